@@ -1,0 +1,43 @@
+//! One micro-batch: rows of tokens packed end to end without padding.
+//!
+//! It holds plain host arrays and knows no model: a task uploads what it needs.
+
+/// `T` tokens of several rows; attention stays inside a segment (one document piece, one example).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Token ids after masking, `[T]`.
+    pub ids: Vec<u32>,
+    /// Token type of each token (1 in the second text of a pair), `[T]`.
+    pub token_type_ids: Vec<u32>,
+    /// Position of each token inside its segment, from 0, `[T]`. A family adds its own offset.
+    pub position_ids: Vec<u32>,
+    /// Start of each segment, and `T` at the end: segment `i` is `cu_seqlens[i]..cu_seqlens[i + 1]`.
+    pub cu_seqlens: Vec<u32>,
+    /// Where each token stands in the step's *global* batch: `global row x row capacity + place in the row`, `[T]`.
+    ///
+    /// Dropout is drawn by these, so that it does not depend on how a step is cut into micro-batches or ranks.
+    pub token_keys: Vec<u64>,
+    /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an example).
+    pub label_positions: Vec<u32>,
+    /// What is to be predicted there, `[M]`: a token id or a class.
+    pub labels: Vec<u32>,
+    /// Ids of the samples in this batch, to name them when a loss is not finite.
+    pub sample_ids: Vec<u64>,
+}
+
+impl Batch {
+    /// Tokens in all rows (T).
+    pub fn num_tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Positions that carry a label (M).
+    pub fn num_labels(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Length of the longest segment in tokens.
+    pub fn max_seqlen(&self) -> usize {
+        self.cu_seqlens.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0)
+    }
+}

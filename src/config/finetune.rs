@@ -1,0 +1,73 @@
+//! The whole configuration of `mlmtrain finetune --task classify`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::config::pretrain::PrecisionConfig;
+use crate::config::pretrain::RunSection;
+use crate::config::training::TrainingConfig;
+
+/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, also .gz, .zst, .bz2.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassifyData {
+    /// Training examples.
+    pub train_file: PathBuf,
+    /// Evaluation examples.
+    pub eval_file: PathBuf,
+    /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is there.
+    pub text_column: Option<String>,
+    /// Column or field of the second text of a pair.
+    pub text_pair_column: Option<String>,
+    /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there.
+    pub label_column: Option<String>,
+    /// The labels in the order of their ids; discovered from the training file and sorted when empty.
+    pub labels: Vec<String>,
+    /// Share of the training examples to use, the same share of each label.
+    pub max_train_fraction: Option<f64>,
+    /// Most training examples to use, in the proportions of the labels.
+    pub max_train_samples: Option<usize>,
+    /// Longest sequence in tokens, special tokens included; longer texts are cut and counted.
+    pub max_seq_length: usize,
+}
+
+impl Default for ClassifyData {
+    fn default() -> Self {
+        Self {
+            train_file: PathBuf::new(),
+            eval_file: PathBuf::new(),
+            text_column: None,
+            text_pair_column: None,
+            label_column: None,
+            labels: Vec::new(),
+            max_train_fraction: None,
+            max_train_samples: None,
+            max_seq_length: 128,
+        }
+    }
+}
+
+/// Everything that `finetune --task classify` reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FinetuneConfig {
+    /// Output folder, seed, device.
+    #[serde(default)]
+    pub run: RunSection,
+    /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
+    pub model: PathBuf,
+    /// The examples.
+    pub data: ClassifyData,
+    /// Seeds to train with, one after the other; the report gives mean and standard deviation. Empty means `run.seed`.
+    #[serde(default)]
+    pub seeds: Vec<u64>,
+    /// Batch, optimizer, schedule, cadence.
+    #[serde(default)]
+    pub training: TrainingConfig,
+    /// Precision.
+    #[serde(default)]
+    pub precision: PrecisionConfig,
+}

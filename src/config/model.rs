@@ -1,0 +1,107 @@
+//! The shape of an encoder, in the names of Hugging Face's `config.json`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Which family a model belongs to: what differs between them stands in `models/families/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// RoBERTa: byte-level BPE, positions from `pad_token_id + 1`, one token type.
+    Roberta,
+    /// BERT: WordPiece, two token types, pooler before the classifier.
+    Bert,
+}
+
+/// Everything that decides the tensors and the arithmetic of an encoder; defaults are RoBERTa-base's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EncoderConfig {
+    /// Entries of the word embedding; 0 means "as many as the tokenizer has".
+    pub vocab_size: usize,
+    /// Width of every hidden state (D).
+    pub hidden_size: usize,
+    /// Number of layers (L).
+    pub num_hidden_layers: usize,
+    /// Number of attention heads (H); must divide `hidden_size`.
+    pub num_attention_heads: usize,
+    /// Width between the two feed-forward products (F).
+    pub intermediate_size: usize,
+    /// Dropout on embeddings, attention output and feed-forward output.
+    pub hidden_dropout_prob: f64,
+    /// Dropout on attention probabilities.
+    pub attention_probs_dropout_prob: f64,
+    /// Dropout before the classifier; `hidden_dropout_prob` when absent.
+    pub classifier_dropout: Option<f64>,
+    /// Entries of the position embedding. RoBERTa can use two fewer than this.
+    pub max_position_embeddings: usize,
+    /// Entries of the token type embedding.
+    pub type_vocab_size: usize,
+    /// Added to the variance in LayerNorm.
+    pub layer_norm_eps: f64,
+    /// Standard deviation of the initial weights.
+    pub initializer_range: f64,
+    /// Id of the padding token; RoBERTa's first position is one past it.
+    pub pad_token_id: u32,
+}
+
+impl Default for EncoderConfig {
+    fn default() -> Self {
+        Self::of(Family::Roberta)
+    }
+}
+
+impl EncoderConfig {
+    /// The defaults of a family: those of its base model on the hub.
+    pub fn of(family: Family) -> Self {
+        let roberta = Self {
+            vocab_size: 0,
+            hidden_size: 768,
+            num_hidden_layers: 12,
+            num_attention_heads: 12,
+            intermediate_size: 3072,
+            hidden_dropout_prob: 0.1,
+            attention_probs_dropout_prob: 0.1,
+            classifier_dropout: None,
+            max_position_embeddings: 514,
+            type_vocab_size: 1,
+            layer_norm_eps: 1e-5,
+            initializer_range: 0.02,
+            pad_token_id: 1,
+        };
+        match family {
+            Family::Roberta => roberta,
+            Family::Bert => Self { max_position_embeddings: 512, type_vocab_size: 2, layer_norm_eps: 1e-12, pad_token_id: 0, ..roberta },
+        }
+    }
+
+    /// Width of one attention head (K).
+    pub fn head_size(&self) -> usize {
+        self.hidden_size / self.num_attention_heads
+    }
+}
+
+/// A family and its encoder: what `models` builds from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelConfig {
+    /// The family.
+    pub family: Family,
+    /// The encoder's shape.
+    pub encoder: EncoderConfig,
+}
+
+impl ModelConfig {
+    /// The longest sequence that the position embedding can hold, in tokens.
+    pub fn max_sequence_length(&self) -> usize {
+        self.encoder.max_position_embeddings.saturating_sub(self.position_offset())
+    }
+
+    /// The row of the position embedding that the first token takes.
+    pub fn position_offset(&self) -> usize {
+        match self.family {
+            Family::Roberta => self.encoder.pad_token_id as usize + 1,
+            Family::Bert => 0,
+        }
+    }
+}

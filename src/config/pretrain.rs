@@ -1,0 +1,131 @@
+//! The whole configuration of `mlmtrain pretrain`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::config::data::DataConfig;
+use crate::config::data::MlmConfig;
+use crate::config::data::TokenizerConfig;
+use crate::config::model::EncoderConfig;
+use crate::config::model::Family;
+use crate::config::model::ModelConfig;
+use crate::config::training::TrainingConfig;
+
+/// Where the program computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceChoice {
+    /// The best that is there.
+    Auto,
+    /// The CPU.
+    Cpu,
+}
+
+/// In which type the model computes; parameters, moments and sums are always f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeType {
+    /// 32-bit floats.
+    F32,
+}
+
+/// Which precision where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrecisionConfig {
+    /// Type of activations and products.
+    pub compute: ComputeType,
+}
+
+impl Default for PrecisionConfig {
+    fn default() -> Self {
+        Self { compute: ComputeType::F32 }
+    }
+}
+
+/// Where results go and what everything random starts from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSection {
+    /// Folder of checkpoints, metrics and the final model.
+    pub output_dir: PathBuf,
+    /// Seed of initialisation, order, masking and dropout.
+    pub seed: u64,
+    /// Where to compute.
+    pub device: DeviceChoice,
+    /// Threads; 0 means one a core.
+    pub threads: usize,
+    /// Also write TensorBoard events, into `<output_dir>/runs`.
+    pub tensorboard: bool,
+    /// A sentence with mask tokens that is filled in at the end, to look at.
+    pub sample_text: Option<String>,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self {
+            output_dir: PathBuf::from("runs/default"),
+            seed: 42,
+            device: DeviceChoice::Auto,
+            threads: 0,
+            tensorboard: true,
+            sample_text: None,
+        }
+    }
+}
+
+/// The model: one table, named after the family.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSection {
+    /// A RoBERTa encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roberta: Option<EncoderConfig>,
+    /// A BERT encoder. Absent keys take BERT's own defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bert: Option<EncoderConfig>,
+}
+
+/// Everything that `pretrain` and `prepare` read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PretrainConfig {
+    /// Output folder, seed, device.
+    #[serde(default)]
+    pub run: RunSection,
+    /// The corpus.
+    pub data: DataConfig,
+    /// The tokenizer.
+    #[serde(default)]
+    pub tokenizer: TokenizerConfig,
+    /// The model.
+    pub model: ModelSection,
+    /// Masking.
+    #[serde(default)]
+    pub mlm: MlmConfig,
+    /// Batch, optimizer, schedule, cadence.
+    #[serde(default)]
+    pub training: TrainingConfig,
+    /// Precision.
+    #[serde(default)]
+    pub precision: PrecisionConfig,
+}
+
+impl PretrainConfig {
+    /// The chosen family and its encoder; `None` unless exactly one family table is there (validation reports that).
+    pub fn model(&self) -> Option<ModelConfig> {
+        match (&self.model.roberta, &self.model.bert) {
+            (Some(encoder), None) => Some(ModelConfig { family: Family::Roberta, encoder: encoder.clone() }),
+            (None, Some(encoder)) => Some(ModelConfig { family: Family::Bert, encoder: encoder.clone() }),
+            _ => None,
+        }
+    }
+
+    /// Folder of the tokenizer and the shards.
+    pub fn prepared_dir(&self) -> PathBuf {
+        self.data.prepared_dir.clone().unwrap_or_else(|| self.run.output_dir.join("data"))
+    }
+}

@@ -1,0 +1,103 @@
+//! How to train: batch, optimizer, schedule, cadence; names and defaults are those of Hugging Face's `TrainingArguments`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Shape of the learning rate over the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SchedulerType {
+    /// Warm-up, then a straight line to zero.
+    Linear,
+    /// Warm-up, then half a cosine to zero.
+    Cosine,
+    /// No warm-up, no decay.
+    Constant,
+    /// Warm-up, then constant.
+    ConstantWithWarmup,
+    /// Warm-up, then `(1 - progress)^lr_power`.
+    Polynomial,
+    /// Warm-up, constant, then a decay over the last `lr_decay_steps`.
+    WarmupStableDecay,
+}
+
+/// The optimizer, its schedule, the batch, and when to look, save and stop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at once.
+    pub per_device_train_batch_size: usize,
+    /// Rows a device takes at once in evaluation.
+    pub per_device_eval_batch_size: usize,
+    /// Micro-batches whose gradients are added before one update.
+    pub gradient_accumulation_steps: usize,
+    /// Passes over the training data; ignored when `max_steps` is positive.
+    pub num_train_epochs: f64,
+    /// Updates in all; -1 means "as `num_train_epochs` says".
+    pub max_steps: i64,
+    /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
+    pub max_train_time: Option<String>,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Shape of the learning rate.
+    pub lr_scheduler_type: SchedulerType,
+    /// Steps of linear warm-up; a value below 1 is a share of all steps.
+    #[serde(alias = "warmup_ratio")]
+    pub warmup_steps: f64,
+    /// Steps of the final decay of `warmup_stable_decay`; a value below 1 is a share of all steps.
+    pub lr_decay_steps: f64,
+    /// Exponent of `polynomial`.
+    pub lr_power: f64,
+    /// Decoupled weight decay of all weights but biases and LayerNorm.
+    pub weight_decay: f64,
+    /// Decay of the first moment.
+    pub adam_beta1: f64,
+    /// Decay of the second moment.
+    pub adam_beta2: f64,
+    /// Added to the root of the second moment.
+    pub adam_epsilon: f64,
+    /// The global gradient norm is cut to this; 0 turns clipping off.
+    pub max_grad_norm: f64,
+    /// Steps between two log records.
+    pub logging_steps: u64,
+    /// Steps between two evaluations; 0 means only at the end.
+    pub eval_steps: u64,
+    /// Steps between two checkpoints; 0 means only at the end.
+    pub save_steps: u64,
+    /// Checkpoints kept, newest first; the best one is kept besides. At least 1.
+    pub save_total_limit: usize,
+    /// Evaluations without improvement after which training stops; absent means never.
+    pub early_stopping_patience: Option<u32>,
+    /// Put the best checkpoint's weights into the final model folder instead of the last one's.
+    pub load_best_model_at_end: bool,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self {
+            per_device_train_batch_size: 8,
+            per_device_eval_batch_size: 8,
+            gradient_accumulation_steps: 1,
+            num_train_epochs: 3.0,
+            max_steps: -1,
+            max_train_time: None,
+            learning_rate: 5e-5,
+            lr_scheduler_type: SchedulerType::Linear,
+            warmup_steps: 0.0,
+            lr_decay_steps: 0.1,
+            lr_power: 1.0,
+            weight_decay: 0.0,
+            adam_beta1: 0.9,
+            adam_beta2: 0.999,
+            adam_epsilon: 1e-8,
+            max_grad_norm: 1.0,
+            logging_steps: 500,
+            eval_steps: 500,
+            save_steps: 500,
+            save_total_limit: 3,
+            early_stopping_patience: None,
+            load_best_model_at_end: false,
+        }
+    }
+}

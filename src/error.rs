@@ -1,0 +1,142 @@
+//! What went wrong, where, and what to do about it: the error type of every seam and the exit code that it means.
+//!
+//! It does not print: `main` does, once, with [`render`].
+
+use std::fmt;
+
+/// What an error means for whoever started the program; the exit code follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Class {
+    /// Anything without a class of its own: exit code 1.
+    #[default]
+    Failed,
+    /// Wrong command line or configuration: exit code 2.
+    Usage,
+    /// The disk is full or failing: exit code 74.
+    Disk,
+    /// Training diverged (non-finite loss): exit code 76.
+    Diverged,
+    /// Stopped by a signal after a checkpoint was written: exit code 128 + signal number.
+    Interrupted(u8),
+}
+
+impl Class {
+    /// The process exit code of this class.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Disk => 74,
+            Self::Diverged => 76,
+            Self::Interrupted(signal) => 128 + signal,
+        }
+    }
+}
+
+/// One problem: `place: message`, then an indented `hint:` line.
+///
+/// `place` is a file with line and column, a config key, or a tensor name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of failure this is.
+    pub class: Class,
+    /// `configs/a.yaml:14:3`, `data/wiki.jsonl:1042`, `training.warmup_steps`.
+    pub place: Option<String>,
+    /// Lower case, no final period, literals in backticks.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// A problem of class [`Class::Failed`] without place or hint.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { class: Class::Failed, place: None, message: message.into(), hint: None }
+    }
+
+    /// A problem of class [`Class::Usage`]: the command line or the configuration is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { class: Class::Usage, ..Self::new(message) }
+    }
+
+    /// Says where.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.place = Some(place.to_string());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets the class.
+    #[must_use]
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        write!(f, "{}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Several problems found in one go, such as everything that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                write!(f, "\nerror: ")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// The text of an error and its chain of causes, as the terminal shows it, ending in a newline.
+pub fn render(error: &anyhow::Error) -> String {
+    let mut text = format!("error: {error}\n");
+    for cause in error.chain().skip(1) {
+        text.push_str(&format!("  because: {}\n", cause.to_string().replace('\n', "\n  ")));
+    }
+    text
+}
+
+/// The class of the first classified cause in the chain; [`Class::Failed`] when none is.
+pub fn class_of(error: &anyhow::Error) -> Class {
+    for cause in error.chain() {
+        if let Some(problem) = cause.downcast_ref::<Problem>() {
+            return problem.class;
+        }
+        if cause.downcast_ref::<Problems>().is_some() {
+            return Class::Usage;
+        }
+        if let Some(io) = cause.downcast_ref::<std::io::Error>()
+            && io.kind() == std::io::ErrorKind::StorageFull
+        {
+            return Class::Disk;
+        }
+    }
+    Class::Failed
+}

@@ -1,0 +1,166 @@
+//! The only place that opens files: every error names the path, every file that matters is written atomically.
+//!
+//! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the folder.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io::BufWriter;
+use std::io::Read;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::error::Problem;
+
+mod lock;
+
+pub use lock::FolderLock;
+
+/// Opens `path` for reading.
+pub fn open(path: &Path) -> Result<File> {
+    let file = File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
+    if file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?.is_dir() {
+        return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
+    }
+    Ok(file)
+}
+
+/// Reads a whole file of at most `cap_bytes` bytes; a larger one is an error that names both sizes.
+pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut bytes = Vec::new();
+    // One byte over the cap tells a full file from a cut one, also for pipes, whose length is not known.
+    file.take(cap_bytes + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    if bytes.len() as u64 > cap_bytes {
+        return Err(Problem::new(format!("is larger than {cap_bytes} bytes, the most that is read of such a file"))
+            .at(path.display())
+            .into());
+    }
+    Ok(bytes)
+}
+
+/// Reads a whole UTF-8 file of at most `cap_bytes` bytes; an invalid byte is named by its offset.
+pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
+    let bytes = read_capped(path, cap_bytes)?;
+    String::from_utf8(bytes).map_err(|e| {
+        Problem::new(format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
+            .at(path.display())
+            .hint("is it a binary or a compressed file?")
+            .into()
+    })
+}
+
+/// Writes a file so that it is either the old one or the whole new one, whatever happens in between.
+///
+/// `fill` writes the content; the file appears under `path` only after it and the fsync succeeded.
+pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    let folder = parent_of(path);
+    create_folder(&folder)?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let temporary = folder.join(format!(".tmp-{}-{name}", std::process::id()));
+    let written = (|| {
+        let file = File::create(&temporary)?;
+        let mut writer = BufWriter::new(file);
+        fill(&mut writer)?;
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        anyhow::Ok(())
+    })();
+    if let Err(e) = written {
+        // The half-written temporary file is of no use to anyone; failing to remove it changes nothing.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(e.context(format!("cannot write `{}`", path.display())));
+    }
+    sync_folder(&folder)
+}
+
+/// Writes `bytes` to `path` atomically.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomic(path, |w| Ok(w.write_all(bytes)?))
+}
+
+/// Opens a file to add to its end, creating it when it is missing.
+pub fn append(path: &Path) -> Result<File> {
+    create_folder(&parent_of(path))?;
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("cannot open `{}` to append", path.display()))
+}
+
+/// Creates a new file (an existing one is emptied) for streaming output that may stay incomplete, such as a log.
+pub fn create(path: &Path) -> Result<File> {
+    create_folder(&parent_of(path))?;
+    File::create(path).with_context(|| format!("cannot create `{}`", path.display()))
+}
+
+/// Creates a folder and its parents.
+pub fn create_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).with_context(|| format!("cannot create folder `{}`", path.display()))
+}
+
+/// Makes the names inside a folder durable.
+pub fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path).and_then(|f| f.sync_all()).with_context(|| format!("cannot sync folder `{}`", path.display()))
+}
+
+/// Renames a finished temporary folder to its final name and makes both durable.
+pub fn publish_folder(temporary: &Path, target: &Path) -> Result<()> {
+    sync_folder(temporary)?;
+    std::fs::rename(temporary, target).with_context(|| format!("cannot rename `{}` to `{}`", temporary.display(), target.display()))?;
+    sync_folder(&parent_of(target))
+}
+
+/// Removes a folder and all in it; a missing one is fine.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| format!("cannot remove folder `{}`", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file; a missing one is fine.
+pub fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| format!("cannot remove `{}`", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// The entries of a folder, sorted by name; a missing folder has none.
+pub fn list(path: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.with_context(|| format!("cannot list folder `{}`", path.display()))?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.with_context(|| format!("cannot list folder `{}`", path.display()))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether something lies under `path`.
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+/// Whether `path` is a folder.
+pub fn is_folder(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// The length of a file in bytes.
+pub fn len_bytes(path: &Path) -> Result<u64> {
+    Ok(std::fs::metadata(path).with_context(|| format!("cannot read `{}`", path.display()))?.len())
+}
+
+/// The folder that holds `path`; `.` for a bare name.
+pub fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}

