@@ -3,6 +3,7 @@
 //! It does not print: `main` does, once, with [`render`].
 
 use std::fmt;
+use std::fmt::Write;
 
 /// What an error means for whoever started the program; the exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,7 +119,8 @@ impl std::error::Error for Problems {}
 pub fn render(error: &anyhow::Error) -> String {
     let mut text = format!("error: {error}\n");
     for cause in error.chain().skip(1) {
-        text.push_str(&format!("  because: {}\n", cause.to_string().replace('\n', "\n  ")));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
     text
 }

@@ -1,1 +1,225 @@
-//! Stub: written next.
+//! Durations (`1h30m`), byte counts (`64MB`, `2GiB`) and big counts (`10B`, `5k`): text to number and back.
+//!
+//! Pure functions; knows neither the configuration keys that hold such text nor the clock.
+
+use std::time::Duration;
+
+/// Why a text is no quantity; the message quotes the text and says what would be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a duration at all.
+    #[error("`{0}` is not a duration: write it like `90s`, `4m`, `24h`, `1h30m` or `2d`")]
+    Duration(String),
+    /// A duration's units must go from large to small, each once.
+    #[error("`{0}` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`")]
+    DurationOrder(String),
+    /// Not a byte count.
+    #[error("`{0}` is not a byte count: write it like `1500`, `64MB` (10^6) or `2GiB` (2^30)")]
+    Bytes(String),
+    /// Not a count.
+    #[error("`{0}` is not a count: write it like `1500`, `5k`, `2.5M` or `10B` (10^9)")]
+    Count(String),
+    /// More than 64 bits hold.
+    #[error("`{0}` is too large")]
+    TooLarge(String),
+    /// Such as `1.5B` bytes or `0.0001k`.
+    #[error("`{0}` is not a whole number")]
+    NotWhole(String),
+}
+
+/// Units of time with their seconds, from large to small.
+const TIME_UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+
+/// Units of bytes; the binary ones first, so that [`format_bytes`] can take the largest that fits.
+const BYTE_UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+/// Units of counts, from large to small.
+const COUNT_UNITS: [(&str, u64); 4] = [("T", 1_000_000_000_000), ("B", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)];
+
+/// Reads a duration such as `90s`, `4m`, `24h`, `1h30m` or `2d`; upper case and spaces between parts are accepted.
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
+    let wrong = || QuantityError::Duration(text.to_string());
+    let mut rest = text.trim();
+    let mut seconds: u64 = 0;
+    let mut smaller_than = u64::MAX;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+        let unit = after.chars().next().ok_or_else(wrong)?;
+        let unit_seconds = TIME_UNITS.iter().find(|(name, _)| name.starts_with(unit.to_ascii_lowercase())).ok_or_else(wrong)?.1;
+        if digits.is_empty() {
+            return Err(wrong());
+        }
+        if unit_seconds >= smaller_than {
+            return Err(QuantityError::DurationOrder(text.to_string()));
+        }
+        smaller_than = unit_seconds;
+        let part = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_seconds));
+        seconds = part.and_then(|p| seconds.checked_add(p)).ok_or_else(|| QuantityError::TooLarge(text.to_string()))?;
+        rest = after[unit.len_utf8()..].trim_start();
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+/// Writes a duration in the form that [`parse_duration`] reads, cut to whole seconds: `1h30m`, `0s`.
+pub fn format_duration(duration: Duration) -> String {
+    let mut rest = duration.as_secs();
+    let mut text = String::new();
+    for (unit, seconds) in TIME_UNITS {
+        if rest >= seconds {
+            text.push_str(&(rest / seconds).to_string());
+            text.push_str(unit);
+            rest %= seconds;
+        }
+    }
+    if text.is_empty() { "0s".to_string() } else { text }
+}
+
+/// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ... `TiB`) unit.
+///
+/// A lone `M` is refused: half of the world reads it as 10^6, the other half as 2^20.
+pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "" => Some(1),
+        _ => BYTE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor),
+    };
+    scale(text, number, factor.ok_or_else(|| QuantityError::Bytes(text.to_string()))?, QuantityError::Bytes)
+}
+
+/// Writes a byte count with a binary unit and at most one decimal place: `512B`, `1.5KiB`, `2GiB`.
+pub fn format_bytes(bytes: u64) -> String {
+    match BYTE_UNITS[..4].iter().find(|(_, factor)| bytes >= *factor) {
+        Some((unit, factor)) => format!("{}{unit}", one_decimal(bytes as f64 / *factor as f64)),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Reads a count such as `1500`, `1_500`, `5k`, `2.5M`, `10B` (10^9) or `1T`.
+pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "" => Some(1),
+        _ => COUNT_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor),
+    };
+    scale(text, number, factor.ok_or_else(|| QuantityError::Count(text.to_string()))?, QuantityError::Count)
+}
+
+/// Writes a count with at most one decimal place: `950`, `5k`, `2.5M`, `10B`.
+pub fn format_count(count: u64) -> String {
+    match COUNT_UNITS.iter().find(|(_, factor)| count >= *factor) {
+        Some((unit, factor)) => format!("{}{unit}", one_decimal(count as f64 / *factor as f64)),
+        None => count.to_string(),
+    }
+}
+
+fn one_decimal(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_string).unwrap_or(text)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// `number * factor` in whole-number arithmetic, so that `0.1GB` is exactly 100,000,000.
+fn scale(text: &str, number: &str, factor: u64, wrong: fn(String) -> QuantityError) -> Result<u64, QuantityError> {
+    let plain = number.replace('_', "");
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let is_number = !whole.is_empty() && fraction.chars().all(|c| c.is_ascii_digit()) && !plain.ends_with('.');
+    if !is_number {
+        return Err(wrong(text.to_string()));
+    }
+    let too_large = || QuantityError::TooLarge(text.to_string());
+    let fraction = fraction.trim_end_matches('0');
+    let unit_parts = 10_u128.checked_pow(fraction.len() as u32).ok_or_else(|| QuantityError::NotWhole(text.to_string()))?;
+    let digits = format!("{whole}{fraction}").parse::<u128>().map_err(|_| too_large())?;
+    let scaled = digits.checked_mul(u128::from(factor)).ok_or_else(too_large)?;
+    if scaled % unit_parts != 0 {
+        return Err(QuantityError::NotWhole(text.to_string()));
+    }
+    u64::try_from(scaled / unit_parts).map_err(|_| too_large())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seconds(text: &str) -> Result<u64, String> {
+        parse_duration(text).map(|d| d.as_secs()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn durations_as_people_write_them() {
+        for (text, want) in [("90s", 90), ("4m", 240), ("24h", 86_400), ("1h30m", 5_400), ("2d", 172_800), (" 1H 5S ", 3_605), ("0s", 0)] {
+            assert_eq!(seconds(text), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_durations_say_what_would_be_right() {
+        insta::assert_snapshot!(seconds("soon").expect_err("is wrong"), @"`soon` is not a duration: write it like `90s`, `4m`, `24h`, `1h30m` or `2d`");
+        insta::assert_snapshot!(seconds("30m1h").expect_err("is wrong"), @"`30m1h` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`");
+        insta::assert_snapshot!(seconds("99999999999999999999d").expect_err("is wrong"), @"`99999999999999999999d` is too large");
+        for text in ["", "10", "h", "1.5h", "-4m", "4µ", "4m 3"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_and_counts() {
+        for (text, want) in [("1500", 1500), ("64MB", 64_000_000), ("2GiB", 2 << 30), ("1.5 KiB", 1536), ("0.1gb", 100_000_000), ("7B", 7)]
+        {
+            assert_eq!(parse_bytes(text), Ok(want), "{text}");
+        }
+        for (text, want) in
+            [("10B", 10_000_000_000), ("5k", 5_000), ("2.5M", 2_500_000), ("1_500", 1_500), ("18446744073709551615", u64::MAX)]
+        {
+            assert_eq!(parse_count(text), Ok(want), "{text}");
+        }
+        insta::assert_snapshot!(parse_bytes("64M").expect_err("is wrong"), @"`64M` is not a byte count: write it like `1500`, `64MB` (10^6) or `2GiB` (2^30)");
+        insta::assert_snapshot!(parse_count("12 apples").expect_err("is wrong"), @"`12 apples` is not a count: write it like `1500`, `5k`, `2.5M` or `10B` (10^9)");
+        insta::assert_snapshot!(parse_count("1.5").expect_err("is wrong"), @"`1.5` is not a whole number");
+        insta::assert_snapshot!(parse_bytes("99999999TiB").expect_err("is wrong"), @"`99999999TiB` is too large");
+    }
+
+    #[test]
+    fn printing() {
+        assert_eq!(format_bytes(512), "512B");
+        assert_eq!(format_bytes(1536), "1.5KiB");
+        assert_eq!(format_bytes(2 << 30), "2GiB");
+        assert_eq!(format_count(950), "950");
+        assert_eq!(format_count(2_500_000), "2.5M");
+        assert_eq!(format_count(10_000_000_000), "10B");
+        assert_eq!(format_duration(Duration::from_millis(90_900)), "1m30s");
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_duration_reads_back(seconds in 0_u64..=u64::MAX / 2) {
+            let duration = Duration::from_secs(seconds);
+            prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+        }
+
+        #[test]
+        fn any_text_is_a_value_or_an_error(text in "\\PC*") {
+            let _ = (parse_duration(&text), parse_bytes(&text), parse_count(&text));
+        }
+    }
+}

@@ -2,7 +2,6 @@
 //!
 //! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the folder.
 
-use std::fs::File;
 use std::fs::OpenOptions;
 use std::io::BufWriter;
 use std::io::Read;
@@ -15,9 +14,21 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
+mod hash;
 mod lock;
+mod space;
+mod text;
+
+pub use hash::sha256_of;
+pub use hash::sha256_of_reader;
+pub use std::fs::File;
 
 pub use lock::FolderLock;
+pub use space::free_bytes;
+pub use text::Compression;
+pub use text::TextFile;
+pub use text::open_text;
+pub use text::without_compression;
 
 /// Opens `path` for reading.
 pub fn open(path: &Path) -> Result<File> {
@@ -83,6 +94,18 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic(path, |w| Ok(w.write_all(bytes)?))
 }
 
+/// Writes a new file and makes its content durable; one that is already there is an error, and no link is followed.
+pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    create_folder(&parent_of(path))?;
+    let written = (|| {
+        let mut writer = BufWriter::new(File::create_new(path)?);
+        fill(&mut writer)?;
+        writer.flush()?;
+        Ok(writer.get_ref().sync_all()?)
+    })();
+    written.map_err(|e: anyhow::Error| e.context(format!("cannot write `{}`", path.display())))
+}
+
 /// Opens a file to add to its end, creating it when it is missing.
 pub fn append(path: &Path) -> Result<File> {
     create_folder(&parent_of(path))?;
@@ -110,6 +133,12 @@ pub fn publish_folder(temporary: &Path, target: &Path) -> Result<()> {
     sync_folder(temporary)?;
     std::fs::rename(temporary, target).with_context(|| format!("cannot rename `{}` to `{}`", temporary.display(), target.display()))?;
     sync_folder(&parent_of(target))
+}
+
+/// Renames a file or folder and makes the new name durable.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).with_context(|| format!("cannot rename `{}` to `{}`", from.display(), to.display()))?;
+    sync_folder(&parent_of(to))
 }
 
 /// Removes a folder and all in it; a missing one is fine.

@@ -1,1 +1,0 @@
-//! Stub: written next.

@@ -1,0 +1,173 @@
+//! Scores of a classifier, all read off its confusion matrix.
+//!
+//! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0.
+
+/// Precision, recall and F1 of one class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClassScore {
+    /// Share of the predictions of this class that are right.
+    pub precision: f64,
+    /// Share of the examples of this class that were found.
+    pub recall: f64,
+    /// Harmonic mean of both.
+    pub f1: f64,
+    /// Examples of this class.
+    pub support: u64,
+}
+
+/// Counts of (true class, predicted class).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confusion {
+    classes: usize,
+    counts: Vec<u64>,
+}
+
+impl Confusion {
+    /// An empty matrix of `classes` x `classes`.
+    pub fn new(classes: usize) -> Self {
+        Self { classes, counts: vec![0; classes * classes] }
+    }
+
+    /// The matrix of two equally long lists of class ids below `classes`.
+    pub fn of(classes: usize, truth: &[u32], predicted: &[u32]) -> Self {
+        assert_eq!(truth.len(), predicted.len(), "each example has one true and one predicted class");
+        let mut confusion = Self::new(classes);
+        for (&truth, &predicted) in truth.iter().zip(predicted) {
+            confusion.add(truth, predicted);
+        }
+        confusion
+    }
+
+    /// Counts one example; both class ids must be below the number of classes.
+    pub fn add(&mut self, truth: u32, predicted: u32) {
+        let (truth, predicted) = (truth as usize, predicted as usize);
+        assert!(truth < self.classes && predicted < self.classes, "class ids lie below the number of classes");
+        self.counts[truth * self.classes + predicted] += 1;
+    }
+
+    /// The rows of the matrix: one a true class, one column a predicted class.
+    pub fn rows(&self) -> Vec<&[u64]> {
+        (0..self.classes).map(|class| &self.counts[class * self.classes..(class + 1) * self.classes]).collect()
+    }
+
+    /// Examples counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Share of right predictions.
+    pub fn accuracy(&self) -> f64 {
+        ratio(self.right() as f64, self.total() as f64)
+    }
+
+    /// Precision, recall and F1 of each class.
+    pub fn per_class(&self) -> Vec<ClassScore> {
+        (0..self.classes)
+            .map(|class| {
+                let right = self.at(class, class) as f64;
+                let (support, predicted) = (self.truths(class), self.predictions(class));
+                ClassScore {
+                    precision: ratio(right, predicted as f64),
+                    recall: ratio(right, support as f64),
+                    f1: ratio(2.0 * right, (support + predicted) as f64),
+                    support,
+                }
+            })
+            .collect()
+    }
+
+    /// The unweighted mean of F1 over the classes that occur as truth or prediction.
+    pub fn macro_f1(&self) -> f64 {
+        // scikit-learn takes the labels from the data: a class that nobody has and nobody predicted does not count.
+        let scores: Vec<f64> = self
+            .per_class()
+            .iter()
+            .enumerate()
+            .filter(|(class, score)| score.support + self.predictions(*class) > 0)
+            .map(|(_, score)| score.f1)
+            .collect();
+        ratio(scores.iter().sum(), scores.len() as f64)
+    }
+
+    /// The Matthews correlation coefficient for any number of classes (Gorodkin 2004); 0 when undefined.
+    pub fn matthews(&self) -> f64 {
+        let (total, right) = (self.total() as f64, self.right() as f64);
+        let (mut product, mut truths_squared, mut predictions_squared) = (0.0, 0.0, 0.0);
+        for class in 0..self.classes {
+            let (truths, predictions) = (self.truths(class) as f64, self.predictions(class) as f64);
+            product += truths * predictions;
+            truths_squared += truths * truths;
+            predictions_squared += predictions * predictions;
+        }
+        let spread = (total * total - predictions_squared) * (total * total - truths_squared);
+        ratio(right * total - product, spread.sqrt())
+    }
+
+    fn at(&self, truth: usize, predicted: usize) -> u64 {
+        self.counts[truth * self.classes + predicted]
+    }
+
+    fn right(&self) -> u64 {
+        (0..self.classes).map(|class| self.at(class, class)).sum()
+    }
+
+    fn truths(&self, class: usize) -> u64 {
+        (0..self.classes).map(|predicted| self.at(class, predicted)).sum()
+    }
+
+    fn predictions(&self, class: usize) -> u64 {
+        (0..self.classes).map(|truth| self.at(truth, class)).sum()
+    }
+}
+
+fn ratio(numerator: f64, denominator: f64) -> f64 {
+    if denominator == 0.0 { 0.0 } else { numerator / denominator }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-12, "{left} {right}");
+    }
+
+    // All constants of this file: scikit-learn 1.9.1, zero_division=0.
+    #[test]
+    fn four_classes_agree_with_scikit_learn() {
+        let truth = [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3];
+        let predicted = [0, 1, 0, 0, 1, 1, 2, 2, 2, 0, 2, 1, 0, 2];
+        let confusion = Confusion::of(4, &truth, &predicted);
+        assert_eq!(confusion.rows(), [&[3, 1, 0, 0][..], &[0, 2, 1, 0], &[1, 1, 3, 0], &[1, 0, 1, 0]]);
+        close(confusion.accuracy(), 0.571_428_571_428_571_4);
+        close(confusion.macro_f1(), 0.459_523_809_523_809_56);
+        close(confusion.matthews(), 0.404_805_906_970_892_1);
+        let scores = confusion.per_class();
+        for (score, (precision, recall, f1, support)) in
+            scores.iter().zip([(0.6, 0.75, 2.0 / 3.0, 4), (0.5, 2.0 / 3.0, 4.0 / 7.0, 3), (0.6, 0.6, 0.6, 5), (0.0, 0.0, 0.0, 2)])
+        {
+            close(score.precision, precision);
+            close(score.recall, recall);
+            close(score.f1, f1);
+            assert_eq!(score.support, support);
+        }
+    }
+
+    #[test]
+    fn two_classes_agree_with_scikit_learn() {
+        let confusion = Confusion::of(2, &[1, 0, 1, 1, 0, 1, 0, 0, 1, 1], &[1, 0, 0, 1, 0, 1, 1, 0, 1, 0]);
+        close(confusion.accuracy(), 0.7);
+        close(confusion.macro_f1(), 0.696_969_696_969_697);
+        close(confusion.matthews(), 0.408_248_290_463_863);
+        close(confusion.per_class()[1].f1, 0.727_272_727_272_727_3);
+    }
+
+    #[test]
+    fn an_unused_class_and_a_constant_prediction_give_numbers() {
+        let confusion = Confusion::of(3, &[0, 1], &[0, 0]);
+        close(confusion.macro_f1(), 1.0 / 3.0);
+        close(confusion.matthews(), 0.0);
+        close(Confusion::new(2).accuracy(), 0.0);
+        close(Confusion::new(0).macro_f1(), 0.0);
+    }
+}

@@ -1,0 +1,73 @@
+//! Scores of predictions as pure functions: same inputs, same output, no model, no file.
+//!
+//! It aggregates nothing over batches: callers count into a [`Confusion`] or collect values, then ask once.
+
+mod classification;
+mod correlation;
+
+pub use classification::ClassScore;
+pub use classification::Confusion;
+pub use correlation::pearson;
+pub use correlation::spearman;
+
+/// The arithmetic mean; NaN for no values.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The sample standard deviation (divisor n - 1); 0 for fewer than two values.
+pub fn sample_std(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let center = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+/// Entropy in nats of the distribution that `counts` describe; 0 when all counts are 0.
+///
+/// This is the loss of the best model that ignores context: the baseline of a language model on the same tokens.
+pub fn unigram_entropy(counts: &[u64]) -> f64 {
+    // Summed in u128, because the counts of a corpus may together pass 2^64 only in theory, but cost nothing to allow.
+    let total: u128 = counts.iter().map(|&count| u128::from(count)).sum();
+    let sum: f64 = counts
+        .iter()
+        .filter(|&&count| count > 0)
+        .map(|&count| {
+            let share = count as f64 / total as f64;
+            -share * share.ln()
+        })
+        .sum();
+    // A single kind of token gives -0.0, which would be printed as such.
+    sum.max(0.0)
+}
+
+/// Perplexity of a mean loss in nats; infinite when the loss is too large for the exponential.
+pub fn perplexity(loss: f64) -> f64 {
+    loss.exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // numpy 2.4.6 (mean, std with ddof=1) and scipy 1.17.1 (stats.entropy).
+    #[test]
+    fn mean_deviation_and_entropy_agree_with_numpy_and_scipy() {
+        let values = [0.1, 2.5, 3.3, 3.3, 4.8, 1.0, -2.0];
+        assert!((mean(&values) - 1.857_142_857_142_857_1).abs() < 1e-12);
+        assert!((sample_std(&values) - 2.307_131_800_061_960_3).abs() < 1e-12);
+        assert!((unigram_entropy(&[5, 1, 0, 3, 11]) - 1.109_738_552_106_145_6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn degenerate_inputs_have_defined_results() {
+        assert!(mean(&[]).is_nan());
+        assert_eq!(sample_std(&[3.0]).to_bits(), 0.0_f64.to_bits());
+        assert_eq!(unigram_entropy(&[]).to_bits(), 0.0_f64.to_bits());
+        assert_eq!(unigram_entropy(&[0, 7]).to_bits(), 0.0_f64.to_bits());
+        assert!((unigram_entropy(&[u64::MAX, u64::MAX]) - 2.0_f64.ln()).abs() < 1e-12);
+        assert_eq!(perplexity(0.0).to_bits(), 1.0_f64.to_bits());
+    }
+}
