@@ -1,1 +1,30 @@
-//! Stub: written next.
+//! One folder an op: a pair of plain functions `forward(inputs) -> (output, saved)` and `backward(d_output, saved) -> d_inputs`.
+//!
+//! In each folder `mod.rs` holds the contract (the formulas, the shapes, what is saved, which sums accumulate) and picks the
+//! code of the device, `cpu.rs` is the fast code, and `reference.rs` is the definition of correct: the same forward composed
+//! of candle functions that candle's autograd can differentiate, in any float dtype. Ops know no configuration and no file.
+//!
+//! Two rules hold for all of them. Gradients of parameters *accumulate* into the tensor that the caller passes, usually a
+//! view of the flat gradient buffer; gradients of activations are returned as new tensors. And every sum has a partition that
+//! depends on shapes alone, so a result is bitwise the same for any number of threads.
+
+pub mod adamw;
+pub mod attention;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod embedding;
+pub mod gather_rows;
+pub mod gelu;
+pub mod layer_norm;
+pub mod linear;
+pub mod matmul;
+pub mod memory;
+pub mod norm;
+pub mod parallel;
+pub mod residual_norm;
+pub mod simd;
+pub mod tanh;
+pub mod tensor;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,18 @@
+//! AdamW composed of candle functions, in the order in which PyTorch writes it.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::adamw::Hyper;
+
+/// Parameters, first and second moment after one update of tensors of one group.
+pub fn update(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, weight_decay: f64, hyper: &Hyper) -> Result<[Tensor; 3]> {
+    let g = (g * f64::from(hyper.gradient_multiplier))?;
+    let p = (p * (1.0 - hyper.lr * weight_decay))?;
+    let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
+    let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
+    let correction1 = 1.0 - hyper.beta1.powf(hyper.step as f64);
+    let correction2 = 1.0 - hyper.beta2.powf(hyper.step as f64);
+    let denominator = ((v.sqrt()? / correction2.sqrt())? + hyper.eps)?;
+    Ok([(p - (m.div(&denominator)? * (hyper.lr / correction1))?)?, m, v])
+}

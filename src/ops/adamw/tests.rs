@@ -1,0 +1,95 @@
+//! AdamW against PyTorch's numbers, against its reference in f64, and the edges of its groups.
+
+use super::*;
+use crate::ops::tensor::from_vec;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+
+fn hyper(step: u64) -> Hyper {
+    Hyper { lr: 0.01, beta1: 0.9, beta2: 0.98, eps: 1e-6, step, gradient_multiplier: 0.5, clear_gradients: true }
+}
+
+fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
+    let [parameters, gradients, first_moment, second_moment] = tensors;
+    Buffers { parameters, gradients, first_moment, second_moment }
+}
+
+fn zeros(count: usize) -> Tensor {
+    from_vec(vec![0.0; count], count).unwrap()
+}
+
+/// Parameters after each of five steps of `torch.optim.AdamW` 2.15.0 in f64: two groups of three with decay 0.1 and 0,
+/// lr 0.01, betas 0.9 and 0.98, eps 1e-6, gradients `((7 step + 3 i) mod 11 - 5) / 20`.
+#[expect(clippy::unreadable_literal, reason = "digits as PyTorch prints them")]
+const TORCH: [[f64; 6]; 5] = [
+    [0.489500099999, -1.25874996000016, 2.0079999333337777, 0.0, -0.7599999333337778, 1.50999996000016],
+    [0.48953691042536945, -1.2655574135144412, 2.0040594356162105, 0.007405867515877273, -0.7640175479138438, 1.5134680813369734],
+    [0.4837189860189901, -1.2664082202231945, 2.0005542996613244, 0.008170072016041387, -0.7602861226395938, 1.518227136634884],
+    [0.47792039769213857, -1.2698369382579768, 2.001228636920707, 0.009928024082156752, -0.7592415182056121, 1.517329940638347],
+    [0.4759424995511904, -1.272554951794805, 1.9989589147137892, 0.01477709937997336, -0.7567302329031016, 1.5158605495633715],
+];
+
+#[test]
+fn five_steps_are_those_of_pytorch() {
+    let parameters = from_vec(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap();
+    let (gradients, first, second) = (zeros(6), zeros(6), zeros(6));
+    let groups = [Group { range: 0..3, weight_decay: 0.1 }, Group { range: 3..6, weight_decay: 0.0 }];
+    for (step, want) in (1i32..).zip(TORCH) {
+        let values: Vec<f32> = (0..6).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
+        crate::ops::tensor::accumulate(&gradients, &values).unwrap();
+        update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(step as u64)).unwrap();
+        for (got, want) in parameters.to_vec1::<f32>().unwrap().iter().zip(want) {
+            assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+        }
+        assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 6]);
+    }
+}
+
+#[test]
+fn many_blocks_agree_with_the_reference() {
+    let count = 100_003;
+    let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
+    let group = [Group { range: 0..count, weight_decay: 0.01 }];
+    let mut want = [double(&parameters), double(&first), double(&second)];
+    for step in 1..=5 {
+        let gradients = fresh(count, 10 + step);
+        let kept = gradients.copy().unwrap();
+        let hyper = Hyper { clear_gradients: false, beta2: 0.999, eps: 1e-8, ..hyper(step) };
+        update(buffers([&parameters, &gradients, &first, &second]), &group, &hyper).unwrap();
+        assert_close("gradients", &gradients, &kept, 0.0);
+        want = reference::update(&want[0], &double(&gradients), &want[1], &want[2], f64::from(0.01f32), &hyper).unwrap();
+    }
+    assert_close("parameters", &parameters, &want[0], 1e-6);
+    assert_close("first moment", &first, &want[1], 1e-6);
+    assert_close("second moment", &second, &want[2], 1e-6);
+    // The control: without bias correction the comparison must fail.
+    let wrong = reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
+    assert!(crate::ops::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
+}
+
+#[test]
+fn elements_outside_of_all_groups_are_frozen() {
+    let (parameters, gradients, first, second) = (fresh(10, 1), fresh(10, 2), zeros(10), zeros(10));
+    let before = parameters.to_vec1::<f32>().unwrap();
+    let groups = [Group { range: 2..4, weight_decay: 0.0 }, Group { range: 7..9, weight_decay: 0.0 }];
+    update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(1)).unwrap();
+    let after = parameters.to_vec1::<f32>().unwrap();
+    let changed: Vec<usize> = (0..10).filter(|&i| after[i].to_bits() != before[i].to_bits()).collect();
+    assert_eq!(changed, [2, 3, 7, 8]);
+    assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 10]);
+}
+
+#[test]
+fn overlapping_groups_and_step_zero_are_refused() {
+    let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
+    let run = |groups: &[Range<usize>], step| {
+        let groups: Vec<Group> = groups.iter().map(|range| Group { range: range.clone(), weight_decay: 0.0 }).collect();
+        update(buffers(tensors.each_ref()), &groups, &hyper(step))
+    };
+    assert!(run(&[0..5, 5..10], 1).is_ok());
+    assert!(run(&[0..5, 4..10], 1).unwrap_err().to_string().contains("4..10"));
+    assert!(run(&[0..5, 6..11], 1).is_err());
+    assert!(run(&[0..5, 5..10], 0).unwrap_err().to_string().contains("count from 1"));
+    assert!(update(buffers([&tensors[0], &zeros(9), &tensors[2], &tensors[3]]), &[], &hyper(1)).is_err());
+}

@@ -1,0 +1,93 @@
+//! Scaled dot-product attention over packed rows: tokens attend inside their own segment only.
+//!
+//! With `c = 1 / sqrt(K)`, for each head and segment, `z` the dropout factor of a probability (0 or `1 / (1 - p)`):
+//!
+//! ```text
+//! s = c q k^T      p = softmax(s)      o = (p z) v
+//! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
+//! ```
+//!
+//! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`
+//! (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the dropout drawn again. Nothing
+//! accumulates. Formulation after Dao et al., "FlashAttention" (2022), section 3.
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::dropout::Dropout;
+
+mod cpu;
+pub mod reference;
+mod rows;
+
+/// What tokens form a segment, and how probabilities are dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Segments<'a> {
+    /// Number of heads (H).
+    pub heads: usize,
+    /// Start of each segment, and `T` at the end.
+    pub cu_seqlens: &'a [u32],
+    /// Key of each token for dropout, `[T]`.
+    pub token_keys: &'a [u64],
+    /// Dropout of the probabilities.
+    pub dropout: Option<&'a Dropout>,
+}
+
+/// Log-sum-exp of the scores of each token and head, `[T, H]`.
+#[derive(Debug)]
+pub struct Saved {
+    log_sum_exp_th: Vec<f32>,
+}
+
+/// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
+pub fn forward(q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+    check(&[q_td, k_td, v_td], segments)?;
+    match q_td.device() {
+        Device::Cpu => cpu::forward(q_td, k_td, v_td, segments),
+        device => bail!("attention: no implementation for {device:?}"),
+    }
+}
+
+/// Inputs and output of the forward pass, as backward wants them.
+#[derive(Debug, Clone, Copy)]
+pub struct Activations<'a> {
+    /// Queries, `[T, D]`.
+    pub q_td: &'a Tensor,
+    /// Keys, `[T, D]`.
+    pub k_td: &'a Tensor,
+    /// Values, `[T, D]`.
+    pub v_td: &'a Tensor,
+    /// Output, `[T, D]`.
+    pub o_td: &'a Tensor,
+}
+
+/// Gradients of queries, keys and values, each `[T, D]`.
+pub fn backward(do_td: &Tensor, activations: Activations<'_>, saved: &Saved, segments: &Segments<'_>) -> Result<[Tensor; 3]> {
+    let Activations { q_td, k_td, v_td, o_td } = activations;
+    check(&[do_td, q_td, k_td, v_td, o_td], segments)?;
+    match q_td.device() {
+        Device::Cpu => cpu::backward(do_td, activations, saved, segments),
+        device => bail!("attention: no implementation for {device:?}"),
+    }
+}
+
+fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
+    let (tokens, hidden) = tensors[0].dims2()?;
+    if let Some(other) = tensors.iter().find(|t| t.dims() != [tokens, hidden]) {
+        bail!("attention: shapes {:?} and {:?} differ", tensors[0].shape(), other.shape());
+    }
+    let Segments { heads, cu_seqlens, token_keys, .. } = segments;
+    if *heads == 0 || hidden % heads != 0 {
+        bail!("attention: {heads} heads do not divide hidden size {hidden}");
+    }
+    let ordered = cu_seqlens.first() == Some(&0) && cu_seqlens.windows(2).all(|w| w[0] <= w[1]);
+    if !ordered || cu_seqlens.last() != Some(&(tokens as u32)) || token_keys.len() != tokens {
+        bail!("attention: segments {cu_seqlens:?} with {} token keys do not cover {tokens} tokens", token_keys.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The definition of correct, composed of candle's differentiable ops, one segment and head at a time.
+
+use candle_core::D;
+use candle_core::Result;
+use candle_core::Tensor;
+
+/// Attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities.
+pub fn forward(
+    q_td: &Tensor,
+    k_td: &Tensor,
+    v_td: &Tensor,
+    heads: usize,
+    cu_seqlens: &[u32],
+    factors: Option<&[Vec<Tensor>]>,
+) -> Result<Tensor> {
+    let head_size = q_td.dim(1)? / heads;
+    let scale = 1.0 / (head_size as f64).sqrt();
+    let mut rows = Vec::new();
+    for (segment, bounds) in cu_seqlens.windows(2).enumerate() {
+        let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
+        if len == 0 {
+            continue;
+        }
+        let mut columns = Vec::new();
+        for head in 0..heads {
+            let part = |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
+            let scores = (part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)?;
+            // candle's own softmax over the last dimension cuts the graph; this one is composed.
+            let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
+            let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
+            if let Some(factors) = factors {
+                probabilities = (probabilities * &factors[segment][head])?;
+            }
+            columns.push(probabilities.matmul(&part(v_td)?)?);
+        }
+        rows.push(Tensor::cat(&columns, 1)?);
+    }
+    Tensor::cat(&rows, 0)
+}

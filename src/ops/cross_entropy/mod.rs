@@ -1,0 +1,57 @@
+//! Softmax cross-entropy over rows of logits that all have a label: the masked positions only, never `[tokens, vocabulary]`.
+//!
+//! Forward, for logits `z` `[M, V]` and labels `l` `[M]`: `lse[m] = log(sum over v of exp(z[m, v]))` and
+//! `loss_sum = sum over m of lse[m] - z[m, l[m]]`; a *sum*, because the count to divide by is that of the whole step. Saved:
+//! `lse` `[M]`; the caller keeps the logits.
+//!
+//! Backward: `dz[m, v] = scale * (exp(z[m, v] - lse[m]) - [v = l[m]])`, written over the logits, with `scale` the gradient of
+//! the step's loss by `loss_sum` (one over the count of labels).
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::gather_rows::check_ids;
+use crate::ops::tensor::check_len;
+use crate::ops::tensor::unsupported;
+
+/// What a forward pass gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entropy {
+    /// The sum of the losses of all rows in nats; not finite when a logit is not.
+    pub loss_sum: f64,
+    /// How many rows have their (first) largest logit at the label.
+    pub correct: usize,
+    /// The logarithm of the sum of exponentials of each row, `[M]`: what backward needs.
+    pub log_sum_exp: Vec<f32>,
+}
+
+/// Loss and score of `logits_mv`; an error names a label that is not below `V`.
+pub fn forward(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
+    check(logits_mv, labels)?;
+    match logits_mv.device() {
+        Device::Cpu => cpu::forward(logits_mv, labels),
+        _ => unsupported("cross entropy", logits_mv),
+    }
+}
+
+/// `dlogits_mv`, in the memory of the logits: every other handle on that tensor sees the gradient too.
+pub fn backward(logits_mv: Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f32) -> Result<Tensor> {
+    check(&logits_mv, labels)?;
+    check_len("cross entropy: log sum exp", log_sum_exp.len(), labels.len())?;
+    match logits_mv.device() {
+        Device::Cpu => cpu::backward(logits_mv, labels, log_sum_exp, scale),
+        _ => unsupported("cross entropy", &logits_mv),
+    }
+}
+
+fn check(logits_mv: &Tensor, labels: &[u32]) -> Result<()> {
+    let (rows, classes) = logits_mv.dims2()?;
+    check_len("cross entropy: labels", labels.len(), rows)?;
+    check_ids("cross entropy: label", labels, classes)
+}

@@ -1,0 +1,63 @@
+//! Dropout on the CPU: the mask is made a row at a time, in the cache, and used at once.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::dropout::Dropout;
+use crate::ops::parallel;
+use crate::ops::simd::kernel;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::with_slice;
+use crate::rng::Stream;
+
+/// Counters that are advanced side by side; each gives the decisions of eight columns.
+const LANES: usize = 8;
+
+#[inline(always)]
+pub(super) fn keep_row(dropout: &Dropout, row_key: u64, factors: &mut [f32]) {
+    let (whole, rest) = factors.as_chunks_mut::<{ 8 * LANES }>();
+    let (threshold, scale, first) = (dropout.threshold(), dropout.scale(), row_key << 16);
+    let end = first + (whole.len() * LANES) as u64;
+    for (index, factors) in whole.iter_mut().enumerate() {
+        keep_block(&dropout.stream, first + (index * LANES) as u64, threshold, scale, factors);
+    }
+    if !rest.is_empty() {
+        let mut last = [0.0; 8 * LANES];
+        keep_block(&dropout.stream, end, threshold, scale, &mut last);
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+}
+
+#[inline(always)]
+fn keep_block(stream: &Stream, first: u64, threshold: u32, scale: f32, factors: &mut [f32; 8 * LANES]) {
+    let words = stream.words_lanes::<LANES>(first);
+    for i in 0..LANES {
+        for (w, word) in words.iter().enumerate() {
+            factors[8 * i + 2 * w] = if word[i] & 0xffff < threshold { 0.0 } else { scale };
+            factors[8 * i + 2 * w + 1] = if word[i] >> 16 < threshold { 0.0 } else { scale };
+        }
+    }
+}
+
+pub(super) fn apply(x_td: &Tensor, row_keys: &[u64], dropout: &Dropout) -> Result<Tensor> {
+    let cols = x_td.dims2()?.1;
+    let mut y = vec![0.0; x_td.elem_count()];
+    with_slice(x_td, |x| {
+        parallel::for_rows(&mut y, cols, |rows, y| {
+            apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], y);
+        });
+    })?;
+    from_vec(y, x_td.shape())
+}
+
+kernel! {
+    fn apply_rows(dropout: &Dropout, row_keys: &[u64], x: &[f32], y: &mut [f32]) {
+        let cols = y.len() / row_keys.len();
+        for ((y, x), &row_key) in y.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(row_keys) {
+            dropout.keep_row(row_key, y);
+            for (y, x) in y.iter_mut().zip(x) {
+                *y *= x;
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Dropout against its reference, and the statistics of its mask.
+
+use super::*;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::reference_gradients;
+use crate::rng::Purpose;
+
+fn dropout(probability: f32) -> Dropout {
+    Dropout { probability, stream: Stream::new(11, Purpose::Dropout, 5) }
+}
+
+fn keys(rows: usize) -> Vec<u64> {
+    (0..rows as u64).map(|row| row * 977 + 3).collect()
+}
+
+#[test]
+fn forward_and_backward_agree_with_the_reference() {
+    for (rows, cols) in [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768)] {
+        let (x, dy, dropout, keys) = (fresh((rows, cols), 1), fresh((rows, cols), 2), dropout(0.3), keys(rows));
+        let mask = reference::mask(&dropout, &keys, cols).unwrap();
+        let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
+        assert_close("y", &forward(&x, &keys, Some(&dropout)).unwrap(), &y, 1e-6);
+        assert_close("dx", &backward(&dy, &keys, Some(&dropout)).unwrap(), &gradients[0], 1e-6);
+    }
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let mask = reference::mask(&dropout(0.5), &keys(3), 10).unwrap();
+    assert_reference_is_differentiable(|i| reference::forward(&i[0], &mask), &[&fresh((3, 10), 1)], &fresh((3, 10), 2));
+}
+
+#[test]
+fn a_row_depends_on_its_key_alone() {
+    let (x, keys, dropout) = (fresh((5, 40), 1), keys(5), dropout(0.2));
+    let all = forward(&x, &keys, Some(&dropout)).unwrap();
+    let last = forward(&x.narrow(0, 3, 2).unwrap(), &keys[3..], Some(&dropout)).unwrap();
+    assert_eq!(all.narrow(0, 3, 2).unwrap().to_vec2::<f32>().unwrap(), last.to_vec2::<f32>().unwrap());
+}
+
+#[test]
+fn the_rate_and_the_mean_are_right_and_neighbours_are_independent() {
+    let (dropout, cols) = (dropout(0.1), 64 * 1024);
+    let mut factors = vec![0.0; cols];
+    dropout.keep_row(42, &mut factors);
+    let dropped = |offset: usize| (0..cols - offset).filter(|&i| factors[i] == 0.0 && factors[i + offset] == 0.0).count() as f64;
+    // Standard deviations: 77 dropped elements of 65,536, 25 neighbouring pairs.
+    assert!((dropped(0) / cols as f64 - 0.1).abs() < 0.005, "{}", dropped(0));
+    for offset in [1, 2, 8, 64] {
+        assert!((dropped(offset) / cols as f64 - 0.01).abs() < 0.002, "{offset}: {}", dropped(offset));
+    }
+    let mean = factors.iter().map(|v| f64::from(*v)).sum::<f64>() / cols as f64;
+    assert!((mean - 1.0).abs() < 0.006, "{mean}");
+}
+
+#[test]
+fn nothing_to_drop_is_the_identity_and_nonsense_is_refused() {
+    let (x, keys) = (fresh((2, 8), 1), keys(2));
+    for identity in [None, Some(dropout(0.0)), Some(dropout(1e-6))] {
+        assert_close("y", &forward(&x, &keys, identity.as_ref()).unwrap(), &x, 0.0);
+    }
+    for nonsense in [-0.1, 1.0, f32::NAN] {
+        assert!(forward(&x, &keys, Some(&dropout(nonsense))).is_err());
+    }
+    assert!(forward(&x, &keys[1..], Some(&dropout(0.5))).unwrap_err().to_string().contains("row keys has 1 values"));
+    assert_eq!(forward(&fresh((0, 8), 1), &[], Some(&dropout(0.5))).unwrap().dims(), [0, 8]);
+}

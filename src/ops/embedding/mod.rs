@@ -1,0 +1,93 @@
+//! Sum of three embeddings: `y[t] = word[ids[t]] + position[position_ids[t]] + type[token_type_ids[t]]`.
+//!
+//! | value | shape | gradient |
+//! |---|---|---|
+//! | `word`, `position`, `type` | `[V, D]`, `[P, D]`, `[types, D]` | `table[id] += dy[t]` for each token (accumulates) |
+//! | `y` | `[T, D]` | `dy` |
+//!
+//! A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but the ids, by the caller.
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::ops::gather_rows::check_ids;
+use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// Rows of the three tables for each of `T` tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Ids<'a> {
+    /// `[T]`.
+    pub word: &'a [u32],
+    /// `[T]`.
+    pub position: &'a [u32],
+    /// `[T]`.
+    pub token_type: &'a [u32],
+}
+
+/// The three tables, or their gradients.
+#[derive(Debug, Clone, Copy)]
+pub struct Tables<'a> {
+    /// `[V, D]`.
+    pub word_vd: &'a Tensor,
+    /// `[P, D]`.
+    pub position_pd: &'a Tensor,
+    /// `[types, D]`.
+    pub type_nd: &'a Tensor,
+}
+
+/// Rows that get no gradient.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Padding {
+    /// Row of the word table.
+    pub word: Option<u32>,
+    /// Row of the position table.
+    pub position: Option<u32>,
+}
+
+/// `y_td`; an id outside of its table is an error that names both.
+pub fn forward(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
+    check(ids, tables)?;
+    match tables.word_vd.device() {
+        Device::Cpu => cpu::forward(ids, tables),
+        _ => unsupported("embedding", tables.word_vd),
+    }
+}
+
+/// Adds the gradients of the tables to `gradients`.
+pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: Padding) -> Result<()> {
+    check(ids, gradients)?;
+    check_shape("embedding: dy", dy_td, &[ids.word.len(), gradients.word_vd.dim(1)?])?;
+    match dy_td.device() {
+        Device::Cpu => {
+            // One table after the other: all three are views of the same gradient buffer.
+            cpu::backward(dy_td, ids.word, padding.word, gradients.word_vd)?;
+            cpu::backward(dy_td, ids.position, padding.position, gradients.position_pd)?;
+            cpu::backward(dy_td, ids.token_type, None, gradients.type_nd)
+        }
+        _ => unsupported("embedding", dy_td),
+    }
+}
+
+fn check(ids: Ids<'_>, tables: &Tables<'_>) -> Result<()> {
+    let hidden = tables.word_vd.dims2()?.1;
+    let parts = [
+        ("token", ids.word, tables.word_vd),
+        ("position", ids.position, tables.position_pd),
+        ("token type", ids.token_type, tables.type_nd),
+    ];
+    for (name, ids_t, table) in parts {
+        let rows = table.dims2()?.0;
+        check_shape(&format!("embedding: {name} table"), table, &[rows, hidden])?;
+        check_len(&format!("embedding: {name} ids"), ids_t.len(), ids.word.len())?;
+        check_ids(&format!("embedding: {name} id"), ids_t, rows)?;
+    }
+    Ok(())
+}

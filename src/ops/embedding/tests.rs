@@ -1,0 +1,76 @@
+//! The sum of embeddings against its reference, padding rows, and ids outside.
+
+use super::*;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_ids;
+use crate::ops::testing::reference_gradients;
+
+fn tables(tensors: &[Tensor; 3]) -> Tables<'_> {
+    let [word_vd, position_pd, type_nd] = tensors.each_ref();
+    Tables { word_vd, position_pd, type_nd }
+}
+
+/// The rows of `table` with the row `padding` set to zero.
+fn blank(table: &Tensor, padding: Option<u32>) -> Tensor {
+    let (rows, _) = table.dims2().unwrap();
+    let keep: Vec<f64> = (0..rows as u32).map(|row| f64::from(u8::from(Some(row) != padding))).collect();
+    table.broadcast_mul(&Tensor::from_vec(keep, (rows, 1), &Device::Cpu).unwrap()).unwrap()
+}
+
+#[test]
+fn forward_and_backward_agree_with_the_reference() {
+    for (tokens, hidden, types, padding) in [(1, 24, 1, None), (70, 96, 2, Some(1)), (3000, 67, 2, Some(0)), (5, 24, 12, Some(3))] {
+        let (vocabulary, positions) = (50, 20);
+        let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
+        let dy = fresh((tokens, hidden), 4);
+        let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
+        let ids = Ids { word: &ids[0], position: &ids[1], token_type: &ids[2] };
+        let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
+        assert_close("y", &forward(ids, &tables(&values)).unwrap(), &want, 1e-6);
+
+        let sums = values.each_ref().map(|t| t.affine(0.5, 1.0).unwrap());
+        let before = sums.each_ref().map(|t| t.copy().unwrap());
+        backward(&dy, ids, &tables(&sums), Padding { word: padding, position: padding }).unwrap();
+        for (table, padding) in [padding, padding, None].into_iter().enumerate() {
+            let added = (&sums[table] - &before[table]).unwrap();
+            assert_close(&format!("table {table}"), &added, &blank(&gradients[table], padding), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let ids = Ids { word: &[3, 0, 3], position: &[2, 3, 4], token_type: &[0, 0, 1] };
+    let reference = |i: &[Tensor]| reference::forward(ids, &i[0], &i[1], &i[2]);
+    assert_reference_is_differentiable(reference, &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)], &fresh((3, 5), 4));
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let (tokens, hidden) = (3000, 96);
+    let (dy, ids, types) = (fresh((tokens, hidden), 1), fresh_ids(tokens, 40, 2), fresh_ids(tokens, 2, 3));
+    let ids = Ids { word: &ids, position: &ids, token_type: &types };
+    let run = |threads| {
+        let sums = [fresh((40, hidden), 4), fresh((40, hidden), 5), fresh((2, hidden), 6)];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| backward(&dy, ids, &tables(&sums), Padding::default())).unwrap();
+        sums.map(|t| t.to_vec2::<f32>().unwrap())
+    };
+    let one = run(1);
+    assert!((2..5).all(|threads| run(threads) == one));
+}
+
+#[test]
+fn an_id_outside_or_missing_is_named() {
+    let values = [fresh((4, 5), 1), fresh((3, 5), 2), fresh((1, 5), 3)];
+    let error = |word: &[u32], position: &[u32], token_type: &[u32]| {
+        forward(Ids { word, position, token_type }, &tables(&values)).unwrap_err().to_string()
+    };
+    assert!(error(&[3, 4], &[0, 1], &[0, 0]).contains("token id 4 (number 1 of 2) is not below 4"));
+    assert!(error(&[0], &[3], &[0]).contains("position id 3"));
+    assert!(error(&[0], &[0], &[1]).contains("token type id 1"));
+    assert!(error(&[0, 1], &[0], &[0, 0]).contains("position ids has 1 values, it must have 2"));
+    assert_eq!(forward(Ids { word: &[], position: &[], token_type: &[] }, &tables(&values)).unwrap().dims(), [0, 5]);
+}

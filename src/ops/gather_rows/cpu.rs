@@ -1,0 +1,74 @@
+//! Gathering rows, and its transpose, adding rows to the rows of a table, on the CPU.
+
+use std::ops::Range;
+
+use candle_core::Result;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use crate::ops::parallel;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::with_slice;
+
+/// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy few threads.
+const FEW_ROWS: usize = 8;
+
+pub(super) fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
+    let cols = x_td.dims2()?.1;
+    let mut y = vec![0.0; positions.len() * cols];
+    with_slice(x_td, |x| {
+        parallel::for_rows(&mut y, cols, |rows, y| {
+            for (position, y) in positions[rows].iter().zip(y.chunks_exact_mut(cols)) {
+                y.copy_from_slice(&x[*position as usize * cols..][..cols]);
+            }
+        });
+    })?;
+    from_vec(y, (positions.len(), cols))
+}
+
+pub(super) fn backward(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
+    let cols = dy_md.dims2()?.1;
+    let mut dx = vec![0.0; tokens * cols];
+    with_slice(dy_md, |dy| add_rows(dy, positions, None, &mut dx, cols))?;
+    from_vec(dx, (tokens, cols))
+}
+
+/// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with `ids[i]` other than
+/// `skip`. Every row of the table adds up in an order that depends on the ids alone.
+pub(in crate::ops) fn add_rows(source: &[f32], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+    if cols == 0 {
+        return;
+    }
+    if table.len() <= FEW_ROWS * cols {
+        add_rows_by_blocks(source, ids, skip, table, cols);
+        return;
+    }
+    // Rows with one id stand together, in the order of the input: each group is the business of one thread.
+    let mut order: Vec<u32> = (0..ids.len() as u32).filter(|&i| Some(ids[i as usize]) != skip).collect();
+    order.sort_by_key(|&i| ids[i as usize]);
+    let mut work = Vec::new();
+    let (mut rest, mut next_id) = (table, 0);
+    for group in order.chunk_by(|&a, &b| ids[a as usize] == ids[b as usize]) {
+        let id = ids[group[0] as usize] as usize;
+        let (row, after) = rest.split_at_mut((id - next_id) * cols).1.split_at_mut(cols);
+        (rest, next_id) = (after, id + 1);
+        work.push((row, group));
+    }
+    work.par_iter_mut().with_min_len(parallel::block_rows(cols) / 4 + 1).for_each(|(row, group)| {
+        parallel::add_in_order(row, group.iter().map(|&i| &source[i as usize * cols..][..cols]));
+    });
+}
+
+fn add_rows_by_blocks(source: &[f32], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+    let len = table.len();
+    let sum_block = |rows: Range<usize>| {
+        let mut partial = vec![0.0; len];
+        for row in rows.filter(|&row| Some(ids[row]) != skip) {
+            let into = &mut partial[ids[row] as usize * cols..][..cols];
+            parallel::add_in_order(into, [&source[row * cols..][..cols]]);
+        }
+        partial
+    };
+    let partials: Vec<Vec<f32>> = parallel::blocks(ids.len(), cols).map(sum_block).collect();
+    parallel::add_in_order(table, partials.iter().map(Vec::as_slice));
+}

@@ -1,0 +1,44 @@
+//! Picks rows of a matrix: the masked positions for the language-model head, the first token of each row for a classifier.
+//!
+//! Forward: `y[m] = x[positions[m]]`, `x` `[T, D]`, `y` `[M, D]`. Nothing is saved but the positions.
+//! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked.
+
+pub(in crate::ops) mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::tensor::check_len;
+use crate::ops::tensor::unsupported;
+
+/// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
+pub fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
+    check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
+    match x_td.device() {
+        Device::Cpu => cpu::forward(x_td, positions),
+        _ => unsupported("gather rows", x_td),
+    }
+}
+
+/// `dx_td` with `tokens` rows from `dy_md`; rows picked several times add up in the order of `positions`.
+pub fn backward(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
+    check_ids("gather rows: position", positions, tokens)?;
+    check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
+    match dy_md.device() {
+        Device::Cpu => cpu::backward(dy_md, positions, tokens),
+        _ => unsupported("gather rows", dy_md),
+    }
+}
+
+/// An error that names the first of `ids` that is not below `size`.
+pub(in crate::ops) fn check_ids(what: &str, ids: &[u32], size: usize) -> Result<()> {
+    match ids.iter().position(|&id| id as usize >= size) {
+        Some(at) => bail!("{what} {} (number {at} of {}) is not below {size}", ids[at], ids.len()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,37 @@
+//! Gathering rows against its reference: many and few rows, repeated positions, none.
+
+use super::*;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_ids;
+use crate::ops::testing::reference_gradients;
+
+#[test]
+fn forward_and_backward_agree_with_the_reference() {
+    for (tokens, picked, cols) in [(1, 1, 24), (40, 6, 96), (9, 300, 67), (3, 500, 24), (2000, 300, 24)] {
+        let (x, dy, positions) = (fresh((tokens, cols), 1), fresh((picked, cols), 2), fresh_ids(picked, tokens as u64, 3));
+        let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &positions), &[&x], &dy);
+        assert_close("y", &forward(&x, &positions).unwrap(), &want, 0.0);
+        assert_close("dx", &backward(&dy, &positions, tokens).unwrap(), &gradients[0], 1e-6);
+    }
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let positions = [2, 0, 2];
+    assert_reference_is_differentiable(|i| reference::forward(&i[0], &positions), &[&fresh((4, 5), 1)], &fresh((3, 5), 2));
+}
+
+#[test]
+fn no_positions_give_no_rows_and_a_zero_gradient() {
+    let none = forward(&fresh((12, 5), 1), &[]).unwrap();
+    assert_eq!(none.dims(), [0, 5]);
+    assert_eq!(backward(&none, &[], 12).unwrap().to_vec2::<f32>().unwrap(), vec![vec![0.0; 5]; 12]);
+}
+
+#[test]
+fn a_position_outside_is_named() {
+    let error = forward(&fresh((4, 5), 1), &[0, 4]).unwrap_err().to_string();
+    assert!(error.contains("position 4 (number 1 of 2) is not below 4"), "{error}");
+}

@@ -1,0 +1,39 @@
+//! Bias and GELU in its erf form (Hendrycks and Gimpel 2016; `gelu` of Hugging Face), fused.
+//!
+//! Forward: `u = x + bias`, `y = u * Phi(u)` with `Phi(u) = (1 + erf(u / sqrt 2)) / 2`; `x` and `y` are `[T, F]`. Saved by
+//! the caller: `x`, the output of the product before, without the bias.
+//!
+//! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over t of dx`
+//! accumulates into what the caller passes.
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// `y_tf = gelu(x_tf + bias_f)`.
+pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
+    check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
+    match x_tf.device() {
+        Device::Cpu => cpu::forward(x_tf, bias_f),
+        _ => unsupported("gelu", x_tf),
+    }
+}
+
+/// `dx_tf`; adds to `dbias_f`.
+pub fn backward(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
+    check_shape("gelu: output gradient", dy_tf, x_tf.dims())?;
+    check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
+    check_shape("gelu: bias gradient", dbias_f, bias_f.dims())?;
+    match x_tf.device() {
+        Device::Cpu => cpu::backward(dy_tf, x_tf, bias_f, dbias_f),
+        _ => unsupported("gelu", x_tf),
+    }
+}

@@ -1,0 +1,54 @@
+//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, as `torch.nn.LayerNorm`.
+//!
+//! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D + eps)`,
+//! `y = (x - mean) * rstd * weight + bias`. Saved: `mean` and `rstd` `[T]`; the caller keeps `x`.
+//!
+//! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
+//! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over t of dy`.
+//! The two sums over `t` accumulate into what the caller passes.
+
+pub(in crate::ops) mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// What backward needs beside the input.
+#[derive(Debug, Clone)]
+pub struct Saved {
+    /// The mean of each row, `[T]`.
+    pub mean_t: Tensor,
+    /// The inverse standard deviation of each row, `[T]`.
+    pub rstd_t: Tensor,
+}
+
+/// `y_td` and what backward needs, for `x_td`, `weight_d`, `bias_d`.
+pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+    let (_, hidden) = x_td.dims2()?;
+    check_shape("layer norm: weight", weight_d, &[hidden])?;
+    check_shape("layer norm: bias", bias_d, &[hidden])?;
+    match x_td.device() {
+        Device::Cpu => cpu::forward(x_td, weight_d, bias_d, eps),
+        _ => unsupported("layer norm", x_td),
+    }
+}
+
+/// `dx_td`; adds to `dweight_d` and `dbias_d`.
+pub fn backward(dy_td: &Tensor, x_td: &Tensor, weight_d: &Tensor, saved: &Saved, dweight_d: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+    let (tokens, hidden) = x_td.dims2()?;
+    check_shape("layer norm: output gradient", dy_td, &[tokens, hidden])?;
+    check_shape("layer norm: saved mean", &saved.mean_t, &[tokens])?;
+    for (what, t) in [("weight", weight_d), ("weight gradient", dweight_d), ("bias gradient", dbias_d)] {
+        check_shape(&format!("layer norm: {what}"), t, &[hidden])?;
+    }
+    match x_td.device() {
+        Device::Cpu => cpu::backward(dy_td, x_td, weight_d, saved, dweight_d, dbias_d),
+        _ => unsupported("layer norm", x_td),
+    }
+}

@@ -1,0 +1,13 @@
+//! The definition of correct, composed of candle's differentiable ops.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+/// `x W^T + b` in any float type.
+pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {
+    let y = x_ti.matmul(&weight_oi.t()?)?;
+    match bias_o {
+        Some(bias) => y.broadcast_add(bias),
+        None => Ok(y),
+    }
+}

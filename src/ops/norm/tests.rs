@@ -1,0 +1,32 @@
+//! The norm against its reference and on values that f32 squares cannot hold.
+
+use super::*;
+use crate::ops::tensor::from_vec;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+
+#[test]
+fn the_norm_is_that_of_the_reference() {
+    for len in [0, 1, 15, 100, 100_003] {
+        let t = fresh(len, 1);
+        let want = if len == 0 { 0.0 } else { reference::l2(&double(&t)).unwrap().to_scalar::<f64>().unwrap() };
+        assert!((l2(&t).unwrap() - want).abs() <= 1e-12 * want, "{len}");
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let t = fresh(300_001, 1);
+    let run = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| l2(&t)).unwrap();
+    let one = run(1).to_bits();
+    assert!((2..5).all(|threads| run(threads).to_bits() == one));
+}
+
+#[test]
+fn it_is_finite_exactly_when_every_element_is() {
+    let norm = |values: [f32; 2]| l2(&from_vec(values.to_vec(), 2).unwrap()).unwrap();
+    assert!((norm([3e30, 4e30]) / 5e30 - 1.0).abs() < 1e-6);
+    assert!((norm([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
+    assert!(norm([1.0, f32::NAN]).is_nan());
+    assert!(norm([1.0, f32::NEG_INFINITY]).is_infinite());
+}

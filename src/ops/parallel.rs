@@ -1,0 +1,134 @@
+//! Work shared out over the rayon pool in blocks whose size depends on shapes alone.
+//!
+//! Partial sums are made for each block and added in block order, so a result is bitwise the same for 1, 2 or N threads.
+//! It knows no tensor and no op.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::ops::simd::kernel;
+
+/// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
+pub const BLOCK_VALUES: usize = 32 * 1024;
+
+/// How many rows of `cols` values make one block; a function of `cols` alone.
+pub fn block_rows(cols: usize) -> usize {
+    (BLOCK_VALUES / cols.max(1)).clamp(1, 1024)
+}
+
+/// The blocks of `0..rows`, in order, for rows of `cols` values.
+pub fn blocks(rows: usize, cols: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
+    let size = block_rows(cols);
+    (0..rows.div_ceil(size)).into_par_iter().map(move |block| block * size..((block + 1) * size).min(rows))
+}
+
+/// Calls `f(rows, values of these rows)` for each block of `out`, a matrix with rows of `cols` values, in parallel; returns
+/// what the calls returned, in block order.
+pub fn map_rows<P: Send>(out: &mut [f32], cols: usize, f: impl Fn(Range<usize>, &mut [f32]) -> P + Sync) -> Vec<P> {
+    let size = block_rows(cols);
+    let run = |(block, values): (usize, &mut [f32])| {
+        let first = block * size;
+        f(first..first + values.len() / cols.max(1), values)
+    };
+    out.par_chunks_mut((size * cols).max(1)).enumerate().map(run).collect()
+}
+
+/// [`map_rows`] for two matrices of the same shape that are written together.
+pub fn map_rows2<P: Send>(
+    first: &mut [f32],
+    second: &mut [f32],
+    cols: usize,
+    f: impl Fn(Range<usize>, &mut [f32], &mut [f32]) -> P + Sync,
+) -> Vec<P> {
+    debug_assert_eq!(first.len(), second.len());
+    let size = block_rows(cols);
+    let run = |(block, (first, second)): (usize, (&mut [f32], &mut [f32]))| {
+        let start = block * size;
+        f(start..start + first.len() / cols.max(1), first, second)
+    };
+    let step = (size * cols).max(1);
+    first.par_chunks_mut(step).zip(second.par_chunks_mut(step)).enumerate().map(run).collect()
+}
+
+/// [`map_rows`] where the blocks return nothing.
+pub fn for_rows(out: &mut [f32], cols: usize, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+    map_rows(out, cols, f);
+}
+
+/// Adds partial sums to `acc` in the order given.
+pub fn add_in_order<'a>(acc: &mut [f32], partials: impl IntoIterator<Item = &'a [f32]>) {
+    for partial in partials {
+        add(&mut *acc, partial);
+    }
+}
+
+kernel! {
+    fn add(acc: &mut [f32], values: &[f32]) {
+        for (a, v) in acc.iter_mut().zip(values) {
+            *a += v;
+        }
+    }
+}
+
+/// Adds the sum over the rows of `x`, a matrix with rows of `acc.len()` values, to `acc`.
+pub fn column_sums_into(x: &[f32], acc: &mut [f32]) {
+    let cols = acc.len();
+    let partials: Vec<Vec<f32>> = blocks(x.len() / cols.max(1), cols)
+        .map(|rows| {
+            let mut partial = vec![0.0; cols];
+            add_in_order(&mut partial, x[rows.start * cols..rows.end * cols].chunks_exact(cols));
+            partial
+        })
+        .collect();
+    add_in_order(acc, partials.iter().map(Vec::as_slice));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Purpose;
+    use crate::rng::Stream;
+
+    fn values(count: usize) -> Vec<f32> {
+        let stream = Stream::new(3, Purpose::Test, 1);
+        (0..count).map(|i| stream.normal(i as u64) as f32).collect()
+    }
+
+    #[test]
+    fn column_sums_accumulate_and_do_not_depend_on_the_thread_count() {
+        for (rows, cols) in [(0, 7), (1, 24), (5000, 24), (700, 96), (3, 1)] {
+            let x = values(rows * cols);
+            let sums = |threads| {
+                let mut acc = vec![1.0f32; cols];
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| column_sums_into(&x, &mut acc));
+                acc
+            };
+            let one = sums(1);
+            assert!((2..5).all(|threads| sums(threads) == one));
+            for (c, got) in one.iter().enumerate() {
+                let want = 1.0 + (0..rows).map(|r| f64::from(x[r * cols + c])).sum::<f64>();
+                assert!((f64::from(*got) - want).abs() < 1e-3, "{rows}x{cols}: {got} is not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_cover_every_row_once() {
+        for (rows, cols) in [(0, 8), (1, 8), (5001, 8), (100, 4096)] {
+            let covered: Vec<usize> = blocks(rows, cols).flat_map_iter(|block| block).collect();
+            assert_eq!(covered, (0..rows).collect::<Vec<_>>());
+            let mut out = vec![0.0; rows * cols];
+            let counts = map_rows(&mut out, cols, |rows, values| {
+                assert_eq!(values.len(), rows.len() * cols);
+                for v in values.iter_mut() {
+                    *v += 1.0;
+                }
+                rows.len()
+            });
+            assert_eq!(counts.iter().sum::<usize>(), rows);
+            assert_eq!(out, vec![1.0; rows * cols]);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The end of a sub-layer, fused: bias, dropout, residual connection and layer normalisation in one pass over the rows.
+//!
+//! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
+//! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are `[T, D]`.
+//! Saved: `s` and the moments of its rows.
+//!
+//! Backward: `ds` is the gradient of `LN`; `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`,
+//! `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`: these three
+//! accumulate into what the caller passes.
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::dropout::Dropout;
+use crate::ops::layer_norm;
+use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// What backward needs.
+#[derive(Debug, Clone)]
+pub struct Saved {
+    /// The sum that was normalised, `[T, D]`.
+    pub sum_td: Tensor,
+    /// The moments of its rows.
+    pub moments: layer_norm::Saved,
+}
+
+/// The vectors of the forward pass, each `[D]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<'a> {
+    /// Added to `x`.
+    pub bias: &'a Tensor,
+    /// Scale of the norm.
+    pub norm_weight: &'a Tensor,
+    /// Shift of the norm.
+    pub norm_bias: &'a Tensor,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// Where the gradients of the vectors accumulate, each `[D]`.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightGradients<'a> {
+    /// Of the bias.
+    pub dbias: &'a Tensor,
+    /// Of the norm's scale.
+    pub dnorm_weight: &'a Tensor,
+    /// Of the norm's shift.
+    pub dnorm_bias: &'a Tensor,
+}
+
+/// `y_td` and what backward needs; `row_keys[t]` names row `t` for dropout and may be empty without dropout.
+pub fn forward(
+    x_td: &Tensor,
+    residual_td: &Tensor,
+    weights: &Weights<'_>,
+    row_keys: &[u64],
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Saved)> {
+    let dropout = Dropout::active(dropout)?;
+    let (tokens, hidden) = x_td.dims2()?;
+    check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
+    for (what, t) in [("bias", weights.bias), ("weight", weights.norm_weight), ("norm bias", weights.norm_bias)] {
+        check_shape(&format!("residual norm: {what}"), t, &[hidden])?;
+    }
+    if dropout.is_some() {
+        check_len("residual norm: row keys", row_keys.len(), tokens)?;
+    }
+    match x_td.device() {
+        Device::Cpu => cpu::forward(x_td, residual_td, weights, row_keys, dropout),
+        _ => unsupported("residual norm", x_td),
+    }
+}
+
+/// `(dx_td, dresidual_td)`; adds to the gradients in `into`.
+///
+/// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done with `dx`.
+pub fn backward(
+    dy_td: &Tensor,
+    saved: &Saved,
+    norm_weight_d: &Tensor,
+    into: &WeightGradients<'_>,
+    row_keys: &[u64],
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Tensor)> {
+    let dropout = Dropout::active(dropout)?;
+    let (tokens, hidden) = saved.sum_td.dims2()?;
+    check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
+    let vectors = [
+        ("weight", norm_weight_d),
+        ("bias gradient", into.dbias),
+        ("weight gradient", into.dnorm_weight),
+        ("norm bias gradient", into.dnorm_bias),
+    ];
+    for (what, t) in vectors {
+        check_shape(&format!("residual norm: {what}"), t, &[hidden])?;
+    }
+    if dropout.is_some() {
+        check_len("residual norm: row keys", row_keys.len(), tokens)?;
+    }
+    match dy_td.device() {
+        Device::Cpu => cpu::backward(dy_td, saved, norm_weight_d, into, row_keys, dropout),
+        _ => unsupported("residual norm", dy_td),
+    }
+}

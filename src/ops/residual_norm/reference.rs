@@ -1,0 +1,21 @@
+//! Bias, dropout with a given mask, residual and layer normalisation composed of candle functions.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::dropout;
+use crate::ops::layer_norm;
+
+/// `LN(residual + mask * (x + bias))`.
+pub fn forward(
+    x_td: &Tensor,
+    bias_d: &Tensor,
+    residual_td: &Tensor,
+    weight_d: &Tensor,
+    norm_bias_d: &Tensor,
+    eps: f64,
+    mask_td: &Tensor,
+) -> Result<Tensor> {
+    let kept = dropout::reference::forward(&x_td.broadcast_add(bias_d)?, mask_td)?;
+    layer_norm::reference::forward(&residual_td.add(&kept)?, weight_d, norm_bias_d, eps)
+}

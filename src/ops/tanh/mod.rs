@@ -1,0 +1,36 @@
+//! Bias and hyperbolic tangent, fused: the dense layer of the classification heads and of BERT's pooler.
+//!
+//! Forward: `y = tanh(x + bias)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
+//!
+//! Backward: `dx = dy * (1 - y^2)`; `dbias += sum over rows of dx` accumulates into what the caller passes.
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// `y_bd = tanh(x_bd + bias_d)`.
+pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
+    check_shape("tanh: bias", bias_d, &[x_bd.dims2()?.1])?;
+    match x_bd.device() {
+        Device::Cpu => cpu::forward(x_bd, bias_d),
+        _ => unsupported("tanh", x_bd),
+    }
+}
+
+/// `dx_bd` from the output `y_bd`; adds to `dbias_d`.
+pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+    check_shape("tanh: output gradient", dy_bd, y_bd.dims())?;
+    check_shape("tanh: bias gradient", dbias_d, &[y_bd.dims2()?.1])?;
+    match y_bd.device() {
+        Device::Cpu => cpu::backward(dy_bd, y_bd, dbias_d),
+        _ => unsupported("tanh", y_bd),
+    }
+}

@@ -1,0 +1,153 @@
+//! The bridge between candle tensors and plain slices: read access, write access in place, and construction.
+//!
+//! It knows no arithmetic. Every function wants a contiguous tensor on the CPU and says so otherwise.
+
+use std::cell::RefCell;
+
+use candle_core::CpuStorage;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::InplaceOp1;
+use candle_core::Layout;
+use candle_core::Result;
+use candle_core::Shape;
+use candle_core::Storage;
+use candle_core::Tensor;
+use candle_core::WithDType;
+use candle_core::bail;
+
+/// Runs `f` on the values of a contiguous f32 CPU tensor; a view gives exactly its own range.
+///
+/// A read lock on the tensor's storage is held while `f` runs: see [`with_slice_mut`] for what that forbids.
+pub fn with_slice<R>(t: &Tensor, f: impl FnOnce(&[f32]) -> R) -> Result<R> {
+    with_slices([t], |[slice]| f(slice))
+}
+
+/// [`with_slice`] for a contiguous u32 CPU tensor.
+pub fn with_slice_u32<R>(t: &Tensor, f: impl FnOnce(&[u32]) -> R) -> Result<R> {
+    let (storage, layout) = t.storage_and_layout();
+    Ok(f(slice_of(t, &storage, layout)?))
+}
+
+/// [`with_slice`] for several f32 tensors at once; they may share a storage.
+pub fn with_slices<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
+    let guards = tensors.map(Tensor::storage_and_layout);
+    let mut slices: [&[f32]; N] = [&[]; N];
+    for ((slice, (storage, layout)), t) in slices.iter_mut().zip(&guards).zip(tensors) {
+        *slice = slice_of(t, storage, layout)?;
+    }
+    Ok(f(slices))
+}
+
+/// Runs `f` on the values of a contiguous f32 CPU tensor for writing in place.
+///
+/// `f` sees exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are written into
+/// the buffer that it views, and every other view of that buffer sees them.
+///
+/// The storage is locked for writing while `f` runs. Reading or writing, inside `f`, another view *of the same storage*
+/// waits for that lock for ever: two ranges of one flat buffer are written one after the other, never nested. For the same
+/// reason this must not be called inside a [`with_slice`] of the same storage.
+pub fn with_slice_mut<R>(t: &Tensor, f: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+    let write = Write { f: RefCell::new(Some(f)), result: RefCell::new(None) };
+    check_place(t, DType::F32)?;
+    t.inplace_op1(&write)?;
+    Ok(write.result.into_inner().expect("candle ran the op, else it returned an error"))
+}
+
+/// A contiguous f32 CPU tensor of `shape` that owns `values`; the count of values must match.
+pub fn from_vec(values: Vec<f32>, shape: impl Into<Shape>) -> Result<Tensor> {
+    Tensor::from_vec(values, shape.into(), &Device::Cpu)
+}
+
+/// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient buffer.
+pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
+    if into.elem_count() != values.len() {
+        bail!("accumulate: {:?} cannot take {} values", into.shape(), values.len());
+    }
+    with_slice_mut(into, |into| into.iter_mut().zip(values).for_each(|(a, v)| *a += v))
+}
+
+/// The error of an op that has no code for the device of `t`.
+pub fn unsupported<R>(op: &str, t: &Tensor) -> Result<R> {
+    bail!("{op}: no implementation for {:?}", t.device().location())
+}
+
+/// An error unless `t` has exactly the shape `want`; `what` names the op and the tensor.
+pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
+    if t.dims() == want { Ok(()) } else { bail!("{what} is {:?}, it must be {want:?}", t.dims()) }
+}
+
+/// An error unless there are as many values as wanted; `what` names the op and the slice.
+pub fn check_len(what: &str, len: usize, want: usize) -> Result<()> {
+    if len == want { Ok(()) } else { bail!("{what} has {len} values, it must have {want}") }
+}
+
+fn check_place(t: &Tensor, dtype: DType) -> Result<()> {
+    if !t.device().is_cpu() || t.dtype() != dtype || !t.is_contiguous() {
+        let (shape, stride) = (t.dims(), t.stride());
+        bail!("tensor {shape:?} with strides {stride:?} is {:?} on {:?}: wanted contiguous {dtype:?} on the CPU", t.dtype(), t.device());
+    }
+    Ok(())
+}
+
+fn slice_of<'a, T: WithDType>(t: &Tensor, storage: &'a Storage, layout: &Layout) -> Result<&'a [T]> {
+    check_place(t, T::DTYPE)?;
+    let (Storage::Cpu(storage), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
+        bail!("tensor {:?} is not a contiguous CPU tensor", t.shape());
+    };
+    Ok(&storage.as_slice::<T>()?[start..end])
+}
+
+/// An in-place op that hands the slice to a closure and keeps what it returns; candle passes `&self`, hence the cells.
+struct Write<F, R> {
+    f: RefCell<Option<F>>,
+    result: RefCell<Option<R>>,
+}
+
+impl<R, F: FnOnce(&mut [f32]) -> R> InplaceOp1 for Write<F, R> {
+    fn name(&self) -> &'static str {
+        "write"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let (CpuStorage::F32(values), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
+            bail!("write: {:?} is not contiguous f32", layout.shape());
+        };
+        let f = self.f.borrow_mut().take().expect("candle runs an in-place op once");
+        *self.result.borrow_mut() = Some(f(&mut values[start..end]));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_written_in_exactly_its_own_range() {
+        let flat = from_vec((0..10).map(|i| i as f32).collect(), 10).unwrap();
+        let view = flat.narrow(0, 3, 4).unwrap().reshape((2, 2)).unwrap();
+        let sum = with_slice_mut(&view, |values| {
+            assert_eq!(values, [3.0, 4.0, 5.0, 6.0]);
+            values.fill(-1.0);
+            values.len()
+        });
+        assert_eq!(sum.unwrap(), 4);
+        accumulate(&view, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(flat.to_vec1::<f32>().unwrap(), [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 7.0, 8.0, 9.0]);
+        with_slices([&view, &flat], |[view, flat]| assert_eq!(view, &flat[3..7])).unwrap();
+    }
+
+    #[test]
+    fn the_wrong_dtype_layout_or_count_is_named() {
+        let square = from_vec(vec![0.0; 6], (2, 3)).unwrap();
+        let error = with_slice(&square.t().unwrap(), |_| ()).unwrap_err().to_string();
+        assert!(error.contains("[3, 2]") && error.contains("contiguous"), "{error}");
+        assert!(with_slice_mut(&square.t().unwrap(), |_| ()).is_err());
+        let ids = Tensor::new(&[1u32, 2], &Device::Cpu).unwrap();
+        assert!(with_slice(&ids, |_| ()).unwrap_err().to_string().contains("U32"));
+        assert_eq!(with_slice_u32(&ids, <[u32]>::to_vec).unwrap(), [1, 2]);
+        assert!(accumulate(&square, &[0.0; 5]).is_err());
+        assert!(check_shape("op: x", &square, &[3, 2]).unwrap_err().to_string().starts_with("op: x is [2, 3], it must be [3, 2]"));
+    }
+}

@@ -1,0 +1,132 @@
+//! What the tests of all ops share: fresh random inputs, gradients of a reference, finite differences, and one comparison.
+//!
+//! A reference is a function from tensors to one tensor, composed of candle functions that autograd can differentiate; its
+//! gradients are those of `sum(output * seed)`, so `seed` plays the part of the gradient that flows into `backward`.
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Shape;
+use candle_core::Tensor;
+use candle_core::Var;
+
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// Standard normal f32 values on the CPU; `id` names the tensor within its test.
+pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
+    let shape = shape.into();
+    let stream = Stream::new(0x7e57, Purpose::Test, id);
+    let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+/// Whole numbers in `0..bound`.
+pub(crate) fn fresh_ids(count: usize, bound: u64, id: u64) -> Vec<u32> {
+    let stream = Stream::new(0x1d5, Purpose::Test, id);
+    (0..count).map(|i| stream.below(i as u64, bound) as u32).collect()
+}
+
+/// The same values in f64: what a reference is run on.
+pub(crate) fn double(t: &Tensor) -> Tensor {
+    t.to_dtype(DType::F64).unwrap()
+}
+
+/// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes differ.
+pub(crate) fn relative_error(got: &Tensor, want: &Tensor) -> f64 {
+    assert_eq!(got.dims(), want.dims(), "shapes differ");
+    let flat = |t: &Tensor| double(t).flatten_all().unwrap().to_vec1::<f64>().unwrap();
+    let (got, want) = (flat(got), flat(want));
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let difference = norm(&mut got.iter().zip(&want).map(|(a, b)| a - b));
+    // A reference of all zeros is compared absolutely.
+    let size = norm(&mut want.iter().copied());
+    if size > 0.0 { difference / size } else { difference }
+}
+
+/// Panics, naming `what`, unless the relative error is a number within `tolerance`.
+#[track_caller]
+pub(crate) fn assert_close(what: &str, got: &Tensor, want: &Tensor, tolerance: f64) {
+    let error = relative_error(got, want);
+    assert!(error <= tolerance, "{what} {:?}: relative error {error:e} is over {tolerance:e}", got.dims());
+}
+
+/// The output of `reference` on the inputs in f64, and the gradient of `sum(output * seed)` for each input; an input that
+/// the output does not depend on is a failure.
+pub(crate) fn reference_gradients(
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    seed: &Tensor,
+) -> (Tensor, Vec<Tensor>) {
+    let variables: Vec<Var> = inputs.iter().map(|t| Var::from_tensor(&double(t)).unwrap()).collect();
+    let tensors: Vec<Tensor> = variables.iter().map(|v| v.as_tensor().clone()).collect();
+    let output = reference(&tensors).unwrap();
+    let gradients = (&output * &double(seed)).unwrap().sum_all().unwrap().backward().unwrap();
+    let gradient = |(i, t)| gradients.get(t).unwrap_or_else(|| panic!("input {i} gets no gradient: the reference cuts it")).clone();
+    (output, tensors.iter().enumerate().map(gradient).collect())
+}
+
+/// Central differences in f64 of `sum(output * seed)` for every element of every input: two runs an element, so keep it small.
+pub(crate) fn finite_differences(reference: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor], seed: &Tensor) -> Vec<Tensor> {
+    const STEP: f64 = 1e-5;
+    let inputs: Vec<Tensor> = inputs.iter().map(|t| double(t)).collect();
+    let seed = double(seed);
+    let objective = |inputs: &[Tensor]| (reference(inputs).unwrap() * &seed).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+    let moved = |input: usize, element: usize, by: f64| {
+        let mut values = inputs[input].flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        values[element] += by;
+        let mut inputs = inputs.clone();
+        inputs[input] = Tensor::from_vec(values, inputs[input].shape().clone(), &Device::Cpu).unwrap();
+        objective(&inputs)
+    };
+    let gradient = |input: usize| {
+        let slope = |element| (moved(input, element, STEP) - moved(input, element, -STEP)) / (2.0 * STEP);
+        let slopes: Vec<f64> = (0..inputs[input].elem_count()).map(slope).collect();
+        Tensor::from_vec(slopes, inputs[input].shape().clone(), &Device::Cpu).unwrap()
+    };
+    (0..inputs.len()).map(gradient).collect()
+}
+
+/// Compares the autograd gradients of a reference with its finite differences, to 1e-7.
+#[track_caller]
+pub(crate) fn assert_reference_is_differentiable(reference: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor], seed: &Tensor) {
+    let (_, gradients) = reference_gradients(&reference, inputs, seed);
+    for (i, (autograd, difference)) in gradients.iter().zip(finite_differences(&reference, inputs, seed)).enumerate() {
+        assert_close(&format!("input {i}"), autograd, &difference, 1e-7);
+    }
+}
+
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use super::*;
+
+    fn square_and_scale(inputs: &[Tensor]) -> Result<Tensor> {
+        inputs[0].sqr()?.broadcast_mul(&inputs[1])
+    }
+
+    #[test]
+    fn autograd_agrees_with_finite_differences() {
+        assert_reference_is_differentiable(square_and_scale, &[&fresh((3, 5), 1), &fresh(5, 2)], &fresh((3, 5), 3));
+    }
+
+    /// The control: a planted sign error, a missing term and a NaN must not pass the comparison.
+    #[test]
+    fn a_wrong_gradient_fails_the_comparison() {
+        let (x, scale, seed) = (fresh((3, 5), 1), fresh(5, 2), fresh((3, 5), 3));
+        let (_, gradients) = reference_gradients(square_and_scale, &[&x, &scale], &seed);
+        let right = (2.0 * (&x * &seed).unwrap().broadcast_mul(&scale).unwrap()).unwrap();
+        assert_close("right", &right, &gradients[0], 1e-6);
+        for wrong in [right.neg().unwrap(), (&right + 1e-3).unwrap(), (&right * f64::NAN).unwrap()] {
+            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| assert_close("wrong", &wrong, &gradients[0], 1e-5)));
+            assert!(outcome.is_err());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "input 1 gets no gradient")]
+    fn a_reference_that_cuts_a_gradient_is_found() {
+        let cut = |inputs: &[Tensor]| inputs[0].broadcast_mul(&inputs[1].detach());
+        reference_gradients(cut, &[&fresh((3, 5), 1), &fresh(5, 2)], &fresh((3, 5), 3));
+    }
+}
