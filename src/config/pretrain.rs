@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
+use serde::de::Error;
+use serde_json::Map;
+use serde_json::Value;
 
 use crate::config::data::DataConfig;
 use crate::config::data::MlmConfig;
@@ -85,8 +89,18 @@ pub struct ModelSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roberta: Option<EncoderConfig>,
     /// A BERT encoder. Absent keys take BERT's own defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "bert", skip_serializing_if = "Option::is_none")]
     pub bert: Option<EncoderConfig>,
+}
+
+/// Fills absent keys with BERT's defaults: serde's own `default` knows one family only.
+fn bert<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<EncoderConfig>, D::Error> {
+    let Some(given) = Option::<Map<String, Value>>::deserialize(deserializer)? else { return Ok(None) };
+    let mut all = serde_json::to_value(EncoderConfig::of(Family::Bert)).map_err(D::Error::custom)?;
+    if let Some(table) = all.as_object_mut() {
+        table.extend(given);
+    }
+    EncoderConfig::deserialize(all).map(Some).map_err(D::Error::custom)
 }
 
 /// Everything that `pretrain` and `prepare` read.
@@ -96,12 +110,12 @@ pub struct PretrainConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// The corpus.
+    /// The corpus and its split.
     pub data: DataConfig,
     /// The tokenizer.
     #[serde(default)]
     pub tokenizer: TokenizerConfig,
-    /// The model.
+    /// Family and size of the model: a table `roberta:` or `bert:`.
     pub model: ModelSection,
     /// Masking.
     #[serde(default)]

@@ -42,8 +42,7 @@ pub struct TrainingConfig {
     pub learning_rate: f64,
     /// Shape of the learning rate.
     pub lr_scheduler_type: SchedulerType,
-    /// Steps of linear warm-up; a value below 1 is a share of all steps.
-    #[serde(alias = "warmup_ratio")]
+    /// Steps of linear warm-up; a value below 1 is a share of all steps (its other name: `warmup_ratio`).
     pub warmup_steps: f64,
     /// Steps of the final decay of `warmup_stable_decay`; a value below 1 is a share of all steps.
     pub lr_decay_steps: f64,

@@ -1,0 +1,203 @@
+//! Compares a tree with the wanted shape: collects every unknown key, wrong type and missing key, and the rest as JSON.
+//!
+//! It judges one value at a time; combinations are `validate.rs`.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Map;
+use serde_json::Value as Json;
+
+use crate::config::scalar;
+use crate::config::shape::Field;
+use crate::config::shape::Shape;
+use crate::config::shape::quoted;
+use crate::config::suggest::closest;
+use crate::config::tree::Entry;
+use crate::config::tree::Node;
+use crate::config::tree::Place;
+use crate::config::tree::Value;
+use crate::config::tree::shortened;
+
+/// What came of the comparison.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Each problem with its place.
+    pub(super) problems: Vec<Wrong>,
+    /// Where the value of each dotted path stands; absent means the default.
+    pub(super) places: BTreeMap<String, Place>,
+    /// Paths whose value here is not what was written, because that was wrong; the empty path stands for all.
+    pub(super) replaced: BTreeSet<String>,
+}
+
+/// A problem before the file's name is put to its place.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) place: Place,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are problems: a wrong
+/// value is left out, a missing one stands empty.
+pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
+    let mut checker = Checker { root: shape, checked: Checked::default() };
+    let value = checker.value(root, shape, "").unwrap_or_else(|| {
+        checker.checked.replaced.insert(String::new());
+        empty(shape)
+    });
+    (value, checker.checked)
+}
+
+/// `section.key`, and `key` at the top.
+pub(super) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
+}
+
+/// "unknown key" with the best guess of what was meant.
+pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, root: &Shape) -> Wrong {
+    let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
+    let hint = match (closest(key, &names), root.find(key)) {
+        (Some(name), _) => format!("did you mean `{name}`?"),
+        (None, Some(elsewhere)) => format!("`{key}` belongs elsewhere: `{elsewhere}`"),
+        (None, None) if names.len() <= 10 => format!("known keys here: {}", quoted(&names)),
+        (None, None) => "`mlmtrain config schema` lists every key".to_string(),
+    };
+    let within = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+    Wrong { place, message: format!("unknown key `{}`{within}", shortened(key)), hint: Some(hint) }
+}
+
+struct Checker<'a> {
+    root: &'a Shape,
+    checked: Checked,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, place: &Place, message: String, hint: Option<String>) {
+        self.checked.problems.push(Wrong { place: place.clone(), message, hint });
+    }
+
+    fn value(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Json> {
+        let found = match (shape, &node.value) {
+            (Shape::Table(_), Value::Table(entries)) => Some(self.table(entries, node, shape, path)),
+            // `training:` with every key below it commented out.
+            (Shape::Table(_), Value::Null) => Some(self.table(&[], node, shape, path)),
+            (Shape::List(item), Value::List(nodes)) => Some(self.list(nodes, item, path)),
+            (Shape::Table(_) | Shape::List(_), _) => None,
+            (_, value) => match scalar::scalar(value, shape, path) {
+                Ok(value) => Some(value),
+                Err((message, hint)) => {
+                    self.report(&node.place, format!("`{path}` {message}"), Some(hint));
+                    return None;
+                }
+            },
+        };
+        match &found {
+            None => {
+                let is_list = matches!(shape, Shape::List(_));
+                let hint = if is_list {
+                    "write it as `[a, b]`, or one `- item` a line"
+                } else {
+                    "write its keys below it, indented by two spaces"
+                };
+                let name = if path.is_empty() { "a configuration".to_string() } else { format!("`{path}`") };
+                self.report(
+                    &node.place,
+                    format!("{name} wants {}, not {}", shape.wanted(), node.value.described()),
+                    Some(hint.to_string()),
+                );
+            }
+            Some(_) if !path.is_empty() => {
+                self.checked.places.insert(path.to_string(), node.place.clone());
+            }
+            Some(_) => {}
+        }
+        found
+    }
+
+    fn table(&mut self, entries: &[Entry], node: &Node, shape: &Shape, path: &str) -> Json {
+        let mut values = Map::new();
+        let mut seen: BTreeMap<&str, &Entry> = BTreeMap::new();
+        for entry in entries {
+            let Some(field) = shape.field(&entry.key) else {
+                let wrong = unknown_key(entry.place.clone(), &entry.key, path, shape, self.root);
+                self.checked.problems.push(wrong);
+                // One mistyped key is one problem: that the key it was meant for is missing is no second one.
+                let names: Vec<&str> = shape.fields().iter().map(|f| f.name.as_str()).collect();
+                self.checked.replaced.extend(closest(&entry.key, &names).map(|name| join(path, name)));
+                continue;
+            };
+            if let Some(first) = seen.insert(&field.name, entry) {
+                self.repeated(entry, first);
+                continue;
+            }
+            self.entry(&mut values, entry, field, &join(path, &field.name));
+        }
+        for field in shape.fields().iter().filter(|f| f.required && !seen.contains_key(f.name.as_str())) {
+            let at = join(path, &field.name);
+            if self.checked.replaced.insert(at.clone()) {
+                self.report(&node.place, format!("`{at}` is missing"), Some(format!("add `{}`, {}", field.name, field.about)));
+            }
+            values.insert(field.name.clone(), empty(&field.shape));
+        }
+        Json::Object(values)
+    }
+
+    fn entry(&mut self, values: &mut Map<String, Json>, entry: &Entry, field: &Field, at: &str) {
+        if field.optional && entry.node.value == Value::Null && !matches!(field.shape, Shape::Table(_)) {
+            self.checked.places.insert(at.to_string(), entry.node.place.clone());
+            values.insert(field.name.clone(), Json::Null);
+        } else if let Some(value) = self.value(&entry.node, &field.shape, at) {
+            // The key is what a reader looks for in a file: its value may start lines below.
+            let place = if matches!(entry.node.place, Place::Flag(_)) { &entry.node.place } else { &entry.place };
+            self.checked.places.insert(at.to_string(), place.clone());
+            values.insert(field.name.clone(), value);
+        } else {
+            self.checked.replaced.insert(at.to_string());
+            if field.required {
+                values.insert(field.name.clone(), empty(&field.shape));
+            }
+        }
+    }
+
+    fn repeated(&mut self, entry: &Entry, first: &Entry) {
+        let line = match &first.place {
+            Place::File { line, .. } => format!("in line {line}"),
+            Place::Flag(flag) => format!("by `{flag}`"),
+        };
+        let message = format!("key `{}` is given a second time, first {line}", entry.key);
+        let hint = if entry.key == first.key {
+            "keep one of the two".to_string()
+        } else {
+            format!("keep one of the two: `{}` and `{}` mean the same", first.key, entry.key)
+        };
+        self.report(&entry.place, message, Some(hint));
+    }
+
+    fn list(&mut self, nodes: &[Node], item: &Shape, path: &str) -> Json {
+        let mut values = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            let at = join(path, &index.to_string());
+            values.push(self.value(node, item, &at).unwrap_or_else(|| {
+                self.checked.replaced.insert(at);
+                empty(item)
+            }));
+        }
+        Json::Array(values)
+    }
+}
+
+/// What stands for a missing or wrong value so that the rest can be checked.
+fn empty(shape: &Shape) -> Json {
+    match shape {
+        Shape::Table(fields) => {
+            Json::Object(fields.iter().filter(|f| f.required).map(|f| (f.name.clone(), empty(&f.shape))).collect::<Map<_, _>>())
+        }
+        Shape::List(_) => Json::Array(Vec::new()),
+        Shape::Text => Json::from(""),
+        Shape::Integer { .. } => Json::from(0),
+        Shape::Number => Json::from(0.0),
+        Shape::Bool => Json::from(false),
+        Shape::Choice(names) => Json::from(names.first().map(String::as_str)),
+    }
+}

@@ -1,0 +1,84 @@
+//! What changed between the configuration saved in a run folder and the one given now, and whether a run may go on with it.
+//!
+//! Pure: it reads no folder; `train` decides when to ask.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::config::check::join;
+use crate::config::show::resolved;
+use crate::error::Problem;
+use crate::error::Problems;
+
+/// Keys and tables whose change leaves the numbers of the steps to come, or only their end, as they were.
+const FREE: &[&str] = &[
+    "run.output_dir",
+    "run.device",
+    "run.threads",
+    "run.tensorboard",
+    "run.sample_text",
+    "data.prepared_dir",
+    "training.max_steps",
+    "training.num_train_epochs",
+    "training.max_train_time",
+    "training.per_device_eval_batch_size",
+    "training.logging_steps",
+    "training.eval_steps",
+    "training.save_steps",
+    "training.save_total_limit",
+    "training.early_stopping_patience",
+    "training.load_best_model_at_end",
+];
+
+/// One key with two values; a value that is absent on one side is JSON `null`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Dotted path.
+    pub path: String,
+    /// Value in the saved configuration.
+    pub old: Json,
+    /// Value in the current one.
+    pub new: Json,
+}
+
+impl Change {
+    /// Whether a run may go on with it.
+    pub fn is_free(&self) -> bool {
+        FREE.iter().any(|key| self.path == *key || self.path.starts_with(&format!("{key}.")))
+    }
+}
+
+/// Every key that differs, in the order of the structs.
+pub fn diff<T: Serialize>(saved: &T, current: &T) -> Vec<Change> {
+    let mut changes = Vec::new();
+    compare("", &resolved(saved), &resolved(current), &mut changes);
+    changes
+}
+
+/// The changes that a resumed run may take on (worth a note); an error naming all that it may not.
+pub fn compare_for_resume<T: Serialize>(saved: &T, current: &T) -> Result<Vec<Change>, Problems> {
+    let (free, fixed): (Vec<_>, Vec<_>) = diff(saved, current).into_iter().partition(Change::is_free);
+    if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
+}
+
+fn problem(change: &Change) -> Problem {
+    let text = |value: &Json| if value.is_null() { "absent".to_string() } else { format!("`{value}`") };
+    Problem::usage(format!("was {} when this run began and is {} now", text(&change.old), text(&change.new)))
+        .at(&change.path)
+        .hint("restore the value to go on with this run, or start a new one in another `run.output_dir`")
+}
+
+fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<Change>) {
+    let (Json::Object(before), Json::Object(after)) = (old, new) else {
+        if old != new {
+            changes.push(Change { path: path.to_string(), old: old.clone(), new: new.clone() });
+        }
+        return;
+    };
+    for (key, value) in after {
+        compare(&join(path, key), before.get(key).unwrap_or(&Json::Null), value, changes);
+    }
+    for (key, value) in before.iter().filter(|(key, _)| !after.contains_key(*key)) {
+        compare(&join(path, key), value, &Json::Null, changes);
+    }
+}

@@ -1,0 +1,71 @@
+//! One value against the wanted type: the JSON it becomes, or why it cannot.
+//!
+//! Strict: a text is no number and a number is no text; only whole numbers may be written with a unit.
+
+use serde_json::Value as Json;
+
+use crate::config::shape::Shape;
+use crate::config::shape::quoted;
+use crate::config::suggest::closest;
+use crate::config::tree::Value;
+use crate::config::tree::shortened;
+use crate::quantity;
+use crate::quantity::QuantityError;
+
+/// The end of a message that begins with the key, and the hint.
+pub(super) type Refusal = (String, String);
+
+/// The JSON of a scalar, or the tail of the message and the hint.
+pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, Refusal> {
+    let wrong = |hint: &str| Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()));
+    let no_value = |hint: &str| Err(("has no value".to_string(), hint.to_string()));
+    match (shape, value) {
+        (Shape::Text, Value::Text(text)) => Ok(Json::from(text.as_str())),
+        (Shape::Bool, Value::Bool(value)) => Ok(Json::from(*value)),
+        (Shape::Number, Value::Integer(value)) => Ok(Json::from(*value as f64)),
+        (Shape::Number, Value::Float(value)) if value.is_finite() => Ok(Json::from(*value)),
+        (Shape::Number, Value::Float(_)) => wrong("infinity and `nan` mean nothing here"),
+        (Shape::Integer { min, max }, Value::Integer(value)) => whole(*value, *min, *max),
+        (Shape::Integer { min, max }, Value::Float(value)) if value.fract() == 0.0 && value.abs() < 1e15 => {
+            whole(*value as i128, *min, *max)
+        }
+        (Shape::Integer { min, max }, Value::Text(text)) => match quantity_of(path, text) {
+            Ok(value) => whole(value.into(), *min, *max),
+            Err(_) if path.ends_with("_bytes") => wrong("write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)"),
+            Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
+        },
+        (Shape::Choice(names), Value::Text(text)) if names.contains(text) => Ok(Json::from(text.as_str())),
+        (Shape::Choice(names), Value::Text(text)) => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let all = || format!("choose one of {}", quoted(&names));
+            Err((
+                format!("cannot be `{}`", shortened(text)),
+                closest(text, &names).map_or_else(all, |name| format!("did you mean `{name}`?")),
+            ))
+        }
+        (_, Value::Null) => no_value("give it a value, or remove the key to take its default"),
+        (Shape::Text, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => wrong("put it in quotes"),
+        (Shape::Number, Value::Text(text)) if text.trim().parse::<f64>().is_ok() => wrong("remove the quotes"),
+        (Shape::Bool, Value::Text(text)) if ["yes", "on", "no", "off"].contains(&text.to_lowercase().as_str()) => {
+            wrong("YAML 1.2 spells them `true` and `false`")
+        }
+        (Shape::Number, _) => wrong("write it like `0.1` or `5.0e-5`"),
+        (Shape::Integer { .. }, Value::Float(_)) => wrong("write it in digits only"),
+        _ => wrong(&format!("write {}", shape.wanted())),
+    }
+}
+
+/// `10B` is ten bytes where bytes are counted and ten billion elsewhere.
+fn quantity_of(path: &str, text: &str) -> Result<u64, QuantityError> {
+    if path.ends_with("_bytes") { quantity::parse_bytes(text) } else { quantity::parse_count(text) }
+}
+
+fn whole(value: i128, min: i128, max: i128) -> Result<Json, Refusal> {
+    let in_range = (min..=max).contains(&value);
+    match (in_range, i64::try_from(value), u64::try_from(value)) {
+        (true, Ok(value), _) => Ok(Json::from(value)),
+        (true, _, Ok(value)) => Ok(Json::from(value)),
+        _ if value < min => Err((format!("is {value}, it must be at least {min}"), "look for a stray minus sign".to_string())),
+        _ => Err((format!("is {value}, it can be at most {max}"), "look for stray digits".to_string())),
+    }
+}

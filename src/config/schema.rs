@@ -1,0 +1,87 @@
+//! JSON Schema of both configurations, so that editors complete keys and underline mistakes.
+//!
+//! Made from the structs; only the title, units and the other names of keys are added here.
+
+use schemars::JsonSchema;
+use serde_json::Value as Json;
+use serde_json::json;
+
+use crate::config::FinetuneConfig;
+use crate::config::PretrainConfig;
+use crate::config::shape::OTHER_NAMES;
+
+/// Which command a configuration is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `pretrain` and `prepare`.
+    Pretrain,
+    /// `finetune`.
+    Finetune,
+}
+
+/// The JSON Schema (draft 2020-12) of a configuration, indented, ending in a newline.
+pub fn schema_json(kind: Kind) -> String {
+    let schema = match kind {
+        Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
+        Kind::Finetune => schema::<FinetuneConfig>("mlmtrain finetune: configuration"),
+    };
+    format!("{schema:#}\n")
+}
+
+fn schema<T: JsonSchema>(title: &str) -> Json {
+    let mut schema = schemars::schema_for!(T).to_value();
+    schema["title"] = json!(title);
+    extend(&mut schema["properties"]);
+    for table in schema["$defs"].as_object_mut().into_iter().flat_map(|defs| defs.values_mut()) {
+        extend(&mut table["properties"]);
+    }
+    schema
+}
+
+fn extend(properties: &mut Json) {
+    allow_units(properties);
+    add_other_names(properties);
+}
+
+/// Whole numbers may be written with a unit: `64MB`, `5k`.
+fn allow_units(properties: &mut Json) {
+    for property in properties.as_object_mut().into_iter().flat_map(|p| p.values_mut()) {
+        match &mut property["type"] {
+            Json::String(name) if name == "integer" => property["type"] = json!(["integer", "string"]),
+            Json::Array(names) if names.iter().any(|n| n == "integer") => names.push(json!("string")),
+            _ => continue,
+        }
+        property["pattern"] = json!("^[0-9][0-9_.]* ?[A-Za-z]*$");
+    }
+}
+
+/// Lets an editor accept `warmup_ratio` and say that its name is `warmup_steps` now.
+fn add_other_names(properties: &mut Json) {
+    let Some(properties) = properties.as_object_mut() else { return };
+    for (other, name) in OTHER_NAMES {
+        if let Some(mut property) = properties.get(*name).cloned() {
+            property["description"] = json!(format!("Another name of `{name}`."));
+            property["deprecated"] = json!(true);
+            properties.insert((*other).to_string(), property);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_schemas_describe_every_key() {
+        for kind in [Kind::Pretrain, Kind::Finetune] {
+            let schema: Json = serde_json::from_str(&schema_json(kind)).expect("is JSON");
+            let tables = schema["$defs"].as_object().expect("has tables").values().chain([&schema]);
+            for (name, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {
+                assert!(property["description"].as_str().is_some_and(|d| d.len() > 5), "`{name}` has no description");
+            }
+            assert_eq!(schema["$defs"]["TrainingConfig"]["properties"]["warmup_ratio"]["deprecated"], true);
+            assert_eq!(schema["$defs"]["TrainingConfig"]["properties"]["max_steps"]["type"], json!(["integer", "string"]));
+            assert_eq!(schema["additionalProperties"], false);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a configuration may contain, read from the structs' own JSON Schema, so that the structs stay the only description.
+//!
+//! It knows types, not combinations: those are `validate.rs`.
+
+use schemars::JsonSchema;
+use serde_json::Value as Json;
+
+/// The wanted form of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Shape {
+    Table(Vec<Field>),
+    List(Box<Shape>),
+    Text,
+    Integer { min: i128, max: i128 },
+    Number,
+    Bool,
+    Choice(Vec<String>),
+}
+
+/// One key of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) shape: Shape,
+    /// The first sentence of its documentation.
+    pub(super) about: String,
+    /// Whether the key must be given.
+    pub(super) required: bool,
+    /// Whether the value may be null.
+    pub(super) optional: bool,
+}
+
+/// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same thing.
+pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
+    ("warmup_ratio", "warmup_steps"),
+    ("per_gpu_train_batch_size", "per_device_train_batch_size"),
+    ("per_gpu_eval_batch_size", "per_device_eval_batch_size"),
+    ("max_length", "max_seq_length"),
+    ("model_name_or_path", "model"),
+    ("validation_file", "eval_file"),
+    ("text_column_name", "text_column"),
+    ("label_column_name", "label_column"),
+];
+
+impl Shape {
+    /// The shape of a configuration struct.
+    pub(super) fn of<T: JsonSchema>() -> Self {
+        let schema = schemars::schema_for!(T).to_value();
+        read(&schema, &schema, "")
+    }
+
+    /// The keys of a table; of anything else, none.
+    pub(super) fn fields(&self) -> &[Field] {
+        match self {
+            Self::Table(fields) => fields,
+            _ => &[],
+        }
+    }
+
+    /// The field that `key` names, also by one of its other names.
+    pub(super) fn field(&self, key: &str) -> Option<&Field> {
+        let by_name = |name: &str| self.fields().iter().find(|f| f.name == name);
+        by_name(key).or_else(|| OTHER_NAMES.iter().filter(|(other, _)| *other == key).find_map(|(_, name)| by_name(name)))
+    }
+
+    /// "a whole number", "a list": for messages.
+    pub(super) fn wanted(&self) -> String {
+        match self {
+            Self::Table(_) => "a table of keys".to_string(),
+            Self::List(item) => format!("a list, each item {}", item.wanted()),
+            Self::Text => "a text".to_string(),
+            Self::Integer { .. } => "a whole number".to_string(),
+            Self::Number => "a number".to_string(),
+            Self::Bool => "`true` or `false`".to_string(),
+            Self::Choice(names) => format!("one of {}", quoted(names)),
+        }
+    }
+
+    /// The dotted path of the key named `name`, wherever it is below this shape; for "it belongs under ...".
+    pub(super) fn find(&self, name: &str) -> Option<String> {
+        let direct = self.fields().iter().find(|f| f.name == name).map(|f| f.name.clone());
+        direct.or_else(|| {
+            self.fields().iter().find_map(|field| match &field.shape {
+                Self::Table(_) => field.shape.find(name).map(|rest| format!("{}.{rest}", field.name)),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// "`a`, `b`, `c`".
+pub(super) fn quoted<S: AsRef<str>>(names: &[S]) -> String {
+    names.iter().map(|n| format!("`{}`", n.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+fn read(schema: &Json, root: &Json, key: &str) -> Shape {
+    if let Some(target) = schema["$ref"].as_str() {
+        let name = target.rsplit('/').next().unwrap_or_default();
+        return read(&root["$defs"][name], root, key);
+    }
+    if let Some(inner) = schema["anyOf"].as_array().and_then(|any| any.iter().find(|s| s["type"] != "null")) {
+        return read(inner, root, key);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        return Shape::Choice(choices.iter().filter_map(|c| c["const"].as_str()).map(str::to_string).collect());
+    }
+    match type_name(schema) {
+        "object" => Shape::Table(fields(schema, root)),
+        "array" => Shape::List(Box::new(read(&schema["items"], root, key))),
+        "string" => Shape::Text,
+        "boolean" => Shape::Bool,
+        "number" => Shape::Number,
+        "integer" => integer(schema["format"].as_str().unwrap_or_default()),
+        other => unreachable!("a configuration field of JSON type `{other}` at `{key}`: teach `Shape` about it"),
+    }
+}
+
+fn fields(schema: &Json, root: &Json) -> Vec<Field> {
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .map(|(name, schema)| Field {
+            name: name.clone(),
+            shape: read(schema, root, name),
+            about: about(schema),
+            required: required(name),
+            optional: is_optional(schema),
+        })
+        .collect()
+}
+
+fn integer(format: &str) -> Shape {
+    let (min, max) = match format {
+        "uint32" => (0, u32::MAX.into()),
+        "uint" | "uint64" => (0, u64::MAX.into()),
+        _ => (i64::MIN.into(), i64::MAX.into()),
+    };
+    Shape::Integer { min, max }
+}
+
+/// The type's name; of `["string", "null"]`, the one that is not null.
+fn type_name(schema: &Json) -> &str {
+    match &schema["type"] {
+        Json::Array(names) => names.iter().filter_map(Json::as_str).find(|n| *n != "null").unwrap_or_default(),
+        name => name.as_str().unwrap_or_default(),
+    }
+}
+
+fn is_optional(schema: &Json) -> bool {
+    let null_type = schema["type"].as_array().is_some_and(|names| names.iter().any(|n| n == "null"));
+    null_type || schema["anyOf"].as_array().is_some_and(|any| any.iter().any(|s| s["type"] == "null"))
+}
+
+/// A doc comment as the tail of a message: lower case, no final period.
+fn about(schema: &Json) -> String {
+    let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+    let text = text.trim_end_matches('.');
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            format!("{}{}", first.to_lowercase(), &text[first.len_utf8()..])
+        }
+        _ => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FinetuneConfig;
+    use crate::config::PretrainConfig;
+
+    #[test]
+    fn the_shape_follows_the_structs() {
+        let shape = Shape::of::<PretrainConfig>();
+        let training = &shape.field("training").expect("is a field").shape;
+        assert_eq!(training.field("max_steps").expect("is a field").shape, Shape::Integer { min: i64::MIN.into(), max: i64::MAX.into() });
+        assert_eq!(training.field("warmup_ratio").expect("has another name").name, "warmup_steps");
+        let time = training.field("max_train_time").expect("is a field");
+        assert!(time.optional && !time.required && time.shape == Shape::Text);
+        assert_eq!(
+            shape.field("run").expect("is a field").shape.field("device").expect("is a field").shape.wanted(),
+            "one of `auto`, `cpu`"
+        );
+        assert!(shape.field("model").expect("is a field").required);
+        assert_eq!(shape.find("seed").as_deref(), Some("run.seed"));
+    }
+
+    #[test]
+    fn every_other_name_leads_to_a_key_that_exists() {
+        let shapes = [Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>()];
+        for (other, name) in OTHER_NAMES {
+            assert!(shapes.iter().any(|s| s.find(name).is_some()), "{name}");
+            assert!(shapes.iter().all(|s| s.find(other).is_none()), "{other} is a key of its own");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A resolved configuration as YAML: for the run folder, and with the origin of each value for `config show`.
+//!
+//! Secrets never leave: the user part of a URL, and texts whose key says token, key, secret or password, are blanked.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::config::check::join;
+use crate::config::tree::Place;
+
+/// Where each value of a configuration comes from.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Origins {
+    file: Option<String>,
+    places: BTreeMap<String, Place>,
+}
+
+impl Origins {
+    pub(super) fn new(file: Option<String>, places: BTreeMap<String, Place>) -> Self {
+        Self { file, places }
+    }
+
+    /// Of the dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`.
+    pub fn of(&self, path: &str) -> String {
+        match (self.places.get(path), &self.file) {
+            (Some(Place::File { line, .. }), Some(file)) => format!("{file}:{line}"),
+            (Some(Place::File { line, .. }), None) => format!("line {line}"),
+            (Some(Place::Flag(flag)), _) => flag.split(' ').next().unwrap_or_default().to_string(),
+            (None, _) => "default".to_string(),
+        }
+    }
+
+    /// Whether the value of the dotted path was written by the user, not a default.
+    pub fn is_given(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+}
+
+/// The configuration as YAML, as it is saved in a run folder; secrets are blanked.
+pub fn to_yaml<T: Serialize>(config: &T) -> String {
+    lines(&resolved(config), |_| None)
+}
+
+/// The configuration as indented JSON; secrets are blanked.
+pub fn to_json<T: Serialize>(config: &T) -> String {
+    format!("{:#}\n", resolved(config))
+}
+
+pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> String {
+    lines(&resolved(config), |path| Some(origins.of(path)))
+}
+
+/// The configuration as JSON with secrets blanked.
+pub(super) fn resolved<T: Serialize>(config: &T) -> Json {
+    let mut json = serde_json::to_value(config).expect("configurations hold only tables with text keys, and paths read from UTF-8");
+    blank(&mut json, "");
+    json
+}
+
+fn blank(value: &mut Json, key: &str) {
+    match value {
+        Json::Object(table) => table.iter_mut().for_each(|(key, value)| blank(value, key)),
+        Json::Array(items) => items.iter_mut().for_each(|item| blank(item, key)),
+        Json::String(text) => *text = without_secret(key, text),
+        _ => {}
+    }
+}
+
+fn without_secret(key: &str, text: &str) -> String {
+    const WORDS: [&str; 6] = ["token", "key", "secret", "pass", "passwd", "password"];
+    if key.split('_').any(|word| WORDS.contains(&word.to_lowercase().as_str())) {
+        return "***".to_string();
+    }
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_string() };
+    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://***{}", &rest[at..]),
+        None => text.to_string(),
+    }
+}
+
+/// One line of output and the comment at its end.
+struct Line {
+    text: String,
+    comment: Option<String>,
+}
+
+fn lines(json: &Json, comment: impl Fn(&str) -> Option<String>) -> String {
+    let mut lines = Vec::new();
+    table(json, "", 0, &comment, &mut lines);
+    let commented = lines.iter().filter(|l| l.comment.is_some());
+    // Beyond 60 columns a long value would push all comments off the screen.
+    let column = commented.map(|l| l.text.chars().count()).filter(|n| *n <= 60).max().unwrap_or(0) + 2;
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&line.text);
+        if let Some(comment) = line.comment {
+            let gap = column.saturating_sub(line.text.chars().count()).max(2);
+            text.extend([&" ".repeat(gap), "# ", &comment]);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn table(value: &Json, path: &str, depth: usize, comment: &dyn Fn(&str) -> Option<String>, lines: &mut Vec<Line>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let at = join(path, key);
+        let head = format!("{}{key}:", "  ".repeat(depth));
+        match value {
+            Json::Object(fields) if !fields.is_empty() => {
+                lines.push(Line { text: head, comment: None });
+                table(value, &at, depth + 1, comment, lines);
+            }
+            Json::Array(items) if items.iter().any(|i| i.is_object() || i.is_array()) => {
+                lines.push(Line { text: head, comment: None });
+                list(items, &at, depth + 1, comment, lines);
+            }
+            _ => lines.push(Line { text: format!("{head} {}", inline(value)), comment: comment(&at) }),
+        }
+    }
+}
+
+/// A list of tables: the first key of each stands behind the dash.
+fn list(items: &[Json], path: &str, depth: usize, comment: &dyn Fn(&str) -> Option<String>, lines: &mut Vec<Line>) {
+    for (index, item) in items.iter().enumerate() {
+        let first = lines.len();
+        table(item, &join(path, &index.to_string()), depth + 1, comment, lines);
+        if let Some(line) = lines.get_mut(first) {
+            line.text.replace_range(depth * 2..depth * 2 + 2, "- ");
+        }
+    }
+}
+
+fn inline(value: &Json) -> String {
+    match value {
+        Json::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Json::Object(_) => "{}".to_string(),
+        Json::String(text) => scalar(text),
+        Json::Number(number) => with_point(&number.to_string()),
+        other => other.to_string(),
+    }
+}
+
+/// YAML 1.1 readers, such as Python's, take `5e-5` for a text and `5.0e-5` for a number.
+fn with_point(number: &str) -> String {
+    match number.split_once('e') {
+        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0e{exponent}"),
+        _ => number.to_string(),
+    }
+}
+
+/// A text as YAML: bare (also with a `*` after its start, as file patterns have it) where no reader can take it for anything else, in double quotes otherwise.
+fn scalar(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "_-./*".contains(c);
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || text.starts_with('/') || text.starts_with("./");
+    let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
+    if starts_well && text.chars().all(safe) && !reserved {
+        return text.to_string();
+    }
+    let quoted = Json::from(text).to_string();
+    quoted.chars().map(|c| if is_printable(c) { c.to_string() } else { format!("\\U{:08x}", u32::from(c)) }).collect()
+}
+
+/// YAML 1.2's set of characters that may stand in a text as they are, less the line breaks and the byte order mark.
+fn is_printable(c: char) -> bool {
+    matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::tree;
+
+    #[test]
+    fn secrets_are_blanked_and_ordinary_keys_are_not() {
+        let config = serde_json::json!({
+            "hub_token": "hf_abcdef", "files": ["https://me:pw@host/a@b.txt", "s3://bucket/x"], "tokenizer": "a", "shard_tokens": 5,
+        });
+        insta::assert_snapshot!(to_yaml(&config), @r#"
+        hub_token: "***"
+        files: ["https://***@host/a@b.txt", "s3://bucket/x"]
+        tokenizer: a
+        shard_tokens: 5
+        "#);
+    }
+
+    #[test]
+    fn lists_of_tables_and_texts_that_need_quotes() {
+        let config = serde_json::json!({
+            "data": {"sources": [{"files": ["a b.txt", "c.txt"], "format": "auto"}, {"files": [], "format": "text"}]},
+            "name": "no", "lr": 5e-5, "empty": {}, "nothing": null, "text": "two\nlines: # \"x\"",
+        });
+        insta::assert_snapshot!(to_yaml(&config), @r#"
+        data:
+          sources:
+            - files: ["a b.txt", c.txt]
+              format: auto
+            - files: []
+              format: text
+        name: "no"
+        lr: 0.00005
+        empty: {}
+        nothing: null
+        text: "two\nlines: # \"x\""
+        "#);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reads_back(text in "(?s).*") {
+            let yaml = to_yaml(&serde_json::json!({"text": text}));
+            let root = tree::parse(&yaml, "a.yaml").expect("is valid");
+            prop_assert_eq!(&root.entries()[0].node.value, &tree::Value::Text(without_secret("text", &text)));
+        }
+
+        #[test]
+        fn any_number_reads_back(number in proptest::num::f64::NORMAL) {
+            let yaml = to_yaml(&serde_json::json!({"number": number}));
+            let root = tree::parse(&yaml, "a.yaml").expect("is valid");
+            prop_assert_eq!(&root.entries()[0].node.value, &tree::Value::Float(number));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! YAML or JSON text as a tree in which every key and value knows its place.
+//!
+//! It does not know which keys exist: `check.rs` compares the tree with the wanted shape. YAML 1.2 contains JSON, so that
+//! one parser reads both. Nesting, aliases and size are bounded: no text can make it slow, deep or large.
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::de;
+use serde_saphyr::Error;
+use serde_saphyr::Location;
+use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::DuplicateKeyPolicy;
+use serde_saphyr::options::MergeKeyPolicy;
+use serde_saphyr::options::NonFiniteFloatPolicy;
+
+use crate::error::Problem;
+
+#[cfg(test)]
+mod tests;
+
+/// A hundred times what a configuration needs, and little enough for the stack and for the memory.
+const MAX_DEPTH: usize = 32;
+const MAX_VALUES: usize = 20_000;
+
+/// Where a key or value stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// In the configuration file; both numbers start at 1.
+    File { line: u64, column: u64 },
+    /// On the command line: `--set training.max_steps` or `--train`.
+    Flag(String),
+}
+
+/// A value and its place.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) place: Place,
+}
+
+/// What YAML's core schema makes of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// One `key: value`; a table keeps all of them, also repeated ones.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) place: Place,
+    pub(super) node: Node,
+}
+
+impl Node {
+    /// A table without entries.
+    pub(super) fn empty_table(place: Place) -> Self {
+        Self { value: Value::Table(Vec::new()), place }
+    }
+
+    /// The entries of a table; of anything else, none.
+    pub(super) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Puts this value and all within it to `place`.
+    pub(super) fn placed(mut self, place: &Place) -> Self {
+        self.place = place.clone();
+        self.value = match self.value {
+            Value::List(nodes) => Value::List(nodes.into_iter().map(|n| n.placed(place)).collect()),
+            Value::Table(entries) => {
+                Value::Table(entries.into_iter().map(|e| Entry { key: e.key, place: place.clone(), node: e.node.placed(place) }).collect())
+            }
+            scalar => scalar,
+        };
+        self
+    }
+}
+
+impl Value {
+    /// What the value is, for a message: "the text `many`", "a list".
+    pub(super) fn described(&self) -> String {
+        match self {
+            Self::Null => "nothing".to_string(),
+            Self::Bool(value) => format!("`{value}`"),
+            Self::Integer(value) => format!("`{value}`"),
+            Self::Float(value) => format!("`{value}`"),
+            Self::Text(text) => format!("the text `{}`", shortened(text)),
+            Self::List(_) => "a list".to_string(),
+            Self::Table(_) => "a table".to_string(),
+        }
+    }
+}
+
+/// The first 60 characters of a text on one line.
+pub(super) fn shortened(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
+    if text.chars().count() > 60 { format!("{line}...") } else { line }
+}
+
+/// Reads a whole text. An empty one is an empty table. The problem's place is `file:line:column`.
+pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_nodes: MAX_VALUES },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_VALUES },
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        merge_keys: MergeKeyPolicy::Error,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
+        Ok(spanned) if spanned.value == Value::Null => Ok(Node::empty_table(Place::File { line: 1, column: 1 })),
+        Ok(spanned) => Ok(node(spanned)),
+        Err(error) => Err(syntax_problem(&error, file)),
+    }
+}
+
+fn syntax_problem(error: &Error, file: &str) -> Problem {
+    let place = match error.location() {
+        Some(at) if at.line() > 0 => format!("{file}:{}:{}", at.line(), at.column()),
+        _ => file.to_string(),
+    };
+    let problem = match error.without_snippet() {
+        Error::AliasError { error, .. } => return syntax_problem(error, file),
+        Error::MultipleDocuments { .. } => {
+            Problem::usage("a second document begins here").hint("keep one configuration a file, without `---` lines between")
+        }
+        Error::MergeKeyNotAllowed { .. } => Problem::usage("merge keys (`<<`) are not supported").hint("write the keys out"),
+        Error::UnknownAnchor { .. } => Problem::usage("an alias without its anchor").hint("put a text that begins with `*` in quotes"),
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
+        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } | Error::AliasReplayStackDepthExceeded { .. } => too_many(),
+        other => other_problem(&other.to_string()),
+    };
+    problem.at(place)
+}
+
+fn too_deep() -> Problem {
+    Problem::usage(format!("nested more than {MAX_DEPTH} levels deep")).hint("is it really a configuration?")
+}
+
+fn too_many() -> Problem {
+    let message = format!("holds more than {MAX_VALUES} values, once its aliases (`*name`) are written out");
+    Problem::usage(message).hint("is it really a configuration?")
+}
+
+/// What the scanner says, less the place that it repeats.
+fn other_problem(text: &str) -> Problem {
+    let text = text.split(" at line ").next().unwrap_or_default();
+    if text.starts_with("recursion limit") {
+        return too_deep();
+    }
+    let hint = if text.starts_with("unexpected character") {
+        "is it a text file?"
+    } else if text.starts_with("unsupported tag") {
+        "remove the tag: types follow from the key"
+    } else {
+        "look at the indentation, the colons and the quotes here and in the line above"
+    };
+    Problem::usage(format!("not valid YAML or JSON: {}", shortened(text))).hint(hint)
+}
+
+fn place(at: Location) -> Place {
+    Place::File { line: at.line(), column: at.column() }
+}
+
+fn node(spanned: Spanned<Value>) -> Node {
+    Node { place: place(spanned.referenced), value: spanned.value }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> de::Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+        Ok(i128::try_from(value).map_or(Value::Float(value as f64), Value::Integer))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.to_string()))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(item) = items.next_element::<Spanned<Value>>()? {
+            nodes.push(node(item));
+        }
+        Ok(Value::List(nodes))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((key, value)) = pairs.next_entry::<Spanned<String>, Spanned<Value>>()? {
+            entries.push(Entry { key: key.value, place: place(key.referenced), node: node(value) });
+        }
+        Ok(Value::Table(entries))
+    }
+}

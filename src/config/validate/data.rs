@@ -1,0 +1,157 @@
+//! The run, the corpus, the tokenizer, the masks, the labelled examples.
+
+use std::collections::BTreeSet;
+
+use crate::config::DataConfig;
+use crate::config::FinetuneConfig;
+use crate::config::Format;
+use crate::config::MlmConfig;
+use crate::config::PretrainConfig;
+use crate::config::RunSection;
+use crate::config::TokenizerConfig;
+use crate::config::validate::Findings;
+use crate::config::validate::SPECIAL_TOKENS;
+
+/// Two special tokens and one of text.
+const SHORTEST_SEQUENCE: u64 = 3;
+const LONGEST_SEQUENCE: u64 = 1 << 20;
+
+pub(super) fn run(run: &RunSection, findings: &mut Findings) {
+    findings.text("run.output_dir", run.output_dir.as_os_str().is_empty(), "runs/first");
+    findings.count("run.threads", run.threads as u64, 0, 1024);
+}
+
+pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {
+    if data.sources.is_empty() {
+        let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
+        findings.add(&["data.sources", "data"], "`data.sources` is empty, there is nothing to train on".to_string(), hint);
+    }
+    for (index, source) in data.sources.iter().enumerate() {
+        let path = format!("data.sources.{index}");
+        if source.files.is_empty() {
+            let message = format!("`{path}.files` is empty");
+            findings.add(&[&format!("{path}.files"), &path], message, "write it like `[corpus/*.txt.zst]`");
+        }
+        for (at, pattern) in source.files.iter().enumerate() {
+            file_pattern(&format!("{path}.files.{at}"), pattern, findings);
+        }
+        findings.text(&format!("{path}.field"), source.field.is_empty() && source.format != Format::Text, "text");
+    }
+    findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
+    let fraction = data.validation_fraction;
+    if !(fraction > 0.0 && fraction <= 0.5) {
+        let message = format!("`data.validation_fraction` is {fraction}, it must be above 0 and at most 0.5");
+        findings.add(&["data.validation_fraction"], message, "`0.01` keeps one document in a hundred");
+    }
+    // A shard is mapped whole; 2^32 tokens are 16 GiB at most.
+    findings.count("data.shard_tokens", data.shard_tokens, 1024, 1 << 32);
+    findings.count("data.max_document_bytes", data.max_document_bytes, 1024, 1 << 30);
+}
+
+fn file_pattern(path: &str, pattern: &str, findings: &mut Findings) {
+    findings.text(path, pattern.is_empty(), "corpus/*.txt.zst");
+    if let Err(e) = glob::Pattern::new(pattern) {
+        let message = format!("`{pattern}` is not a file pattern: {}", e.msg);
+        findings.add(&[path], message, "`*`, `?`, `**` and `[abc]` have a meaning; write `[[]` for a bracket itself");
+    }
+}
+
+pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
+    if let Some(path) = &tokenizer.path {
+        findings.text("tokenizer.path", path.as_os_str().is_empty(), "tokenizers/english");
+        return;
+    }
+    let least = 256 + SPECIAL_TOKENS;
+    if tokenizer.vocab_size < least {
+        let message = format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", tokenizer.vocab_size);
+        let hint = format!("256 bytes and {SPECIAL_TOKENS} special tokens make {least} at least; 4,096 to 50,000 are usual");
+        findings.add(&["tokenizer.vocab_size"], message, hint);
+    }
+    findings.count("tokenizer.vocab_size", tokenizer.vocab_size as u64, 0, 1 << 24);
+    findings.count("tokenizer.min_frequency", tokenizer.min_frequency, 1, u64::MAX);
+    findings.count("tokenizer.train_bytes", tokenizer.train_bytes, 1, 1 << 40);
+}
+
+pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
+    let (mask, random) = (mlm.mask_replace_prob, mlm.random_replace_prob);
+    findings.share("mlm.mlm_probability", mlm.mlm_probability);
+    if mlm.mlm_probability == 0.0 {
+        findings.add(&["mlm.mlm_probability"], "`mlm.mlm_probability` is 0, nothing would be learnt".to_string(), "`0.15` is usual");
+    }
+    findings.share("mlm.mask_replace_prob", mask);
+    findings.share("mlm.random_replace_prob", random);
+    let both_right = (0.0..=1.0).contains(&mask) && (0.0..=1.0).contains(&random);
+    // 0.9 + 0.1 must pass, however the two are rounded.
+    if both_right && mask + random > 1.0 + 1e-9 {
+        let message = format!("`mlm.mask_replace_prob` {mask} and `mlm.random_replace_prob` {random} are more than 1 together");
+        findings.add(
+            &["mlm.mask_replace_prob", "mlm.random_replace_prob"],
+            message,
+            "what is left of 1 stays unchanged: `0.8` and `0.1` are usual",
+        );
+    }
+}
+
+/// Our own tokenizers spell the mask in these two ways; of an existing tokenizer, the command knows.
+pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
+    let masks = ["<mask>", "[MASK]"];
+    let without_mask = config.run.sample_text.as_ref().is_some_and(|text| !masks.iter().any(|mask| text.contains(mask)));
+    if without_mask && config.tokenizer.path.is_none() {
+        let message = "`run.sample_text` has no mask to fill in".to_string();
+        findings.add(&["run.sample_text"], message, "put `<mask>` (RoBERTa) or `[MASK]` (BERT) where a word should be guessed");
+    }
+}
+
+pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
+    let data = &config.data;
+    findings.text("model", config.model.as_os_str().is_empty(), "runs/first/final");
+    for (path, file) in [("data.train_file", &data.train_file), ("data.eval_file", &data.eval_file)] {
+        if file.as_os_str().is_empty() {
+            findings.add(&[path, "data"], format!("`{path}` is missing"), "name a .csv, .tsv or .jsonl file");
+        }
+    }
+    columns(config, findings);
+    repeated("data.labels", &data.labels, findings);
+    if data.labels.len() == 1 {
+        findings.add(
+            &["data.labels"],
+            "`data.labels` has one label, there is nothing to tell apart".to_string(),
+            "name at least two, or none",
+        );
+    }
+    repeated("seeds", &config.seeds, findings);
+    if let Some(fraction) = data.max_train_fraction
+        && !(fraction > 0.0 && fraction <= 1.0)
+    {
+        let message = format!("`data.max_train_fraction` is {fraction}, it must be above 0 and at most 1");
+        findings.add(&["data.max_train_fraction"], message, "`0.1` takes a tenth of each label");
+    }
+    findings.count("data.max_train_samples", data.max_train_samples.map_or(1, |n| n as u64), 1, u64::MAX);
+    findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
+}
+
+fn columns(config: &FinetuneConfig, findings: &mut Findings) {
+    let data = &config.data;
+    let named = [("text_column", &data.text_column), ("text_pair_column", &data.text_pair_column), ("label_column", &data.label_column)];
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (key, column) in named {
+        let Some(column) = column else { continue };
+        let path = format!("data.{key}");
+        findings.text(&path, column.is_empty(), "text");
+        if let Some((other, _)) = seen.iter().find(|(_, name)| name == column) {
+            let message = format!("`{path}` and `data.{other}` name the same column `{column}`");
+            findings.add(&[&path, &format!("data.{other}")], message, "each needs a column of its own");
+        }
+        seen.push((key, column));
+    }
+}
+
+fn repeated<T: Ord + std::fmt::Display>(path: &str, values: &[T], findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, value) in values.iter().enumerate() {
+        if !seen.insert(value) {
+            let at = format!("{path}.{index}");
+            findings.add(&[&at, path], format!("`{path}` names `{value}` twice"), "keep one of the two");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Combinations and ranges: everything that is wrong with a configuration whose keys and types are right.
+//!
+//! Pure: looks at no file, no device, no clock. Whether the named files exist is the commands' business.
+
+use crate::config::FinetuneConfig;
+use crate::config::PretrainConfig;
+use crate::error::Problem;
+
+mod data;
+mod model;
+mod training;
+
+#[cfg(test)]
+mod tests;
+
+/// Special tokens that a tokenizer of ours has at least: begin, padding, end, unknown, mask.
+pub(super) const SPECIAL_TOKENS: usize = 5;
+
+/// A problem and the keys that make it, the most telling first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) paths: Vec<String>,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// Everything wrong with a configuration of `pretrain`; the place of each problem is the dotted path of its key.
+pub fn validate_pretrain(config: &PretrainConfig) -> Vec<Problem> {
+    pretrain_findings(config).into_iter().map(problem).collect()
+}
+
+/// Everything wrong with a configuration of `finetune`; the place of each problem is the dotted path of its key.
+pub fn validate_finetune(config: &FinetuneConfig) -> Vec<Problem> {
+    finetune_findings(config).into_iter().map(problem).collect()
+}
+
+pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    data::run(&config.run, &mut findings);
+    data::corpus(&config.data, &mut findings);
+    data::tokenizer(&config.tokenizer, &mut findings);
+    data::masking(&config.mlm, &mut findings);
+    data::sample_text(config, &mut findings);
+    model::model(config, &mut findings);
+    training::training(&config.training, config.data.max_seq_length, &mut findings);
+    findings.0
+}
+
+pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    data::run(&config.run, &mut findings);
+    data::examples(config, &mut findings);
+    training::training(&config.training, config.data.max_seq_length, &mut findings);
+    findings.0
+}
+
+fn problem(finding: Finding) -> Problem {
+    let place = finding.paths.first().cloned();
+    Problem { place, hint: finding.hint, ..Problem::usage(finding.message) }
+}
+
+/// Collects problems; each check adds at most one.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, paths: &[&str], message: String, hint: impl Into<String>) {
+        let paths = paths.iter().map(|p| (*p).to_string()).collect();
+        self.0.push(Finding { paths, message, hint: Some(hint.into()) });
+    }
+
+    /// A whole number within `least..=most`.
+    fn count(&mut self, path: &str, value: u64, least: u64, most: u64) {
+        if value < least {
+            self.add(&[path], format!("`{path}` is {value}, it must be at least {least}"), "give it a larger value");
+        } else if value > most {
+            self.add(&[path], format!("`{path}` is {value}, it can be at most {most}"), "look for stray digits");
+        }
+    }
+
+    /// A share from 0 to 1, both included.
+    fn share(&mut self, path: &str, value: f64) {
+        if !(0.0..=1.0).contains(&value) {
+            self.add(&[path], format!("`{path}` is {value}, it must lie between 0 and 1"), percent_hint(value));
+        }
+    }
+
+    /// A share from 0 up to, but not including, 1.
+    fn below_one(&mut self, path: &str, value: f64, example: &str) {
+        if !(0.0..1.0).contains(&value) {
+            self.add(&[path], format!("`{path}` is {value}, it must be at least 0 and below 1"), format!("`{example}` is usual"));
+        }
+    }
+
+    /// A finite number above 0.
+    fn positive(&mut self, path: &str, value: f64) {
+        if !(value.is_finite() && value > 0.0) {
+            self.add(&[path], format!("`{path}` is {value}, it must be above 0 and finite"), "give it a positive value");
+        }
+    }
+
+    /// A finite number that is 0 or above.
+    fn not_negative(&mut self, path: &str, value: f64) {
+        if !(value.is_finite() && value >= 0.0) {
+            self.add(&[path], format!("`{path}` is {value}, it must be 0 or above, and finite"), "0 turns it off");
+        }
+    }
+
+    /// A text or path that is not empty.
+    fn text(&mut self, path: &str, is_empty: bool, example: &str) {
+        if is_empty {
+            self.add(&[path], format!("`{path}` is empty"), format!("write it like `{example}`"));
+        }
+    }
+}
+
+fn percent_hint(value: f64) -> String {
+    if (2.0..=100.0).contains(&value) {
+        format!("{value} percent is written `{}`", value / 100.0)
+    } else {
+        "write a share such as `0.1`".to_string()
+    }
+}

@@ -1,0 +1,164 @@
+//! One wrong value at a time: each is found, named and explained; the right ones beside it are not.
+
+use std::path::PathBuf;
+
+use crate::config::EncoderConfig;
+use crate::config::Family;
+use crate::config::FinetuneConfig;
+use crate::config::PretrainConfig;
+use crate::config::SchedulerType;
+use crate::config::validate::validate_finetune;
+use crate::config::validate::validate_pretrain;
+
+fn pretrain() -> PretrainConfig {
+    serde_json::from_value(serde_json::json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}})).expect("is right")
+}
+
+fn finetune() -> FinetuneConfig {
+    serde_json::from_value(serde_json::json!({"model": "m", "data": {"train_file": "a.csv", "eval_file": "b.csv"}})).expect("is right")
+}
+
+/// The problems after one change, a line each, hints left out.
+fn found(change: impl FnOnce(&mut PretrainConfig)) -> String {
+    let mut config = pretrain();
+    change(&mut config);
+    validate_pretrain(&config).iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("\n")
+}
+
+fn found_in_finetune(change: impl FnOnce(&mut FinetuneConfig)) -> String {
+    let mut config = finetune();
+    change(&mut config);
+    validate_finetune(&config).iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("\n")
+}
+
+fn encoder(config: &mut PretrainConfig) -> &mut EncoderConfig {
+    config.model.roberta.as_mut().expect("is RoBERTa")
+}
+
+#[test]
+fn defaults_are_right() {
+    assert_eq!(found(|_| {}), "");
+    assert_eq!(found_in_finetune(|_| {}), "");
+    assert_eq!(
+        found(|c| {
+            c.model.roberta = None;
+            c.model.bert = Some(EncoderConfig::of(Family::Bert));
+            c.data.max_seq_length = 512;
+        }),
+        ""
+    );
+}
+
+#[test]
+fn the_model() {
+    insta::assert_snapshot!(found(|c| encoder(c).num_attention_heads = 7), @"`model.roberta.hidden_size` 768 is not divisible by `num_attention_heads` 7");
+    insta::assert_snapshot!(found(|c| encoder(c).num_attention_heads = 0), @"`model.roberta.num_attention_heads` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|c| encoder(c).hidden_size = 1 << 40), @"`model.roberta.hidden_size` is 1099511627776, it can be at most 65536");
+    insta::assert_snapshot!(found(|c| c.data.max_seq_length = 513), @"`data.max_seq_length` 513 is longer than the 512 positions of the model (`model.roberta.max_position_embeddings` 514, the first 2 of which RoBERTa leaves unused)");
+    assert_eq!(found(|c| c.data.max_seq_length = 512), "");
+    insta::assert_snapshot!(found(|c| encoder(c).vocab_size = 20_000), @"`model.roberta.vocab_size` 20000 is smaller than `tokenizer.vocab_size` 30000");
+    assert_eq!(
+        found(|c| {
+            encoder(c).vocab_size = 20_000;
+            c.tokenizer.path = Some("t".into());
+        }),
+        ""
+    );
+    insta::assert_snapshot!(found(|c| encoder(c).pad_token_id = 30_000), @"`model.roberta.pad_token_id` 30000 leaves none of the 514 positions: RoBERTa counts them from one past it");
+    insta::assert_snapshot!(found(|c| encoder(c).hidden_dropout_prob = 10.0), @"`model.roberta.hidden_dropout_prob` is 10, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found(|c| encoder(c).layer_norm_eps = f64::NAN), @"`model.roberta.layer_norm_eps` is NaN, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|c| c.model.roberta = None), @"`model` names no family");
+    insta::assert_snapshot!(found(|c| c.model.bert = Some(EncoderConfig::of(Family::Bert))), @"both `model.roberta` and `model.bert` are given");
+    assert_eq!(
+        found(|c| {
+            encoder(c).hidden_size = 45;
+            encoder(c).num_attention_heads = 15;
+        }),
+        "",
+        "an odd head size is fine"
+    );
+}
+
+#[test]
+fn the_data() {
+    insta::assert_snapshot!(found(|c| c.data.sources.clear()), @"`data.sources` is empty, there is nothing to train on");
+    insta::assert_snapshot!(found(|c| c.data.sources[0].files.clear()), @"`data.sources.0.files` is empty");
+    insta::assert_snapshot!(found(|c| c.data.sources[0].files = vec!["a[".to_string(), String::new()]), @r#"
+    `a[` is not a file pattern: invalid range pattern
+    `data.sources.0.files.1` is empty
+    "#);
+    insta::assert_snapshot!(found(|c| c.data.validation_fraction = 0.0), @"`data.validation_fraction` is 0, it must be above 0 and at most 0.5");
+    insta::assert_snapshot!(found(|c| c.data.validation_fraction = f64::NAN), @"`data.validation_fraction` is NaN, it must be above 0 and at most 0.5");
+    insta::assert_snapshot!(found(|c| c.data.max_seq_length = 2), @"`data.max_seq_length` is 2, it must be at least 3");
+    insta::assert_snapshot!(found(|c| c.tokenizer.vocab_size = 260), @"`tokenizer.vocab_size` is 260, smaller than the alphabet");
+    assert_eq!(found(|c| c.tokenizer.vocab_size = 261), "");
+    insta::assert_snapshot!(found(|c| c.mlm.mlm_probability = 15.0), @"`mlm.mlm_probability` is 15, it must lie between 0 and 1");
+    insta::assert_snapshot!(found(|c| c.mlm.random_replace_prob = 0.3), @"`mlm.mask_replace_prob` 0.8 and `mlm.random_replace_prob` 0.3 are more than 1 together");
+    assert_eq!(
+        found(|c| {
+            c.mlm.mask_replace_prob = 0.9;
+            c.mlm.random_replace_prob = 0.1;
+        }),
+        ""
+    );
+    insta::assert_snapshot!(found(|c| c.run.sample_text = Some("no mask here".to_string())), @"`run.sample_text` has no mask to fill in");
+    insta::assert_snapshot!(found(|c| c.run.output_dir = PathBuf::new()), @"`run.output_dir` is empty");
+}
+
+#[test]
+fn the_training() {
+    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = 0), @"`training.per_device_train_batch_size` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = usize::MAX), @"`training.per_device_train_batch_size` 18446744073709551615 times `data.max_seq_length` 128 is over 2^31 tokens");
+    insta::assert_snapshot!(found(|c| c.training.max_steps = 0), @"`training.max_steps` is 0, it must be above 0, or -1");
+    insta::assert_snapshot!(found(|c| c.training.num_train_epochs = 0.0), @"`training.num_train_epochs` is 0 and `training.max_steps` is not given: training has no length");
+    assert_eq!(
+        found(|c| {
+            c.training.num_train_epochs = 0.0;
+            c.training.max_steps = 10;
+        }),
+        ""
+    );
+    insta::assert_snapshot!(found(|c| c.training.max_train_time = Some("soon".to_string())), @"`training.max_train_time`: `soon` is not a duration");
+    insta::assert_snapshot!(found(|c| c.training.max_train_time = Some("0s".to_string())), @"`training.max_train_time` is no time at all");
+    insta::assert_snapshot!(found(|c| c.training.learning_rate = f64::INFINITY), @"`training.learning_rate` is inf, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|c| c.training.adam_beta2 = 1.0), @"`training.adam_beta2` is 1, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found(|c| c.training.adam_epsilon = 0.0), @"`training.adam_epsilon` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|c| c.training.weight_decay = -0.1), @"`training.weight_decay` is -0.1, it must be 0 or above, and finite");
+    insta::assert_snapshot!(found(|c| c.training.save_total_limit = 0), @"`training.save_total_limit` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|c| { c.training.eval_steps = 0; c.training.load_best_model_at_end = true; c.training.early_stopping_patience = Some(3) }), @r#"
+    `training.load_best_model_at_end` needs evaluations during training, but `training.eval_steps` is 0
+    `training.early_stopping_patience` needs evaluations during training, but `training.eval_steps` is 0
+    "#);
+}
+
+#[test]
+fn the_schedule() {
+    insta::assert_snapshot!(found(|c| { c.training.max_steps = 100; c.training.warmup_steps = 500.0 }), @"`training.warmup_steps` 500 is longer than `training.max_steps` 100");
+    insta::assert_snapshot!(found(|c| c.training.warmup_steps = 1.5), @"`training.warmup_steps` is 1.5, neither whole steps nor a share below 1");
+    insta::assert_snapshot!(found(|c| c.training.warmup_steps = -1.0), @"`training.warmup_steps` is -1, it must be 0 or above, and finite");
+    let wsd = |decay: f64| {
+        found(|c| {
+            c.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
+            c.training.max_steps = 100;
+            c.training.warmup_steps = 0.5;
+            c.training.lr_decay_steps = decay;
+        })
+    };
+    assert_eq!(wsd(50.0), "");
+    insta::assert_snapshot!(wsd(51.0), @"`training.warmup_steps` 0.5 and `training.lr_decay_steps` 51 are longer together than `training.max_steps` 100");
+    insta::assert_snapshot!(found(|c| { c.training.lr_scheduler_type = SchedulerType::Constant; c.training.warmup_steps = 10.0 }), @"`training.warmup_steps` is given, but the schedule `constant` has no warm-up");
+}
+
+#[test]
+fn fine_tuning() {
+    insta::assert_snapshot!(found_in_finetune(|c| { c.model = PathBuf::new(); c.data.eval_file = PathBuf::new() }), @r#"
+    `model` is empty
+    `data.eval_file` is missing
+    "#);
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.max_train_fraction = Some(1.5)), @"`data.max_train_fraction` is 1.5, it must be above 0 and at most 1");
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.max_train_samples = Some(0)), @"`data.max_train_samples` is 0, it must be at least 1");
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.labels = vec!["a".to_string()]), @"`data.labels` has one label, there is nothing to tell apart");
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.labels = vec!["a".to_string(), "a".to_string()]), @"`data.labels` names `a` twice");
+    insta::assert_snapshot!(found_in_finetune(|c| c.seeds = vec![1, 2, 1]), @"`seeds` names `1` twice");
+    insta::assert_snapshot!(found_in_finetune(|c| { c.data.text_column = Some("x".into()); c.data.label_column = Some("x".into()) }), @"`data.label_column` and `data.text_column` name the same column `x`");
+}

@@ -1,0 +1,134 @@
+//! Batch, length of training, optimizer, schedule, cadence.
+
+use crate::config::SchedulerType;
+use crate::config::TrainingConfig;
+use crate::config::validate::Findings;
+use crate::quantity;
+
+pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
+    batch(training, max_seq_length, findings);
+    duration(training, findings);
+    optimizer(training, findings);
+    schedule(training, findings);
+    cadence(training, findings);
+}
+
+fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
+    let sizes = [
+        ("training.per_device_train_batch_size", training.per_device_train_batch_size),
+        ("training.per_device_eval_batch_size", training.per_device_eval_batch_size),
+    ];
+    for (path, rows) in sizes {
+        findings.count(path, rows as u64, 1, u64::MAX);
+        // Token positions of a batch are 32-bit numbers.
+        if rows.saturating_mul(max_seq_length) > i32::MAX as usize {
+            let message = format!("`{path}` {rows} times `data.max_seq_length` {max_seq_length} is over 2^31 tokens");
+            findings.add(&[path, "data.max_seq_length"], message, "use more `training.gradient_accumulation_steps` for a larger batch");
+        }
+    }
+    findings.count("training.gradient_accumulation_steps", training.gradient_accumulation_steps as u64, 1, 1 << 20);
+}
+
+fn duration(training: &TrainingConfig, findings: &mut Findings) {
+    let (steps, epochs) = (training.max_steps, training.num_train_epochs);
+    if steps == 0 || steps < -1 {
+        let message = format!("`training.max_steps` is {steps}, it must be above 0, or -1");
+        findings.add(&["training.max_steps"], message, "-1 leaves the length to `training.num_train_epochs`");
+    }
+    if steps == -1 && !(epochs.is_finite() && epochs > 0.0) {
+        let message = format!("`training.num_train_epochs` is {epochs} and `training.max_steps` is not given: training has no length");
+        findings.add(&["training.num_train_epochs", "training.max_steps"], message, "make one of the two positive");
+    } else if !epochs.is_finite() {
+        findings.positive("training.num_train_epochs", epochs);
+    }
+    match training.max_train_time.as_deref().map(quantity::parse_duration) {
+        Some(Err(e)) => findings.add(&["training.max_train_time"], format!("`training.max_train_time`: {}", first_clause(&e)), rest(&e)),
+        Some(Ok(time)) if time.is_zero() => {
+            let message = "`training.max_train_time` is no time at all".to_string();
+            findings.add(&["training.max_train_time"], message, "remove it to train without a limit");
+        }
+        _ => {}
+    }
+}
+
+/// The error's text before its colon; what follows is the hint.
+fn first_clause(error: &quantity::QuantityError) -> String {
+    error.to_string().split(": ").next().unwrap_or_default().to_string()
+}
+
+fn rest(error: &quantity::QuantityError) -> String {
+    error.to_string().split_once(": ").map_or_else(|| "write it like `24h`".to_string(), |(_, rest)| rest.to_string())
+}
+
+fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
+    findings.positive("training.learning_rate", training.learning_rate);
+    findings.not_negative("training.weight_decay", training.weight_decay);
+    findings.below_one("training.adam_beta1", training.adam_beta1, "0.9");
+    findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
+    findings.positive("training.adam_epsilon", training.adam_epsilon);
+    findings.not_negative("training.max_grad_norm", training.max_grad_norm);
+}
+
+fn schedule(training: &TrainingConfig, findings: &mut Findings) {
+    let kind = training.lr_scheduler_type;
+    let warmup = steps_or_share("training.warmup_steps", training.warmup_steps, training.max_steps, findings);
+    if training.warmup_steps > 0.0 && kind == SchedulerType::Constant {
+        let message = "`training.warmup_steps` is given, but the schedule `constant` has no warm-up".to_string();
+        let hint = "use `lr_scheduler_type: constant_with_warmup`";
+        findings.add(&["training.warmup_steps", "training.lr_scheduler_type"], message, hint);
+    }
+    if kind == SchedulerType::Polynomial {
+        findings.positive("training.lr_power", training.lr_power);
+    }
+    if kind != SchedulerType::WarmupStableDecay {
+        return;
+    }
+    let decay = steps_or_share("training.lr_decay_steps", training.lr_decay_steps, training.max_steps, findings);
+    if let (Some(warmup), Some(decay)) = (warmup, decay)
+        && training.max_steps > 0
+        && warmup + decay > training.max_steps as f64
+    {
+        let message = format!(
+            "`training.warmup_steps` {} and `training.lr_decay_steps` {} are longer together than `training.max_steps` {}",
+            training.warmup_steps, training.lr_decay_steps, training.max_steps
+        );
+        findings.add(&["training.lr_decay_steps", "training.warmup_steps", "training.max_steps"], message, "shorten one of the two");
+    }
+}
+
+/// Checks a number of steps, or a share of them when below 1. Returns the steps where the number is right.
+fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Findings) -> Option<f64> {
+    if !(value.is_finite() && value >= 0.0) {
+        findings.not_negative(path, value);
+        return None;
+    }
+    if value >= 1.0 && value.fract() != 0.0 {
+        findings.add(&[path], format!("`{path}` is {value}, neither whole steps nor a share below 1"), "write `100` or `0.1`");
+        return None;
+    }
+    let steps = if value < 1.0 { value * max_steps.max(0) as f64 } else { value };
+    if max_steps > 0 && steps > max_steps as f64 {
+        let message = format!("`{path}` {value} is longer than `training.max_steps` {max_steps}");
+        findings.add(&[path, "training.max_steps"], message, "a tenth of the steps is usual: `0.1`");
+        return None;
+    }
+    Some(steps)
+}
+
+fn cadence(training: &TrainingConfig, findings: &mut Findings) {
+    findings.count("training.logging_steps", training.logging_steps, 1, u64::MAX);
+    findings.count("training.save_total_limit", training.save_total_limit as u64, 1, u64::MAX);
+    findings.count("training.early_stopping_patience", training.early_stopping_patience.map_or(1, u64::from), 1, u64::MAX);
+    if training.eval_steps > 0 {
+        return;
+    }
+    let needs = |key: &str| format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0");
+    if training.load_best_model_at_end {
+        let message = needs("load_best_model_at_end");
+        findings.add(&["training.load_best_model_at_end", "training.eval_steps"], message, "set `eval_steps: 500`");
+    }
+    if training.early_stopping_patience.is_some() {
+        let message = needs("early_stopping_patience");
+        findings.add(&["training.early_stopping_patience", "training.eval_steps"], message, "set `eval_steps: 500`");
+    }
+}
