@@ -1,1 +1,21 @@
-//! Stub: written next.
+//! Whole layers with explicit forward and backward, and the flat buffers that hold their parameters.
+//!
+//! Knows nothing of batches, files or families: a layer gets the names of its parameters from whoever builds it.
+
+pub mod context;
+pub mod embeddings;
+pub mod encoder_layer;
+pub mod feed_forward;
+pub mod linear;
+pub mod norm;
+pub mod parameters;
+pub mod self_attention;
+
+pub use context::Context;
+pub use context::Rows;
+pub use context::Site;
+pub use parameters::Gradients;
+pub use parameters::Init;
+pub use parameters::ParameterId;
+pub use parameters::Parameters;
+pub use parameters::Registry;

@@ -1,0 +1,84 @@
+//! What a layer sees of the batch and the step: segments, keys, and which dropout is on.
+
+use crate::layers::Parameters;
+use crate::ops::attention::Segments;
+use crate::ops::dropout::Dropout;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// How the `T` tokens of a batch form segments.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// Start of each segment, and `T` at the end.
+    pub cu_seqlens: &'a [u32],
+    /// Key of each token for dropout, `[T]`.
+    pub token_keys: &'a [u64],
+}
+
+/// A place in the model where values are dropped; each draws from a stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Site {
+    /// After the embeddings.
+    Embeddings,
+    /// Attention probabilities of a layer.
+    AttentionProbabilities(usize),
+    /// Attention output of a layer.
+    AttentionOutput(usize),
+    /// Feed-forward output of a layer.
+    FeedForward(usize),
+    /// Before the first map of a head.
+    HeadInput,
+    /// Before the last map of a head.
+    HeadOutput,
+}
+
+impl Site {
+    fn number(self) -> u64 {
+        match self {
+            Self::Embeddings => 0,
+            Self::HeadInput => 1,
+            Self::HeadOutput => 2,
+            Self::AttentionProbabilities(layer) => 3 + 3 * layer as u64,
+            Self::AttentionOutput(layer) => 4 + 3 * layer as u64,
+            Self::FeedForward(layer) => 5 + 3 * layer as u64,
+        }
+    }
+}
+
+/// Which random stream dropout draws from; absent in evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropoutSeed {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Step (update) that is being computed.
+    pub step: u64,
+}
+
+/// Everything a layer needs besides its input.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Values of all parameters.
+    pub parameters: &'a Parameters,
+    /// Segments of the batch.
+    pub rows: Rows<'a>,
+    /// Present in training.
+    pub dropout: Option<DropoutSeed>,
+}
+
+impl<'a> Context<'a> {
+    /// The dropout of a site; `None` in evaluation or at probability 0.
+    pub fn dropout_at(&self, site: Site, probability: f64) -> Option<Dropout> {
+        let DropoutSeed { seed, step } = self.dropout?;
+        // The id holds 40 bits of step and 16 bits of site.
+        let stream = Stream::new(seed, Purpose::Dropout, step << 16 | site.number());
+        (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
+    }
+
+    /// The batch as the attention op wants it.
+    pub fn segments<'b>(&self, heads: usize, dropout: Option<&'b Dropout>) -> Segments<'b>
+    where
+        'a: 'b,
+    {
+        Segments { heads, cu_seqlens: self.rows.cu_seqlens, token_keys: self.rows.token_keys, dropout }
+    }
+}

@@ -1,0 +1,90 @@
+//! Input embeddings: word + position + token type, `LayerNorm`, dropout.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::ParameterId;
+use crate::layers::Site;
+use crate::layers::norm::Norm;
+use crate::ops::dropout;
+use crate::ops::embedding;
+use crate::ops::layer_norm;
+
+/// The ids of `T` tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenIds<'a> {
+    /// Row of the word embedding, `[T]`.
+    pub ids: &'a [u32],
+    /// Row of the position embedding, the family's offset included, `[T]`.
+    pub position_ids: &'a [u32],
+    /// Row of the token type embedding, `[T]`.
+    pub token_type_ids: &'a [u32],
+}
+
+/// The three tables and their norm.
+#[derive(Debug, Clone)]
+pub struct Embeddings {
+    /// `[V, D]`; the masked-LM decoder uses it too.
+    pub word: ParameterId,
+    /// `[P, D]`.
+    pub position: ParameterId,
+    /// `[types, D]`.
+    pub token_type: ParameterId,
+    /// After the sum.
+    pub norm: Norm,
+    /// Row of the word embedding that gets no gradient.
+    pub word_padding: Option<u32>,
+    /// Row of the position embedding that gets no gradient.
+    pub position_padding: Option<u32>,
+    /// Dropout of the result.
+    pub hidden_dropout: f64,
+}
+
+/// What backward needs.
+#[derive(Debug)]
+pub struct Saved {
+    sum_td: Tensor,
+    norm: layer_norm::Saved,
+}
+
+impl Embeddings {
+    /// `[T, D]`.
+    pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let get = |id| ctx.parameters.get(id);
+        let tables = embedding::Tables { word_vd: get(self.word), position_pd: get(self.position), type_nd: get(self.token_type) };
+        let sum_td = embedding::forward(op_ids(tokens), &tables)?;
+        let (y, norm) = layer_norm::forward(&sum_td, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
+        let dropped = dropout::forward(&y, ctx.rows.token_keys, ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref())?;
+        Ok((dropped, Saved { sum_td, norm }))
+    }
+
+    /// Accumulates the gradients of the tables and the norm.
+    pub fn backward(&self, dy: &Tensor, tokens: TokenIds<'_>, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+        let d_norm = dropout::backward(dy, ctx.rows.token_keys, ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref())?;
+        let d_sum = layer_norm::backward(
+            &d_norm,
+            &saved.sum_td,
+            ctx.parameters.get(self.norm.weight),
+            &saved.norm,
+            gradients.get(self.norm.weight),
+            gradients.get(self.norm.bias),
+        )?;
+        let tables = embedding::Tables {
+            word_vd: gradients.get(self.word),
+            position_pd: gradients.get(self.position),
+            type_nd: gradients.get(self.token_type),
+        };
+        embedding::backward(
+            &d_sum,
+            op_ids(tokens),
+            &tables,
+            embedding::Padding { word: self.word_padding, position: self.position_padding },
+        )
+    }
+}
+
+fn op_ids(tokens: TokenIds<'_>) -> embedding::Ids<'_> {
+    embedding::Ids { word: tokens.ids, position: tokens.position_ids, token_type: tokens.token_type_ids }
+}

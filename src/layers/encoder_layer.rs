@@ -1,0 +1,42 @@
+//! One encoder layer: self-attention, then feed-forward (post-norm, as in BERT).
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::feed_forward;
+use crate::layers::feed_forward::FeedForward;
+use crate::layers::self_attention;
+use crate::layers::self_attention::SelfAttention;
+
+/// One layer.
+#[derive(Debug, Clone)]
+pub struct EncoderLayer {
+    /// First block.
+    pub attention: SelfAttention,
+    /// Second block.
+    pub feed_forward: FeedForward,
+}
+
+/// What backward needs.
+#[derive(Debug)]
+pub struct Saved {
+    attention: self_attention::Saved,
+    feed_forward: feed_forward::Saved,
+}
+
+impl EncoderLayer {
+    /// `[T, D]` to `[T, D]`.
+    pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let (middle, attention) = self.attention.forward(x, ctx)?;
+        let (y, feed_forward) = self.feed_forward.forward(&middle, ctx)?;
+        Ok((y, Saved { attention, feed_forward }))
+    }
+
+    /// Gradient of the input, `[T, D]`.
+    pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+        let d_middle = self.feed_forward.backward(dy, &saved.feed_forward, ctx, gradients)?;
+        self.attention.backward(&d_middle, &saved.attention, ctx, gradients)
+    }
+}

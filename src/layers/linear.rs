@@ -1,0 +1,62 @@
+//! A linear map as a pair of parameters.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Init;
+use crate::layers::ParameterId;
+use crate::layers::Registry;
+use crate::ops::linear;
+
+/// `y = x W^T + b` with `W` `[O, I]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Linear {
+    /// `[O, I]`.
+    pub weight: ParameterId,
+    /// `[O]`.
+    pub bias: ParameterId,
+}
+
+impl Linear {
+    /// Registers `<name>.weight` and `<name>.bias`.
+    pub fn new(registry: &mut Registry, name: &str, inputs: usize, outputs: usize) -> Self {
+        Self {
+            weight: registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal),
+            bias: registry.vector(format!("{name}.bias"), outputs, Init::Zeros),
+        }
+    }
+
+    /// `x W^T + b`.
+    pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
+        linear::forward(x, ctx.parameters.get(self.weight), Some(ctx.parameters.get(self.bias)))
+    }
+
+    /// `x W^T`, for an op that adds the bias itself.
+    pub fn forward_without_bias(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
+        linear::forward(x, ctx.parameters.get(self.weight), None)
+    }
+
+    /// Gradient of the input; those of weight and bias accumulate.
+    pub fn backward(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+        self.backward_parameters(dy, x, gradients)?;
+        linear::backward_input(dy, ctx.parameters.get(self.weight))
+    }
+
+    /// As [`Linear::backward`], but the gradient of the input is added to `dx`.
+    pub fn backward_into(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+        self.backward_parameters(dy, x, gradients)?;
+        linear::backward_input_accumulate(dy, ctx.parameters.get(self.weight), dx)
+    }
+
+    /// As [`Linear::backward`], for an output whose bias belongs to the op that follows.
+    pub fn backward_without_bias(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+        linear::backward_parameters(dy, x, gradients.get(self.weight), None)?;
+        linear::backward_input(dy, ctx.parameters.get(self.weight))
+    }
+
+    fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
+        linear::backward_parameters(dy, x, gradients.get(self.weight), Some(gradients.get(self.bias)))
+    }
+}

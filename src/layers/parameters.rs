@@ -1,0 +1,259 @@
+//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients in another.
+//!
+//! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each one pass
+//! over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
+
+use std::ops::Range;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::tensor::with_slice_mut;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::rng::hash_name;
+
+/// Every parameter starts at a multiple of this many elements: 256 bytes in f32, so that wide loads stay aligned.
+const ALIGNMENT: usize = 64;
+
+/// How a parameter begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Init {
+    /// Normal with the model's `initializer_range`.
+    Normal,
+    /// As `Normal`, but this row (the padding token's) is zero.
+    NormalWithZeroRow(u32),
+    /// Zeros.
+    Zeros,
+    /// Ones.
+    Ones,
+}
+
+/// A parameter's place in its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParameterId(usize);
+
+/// What is known of a parameter before it has values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParameterSpec {
+    /// Hugging Face name.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// Initial values.
+    pub init: Init,
+    /// Whether weight decay applies: all but biases and `LayerNorm`.
+    pub decays: bool,
+    /// Elements in the flat buffer.
+    pub range: Range<usize>,
+}
+
+/// Collects parameters while a model is built; [`Registry::layout`] then places them.
+#[derive(Debug, Default)]
+pub struct Registry {
+    specs: Vec<ParameterSpec>,
+}
+
+impl Registry {
+    /// Adds a weight matrix or table: it decays.
+    pub fn weight(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParameterId {
+        self.add(name.into(), shape, init, true)
+    }
+
+    /// Adds a bias or a `LayerNorm` vector: it does not decay.
+    pub fn vector(&mut self, name: impl Into<String>, len: usize, init: Init) -> ParameterId {
+        self.add(name.into(), &[len], init, false)
+    }
+
+    fn add(&mut self, name: String, shape: &[usize], init: Init, decays: bool) -> ParameterId {
+        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), init, decays, range: 0..0 });
+        ParameterId(self.specs.len() - 1)
+    }
+
+    /// Places the parameters in the flat buffer, ordered by name. Names are unique by construction of the models.
+    pub fn layout(mut self) -> Layout {
+        let mut order: Vec<usize> = (0..self.specs.len()).collect();
+        order.sort_by(|&a, &b| self.specs[a].name.cmp(&self.specs[b].name));
+        let mut start = 0;
+        for &index in &order {
+            let spec = &mut self.specs[index];
+            let len: usize = spec.shape.iter().product();
+            spec.range = start..start + len;
+            start = (start + len).next_multiple_of(ALIGNMENT);
+        }
+        Layout { specs: self.specs, order, len: start }
+    }
+}
+
+/// Where each parameter lies in the flat buffers.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    specs: Vec<ParameterSpec>,
+    order: Vec<usize>,
+    len: usize,
+}
+
+impl Layout {
+    /// Elements of a flat buffer (N), alignment gaps included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no parameter.
+    pub fn is_empty(&self) -> bool {
+        self.specs.is_empty()
+    }
+
+    /// Parameters in the order of the buffer, which is the order of their names.
+    pub fn specs(&self) -> impl Iterator<Item = &ParameterSpec> {
+        self.order.iter().map(|&index| &self.specs[index])
+    }
+
+    /// Number of parameters' elements, without gaps.
+    pub fn num_elements(&self) -> usize {
+        self.specs.iter().map(|s| s.range.len()).sum()
+    }
+
+    /// Views of a flat buffer, by [`ParameterId`].
+    fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
+        self.specs.iter().map(|s| flat.narrow(0, s.range.start, s.range.len())?.reshape(s.shape.as_slice())).collect()
+    }
+}
+
+/// The values of all parameters.
+#[derive(Debug)]
+pub struct Parameters {
+    layout: Layout,
+    flat: Tensor,
+    views: Vec<Tensor>,
+}
+
+impl Parameters {
+    /// Parameters with their initial values: each drawn from a stream of its own name, so that a model's head never
+    /// changes how its encoder begins.
+    pub fn initialise(layout: Layout, initializer_range: f64, seed: u64, device: &Device) -> Result<Self> {
+        let flat = Tensor::zeros(layout.len, DType::F32, &Device::Cpu)?;
+        with_slice_mut(&flat, |values| {
+            for spec in &layout.specs {
+                fill(&mut values[spec.range.clone()], spec, initializer_range, seed);
+            }
+        })?;
+        let flat = flat.to_device(device)?;
+        let views = layout.views(&flat)?;
+        Ok(Self { layout, flat, views })
+    }
+
+    /// A view of one parameter.
+    pub fn get(&self, id: ParameterId) -> &Tensor {
+        &self.views[id.0]
+    }
+
+    /// The whole buffer, `[N]`.
+    pub fn flat(&self) -> &Tensor {
+        &self.flat
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All parameters by name, in the order of their names; views, not copies.
+    pub fn named(&self) -> Vec<(String, Tensor)> {
+        self.layout.order.iter().map(|&i| (self.layout.specs[i].name.clone(), self.views[i].clone())).collect()
+    }
+
+    /// Overwrites one parameter; the shape must be the same.
+    pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
+        let Some(index) = self.layout.specs.iter().position(|s| s.name == name) else {
+            bail!("parameter `{name}` is not part of this model");
+        };
+        let view = &self.views[index];
+        if view.dims() != value.dims() {
+            bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), view.dims());
+        }
+        let values = value.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+        with_slice_mut(view, |target| target.copy_from_slice(&values))
+    }
+}
+
+/// The gradients of all parameters, accumulated since they were last cleared.
+#[derive(Debug)]
+pub struct Gradients {
+    flat: Tensor,
+    views: Vec<Tensor>,
+}
+
+impl Gradients {
+    /// Zeros for every parameter of `parameters`.
+    pub fn zeros_like(parameters: &Parameters) -> Result<Self> {
+        let flat = parameters.flat.zeros_like()?;
+        let views = parameters.layout.views(&flat)?;
+        Ok(Self { flat, views })
+    }
+
+    /// The view into which a parameter's gradient accumulates.
+    pub fn get(&self, id: ParameterId) -> &Tensor {
+        &self.views[id.0]
+    }
+
+    /// The whole buffer, `[N]`.
+    pub fn flat(&self) -> &Tensor {
+        &self.flat
+    }
+}
+
+fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: u64) {
+    match spec.init {
+        Init::Zeros => values.fill(0.0),
+        Init::Ones => values.fill(1.0),
+        Init::Normal | Init::NormalWithZeroRow(_) => {
+            let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
+            for (index, value) in values.iter_mut().enumerate() {
+                *value = (stream.normal(index as u64) * initializer_range) as f32;
+            }
+        }
+    }
+    if let (Init::NormalWithZeroRow(row), Some(&cols)) = (spec.init, spec.shape.last()) {
+        let start = row as usize * cols;
+        if let Some(padding) = values.get_mut(start..start + cols) {
+            padding.fill(0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> (ParameterId, ParameterId, Layout) {
+        let mut registry = Registry::default();
+        let weight = registry.weight("b.weight", &[3, 5], Init::NormalWithZeroRow(1));
+        let bias = registry.vector("a.bias", 7, Init::Ones);
+        (weight, bias, registry.layout())
+    }
+
+    #[test]
+    fn parameters_lie_in_the_order_of_their_names_and_are_aligned() {
+        let (_, _, layout) = layout();
+        let placed: Vec<_> = layout.specs().map(|s| (s.name.as_str(), s.range.clone())).collect();
+        assert_eq!(placed, [("a.bias", 0..7), ("b.weight", 64..79)]);
+        assert_eq!((layout.len(), layout.num_elements()), (128, 22));
+    }
+
+    #[test]
+    fn writing_a_view_writes_the_flat_buffer() {
+        let (weight, bias, layout) = layout();
+        let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap();
+        let rows = parameters.get(weight).to_vec2::<f32>().unwrap();
+        assert!(rows[1].iter().all(|&v| v == 0.0) && rows[0].iter().all(|&v| v != 0.0));
+        parameters.set("a.bias", &Tensor::arange(0f32, 7., &Device::Cpu).unwrap()).unwrap();
+        assert_eq!(parameters.get(bias).to_vec1::<f32>().unwrap()[6..], [6.0]);
+        assert_eq!(parameters.flat().to_vec1::<f32>().unwrap()[6..7], [6.0]);
+        let error = parameters.set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("`b.weight` is [2, 5], the model wants [3, 5]"), "{error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! The encoder that all families share: embeddings, then `L` layers.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::config::ModelConfig;
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Init;
+use crate::layers::Registry;
+use crate::layers::embeddings;
+use crate::layers::embeddings::Embeddings;
+use crate::layers::embeddings::TokenIds;
+use crate::layers::encoder_layer;
+use crate::layers::encoder_layer::EncoderLayer;
+use crate::layers::feed_forward::FeedForward;
+use crate::layers::feed_forward::FeedForwardSizes;
+use crate::layers::norm::Norm;
+use crate::layers::self_attention::AttentionSizes;
+use crate::layers::self_attention::SelfAttention;
+use crate::models::families;
+
+/// Ids of `T` packed tokens; `position_ids` count from 0 in each segment.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// `[T]`.
+    pub ids: &'a [u32],
+    /// `[T]`.
+    pub position_ids: &'a [u32],
+    /// `[T]`.
+    pub token_type_ids: &'a [u32],
+}
+
+/// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    /// The input embeddings.
+    pub embeddings: Embeddings,
+    layers: Vec<EncoderLayer>,
+    position_offset: u32,
+}
+
+/// What backward needs of a whole forward pass.
+#[derive(Debug)]
+pub struct Saved {
+    position_ids: Vec<u32>,
+    embeddings: embeddings::Saved,
+    layers: Vec<encoder_layer::Saved>,
+}
+
+impl Encoder {
+    /// Registers all parameters under the family's prefix.
+    pub fn new(registry: &mut Registry, config: &ModelConfig) -> Self {
+        let (shape, prefix) = (&config.encoder, families::prefix(config.family));
+        let d = shape.hidden_size;
+        let name = |rest: &str| format!("{prefix}.embeddings.{rest}");
+        let padding = families::padding(config);
+        let init = |row: Option<u32>| row.map_or(Init::Normal, Init::NormalWithZeroRow);
+        let embeddings = Embeddings {
+            word: registry.weight(name("word_embeddings.weight"), &[shape.vocab_size, d], init(padding.word)),
+            position: registry.weight(name("position_embeddings.weight"), &[shape.max_position_embeddings, d], init(padding.position)),
+            token_type: registry.weight(name("token_type_embeddings.weight"), &[shape.type_vocab_size, d], Init::Normal),
+            norm: Norm::new(registry, &name("LayerNorm"), d, shape.layer_norm_eps),
+            word_padding: padding.word,
+            position_padding: padding.position,
+            hidden_dropout: shape.hidden_dropout_prob,
+        };
+        let layers = (0..shape.num_hidden_layers).map(|layer| Self::layer(registry, config, layer)).collect();
+        Self { embeddings, layers, position_offset: config.position_offset() as u32 }
+    }
+
+    fn layer(registry: &mut Registry, config: &ModelConfig, layer: usize) -> EncoderLayer {
+        let shape = &config.encoder;
+        let name = format!("{}.encoder.layer.{layer}", families::prefix(config.family));
+        let attention = AttentionSizes {
+            layer,
+            hidden: shape.hidden_size,
+            heads: shape.num_attention_heads,
+            probability_dropout: shape.attention_probs_dropout_prob,
+            hidden_dropout: shape.hidden_dropout_prob,
+            eps: shape.layer_norm_eps,
+        };
+        let feed_forward = FeedForwardSizes {
+            layer,
+            hidden: shape.hidden_size,
+            intermediate: shape.intermediate_size,
+            hidden_dropout: shape.hidden_dropout_prob,
+            eps: shape.layer_norm_eps,
+        };
+        EncoderLayer {
+            attention: SelfAttention::new(registry, &format!("{name}.attention"), attention),
+            feed_forward: FeedForward::new(registry, &name, feed_forward),
+        }
+    }
+
+    /// Hidden states of the last layer, `[T, D]`.
+    pub fn forward(&self, input: Input<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let position_ids: Vec<u32> = input.position_ids.iter().map(|p| p + self.position_offset).collect();
+        let (mut hidden, embeddings) = self.embeddings.forward(token_ids(input, &position_ids), ctx)?;
+        let mut layers = Vec::with_capacity(self.layers.len());
+        for layer in &self.layers {
+            let (next, saved) = layer.forward(&hidden, ctx)?;
+            hidden = next;
+            layers.push(saved);
+        }
+        Ok((hidden, Saved { position_ids, embeddings, layers }))
+    }
+
+    /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is done.
+    pub fn backward(&self, d_hidden: Tensor, input: Input<'_>, saved: Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+        let mut d_hidden = d_hidden;
+        for (layer, saved) in self.layers.iter().zip(saved.layers).rev() {
+            d_hidden = layer.backward(&d_hidden, &saved, ctx, gradients)?;
+        }
+        self.embeddings.backward(&d_hidden, token_ids(input, &saved.position_ids), &saved.embeddings, ctx, gradients)
+    }
+}
+
+fn token_ids<'a>(input: Input<'a>, position_ids: &'a [u32]) -> TokenIds<'a> {
+    TokenIds { ids: input.ids, position_ids, token_type_ids: input.token_type_ids }
+}

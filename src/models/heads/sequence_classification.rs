@@ -1,0 +1,86 @@
+//! Sequence classifier: first token of each segment, map, tanh, dropout, map to labels.
+//!
+//! RoBERTa drops before the first map as well; BERT's first map is its pooler and has no dropout before it.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::config::EncoderConfig;
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Registry;
+use crate::layers::Site;
+use crate::layers::linear::Linear;
+use crate::ops::dropout;
+use crate::ops::gather_rows;
+use crate::ops::tanh;
+
+/// Names of the head's parameters in a family.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassificationNames {
+    /// The first map.
+    pub dense: &'static str,
+    /// The map to labels.
+    pub output: &'static str,
+}
+
+/// The head.
+#[derive(Debug, Clone)]
+pub struct ClassificationHead {
+    dense: Linear,
+    output: Linear,
+    dropout: f64,
+    input_dropout: f64,
+}
+
+/// What backward needs; `M` is the number of segments.
+#[derive(Debug)]
+pub struct Saved {
+    keys: Vec<u64>,
+    input_md: Tensor,
+    activation_md: Tensor,
+    output_input_md: Tensor,
+}
+
+impl ClassificationHead {
+    /// Registers both maps.
+    pub fn new(registry: &mut Registry, names: ClassificationNames, shape: &EncoderConfig, num_labels: usize, drops_input: bool) -> Self {
+        let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
+        Self {
+            dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
+            output: Linear::new(registry, names.output, shape.hidden_size, num_labels),
+            dropout,
+            input_dropout: if drops_input { dropout } else { 0.0 },
+        }
+    }
+
+    /// Logits of the segments whose first tokens stand at `positions`, `[M, labels]`.
+    pub fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let keys: Vec<u64> = positions.iter().map(|&p| ctx.rows.token_keys[p as usize]).collect();
+        let gathered = gather_rows::forward(hidden_td, positions)?;
+        let input_md = dropout::forward(&gathered, &keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+        let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
+        let activation_md = tanh::forward(&pre_activation, ctx.parameters.get(self.dense.bias))?;
+        let output_input_md = dropout::forward(&activation_md, &keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let logits = self.output.forward(&output_input_md, ctx)?;
+        Ok((logits, Saved { keys, input_md, activation_md, output_input_md }))
+    }
+
+    /// Gradient of the hidden states of all `tokens` tokens, `[T, D]`.
+    pub fn backward(
+        &self,
+        d_logits: &Tensor,
+        positions: &[u32],
+        tokens: usize,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let d_output_input = self.output.backward(d_logits, &saved.output_input_md, ctx, gradients)?;
+        let d_activation = dropout::backward(&d_output_input, &saved.keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let d_pre = tanh::backward(&d_activation, &saved.activation_md, gradients.get(self.dense.bias))?;
+        let d_input = self.dense.backward_without_bias(&d_pre, &saved.input_md, ctx, gradients)?;
+        let d_gathered = dropout::backward(&d_input, &saved.keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+        gather_rows::backward(&d_gathered, positions, tokens)
+    }
+}
