@@ -1,1 +1,22 @@
-//! Stub: written next.
+//! Checkpoints: folders of named tensors and JSON with a manifest of hashes, published whole or not at all.
+//!
+//! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest" is never a
+//! file; it is the newest folder whose manifest verifies.
+
+mod manifest;
+mod open;
+mod part;
+mod retention;
+mod store;
+mod tensor_file;
+#[cfg(test)]
+mod tests;
+
+pub use open::Checkpoint;
+pub use part::Part;
+pub use part::Snapshot;
+pub use retention::Retention;
+pub use retention::retention;
+pub use store::CheckpointStore;
+pub use tensor_file::TensorFile;
+pub use tensor_file::write_tensors;

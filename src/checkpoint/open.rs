@@ -1,0 +1,72 @@
+//! A finished checkpoint, verified before anything of it is used.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use candle_core::Tensor;
+
+use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::tensor_file::TensorFile;
+use crate::error::Problem;
+use crate::fs;
+
+const JSON_CAP_BYTES: u64 = 256 << 20;
+
+/// A checkpoint folder whose files all have the size and hash of the manifest.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+impl Checkpoint {
+    /// Reads every byte of the folder at `path`; the error names the first bad file and what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let manifest = Manifest::read(path)?;
+        for entry in &manifest.files {
+            entry.verify(path)?;
+        }
+        Ok(Self { path: path.to_path_buf(), manifest })
+    }
+
+    /// Updates done when it was saved.
+    pub fn step(&self) -> u64 {
+        self.manifest.step
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of its files, in the order in which they were written.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.manifest.files.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// A JSON part.
+    pub fn json(&self, name: &str) -> Result<serde_json::Value> {
+        let path = self.path_of(name)?;
+        let bytes = fs::read_capped(&path, JSON_CAP_BYTES)?;
+        serde_json::from_slice(&bytes).map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()).into())
+    }
+
+    /// A tensor part, by name, on the CPU.
+    pub fn tensors(&self, name: &str) -> Result<BTreeMap<String, Tensor>> {
+        TensorFile::open(&self.path_of(name)?)?.tensors()
+    }
+
+    /// A part as it is, of at most `cap_bytes` bytes.
+    pub fn bytes(&self, name: &str, cap_bytes: u64) -> Result<Vec<u8>> {
+        fs::read_capped(&self.path_of(name)?, cap_bytes)
+    }
+
+    fn path_of(&self, name: &str) -> Result<PathBuf> {
+        if self.names().any(|known| known == name) {
+            return Ok(self.path.join(name));
+        }
+        Err(Problem::new(format!("there is no part `{name}` in this checkpoint")).at(self.path.display()).into())
+    }
+}

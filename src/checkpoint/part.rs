@@ -1,0 +1,73 @@
+//! What a checkpoint is made of, before it is written.
+
+use std::path::Component;
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Tensor;
+
+use crate::checkpoint::tensor_file;
+use crate::error::Problem;
+
+/// File systems hand out space in blocks of about this size: each file wastes at most one.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The content of one file of a checkpoint.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// A safetensors file; names must differ.
+    Tensors(Vec<(String, Tensor)>),
+    /// A JSON file, written with indentation.
+    Json(serde_json::Value),
+    /// A file as it is.
+    Bytes(Vec<u8>),
+}
+
+/// Everything that is to be saved at one step.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Updates done.
+    pub step: u64,
+    /// Relative paths such as `model.safetensors` or `trainer/state.json`, and their contents.
+    pub parts: Vec<(String, Part)>,
+}
+
+impl Snapshot {
+    /// Bytes that the folder of this snapshot takes on the disk, at most.
+    pub fn size_bytes(&self) -> u64 {
+        let files: u64 = self.parts.iter().map(|(_, part)| part.size_bytes() + BLOCK_BYTES).sum();
+        // The manifest and the folders themselves.
+        files + 8 * BLOCK_BYTES
+    }
+
+    /// Refuses names that leave the folder, name the manifest, or come twice.
+    pub(super) fn check_names(&self) -> Result<()> {
+        let mut names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        for (index, name) in names.iter().enumerate() {
+            if !is_safe_name(name) || *name == super::manifest::FILE_NAME || (index > 0 && names[index - 1] == *name) {
+                return Err(Problem::new(format!("`{name}` cannot be the name of a part of a checkpoint, or comes twice")).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Tensors(tensors) => tensor_file::size_bytes(tensors),
+            // A megabyte of slack is less work than serialising twice, and nothing beside the tensors.
+            Self::Json(_) => 1 << 20,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Whether a name stays inside the checkpoint's folder: relative, without `..`, `.` or empty pieces.
+pub(super) fn is_safe_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.contains(['\\', '\0'])
+        && name.split('/').all(|piece| !piece.is_empty() && piece != ".")
+        && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
+}

@@ -1,0 +1,226 @@
+//! The checkpoints of one run folder: save whole or not at all, find the newest that verifies, delete the old.
+//!
+//! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens in
+//! between, `newest_valid` finds the checkpoint before it. It takes no lock: the run does.
+
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::checkpoint::manifest;
+use crate::checkpoint::manifest::Entry;
+use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::open::Checkpoint;
+use crate::checkpoint::part::Part;
+use crate::checkpoint::part::Snapshot;
+use crate::checkpoint::retention::Retention;
+use crate::checkpoint::retention::retention;
+use crate::checkpoint::tensor_file::write_tensors;
+use crate::error::Class;
+use crate::error::Problem;
+use crate::fs;
+
+const PREFIX: &str = "checkpoint-";
+const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
+/// What any interrupted write of this program leaves behind begins like this.
+const LEFTOVER_PREFIX: &str = ".tmp-";
+/// A checkpoint that is just being replaced by another of the same step.
+const REPLACED_PREFIX: &str = ".old-checkpoint-";
+
+/// The checkpoints under one run folder.
+#[derive(Debug, Clone)]
+pub struct CheckpointStore {
+    folder: PathBuf,
+}
+
+impl CheckpointStore {
+    /// The store of a run folder; touches nothing.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf() }
+    }
+
+    /// Where the checkpoint of `step` lies or would lie.
+    pub fn path_of(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("{PREFIX}{step}"))
+    }
+
+    /// The steps of all checkpoint folders, ascending, whether they verify or not.
+    pub fn steps(&self) -> Result<Vec<u64>> {
+        self.steps_of(PREFIX)
+    }
+
+    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns the folder.
+    ///
+    /// When it fails, what was there before is still there; a full or failing disk is a problem of [`Class::Disk`].
+    /// Checkpoints of later steps are left alone: they belong to another branch of the run.
+    pub fn save(&self, snapshot: &Snapshot, keep: Retention) -> Result<PathBuf> {
+        snapshot.check_names()?;
+        fs::create_folder(&self.folder)?;
+        self.tidy()?;
+        let needed_bytes = snapshot.size_bytes();
+        self.require_space(needed_bytes)?;
+        let temporary = self.folder.join(format!("{TEMPORARY_PREFIX}{}", snapshot.step));
+        let target = self.path_of(snapshot.step);
+        let published = write_folder(&temporary, snapshot).and_then(|()| self.publish(&temporary, &target, snapshot.step));
+        if let Err(e) = published {
+            // Asked before the cleaning up, which makes room.
+            let free_bytes = fs::free_bytes(&self.folder).ok();
+            let cleaned = fs::remove_folder(&temporary);
+            let left = if cleaned.is_ok() { "the half-written folder was removed" } else { "a half-written folder remains" };
+            return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
+        }
+        let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
+        for step in retention(&older, keep.limit, keep.best_step) {
+            fs::remove_folder(&self.path_of(step))?;
+        }
+        Ok(target)
+    }
+
+    /// The newest checkpoint that verifies, and why each newer one was refused.
+    pub fn newest_valid(&self) -> Result<(Option<Checkpoint>, Vec<String>)> {
+        let mut candidates: Vec<(u64, PathBuf)> = self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
+        // A crash between the two renames of a replacement leaves the old one under this name only.
+        candidates.extend(self.steps_of(REPLACED_PREFIX)?.into_iter().map(|step| (step, self.replaced(step))));
+        candidates.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| right.cmp(left)));
+        let mut refused = Vec::new();
+        for (step, path) in candidates {
+            match Checkpoint::open(&path) {
+                Ok(checkpoint) if checkpoint.step() == step => return Ok((Some(checkpoint), refused)),
+                Ok(checkpoint) => refused.push(format!("{}: holds step {}, against its name", path.display(), checkpoint.step())),
+                Err(e) => refused.push(format!("{e:#}")),
+            }
+        }
+        Ok((None, refused))
+    }
+
+    /// Refuses when fewer than `needed_bytes` bytes are free where checkpoints go.
+    pub fn require_space(&self, needed_bytes: u64) -> Result<()> {
+        // Where free space cannot be told, the write itself will tell.
+        match fs::free_bytes(&self.folder) {
+            Ok(free) if free < needed_bytes => {
+                Err(disk_problem(&self.folder, needed_bytes, Some(free), "there is not enough room for a checkpoint").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn publish(&self, temporary: &Path, target: &Path, step: u64) -> Result<()> {
+        let replaced = self.replaced(step);
+        let replaces = fs::exists(target);
+        if replaces {
+            fs::rename(target, &replaced)?;
+        }
+        let verified = fs::publish_folder(temporary, target).and_then(|()| Checkpoint::open(target));
+        match (verified, replaces) {
+            (Ok(_), _) => fs::remove_folder(&replaced),
+            (Err(e), false) => fs::remove_folder(target).and(Err(e)),
+            (Err(e), true) => fs::remove_folder(target).and_then(|()| fs::rename(&replaced, target)).and(Err(e)),
+        }
+    }
+
+    /// Removes what an interrupted save left behind, and finishes or undoes an interrupted replacement.
+    fn tidy(&self) -> Result<()> {
+        let ours = format!("{LEFTOVER_PREFIX}{}-", std::process::id());
+        for path in fs::list(&self.folder)? {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            // Another thread of this process may be just writing a file of its own here.
+            if name.starts_with(LEFTOVER_PREFIX) && !name.starts_with(&ours) {
+                if fs::is_folder(&path) { fs::remove_folder(&path)? } else { fs::remove_file(&path)? }
+            }
+        }
+        for step in self.steps_of(REPLACED_PREFIX)? {
+            if Checkpoint::open(&self.path_of(step)).is_ok() {
+                fs::remove_folder(&self.replaced(step))?;
+            } else {
+                fs::remove_folder(&self.path_of(step))?;
+                fs::rename(&self.replaced(step), &self.path_of(step))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replaced(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("{REPLACED_PREFIX}{step}"))
+    }
+
+    fn steps_of(&self, prefix: &str) -> Result<Vec<u64>> {
+        let step_of = |path: &PathBuf| {
+            let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?;
+            let step: u64 = digits.parse().ok()?;
+            // `checkpoint-007` and `checkpoint-+7` are somebody else's.
+            (step.to_string() == digits && fs::is_folder(path)).then_some(step)
+        };
+        let mut steps: Vec<u64> = fs::list(&self.folder)?.iter().filter_map(step_of).collect();
+        steps.sort_unstable();
+        Ok(steps)
+    }
+}
+
+fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {
+    if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
+        return disk_problem(target, needed_bytes, free_bytes, &format!("cannot save a checkpoint ({error:#})")).into();
+    }
+    error.context(format!("cannot save checkpoint `{}`", target.display()))
+}
+
+fn disk_problem(path: &Path, needed_bytes: u64, free_bytes: Option<u64>, message: &str) -> Problem {
+    let free = free_bytes.map_or("an unknown number of".to_string(), |bytes| bytes.to_string());
+    Problem::new(format!("{message}: needs {needed_bytes} bytes, {free} bytes are free"))
+        .at(path.display())
+        .class(Class::Disk)
+        .hint("free some space or lower `training.save_total_limit`; older checkpoints were kept")
+}
+
+fn write_folder(temporary: &Path, snapshot: &Snapshot) -> Result<()> {
+    fs::create_folder(temporary)?;
+    let mut entries = Vec::with_capacity(snapshot.parts.len());
+    for (name, part) in &snapshot.parts {
+        entries.push(write_part(temporary, name, part)?);
+    }
+    for entry in &entries {
+        fs::sync_folder(&fs::parent_of(&temporary.join(&entry.name)))?;
+    }
+    let manifest = Manifest::new(snapshot.step, entries).to_bytes();
+    fs::create_synced(&temporary.join(manifest::FILE_NAME), |writer| Ok(writer.write_all(&manifest)?))
+}
+
+fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
+    let mut entry = Entry { name: name.to_string(), bytes: 0, sha256: String::new() };
+    fs::create_synced(&folder.join(name), |file| {
+        let mut writer = HashingWriter { inner: file, hasher: Sha256::new(), bytes: 0 };
+        match part {
+            Part::Tensors(tensors) => write_tensors(&mut writer, tensors)?,
+            // In two steps, because serde_json would hide the error of a full disk.
+            Part::Json(value) => writer.write_all(&serde_json::to_vec_pretty(value)?)?,
+            Part::Bytes(bytes) => writer.write_all(bytes)?,
+        }
+        entry.bytes = writer.bytes;
+        entry.sha256 = manifest::hex(&writer.hasher.finalize());
+        Ok(())
+    })?;
+    Ok(entry)
+}
+
+/// Hashes what goes through, so that the manifest describes what was meant, not what the disk made of it.
+struct HashingWriter<W> {
+    inner: W,
+    hasher: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Write for HashingWriter<W> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let count = self.inner.write(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}

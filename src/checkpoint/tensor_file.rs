@@ -1,0 +1,157 @@
+//! safetensors files: written as a stream of one tensor at a time, read with every size checked first.
+//!
+//! It knows no names of tensors. The bytes of a file depend on names and values only.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+use safetensors::SafeTensors;
+use safetensors::tensor::Metadata;
+use safetensors::tensor::View;
+use serde::Deserializer;
+use serde::de::IgnoredAny;
+use serde::de::MapAccess;
+use serde::de::Visitor;
+use serde_json::json;
+
+use crate::error::Problem;
+use crate::fs;
+
+/// An open safetensors file whose header was checked against its length.
+pub struct TensorFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    data_start: usize,
+    metadata: Metadata,
+}
+
+impl TensorFile {
+    /// Reads the file at `path`; a damaged header, a size against the file's length and a name that comes twice are errors.
+    pub fn open(path: &Path) -> Result<Self> {
+        let bytes = fs::read_capped(path, fs::len_bytes(path)?)?;
+        Self::parse(path, bytes)
+    }
+
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self> {
+        let refuse = |message: String| Problem::new(message).at(path.display()).hint("is the file complete?");
+        let (header_len, metadata) =
+            SafeTensors::read_metadata(&bytes).map_err(|e| refuse(format!("is not a valid safetensors file: {e}")))?;
+        if let Some(name) = repeated_name(&bytes[8..8 + header_len]) {
+            return Err(refuse(format!("holds tensor `{name}` twice")).into());
+        }
+        Ok(Self { path: path.to_path_buf(), bytes, data_start: 8 + header_len, metadata })
+    }
+
+    /// The names of the tensors, sorted.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.metadata.offset_keys().into_iter().collect()
+    }
+
+    /// One tensor, in the type of the file, on the CPU.
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        let refuse = |message: String| Problem::new(format!("tensor `{name}` {message}")).at(self.path.display());
+        let info = self.metadata.info(name).ok_or_else(|| refuse("is missing".to_string()))?;
+        let dtype = DType::try_from(info.dtype).map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
+        let (start, end) = info.data_offsets;
+        // In range: the header was checked against the length of the file.
+        let data = &self.bytes[self.data_start + start..self.data_start + end];
+        let tensor = Tensor::from_raw_buffer(data, dtype, &info.shape, &Device::Cpu).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        Ok(tensor)
+    }
+
+    /// Every tensor by name.
+    pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+        self.names().into_iter().map(|name| self.tensor(&name).map(|tensor| (name, tensor))).collect()
+    }
+}
+
+/// Writes a safetensors file with the metadata `format = pt` that transformers asks for.
+///
+/// Tensors are laid out as the safetensors library does: widest type first, then by name; it takes the memory of one tensor.
+pub fn write_tensors(writer: &mut impl Write, tensors: &[(String, Tensor)]) -> Result<()> {
+    let mut sorted: Vec<&(String, Tensor)> = tensors.iter().collect();
+    sorted.sort_by(|(a, left), (b, right)| right.dtype().size_in_bytes().cmp(&left.dtype().size_in_bytes()).then_with(|| a.cmp(b)));
+    let header = header(&sorted)?;
+    writer.write_all(&(header.len() as u64).to_le_bytes())?;
+    writer.write_all(&header)?;
+    for (name, tensor) in sorted {
+        let tensor = tensor.to_device(&Device::Cpu).and_then(|t| t.contiguous()).with_context(|| format!("cannot copy tensor `{name}`"))?;
+        let bytes: Cow<'_, [u8]> = View::data(&tensor);
+        writer.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Bytes of the file that [`write_tensors`] makes, at most.
+pub(super) fn size_bytes(tensors: &[(String, Tensor)]) -> u64 {
+    let header_bytes_of_one = 200;
+    tensors.iter().map(|(name, tensor)| data_bytes(tensor) + name.len() as u64 + header_bytes_of_one).sum::<u64>() + 1024
+}
+
+fn data_bytes(tensor: &Tensor) -> u64 {
+    (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64
+}
+
+fn header(sorted: &[&(String, Tensor)]) -> Result<Vec<u8>> {
+    let mut entries = serde_json::Map::new();
+    entries.insert("__metadata__".to_string(), json!({ "format": "pt" }));
+    let mut offset = 0;
+    for (name, tensor) in sorted {
+        let end = offset + data_bytes(tensor);
+        let dtype = dtype_name(tensor.dtype()).ok_or_else(|| Problem::new(format!("tensor `{name}` has type {:?}", tensor.dtype())))?;
+        let entry = json!({ "dtype": dtype, "shape": tensor.dims(), "data_offsets": [offset, end] });
+        if entries.insert(name.clone(), entry).is_some() {
+            return Err(Problem::new(format!("tensor `{name}` is to be written twice")).into());
+        }
+        offset = end;
+    }
+    let mut header = serde_json::to_vec(&entries)?;
+    // The format wants the data aligned to eight bytes, with spaces behind the header.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok(header)
+}
+
+fn dtype_name(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::U8 => Some("U8"),
+        DType::U32 => Some("U32"),
+        DType::I64 => Some("I64"),
+        DType::BF16 => Some("BF16"),
+        DType::F16 => Some("F16"),
+        DType::F32 => Some("F32"),
+        DType::F64 => Some("F64"),
+        _ => None,
+    }
+}
+
+/// The first name that comes twice in a header; a JSON map would silently keep the last one.
+fn repeated_name(header: &[u8]) -> Option<String> {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = Option<String>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a safetensors header")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut seen = BTreeSet::new();
+            let mut repeated = None;
+            while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+                if !seen.insert(name.clone()) {
+                    repeated.get_or_insert(name);
+                }
+            }
+            Ok(repeated)
+        }
+    }
+    serde_json::Deserializer::from_slice(header).deserialize_map(Names).ok().flatten()
+}
