@@ -1,1 +1,163 @@
-//! Stub: written next.
+//! Text to token ids and back: trains a byte-level BPE, or takes any tokenizer.json; knows the special tokens by role.
+//!
+//! It wraps the `tokenizers` crate and is the only module that does. It reads no corpus and writes no file: a tokenizer
+//! is a list of named files, which others place.
+
+use std::path::Path;
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::fs;
+
+mod bpe;
+mod files;
+mod load;
+mod special;
+mod train;
+
+pub use special::SpecialTokens;
+pub use train::BpeOptions;
+pub use train::BpeTrainer;
+
+/// The largest file of a tokenizer that is read, in bytes.
+pub const TOKENIZER_BYTES_MAX: u64 = 64 << 20;
+
+/// No embedding has more rows than this; a larger id is a broken file.
+const VOCAB_SIZE_MAX: usize = 1 << 24;
+
+/// Token ids of a text and where each token stands in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encoded {
+    /// The ids, without special tokens around them.
+    pub ids: Vec<u32>,
+    /// Start and end of each token in bytes of the text.
+    pub offsets: Vec<(usize, usize)>,
+}
+
+/// A tokenizer with its files.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// The same one, but special tokens that are spelled out in a text are text.
+    plain: tokenizers::Tokenizer,
+    special: SpecialTokens,
+    special_ids: Vec<u32>,
+    vocab_size: usize,
+    fingerprint: String,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Tokenizer {
+    /// Loads `path`: a `tokenizer.json`, or a folder that holds one. Files that belong to it are taken along.
+    pub fn load(path: &Path) -> Result<Self> {
+        let (place, files) = load::read(path)?;
+        Self::from_files(files, &place.display().to_string())
+    }
+
+    /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in errors.
+    pub fn from_files(files: Vec<(String, Vec<u8>)>, place: &str) -> Result<Self> {
+        let json = load::parse(&files, place)?;
+        let fingerprint = fingerprint(&json);
+        let inner = load::build(&json, place)?;
+        let special = special::find(&inner, &files, place)?;
+        let special_ids = special::all_ids(&inner, &special);
+        let vocab_size = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+        if vocab_size > VOCAB_SIZE_MAX {
+            return Err(Problem::new(format!("has a token with id {}, at most {} is possible", vocab_size - 1, VOCAB_SIZE_MAX - 1))
+                .at(place)
+                .into());
+        }
+        let mut plain = inner.clone();
+        plain.set_encode_special_tokens(true);
+        let files = files::complete(files, &special, &inner);
+        Ok(Self { inner, plain, special, special_ids, vocab_size, fingerprint, files })
+    }
+
+    /// Rows that an embedding for this tokenizer needs: the largest id plus one.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The special tokens by role.
+    pub fn special(&self) -> &SpecialTokens {
+        &self.special
+    }
+
+    /// Ids of all special tokens, sorted.
+    pub fn special_ids(&self) -> &[u32] {
+        &self.special_ids
+    }
+
+    /// Ids of all tokens that are not special, sorted.
+    pub fn ordinary_ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.inner.get_vocab(true).into_values().filter(|id| self.special_ids.binary_search(id).is_err()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Ids of `text` without special tokens around them; special tokens that are spelled out in it are recognised.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        encode(&self.inner, text)
+    }
+
+    /// [`encode`](Self::encode) of many texts, in parallel and in order.
+    pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
+        texts.par_iter().map(|text| encode(&self.inner, text.as_ref())).collect()
+    }
+
+    /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask token.
+    pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
+        texts.par_iter().map(|text| encode(&self.plain, text.as_ref())).collect()
+    }
+
+    /// Like [`encode`](Self::encode), with the place of each token.
+    pub fn encode_with_offsets(&self, text: &str) -> Result<Encoded> {
+        let encoding = self.inner.encode(text, false).map_err(cannot_encode)?;
+        Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().to_vec() })
+    }
+
+    /// The text of `ids`.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        self.inner.decode(ids, skip_special).map_err(|e| Problem::new(format!("cannot decode token ids: {e}")).into())
+    }
+
+    /// The token with this id as the vocabulary spells it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The id of a token as the vocabulary spells it.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// SHA-256 of the canonical tokenizer.json (sorted keys, no padding, no truncation), in hexadecimal.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.
+    pub fn files(&self) -> &[(String, Vec<u8>)] {
+        &self.files
+    }
+}
+
+fn encode(inner: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>> {
+    Ok(inner.encode_fast(text, false).map_err(cannot_encode)?.get_ids().to_vec())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` wants")]
+fn cannot_encode(error: tokenizers::Error) -> Problem {
+    Problem::new(format!("cannot tokenize a text: {error}"))
+}
+
+fn fingerprint(json: &Value) -> String {
+    let mut canonical = json.clone();
+    canonical.sort_all_objects();
+    fs::sha256_of(&[canonical.to_string().as_bytes()])
+}
+
+#[cfg(test)]
+mod tests;

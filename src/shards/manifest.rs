@@ -1,0 +1,128 @@
+//! `manifest.json`: what the shards of a folder hold and the hash of each; written last, so that it vouches for all.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::corpus::Counts;
+use crate::corpus::Side;
+use crate::error::Problem;
+use crate::fs;
+
+/// Name of the manifest inside a folder of shards.
+pub const MANIFEST_JSON: &str = "manifest.json";
+
+const VERSION: u32 = 1;
+
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// One shard file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardEntry {
+    /// Its name inside the folder.
+    pub file: String,
+    /// Documents in it.
+    pub documents: u64,
+    /// Tokens in it.
+    pub tokens: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// SHA-256 of the file in hexadecimal.
+    pub sha256: String,
+}
+
+/// One side of the split.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitEntry {
+    /// Documents of all shards.
+    pub documents: u64,
+    /// Tokens of all shards, without special tokens around documents.
+    pub tokens: u64,
+    /// UTF-8 bytes of the text of these documents.
+    pub text_bytes: u64,
+    /// The shards in order.
+    pub shards: Vec<ShardEntry>,
+}
+
+/// Everything about a folder of shards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of the format: 1.
+    pub version: u32,
+    /// SHA-256 of the settings from which the shards were made.
+    pub settings_sha256: String,
+    /// Fingerprint of the tokenizer.
+    pub tokenizer: String,
+    /// Entries of its vocabulary; every token id is below.
+    pub vocab_size: usize,
+    /// What was read from the corpus.
+    pub corpus: Counts,
+    /// Documents for which the tokenizer has no token at all; they are left out.
+    pub without_tokens: u64,
+    /// For training.
+    pub train: SplitEntry,
+    /// For evaluation.
+    pub validation: SplitEntry,
+}
+
+impl Manifest {
+    /// The version that this program writes and reads.
+    pub const VERSION: u32 = VERSION;
+
+    /// Documents on both sides.
+    pub fn documents(&self) -> u64 {
+        self.train.documents.saturating_add(self.validation.documents)
+    }
+
+    /// Tokens on both sides.
+    pub fn tokens(&self) -> u64 {
+        self.train.tokens.saturating_add(self.validation.tokens)
+    }
+
+    /// One side.
+    pub fn side(&self, side: Side) -> &SplitEntry {
+        match side {
+            Side::Train => &self.train,
+            Side::Validation => &self.validation,
+        }
+    }
+
+    /// Reads the manifest of `folder`.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(MANIFEST_JSON);
+        let text = fs::read_text_capped(&path, MANIFEST_BYTES_MAX)?;
+        let hint = format!("remove the folder `{}` to prepare the text again", folder.display());
+        let manifest: Self =
+            serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(hint.as_str()))?;
+        if manifest.version != VERSION {
+            let message = format!("has version {}, this program reads version {VERSION}", manifest.version);
+            return Err(Problem::new(message).at(path.display()).hint(hint).into());
+        }
+        for entry in manifest.train.shards.iter().chain(&manifest.validation.shards) {
+            if entry.file.contains(['/', '\\']) || entry.file.starts_with('.') {
+                let message = format!("names the shard `{}`, which is not a plain file name", entry.file.escape_debug());
+                return Err(Problem::new(message).at(path.display()).into());
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Writes the manifest of `folder` atomically.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let json = serde_json::to_string_pretty(self)?;
+        fs::write_bytes(&folder.join(MANIFEST_JSON), format!("{json}\n").as_bytes())
+    }
+}
+
+/// `train` or `validation`, as the files are called.
+pub(super) fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Train => "train",
+        Side::Validation => "validation",
+    }
+}

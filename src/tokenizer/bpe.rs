@@ -1,0 +1,181 @@
+//! Learns the merges of a byte-pair encoding from counted words (Sennrich et al., ACL 2016).
+//!
+//! The result is a function of the counts alone: ties go to the pair with the smaller ids. (The trainer of the
+//! `tokenizers` crate iterates over randomly seeded hash maps and can order equal merges differently in each process.)
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::HashMap;
+
+type Pair = (u32, u32);
+
+/// A word as ids of its symbols, and how often it was seen.
+pub(super) struct Word {
+    pub(super) symbols: Vec<u32>,
+    pub(super) count: u64,
+}
+
+/// What training learns: merges in the order of their rank, and the spelling of every id.
+pub(super) struct Learned {
+    pub(super) merges: Vec<Pair>,
+    pub(super) spellings: Vec<String>,
+}
+
+/// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair is seen `min_frequency` times.
+///
+/// `spellings` holds the entries that exist already; `progress` gets the size of the vocabulary after each merge.
+pub(super) fn learn(
+    words: Vec<Word>,
+    spellings: Vec<String>,
+    vocab_size: usize,
+    min_frequency: u64,
+    mut progress: impl FnMut(usize),
+) -> Learned {
+    let mut state = State::new(words, spellings);
+    let mut merges = Vec::new();
+    while state.spellings.len() < vocab_size {
+        let Some((pair, count)) = state.most_frequent() else { break };
+        if count < min_frequency.max(1) {
+            break;
+        }
+        state.merge(pair);
+        merges.push(pair);
+        progress(state.spellings.len());
+    }
+    Learned { merges, spellings: state.spellings }
+}
+
+struct State {
+    words: Vec<Word>,
+    spellings: Vec<String>,
+    /// Two merges can spell the same entry (`a` + `bc`, `ab` + `c`): they share its id.
+    ids: HashMap<String, u32>,
+    pairs: HashMap<Pair, Occurrences>,
+    /// The largest count first, then the smallest pair. Counts in here may be out of date.
+    queue: BinaryHeap<(u64, Reverse<Pair>)>,
+}
+
+#[derive(Default)]
+struct Occurrences {
+    count: u64,
+    /// Words that hold the pair, with repetitions, and some that did once.
+    words: Vec<u32>,
+}
+
+impl State {
+    fn new(words: Vec<Word>, spellings: Vec<String>) -> Self {
+        let ids = spellings.iter().enumerate().map(|(id, spelling)| (spelling.clone(), id as u32)).collect();
+        let mut pairs: HashMap<Pair, Occurrences> = HashMap::new();
+        for (index, word) in words.iter().enumerate() {
+            for pair in word.symbols.windows(2) {
+                let seen = pairs.entry((pair[0], pair[1])).or_default();
+                seen.count += word.count;
+                seen.words.push(index as u32);
+            }
+        }
+        let queue = pairs.iter().map(|(pair, seen)| (seen.count, Reverse(*pair))).collect();
+        Self { words, spellings, ids, pairs, queue }
+    }
+
+    fn most_frequent(&mut self) -> Option<(Pair, u64)> {
+        while let Some((queued, Reverse(pair))) = self.queue.pop() {
+            let count = self.pairs.get(&pair).map_or(0, |seen| seen.count);
+            if count == queued && count > 0 {
+                return Some((pair, count));
+            }
+            // A count that grew was queued again when it did; one that shrank is queued here.
+            if count > 0 && count < queued {
+                self.queue.push((count, Reverse(pair)));
+            }
+        }
+        None
+    }
+
+    fn merge(&mut self, pair: Pair) {
+        let spelling = format!("{}{}", self.spellings[pair.0 as usize], self.spellings[pair.1 as usize]);
+        let next = self.spellings.len() as u32;
+        let id = *self.ids.entry(spelling.clone()).or_insert(next);
+        if id == next {
+            self.spellings.push(spelling);
+        }
+        let mut holders = self.pairs.remove(&pair).map(|seen| seen.words).unwrap_or_default();
+        holders.sort_unstable();
+        holders.dedup();
+        let mut grown: Vec<Pair> = Vec::new();
+        for index in holders {
+            self.merge_in_word(index, pair, id, &mut grown);
+        }
+        grown.sort_unstable();
+        grown.dedup();
+        for pair in grown {
+            if let Some(seen) = self.pairs.get(&pair) {
+                self.queue.push((seen.count, Reverse(pair)));
+            }
+        }
+    }
+
+    fn merge_in_word(&mut self, index: u32, pair: Pair, id: u32, grown: &mut Vec<Pair>) {
+        let word = &mut self.words[index as usize];
+        let mut merged = Vec::with_capacity(word.symbols.len());
+        let mut place = 0;
+        while place < word.symbols.len() {
+            if word.symbols[place..].starts_with(&[pair.0, pair.1]) {
+                merged.push(id);
+                place += 2;
+            } else {
+                merged.push(word.symbols[place]);
+                place += 1;
+            }
+        }
+        if merged.len() == word.symbols.len() {
+            return;
+        }
+        for gone in word.symbols.windows(2) {
+            if let Some(seen) = self.pairs.get_mut(&(gone[0], gone[1])) {
+                seen.count -= word.count;
+            }
+        }
+        for new in merged.windows(2) {
+            let new = (new[0], new[1]);
+            let seen = self.pairs.entry(new).or_default();
+            seen.count += word.count;
+            if new.0 == id || new.1 == id {
+                seen.words.push(index);
+                grown.push(new);
+            }
+        }
+        word.symbols = merged;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learn_from(words: &[(&str, u64)], vocab_size: usize) -> Vec<String> {
+        let alphabet: Vec<String> = ('a'..='z').map(String::from).collect();
+        let words = words
+            .iter()
+            .map(|(word, count)| Word { symbols: word.bytes().map(|b| u32::from(b - b'a')).collect(), count: *count })
+            .collect();
+        learn(words, alphabet, vocab_size, 2, |_| {}).spellings.split_off(26)
+    }
+
+    #[test]
+    fn the_most_frequent_pair_comes_first() {
+        // e+s 9, s+t 9 (the tie goes to the smaller pair), then es+t 9, l+o 7, lo+w 7, ... as in Sennrich et al.
+        let learned = learn_from(&[("low", 5), ("lower", 2), ("newest", 6), ("widest", 3)], 32);
+        assert_eq!(learned, ["es", "est", "lo", "low", "ew", "new"]);
+    }
+
+    #[test]
+    fn repeated_letters_are_merged_without_overlap() {
+        // aa aa a: of the equally frequent pairs, (aa, a) has the smaller ids.
+        assert_eq!(learn_from(&[("aaaaa", 3)], 30), ["aa", "aaa", "aaaaa"]);
+    }
+
+    #[test]
+    fn rare_pairs_are_left_alone() {
+        assert_eq!(learn_from(&[("xy", 1), ("zz", 2)], 100), ["zz"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads the files of an existing tokenizer and hands its JSON to the `tokenizers` crate with care.
+//!
+//! A `tokenizer.json` from outside is hostile until proven otherwise: sizes are capped and the parts that made the
+//! crate abort the process are dropped.
+
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::tokenizer::TOKENIZER_BYTES_MAX;
+
+/// Files that belong to a tokenizer besides `tokenizer.json`.
+const COMPANIONS: [&str; 8] = [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+];
+
+pub(super) const TOKENIZER_JSON: &str = "tokenizer.json";
+
+/// A file's name and its content.
+pub(super) type NamedFile = (String, Vec<u8>);
+
+/// The path of the `tokenizer.json` and all files of the tokenizer at `path`.
+pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
+    let file = if fs::is_folder(path) { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
+    if !fs::exists(&file) {
+        return Err(Problem::new("there is no tokenizer.json")
+            .at(path.display())
+            .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
+            .into());
+    }
+    let mut files = vec![(TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?)];
+    for name in COMPANIONS {
+        let companion = fs::parent_of(&file).join(name);
+        if fs::exists(&companion) {
+            files.push((name.to_string(), fs::read_capped(&companion, TOKENIZER_BYTES_MAX)?));
+        }
+    }
+    Ok((file, files))
+}
+
+/// The content of the file called `name`.
+pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]> {
+    files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice())
+}
+
+/// The JSON of the tokenizer without `padding` and `truncation`, which are the business of whoever makes batches.
+///
+/// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot succeed.
+pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
+    let bytes = content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;
+    let mut json: Value =
+        serde_json::from_slice(bytes).map_err(|e| Problem::new(format!("is not JSON: {e}")).at(place).hint("is the file whole?"))?;
+    let Some(object) = json.as_object_mut().filter(|object| object.contains_key("model")) else {
+        return Err(Problem::new("is not a tokenizer: key `model` is missing").at(place).into());
+    };
+    object.insert("padding".to_string(), Value::Null);
+    object.insert("truncation".to_string(), Value::Null);
+    Ok(json)
+}
+
+/// The tokenizer that `json` describes.
+pub(super) fn build(json: &Value, place: &str) -> Result<tokenizers::Tokenizer> {
+    let text = json.to_string();
+    let built = catch_unwind(AssertUnwindSafe(|| tokenizers::Tokenizer::from_bytes(&text)))
+        .map_err(|_| Problem::new("is not a tokenizer: its parts contradict each other").at(place))?;
+    Ok(built.map_err(|e| Problem::new(format!("is not a tokenizer that can be used: {e}")).at(place))?)
+}
