@@ -1,1 +1,16 @@
-//! Stub: written next.
+//! Model folders in Hugging Face's layout: what others saved is read, and what we save others read.
+//!
+//! It knows names, shapes and keys, and computes nothing. Start at [`read_folder`] and [`HubConfig`].
+
+mod config_json;
+mod folder;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use config_json::HeadKind;
+pub use config_json::HubConfig;
+pub use folder::PretrainedFolder;
+pub use folder::TOKENIZER_FILES;
+pub use folder::read_folder;
+pub use names::tensor_shapes;

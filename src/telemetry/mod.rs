@@ -1,5 +1,35 @@
 //! Records go to sinks: progress bar, metrics.jsonl, TensorBoard. The trainer never reads a number back from here.
+//!
+//! A sink that fails (a full disk, a closed pipe) is reported once and never stops training.
 
+mod append_log;
+mod metrics;
+mod progress;
 mod record;
+mod results;
+mod sink;
+mod tensorboard;
+mod throughput;
+mod trainer_state;
 
+pub use metrics::MetricsLog;
+pub use progress::Progress;
+pub use progress::Stage;
+pub use progress::TrainingProgress;
+pub use progress::Unit;
 pub use record::Record;
+pub use results::write_results;
+pub use sink::Sink;
+pub use sink::Sinks;
+pub use tensorboard::TensorBoard;
+pub use throughput::Throughput;
+pub use trainer_state::TrainerState;
+
+/// A number as JSON, which has no name for the non-finite ones: they become `"NaN"`, `"Infinity"` and `"-Infinity"`.
+fn json_number(value: f64) -> serde_json::Value {
+    match value {
+        _ if value.is_nan() => "NaN".into(),
+        _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        _ => value.into(),
+    }
+}

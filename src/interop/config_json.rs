@@ -1,0 +1,296 @@
+//! `config.json` of transformers, to and from [`ModelConfig`].
+//!
+//! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our configuration files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::config::EncoderConfig;
+use crate::config::Family;
+use crate::config::ModelConfig;
+use crate::error::Problem;
+use crate::error::Problems;
+use crate::fs;
+
+const CAP_BYTES: u64 = 1 << 20;
+/// No model comes near; it keeps products of two sizes within 64 bits.
+const LARGEST_SIZE: u64 = 1 << 30;
+/// A list of names is made for each layer, so a mistyped number must not fill the memory.
+const MOST_LAYERS: u64 = 4096;
+
+/// What stands on top of the encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadKind {
+    /// Nothing: hidden states only.
+    None,
+    /// A masked language model, its decoder tied to the word embedding.
+    MaskedLm,
+    /// One class for a sequence.
+    SequenceClassification,
+}
+
+/// A `config.json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HubConfig {
+    /// Family and encoder.
+    pub model: ModelConfig,
+    /// The head; `None` in the option means that the file does not say (no `architectures`).
+    pub head: Option<HeadKind>,
+    /// The names of the classes in the order of their ids.
+    pub id2label: Option<Vec<String>>,
+    /// Keys that this program does not know (`bos_token_id`, ...), passed on as they are.
+    pub extra: Map<String, Value>,
+    /// What was ignored in reading, for the log.
+    pub notes: Vec<String>,
+}
+
+impl HubConfig {
+    /// The config of a model of ours; `id2label` is for a classifier.
+    pub fn new(model: ModelConfig, head: HeadKind, id2label: Option<Vec<String>>) -> Self {
+        Self { model, head: Some(head), id2label, extra: Map::new(), notes: Vec::new() }
+    }
+
+    /// Reads and checks the file at `path`; every problem is named with its key.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read_capped(path, CAP_BYTES)?;
+        Self::parse(&path.display().to_string(), &bytes)
+    }
+
+    /// Reads and checks the bytes of a file called `place`.
+    pub fn parse(place: &str, bytes: &[u8]) -> Result<Self> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(place))?;
+        let Value::Object(keys) = value else {
+            return Err(Problem::new("is not a JSON object").at(place).into());
+        };
+        let mut reader = Reader { place, keys, problems: Vec::new() };
+        let config = reader.config();
+        match (config, reader.problems) {
+            (Some(config), problems) if problems.is_empty() => Ok(config),
+            (_, problems) => Err(Problems(problems).into()),
+        }
+    }
+
+    /// The JSON that transformers reads, keys sorted as it sorts them.
+    pub fn to_json(&self) -> Value {
+        let mut keys: BTreeMap<String, Value> = self.extra.clone().into_iter().collect();
+        let encoder = &self.model.encoder;
+        let Value::Object(sizes) = serde_json::to_value(encoder).expect("numbers always have a JSON form") else {
+            unreachable!("a struct is written as an object");
+        };
+        keys.extend(sizes);
+        let family = match self.model.family {
+            Family::Roberta => "roberta",
+            Family::Bert => "bert",
+        };
+        keys.insert("model_type".to_string(), json!(family));
+        keys.insert("architectures".to_string(), json!([architecture(self.model.family, self.head.unwrap_or(HeadKind::None))]));
+        keys.insert("hidden_act".to_string(), json!("gelu"));
+        keys.insert("position_embedding_type".to_string(), json!("absolute"));
+        keys.insert("tie_word_embeddings".to_string(), json!(true));
+        keys.insert("dtype".to_string(), json!("float32"));
+        if let Some(labels) = &self.id2label {
+            let id2label: Map<String, Value> = labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();
+            let label2id: Map<String, Value> = labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
+            keys.insert("id2label".to_string(), Value::Object(id2label));
+            keys.insert("label2id".to_string(), Value::Object(label2id));
+            keys.insert("problem_type".to_string(), json!("single_label_classification"));
+        }
+        Value::Object(keys.into_iter().collect())
+    }
+}
+
+fn architecture(family: Family, head: HeadKind) -> &'static str {
+    match (family, head) {
+        (Family::Roberta, HeadKind::None) => "RobertaModel",
+        (Family::Roberta, HeadKind::MaskedLm) => "RobertaForMaskedLM",
+        (Family::Roberta, HeadKind::SequenceClassification) => "RobertaForSequenceClassification",
+        (Family::Bert, HeadKind::None) => "BertModel",
+        (Family::Bert, HeadKind::MaskedLm) => "BertForMaskedLM",
+        (Family::Bert, HeadKind::SequenceClassification) => "BertForSequenceClassification",
+    }
+}
+
+/// Takes the known keys out of a file and collects what is wrong with them.
+struct Reader<'a> {
+    place: &'a str,
+    keys: Map<String, Value>,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn config(&mut self) -> Option<HubConfig> {
+        let mut notes = Vec::new();
+        let mut head = self.head(&mut notes);
+        let family = self.family()?;
+        let encoder = self.encoder(family);
+        self.refuse_other_models();
+        let id2label = self.labels();
+        let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
+        let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
+        if head == Some(HeadKind::SequenceClassification)
+            && (one_label || !matches!(problem_type.as_str(), None | Some("single_label_classification")))
+        {
+            notes.push(format!("{}: the head is not one class out of several (problem_type {problem_type}) and is ignored", self.place));
+            head = Some(HeadKind::None);
+        }
+        for key in ["label2id", "num_labels", "dtype", "torch_dtype", "_name_or_path", "transformers_version", "tie_word_embeddings"] {
+            self.keys.shift_remove(key);
+        }
+        let extra = std::mem::take(&mut self.keys);
+        Some(HubConfig { model: ModelConfig { family, encoder }, head, id2label, extra, notes })
+    }
+
+    fn refuse(&mut self, message: String) {
+        self.problems.push(Problem::new(message).at(self.place));
+    }
+
+    fn family(&mut self) -> Option<Family> {
+        match self.keys.shift_remove("model_type") {
+            Some(Value::String(name)) if name == "roberta" => return Some(Family::Roberta),
+            Some(Value::String(name)) if name == "bert" => return Some(Family::Bert),
+            Some(other) => self.refuse(format!("`model_type` {other} is not supported: `roberta` and `bert` are")),
+            None => self.refuse("key `model_type` is missing: `roberta` and `bert` are supported".to_string()),
+        }
+        None
+    }
+
+    fn head(&mut self, notes: &mut Vec<String>) -> Option<HeadKind> {
+        let names = self.keys.shift_remove("architectures")?;
+        let name = names.get(0)?.as_str()?;
+        match name {
+            "RobertaForMaskedLM" | "BertForMaskedLM" | "BertForPreTraining" => Some(HeadKind::MaskedLm),
+            "RobertaForSequenceClassification" | "BertForSequenceClassification" => Some(HeadKind::SequenceClassification),
+            "RobertaModel" | "BertModel" => Some(HeadKind::None),
+            other => {
+                notes.push(format!("{}: the head of `{other}` is not known and is ignored", self.place));
+                Some(HeadKind::None)
+            }
+        }
+    }
+
+    fn encoder(&mut self, family: Family) -> EncoderConfig {
+        let (vocab_size, pad_token_id) = match family {
+            Family::Roberta => (50265, 1),
+            Family::Bert => (30522, 0),
+        };
+        let encoder = EncoderConfig {
+            vocab_size: self.size("vocab_size", vocab_size),
+            hidden_size: self.size("hidden_size", 768),
+            num_hidden_layers: self.whole("num_hidden_layers", 12, 1, MOST_LAYERS) as usize,
+            num_attention_heads: self.size("num_attention_heads", 12),
+            intermediate_size: self.size("intermediate_size", 3072),
+            hidden_dropout_prob: self.number("hidden_dropout_prob", 0.1, 0.0, 1.0),
+            attention_probs_dropout_prob: self.number("attention_probs_dropout_prob", 0.1, 0.0, 1.0),
+            classifier_dropout: self
+                .keys
+                .get("classifier_dropout")
+                .is_some_and(|v| !v.is_null())
+                .then(|| self.number("classifier_dropout", 0.1, 0.0, 1.0)),
+            max_position_embeddings: self.size("max_position_embeddings", 512),
+            type_vocab_size: self.size("type_vocab_size", 2),
+            layer_norm_eps: self.number("layer_norm_eps", 1e-12, 0.0, 1.0),
+            initializer_range: self.number("initializer_range", 0.02, 0.0, 1e3),
+            pad_token_id: self.whole("pad_token_id", pad_token_id, 0, LARGEST_SIZE) as u32,
+        };
+        self.keys.shift_remove("classifier_dropout");
+        if !encoder.hidden_size.is_multiple_of(encoder.num_attention_heads) {
+            self.refuse(format!(
+                "`hidden_size` {} is not a multiple of `num_attention_heads` {}",
+                encoder.hidden_size, encoder.num_attention_heads
+            ));
+        }
+        let model = ModelConfig { family, encoder };
+        if model.max_sequence_length() == 0 {
+            self.refuse(format!("`max_position_embeddings` {} leaves no position for a token", model.encoder.max_position_embeddings));
+        }
+        model.encoder
+    }
+
+    fn refuse_other_models(&mut self) {
+        for (key, wanted) in [("hidden_act", "gelu"), ("position_embedding_type", "absolute")] {
+            match self.keys.shift_remove(key) {
+                None => {}
+                Some(Value::String(value)) if value == wanted => {}
+                Some(other) => self.refuse(format!("`{key}` {other} is not supported, only `{wanted}` is")),
+            }
+        }
+        for key in ["is_decoder", "add_cross_attention"] {
+            if self.keys.get(key) == Some(&Value::Bool(true)) {
+                self.refuse(format!("`{key}` is true: this is a decoder, and only encoders are supported"));
+            }
+        }
+        if self.keys.get("pruned_heads").is_some_and(|heads| heads.as_object().is_none_or(|heads| !heads.is_empty())) {
+            self.refuse("`pruned_heads` is not supported".to_string());
+        }
+        if self.keys.contains_key("quantization_config") {
+            self.refuse("the weights are quantized (`quantization_config`), which is not supported".to_string());
+        }
+    }
+
+    fn labels(&mut self) -> Option<Vec<String>> {
+        let map = match self.keys.shift_remove("id2label")? {
+            Value::Null => return None,
+            Value::Object(map) => map,
+            other => {
+                self.refuse(format!("`id2label` must map ids to names, not {}", kind_of(&other)));
+                return None;
+            }
+        };
+        let name_of = |id: usize| map.get(&id.to_string()).and_then(Value::as_str).map(str::to_string);
+        let names: Option<Vec<String>> = (0..map.len()).map(name_of).collect();
+        if names.is_none() {
+            self.refuse("`id2label` must map each id from `0` on, without gaps, to a name".to_string());
+        }
+        names
+    }
+
+    fn size(&mut self, key: &str, default: u64) -> usize {
+        self.whole(key, default, 1, LARGEST_SIZE) as usize
+    }
+
+    fn whole(&mut self, key: &str, default: u64, least: u64, most: u64) -> u64 {
+        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else { return default };
+        match value.as_u64() {
+            Some(number) if (least..=most).contains(&number) => number,
+            _ => {
+                self.refuse(format!("`{key}` must be a whole number from {least} to {most}, not {}", shown(&value)));
+                default
+            }
+        }
+    }
+
+    fn number(&mut self, key: &str, default: f64, least: f64, most: f64) -> f64 {
+        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else { return default };
+        match value.as_f64() {
+            Some(number) if (least..=most).contains(&number) => number,
+            _ => {
+                self.refuse(format!("`{key}` must be a number from {least} to {most}, not {}", shown(&value)));
+                default
+            }
+        }
+    }
+}
+
+/// A number or word as it is; anything larger by its kind, so that a message stays one line.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(_) | Value::Array(_) | Value::Object(_) => kind_of(value).to_string(),
+        small => format!("`{small}`"),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,222 @@
+//! A pretrained model folder: config, weights under canonical names in f32, and where its tokenizer lies.
+//!
+//! Pickle files (`pytorch_model.bin`) are never opened.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use candle_core::DType;
+use candle_core::Tensor;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::checkpoint::TensorFile;
+use crate::config::ModelConfig;
+use crate::error::Problem;
+use crate::fs;
+use crate::interop::config_json::HeadKind;
+use crate::interop::config_json::HubConfig;
+use crate::interop::names;
+use crate::interop::names::Mapped;
+
+const INDEX_CAP_BYTES: u64 = 16 << 20;
+
+/// The files of a tokenizer that travel with a model.
+pub const TOKENIZER_FILES: [&str; 6] =
+    ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt"];
+
+/// A model that somebody trained before.
+#[derive(Debug, Clone)]
+pub struct PretrainedFolder {
+    /// Family and encoder.
+    pub config: ModelConfig,
+    /// The head whose tensors are all there.
+    pub head: HeadKind,
+    /// The names of the classes in the order of their ids (classifiers only).
+    pub id2label: Option<Vec<String>>,
+    /// Keys of `config.json` that this program does not know, to be passed on.
+    pub extra: Map<String, Value>,
+    /// f32 tensors on the CPU by canonical name: those of [`names::tensor_shapes`], each of the right shape.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// What was renamed, dropped or missing, for the log.
+    pub notes: Vec<String>,
+    /// Those of [`TOKENIZER_FILES`] that are there.
+    pub tokenizer_files: Vec<PathBuf>,
+}
+
+/// Reads a model folder in Hugging Face's layout; an error names file, key or tensor.
+pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
+    if !fs::exists(&folder.join("config.json")) {
+        let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
+        return Err(Problem::new("there is no `config.json`, so this is no model folder").at(folder.display()).hint(hint).into());
+    }
+    let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
+    let weights = Weights::open(folder)?;
+    let sources = canonical_sources(&model, &weights, &mut notes)?;
+    let head = head.unwrap_or_else(|| head_from_names(&sources));
+    let id2label = (head == HeadKind::SequenceClassification).then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
+    let num_labels = id2label.as_ref().map_or(0, Vec::len);
+    let tensors = load_expected(&model, head, num_labels, sources, &weights, &mut notes)?;
+    let embedding = &tensors[&names::word_embedding(model.family)];
+    if head == HeadKind::MaskedLm {
+        check_tied_decoder(&model, &weights, embedding)?;
+    }
+    let tokenizer_files = TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
+    Ok(PretrainedFolder { config: model, head, id2label, extra, tensors, notes, tokenizer_files })
+}
+
+/// The safetensors files of a folder, one or several, as one set of names.
+struct Weights {
+    place: PathBuf,
+    files: Vec<TensorFile>,
+    /// Name of each tensor and the file it lies in.
+    index: BTreeMap<String, usize>,
+}
+
+impl Weights {
+    fn open(folder: &Path) -> Result<Self> {
+        let (single, sharded) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
+        if fs::exists(&single) {
+            let file = TensorFile::open(&single)?;
+            let index = file.names().into_iter().map(|name| (name, 0)).collect();
+            return Ok(Self { place: single, files: vec![file], index });
+        }
+        if fs::exists(&sharded) {
+            return Self::open_sharded(folder, sharded);
+        }
+        if fs::exists(&folder.join("pytorch_model.bin")) || fs::exists(&folder.join("pytorch_model.bin.index.json")) {
+            let hint = "convert it once in Python: `AutoModel.from_pretrained(dir).save_pretrained(dir)`";
+            return Err(Problem::new("there is only a pickle file (`pytorch_model.bin`), which could run code and is not read")
+                .at(folder.display())
+                .hint(hint)
+                .into());
+        }
+        Err(Problem::new("there is no `model.safetensors`").at(folder.display()).into())
+    }
+
+    fn open_sharded(folder: &Path, place: PathBuf) -> Result<Self> {
+        let refuse = |message: String| Problem::new(message).at(place.display());
+        let index: Value =
+            serde_json::from_slice(&fs::read_capped(&place, INDEX_CAP_BYTES)?).map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
+        let map = index.get("weight_map").and_then(Value::as_object).ok_or_else(|| refuse("has no table `weight_map`".to_string()))?;
+        let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (tensor, file) in map {
+            let file = file.as_str().filter(|name| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']));
+            let file = file.ok_or_else(|| refuse(format!("`weight_map` names no file of this folder for tensor `{tensor}`")))?;
+            shards.entry(file).or_default().insert(tensor);
+        }
+        let (mut files, mut index) = (Vec::new(), BTreeMap::new());
+        for (shard, tensors) in shards {
+            let file = TensorFile::open(&folder.join(shard))?;
+            let present = file.names();
+            for tensor in tensors {
+                if !present.contains(tensor) {
+                    return Err(refuse(format!("says that tensor `{tensor}` is in `{shard}`, but it is not")).into());
+                }
+                index.insert(tensor.to_string(), files.len());
+            }
+            files.push(file);
+        }
+        Ok(Self { place, files, index })
+    }
+
+    /// A tensor in f32.
+    fn load(&self, name: &str) -> Result<Tensor> {
+        let file = self.index.get(name).map(|&file| &self.files[file]);
+        let tensor = file.ok_or_else(|| self.problem(&format!("tensor `{name}` is missing")))?.tensor(name)?;
+        match tensor.dtype() {
+            DType::F32 => Ok(tensor),
+            DType::F16 | DType::BF16 | DType::F64 => Ok(tensor.to_dtype(DType::F32)?),
+            other => Err(self.problem(&format!("tensor `{name}` has type {other:?}, floating-point numbers are wanted")).into()),
+        }
+    }
+
+    fn problem(&self, message: &str) -> Problem {
+        Problem::new(message).at(self.place.display())
+    }
+}
+
+/// The canonical name of each tensor to keep, and the name it has in the file.
+fn canonical_sources(model: &ModelConfig, weights: &Weights, notes: &mut Vec<String>) -> Result<BTreeMap<String, String>> {
+    let mut sources: BTreeMap<String, String> = BTreeMap::new();
+    let (mut aliases, mut unused) = (Vec::new(), Vec::new());
+    for name in weights.index.keys() {
+        match names::canonical(model.family, name) {
+            Mapped::Keep(canonical) => {
+                if let Some(other) = sources.insert(canonical, name.clone()) {
+                    return Err(weights.problem(&format!("tensors `{other}` and `{name}` are the same one under two names")).into());
+                }
+            }
+            Mapped::Alias(canonical) => aliases.push((canonical, name.clone())),
+            Mapped::TiedDecoder => {}
+            Mapped::Unused => unused.push(name.as_str()),
+        }
+    }
+    for (canonical, name) in aliases {
+        sources.entry(canonical).or_insert(name);
+    }
+    note_unused(notes, weights, &unused);
+    Ok(sources)
+}
+
+fn head_from_names(sources: &BTreeMap<String, String>) -> HeadKind {
+    let has = |start: &str| sources.keys().any(|name| name.starts_with(start));
+    match () {
+        () if has("lm_head.dense.") || has("cls.predictions.transform.") => HeadKind::MaskedLm,
+        () if has("classifier.") => HeadKind::SequenceClassification,
+        () => HeadKind::None,
+    }
+}
+
+fn load_expected(
+    model: &ModelConfig,
+    head: HeadKind,
+    num_labels: usize,
+    mut sources: BTreeMap<String, String>,
+    weights: &Weights,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, Tensor>> {
+    let mut tensors = BTreeMap::new();
+    for (name, shape) in names::tensor_shapes(model, head, num_labels) {
+        let Some(source) = sources.remove(&name) else {
+            if names::is_optional(head, &name) {
+                notes.push(format!("{}: tensor `{name}` is missing; it is needed for classification only", weights.place.display()));
+                continue;
+            }
+            return Err(weights.problem(&format!("tensor `{name}` is missing")).hint("does `config.json` belong to these weights?").into());
+        };
+        let tensor = weights.load(&source)?;
+        if tensor.dims() != shape {
+            let message = format!("tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}", tensor.dims());
+            return Err(weights.problem(&message).into());
+        }
+        tensors.insert(name, tensor);
+    }
+    note_unused(notes, weights, &sources.values().map(String::as_str).collect::<Vec<_>>());
+    Ok(tensors)
+}
+
+/// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
+fn check_tied_decoder(model: &ModelConfig, weights: &Weights, embedding: &Tensor) -> Result<()> {
+    for name in weights.index.keys().filter(|name| names::canonical(model.family, name) == Mapped::TiedDecoder) {
+        let decoder = weights.load(name)?;
+        let equal =
+            decoder.dims() == embedding.dims() && decoder.flatten_all()?.to_vec1::<f32>()? == embedding.flatten_all()?.to_vec1::<f32>()?;
+        if !equal {
+            let message = format!("tensor `{name}` differs from the word embedding, and only tied decoders are supported");
+            return Err(weights.problem(&message).into());
+        }
+    }
+    Ok(())
+}
+
+fn note_unused(notes: &mut Vec<String>, weights: &Weights, unused: &[&str]) {
+    if !unused.is_empty() {
+        let shown = unused.iter().take(5).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let more = if unused.len() > 5 { format!(" and {} more", unused.len() - 5) } else { String::new() };
+        notes.push(format!("{}: not used: {shown}{more}", weights.place.display()));
+    }
+}

@@ -1,0 +1,135 @@
+//! `metrics.jsonl`: one JSON object a line with `step`, `epoch` and every tag.
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::fs;
+use crate::telemetry::append_log::AppendLog;
+use crate::telemetry::json_number;
+use crate::telemetry::record::Record;
+use crate::telemetry::sink::Sink;
+
+/// A longer line is none of ours.
+const LINE_CAP_BYTES: u64 = 1 << 20;
+
+/// The sink behind `metrics.jsonl`.
+#[derive(Debug)]
+pub struct MetricsLog {
+    log: AppendLog,
+}
+
+impl MetricsLog {
+    /// Opens the file at `path`: empty for a new run (`None`), or as it was after `resumed_step` updates.
+    ///
+    /// What an interrupted sitting wrote after its last checkpoint is dropped, because those steps will come again.
+    pub fn open(path: &Path, resumed_step: Option<u64>) -> Result<Self> {
+        match resumed_step {
+            Some(step) if fs::exists(path) => keep_until(path, step)?,
+            _ => fs::write_bytes(path, b"")?,
+        }
+        Ok(Self { log: AppendLog::open(path)? })
+    }
+}
+
+impl Sink for MetricsLog {
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let mut line = serde_json::to_vec(&object_of(record))?;
+        line.push(b'\n');
+        self.log.append(&line)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.log.finish()
+    }
+}
+
+fn object_of(record: &Record) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("step".to_string(), record.step.into());
+    object.insert("epoch".to_string(), json_number(record.epoch));
+    object.extend(record.values.iter().map(|(tag, value)| (tag.clone(), json_number(*value))));
+    object
+}
+
+fn keep_until(path: &Path, step: u64) -> Result<()> {
+    let mut reader = BufReader::new(fs::open(path)?);
+    fs::write_atomic(path, |writer| {
+        loop {
+            let mut line = Vec::new();
+            let count = reader
+                .by_ref()
+                .take(LINE_CAP_BYTES)
+                .read_until(b'\n', &mut line)
+                .with_context(|| format!("cannot read `{}`", path.display()))?;
+            if count == 0 {
+                return Ok(());
+            }
+            if line.ends_with(b"\n") && step_of(&line).is_some_and(|found| found <= step) {
+                writer.write_all(&line)?;
+            }
+        }
+    })
+}
+
+/// The step of a line; `None` for one that a crash cut off.
+fn step_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Line {
+        step: u64,
+    }
+    serde_json::from_slice::<Line>(line).ok().map(|line| line.step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: u64, loss: f64) -> Record {
+        Record { step, epoch: 0.5, values: vec![("train/loss".to_string(), loss), ("train/grad_norm".to_string(), 1.0)] }
+    }
+
+    #[test]
+    fn a_resumed_run_writes_each_step_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut log = MetricsLog::open(&path, None).unwrap();
+        for step in 1..=4 {
+            log.write(&record(step, step as f64)).unwrap();
+        }
+        log.finish().unwrap();
+        drop(log);
+        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"step\":2,\"tra").unwrap();
+        let mut log = MetricsLog::open(&path, Some(2)).unwrap();
+        log.write(&record(3, f64::NAN)).unwrap();
+        log.write(&record(4, f64::NEG_INFINITY)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            text,
+            "{\"step\":1,\"epoch\":0.5,\"train/loss\":1.0,\"train/grad_norm\":1.0}\n\
+             {\"step\":2,\"epoch\":0.5,\"train/loss\":2.0,\"train/grad_norm\":1.0}\n\
+             {\"step\":3,\"epoch\":0.5,\"train/loss\":\"NaN\",\"train/grad_norm\":1.0}\n\
+             {\"step\":4,\"epoch\":0.5,\"train/loss\":\"-Infinity\",\"train/grad_norm\":1.0}\n"
+        );
+        MetricsLog::open(&path, None).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let mut log = MetricsLog { log: AppendLog::open(Path::new("/dev/full")).unwrap() };
+        let message = format!("{:#}", log.write(&record(1, 1.0)).unwrap_err());
+        assert!(message.contains("cannot write `/dev/full`"), "{message}");
+    }
+}

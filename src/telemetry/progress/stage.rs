@@ -1,0 +1,97 @@
+//! The bar, or the lines, of anything that counts up: reading a corpus, writing shards, evaluating.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+use indicatif::HumanBytes;
+use indicatif::ProgressBar;
+
+use crate::telemetry::progress::Progress;
+use crate::telemetry::progress::text;
+
+/// Without a terminal a long stage says this often how far it is.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a stage counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes, shown as KiB, MiB, ...
+    Bytes,
+    /// Things: documents, batches, examples.
+    Items,
+}
+
+/// A stage that is under way; may be advanced from several threads. Dropped without [`Stage::finish`], its bar disappears.
+pub struct Stage {
+    progress: Progress,
+    bar: Option<ProgressBar>,
+    label: String,
+    unit: Unit,
+    total: Option<u64>,
+    done: AtomicU64,
+    started: Instant,
+    last_line: Mutex<Instant>,
+}
+
+impl Stage {
+    pub(super) fn new(progress: Progress, label: &str, unit: Unit, total: Option<u64>) -> Self {
+        let template = match (unit, total) {
+            (Unit::Bytes, Some(_)) => "{prefix} {bar} {bytes}/{total_bytes}  {bytes_per_sec}  {elapsed}<{eta}",
+            (Unit::Items, Some(_)) => "{prefix} {bar} {human_pos}/{human_len}  {elapsed}<{eta}",
+            (Unit::Bytes, None) => "{prefix} {bytes}  {bytes_per_sec}  {elapsed}",
+            (Unit::Items, None) => "{prefix} {human_pos}  {elapsed}",
+        };
+        let bar = progress.bar(total, template);
+        if let Some(bar) = &bar {
+            bar.set_prefix(label.to_string());
+        }
+        let now = Instant::now();
+        Self { progress, bar, label: label.to_string(), unit, total, done: AtomicU64::new(0), started: now, last_line: Mutex::new(now) }
+    }
+
+    /// `count` more bytes or items are done.
+    pub fn advance(&self, count: u64) {
+        let done = self.done.fetch_add(count, Ordering::Relaxed) + count;
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        } else if self.progress.prints_lines() && self.line_is_due() {
+            let of = self.total.map(|total| format!(" of {}", self.count_text(total))).unwrap_or_default();
+            self.progress.note(&format!("{}: {}{of}", self.label, self.count_text(done)));
+        }
+    }
+
+    /// The stage is over: the bar goes and a line stays, `label: summary (40.0 MiB in 3s)`.
+    pub fn finish(self, summary: &str) {
+        let done = self.count_text(self.done.load(Ordering::Relaxed));
+        let seconds = text::duration_text(self.started.elapsed().as_secs_f64());
+        self.progress.note(&format!("{}: {summary} ({done} in {seconds})", self.label));
+    }
+
+    fn count_text(&self, count: u64) -> String {
+        match self.unit {
+            Unit::Bytes => HumanBytes(count).to_string(),
+            Unit::Items => count.to_string(),
+        }
+    }
+
+    fn line_is_due(&self) -> bool {
+        // A thread that does not get the lock leaves the line to the one that has it.
+        let Ok(mut last) = self.last_line.try_lock() else { return false };
+        let due = last.elapsed() >= LINE_INTERVAL;
+        if due {
+            *last = Instant::now();
+        }
+        due
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            self.progress.remove(bar);
+        }
+    }
+}

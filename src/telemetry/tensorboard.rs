@@ -1,0 +1,206 @@
+//! TensorBoard event files: TFRecord framing around `tensorflow.Event` messages with scalar summaries.
+//!
+//! Only the fields that scalars need are declared; numbers are those of tensorflow's `event.proto` and `summary.proto`.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use anyhow::Result;
+use prost::Message;
+
+use crate::fs;
+use crate::telemetry::append_log::AppendLog;
+use crate::telemetry::record::Record;
+use crate::telemetry::sink::Sink;
+
+/// The sink behind `runs/<date>_<host>/events.out.tfevents.*`.
+#[derive(Debug)]
+pub struct TensorBoard {
+    log: AppendLog,
+}
+
+impl TensorBoard {
+    /// Begins an event file under `runs_folder`: in a folder of its own for a new run (`None`), else beside the earlier ones.
+    ///
+    /// On a resume TensorBoard is told to forget what came after `resumed_step`.
+    pub fn create(runs_folder: &Path, resumed_step: Option<u64>) -> Result<Self> {
+        let seconds = now().as_secs();
+        let host = host_name();
+        let earlier = resumed_step.and_then(|_| newest_folder(runs_folder));
+        let folder = earlier.unwrap_or_else(|| runs_folder.join(format!("{}_{host}", date_text(seconds))));
+        let mut counter = 0;
+        let path = loop {
+            let path = folder.join(format!("events.out.tfevents.{seconds}.{host}.{}.{counter}", std::process::id()));
+            if !fs::exists(&path) {
+                break path;
+            }
+            counter += 1;
+        };
+        let mut board = Self { log: AppendLog::open(&path)? };
+        board.append(0, |event| event.file_version = Some("brain.Event:2".to_string()))?;
+        if let Some(step) = resumed_step {
+            board.append(step + 1, |event| event.session_log = Some(SessionLog { status: SESSION_START }))?;
+        }
+        Ok(board)
+    }
+
+    fn append(&mut self, step: u64, fill: impl FnOnce(&mut Event)) -> Result<()> {
+        let mut event = Event { wall_time: now().as_secs_f64(), step: step as i64, ..Event::default() };
+        fill(&mut event);
+        self.log.append(&framed(&event.encode_to_vec()))
+    }
+}
+
+impl Sink for TensorBoard {
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let value = |(tag, value): &(String, f64)| SummaryValue { tag: tag.clone(), simple_value: Some(*value as f32) };
+        let values = record.values.iter().map(value).collect();
+        self.append(record.step, |event| event.summary = Some(Summary { values }))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.log.finish()
+    }
+}
+
+const SESSION_START: i32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+    #[prost(message, optional, tag = "7")]
+    session_log: Option<SessionLog>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    values: Vec<SummaryValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SummaryValue {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SessionLog {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+/// A TFRecord: length, its checksum, data, its checksum.
+fn framed(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    let mut record = Vec::with_capacity(data.len() + 16);
+    record.extend_from_slice(&length);
+    record.extend_from_slice(&masked_checksum(&length).to_le_bytes());
+    record.extend_from_slice(data);
+    record.extend_from_slice(&masked_checksum(data).to_le_bytes());
+    record
+}
+
+/// The CRC-32C of TFRecord files, rotated and shifted so that a checksum of data that holds checksums stays good.
+fn masked_checksum(data: &[u8]) -> u32 {
+    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+fn now() -> std::time::Duration {
+    // A clock before 1970 is wrong, but no reason to stop.
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn newest_folder(runs_folder: &Path) -> Option<PathBuf> {
+    fs::list(runs_folder).ok()?.into_iter().rfind(|path| fs::is_folder(path))
+}
+
+fn host_name() -> String {
+    let name = fs::read_text_capped(Path::new("/proc/sys/kernel/hostname"), 256).unwrap_or_default();
+    let name: String = name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    if name.is_empty() { "localhost".to_string() } else { name }
+}
+
+/// `20261121-114847` in UTC (civil-from-days of Howard Hinnant, "chrono-compatible low-level date algorithms").
+fn date_text(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_back(path: &Path) -> Vec<Event> {
+        let bytes = std::fs::read(path).unwrap();
+        let (mut events, mut rest) = (Vec::new(), &bytes[..]);
+        while !rest.is_empty() {
+            let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+            assert_eq!(rest[8..12], masked_checksum(&rest[..8]).to_le_bytes());
+            let data = &rest[12..12 + length];
+            assert_eq!(rest[12 + length..16 + length], masked_checksum(data).to_le_bytes());
+            events.push(Event::decode(data).unwrap());
+            rest = &rest[16 + length..];
+        }
+        events
+    }
+
+    fn record(step: u64, loss: f64) -> Record {
+        Record { step, epoch: 0.0, values: vec![("train/loss".to_string(), loss), ("perf/zero".to_string(), 0.0)] }
+    }
+
+    #[test]
+    fn records_come_back_from_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut board = TensorBoard::create(folder.path(), None).unwrap();
+        board.write(&record(1, 2.5)).unwrap();
+        board.finish().unwrap();
+        let mut resumed = TensorBoard::create(folder.path(), Some(1)).unwrap();
+        resumed.write(&record(2, 2.25)).unwrap();
+        let runs = fs::list(folder.path()).unwrap();
+        assert_eq!(runs.len(), 1, "a resumed run goes on in its folder");
+        let files = fs::list(&runs[0]).unwrap();
+        let events = read_back(&files[0]);
+        assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
+        let values = &events[1].summary.as_ref().unwrap().values;
+        assert_eq!((events[1].step, values[0].tag.as_str(), values[0].simple_value), (1, "train/loss", Some(2.5)));
+        assert_eq!(values[1].simple_value, Some(0.0));
+        let events = read_back(&files[1]);
+        assert_eq!((events[1].step, events[1].session_log.as_ref().unwrap().status), (2, SESSION_START));
+    }
+
+    // Bytes that tensorboard 2.21.0 writes: `RecordWriter.write(b"abc")`.
+    #[test]
+    fn framing_is_that_of_tensorboard() {
+        let golden = [0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0x99, 0x49, 0x0e, 0x61, 0x62, 0x63, 0x6e, 0x57, 0xf1, 0x21];
+        assert_eq!(framed(b"abc"), golden);
+    }
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        assert_eq!(date_text(0), "19700101-000000");
+        assert_eq!(date_text(951_782_399), "20000228-235959");
+        assert_eq!(date_text(951_782_400), "20000229-000000");
+        assert_eq!(date_text(4_107_542_400), "21000301-000000");
+        assert_eq!(date_text(1_795_261_727), "20261121-114847");
+    }
+}
