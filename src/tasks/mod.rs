@@ -1,1 +1,69 @@
-//! Stub: written next.
+//! What a model is trained for: examples + head + loss + score.
+//!
+//! A task turns a batch into a loss and gradients; it knows nothing of steps, schedules, files of checkpoints or sinks.
+
+pub mod classify;
+pub mod fill_mask;
+pub mod mlm;
+pub mod pretrained;
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::batches::Batch;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::layers::context::DropoutSeed;
+use crate::ops::cross_entropy;
+
+/// Losses of a batch, summed: means are taken over the *global* count, once, by whoever adds the batches up.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Loss {
+    /// Sum of the losses of all targets, in nats.
+    pub sum: f64,
+    /// Number of targets.
+    pub count: usize,
+    /// Targets whose best-scored class is right.
+    pub correct: usize,
+}
+
+impl Loss {
+    /// Mean loss of a target; 0 without targets.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    /// Share of right targets; 0 without targets.
+    pub fn accuracy(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.correct as f64 / self.count as f64 }
+    }
+}
+
+impl std::ops::AddAssign for Loss {
+    fn add_assign(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+        self.correct += other.correct;
+    }
+}
+
+/// What the trainer needs of a task.
+pub trait Task {
+    /// Adds the gradient of the *summed* loss of `batch` to `gradients`.
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss>;
+
+    /// Logits at the label positions, `[M, classes]`, without dropout.
+    fn logits(&self, batch: &Batch) -> Result<Tensor>;
+
+    /// The loss of `batch` without dropout and without gradients.
+    fn evaluate(&self, batch: &Batch) -> Result<Loss> {
+        let entropy = cross_entropy::forward(&self.logits(batch)?, &batch.labels)?;
+        Ok(Loss { sum: entropy.loss_sum, count: batch.num_labels(), correct: entropy.correct })
+    }
+
+    /// The values that training changes.
+    fn parameters(&self) -> &Parameters;
+
+    /// Floating-point operations of forward and backward of `batch`.
+    fn flops(&self, batch: &Batch) -> f64;
+}

@@ -1,1 +1,197 @@
-//! Stub: written next.
+//! The training loop and what it is made of.
+//!
+//! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and when to end,
+//! `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
+
+pub mod assemble;
+pub mod cadence;
+pub mod clock;
+pub mod evaluate;
+pub mod run_folder;
+pub mod signals;
+pub mod state;
+pub mod step;
+pub mod stopping;
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+
+use crate::batches::StepBatches;
+use crate::optim::schedule::Schedule;
+use crate::tasks::Task;
+use crate::telemetry::Record;
+use crate::train::cadence::Cadence;
+use crate::train::cadence::Due;
+use crate::train::clock::Clock;
+use crate::train::run_folder::RunFolder;
+use crate::train::signals::Signals;
+use crate::train::state::TrainState;
+use crate::train::step::StepOutcome;
+use crate::train::step::Stepper;
+use crate::train::stopping::out_of_time;
+
+/// Why training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All steps are done.
+    Steps,
+    /// The time budget is used up.
+    Time,
+    /// Evaluation did not improve for `early_stopping_patience` times.
+    Patience,
+    /// A signal came in; the state is saved and can be resumed.
+    Signal(u8),
+}
+
+/// Where batches come from.
+pub trait Data {
+    /// The micro-batches of the next step.
+    fn next_step(&mut self) -> Result<StepBatches>;
+
+    /// Scores by Trainer's names without prefix, `loss` first; `None` when a signal came in meanwhile.
+    fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>>;
+}
+
+/// When to end before the last step.
+#[derive(Debug, Clone, Default)]
+pub struct StopRules {
+    /// Evaluations without improvement that are borne.
+    pub patience: Option<u32>,
+    /// Seconds of training, over all sittings.
+    pub budget_seconds: Option<f64>,
+    /// Signals that came in.
+    pub signals: Signals,
+}
+
+/// Everything that one run of the loop needs.
+pub struct Trainer<'a> {
+    /// What is trained.
+    pub task: &'a dyn Task,
+    /// One step.
+    pub stepper: Stepper,
+    /// Learning rate over the steps.
+    pub schedule: Schedule,
+    /// What is due when.
+    pub cadence: Cadence,
+    /// When to end early.
+    pub rules: StopRules,
+    /// The score that decides which checkpoint is best.
+    pub best_metric: &'static str,
+    /// Save a checkpoint at every best evaluation, whatever the cadence.
+    pub keep_best: bool,
+    /// Where batches come from.
+    pub data: &'a mut dyn Data,
+    /// Where records and checkpoints go.
+    pub folder: &'a mut RunFolder,
+}
+
+impl Trainer<'_> {
+    /// Trains from `state` until an end is reached, and says which, and how many tokens a second went through.
+    pub fn run(&mut self, state: &mut TrainState) -> Result<(End, f64)> {
+        let mut clock = Clock::new(state.elapsed_seconds);
+        let end = self.steps(state, &mut clock)?;
+        Ok((self.finish(state, end)?, clock.tokens_per_second()))
+    }
+
+    fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
+        // A signal may have cut off the evaluation that was due when the last sitting ended.
+        self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
+        while state.step < self.cadence.total_steps() {
+            if let Some(end) = self.early_end(state, clock) {
+                return Ok(end);
+            }
+            let batches = clock.waiting(|| self.data.next_step())?;
+            let lr = self.schedule.lr_at(state.step);
+            let outcome = self.stepper.run(self.task, &batches.micro, state.step + 1, lr)?;
+            state.advance(&batches, &outcome);
+            state.elapsed_seconds = clock.elapsed_seconds();
+            clock.step(outcome.tokens as u64);
+            // --- everything below observes; nothing below changes the numbers ---
+            self.folder.step(state.step);
+            let due = self.cadence.after(state.step);
+            if due.log {
+                self.log(state, &outcome, lr, clock);
+            }
+            self.observe(state, due, clock)?;
+        }
+        Ok(End::Steps)
+    }
+
+    /// Evaluates and saves what is due after a step that is not the last one: [`Trainer::finish`] does that.
+    fn observe(&mut self, state: &mut TrainState, due: Due, clock: &mut Clock) -> Result<()> {
+        if due.last {
+            return Ok(());
+        }
+        let mut is_best = false;
+        if due.eval && state.last_eval_step != Some(state.step) {
+            self.evaluate(state)?;
+            is_best = self.keep_best && state.best.step() == Some(state.step);
+            clock.restart();
+        }
+        if due.save || is_best {
+            self.save(state, due)?;
+            clock.restart();
+        }
+        Ok(())
+    }
+
+    fn early_end(&self, state: &TrainState, clock: &Clock) -> Option<End> {
+        if let Some(signal) = self.rules.signals.received() {
+            return Some(End::Signal(signal));
+        }
+        if state.best.out_of_patience(self.rules.patience) {
+            return Some(End::Patience);
+        }
+        out_of_time(clock.elapsed_seconds(), clock.step_seconds(), self.rules.budget_seconds).then_some(End::Time)
+    }
+
+    fn finish(&mut self, state: &mut TrainState, end: End) -> Result<End> {
+        let mut end = end;
+        let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
+        if evaluates && !self.evaluate(state)? {
+            // The run is over but for its last evaluation: that is what a resume will do.
+            end = End::Signal(self.rules.signals.received().unwrap_or(0));
+        }
+        state.finished = !matches!(end, End::Signal(_));
+        self.save(state, Due::everything())?;
+        Ok(end)
+    }
+
+    fn log(&mut self, state: &mut TrainState, outcome: &StepOutcome, lr: f64, clock: &mut Clock) {
+        let (tokens_per_second, wait_share) = clock.take_rates();
+        let values = [
+            ("train/loss", state.window.take_mean()),
+            ("train/grad_norm", outcome.grad_norm),
+            ("train/learning_rate", lr),
+            ("train/epoch", state.epoch),
+            ("perf/tokens_per_second", tokens_per_second),
+            ("perf/data_wait_share", wait_share),
+        ];
+        let values = values.into_iter().filter(|(_, v)| !v.is_nan()).map(|(tag, value)| (tag.to_string(), value)).collect();
+        self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
+    }
+
+    /// Evaluates and takes note of the score; says whether it came to its end.
+    fn evaluate(&mut self, state: &mut TrainState) -> Result<bool> {
+        let Some(scores) = self.data.evaluate(self.task, &self.rules.signals)? else { return Ok(false) };
+        if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {
+            state.best.observe(state.step, *score);
+        }
+        let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value)).collect();
+        self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
+        (state.last_eval, state.last_eval_step) = (scores, Some(state.step));
+        Ok(true)
+    }
+
+    /// Saves; a save that fails in mid-run is told and tried again at the next one, the last one's failure is an error.
+    fn save(&mut self, state: &TrainState, due: Due) -> Result<()> {
+        match self.folder.save(self.task, &self.stepper.optimizer, state) {
+            Err(e) if !due.last => {
+                self.folder.warn(&format!("training goes on, but the checkpoint of step {} was not saved: {e:#}", state.step));
+                Ok(())
+            }
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A classifier ready for use: model, tokenizer and labels together, texts in, probabilities out.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::D;
+use candle_core::Device;
+
+use crate::config::Family;
+use crate::config::ModelConfig;
+use crate::error::Problem;
+use crate::interop::HeadKind;
+use crate::interop::PretrainedFolder;
+use crate::interop::read_folder;
+use crate::models::Model;
+use crate::tasks::Task;
+use crate::tasks::classify::Classify;
+use crate::tasks::classify::collate::Collator;
+use crate::tasks::classify::collate::Encoded;
+use crate::tasks::classify::collate::PairTemplate;
+use crate::tasks::classify::collate::Truncation;
+use crate::tasks::pretrained;
+use crate::tokenizer::Tokenizer;
+
+/// A text, and the second text of a pair.
+pub type TextPair = (String, Option<String>);
+
+/// Everything that turns texts into labels.
+pub struct Classifier {
+    /// Model and head.
+    pub task: Classify,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Names of the classes in the order of their ids.
+    pub labels: Vec<String>,
+    /// Frames and cuts examples.
+    pub collator: Collator,
+}
+
+impl Classifier {
+    /// Loads a trained classifier; texts are cut at the longest sequence that it takes.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        let folder = read_folder(path)?;
+        let Some(labels) = folder.id2label.clone().filter(|_| folder.head == HeadKind::SequenceClassification) else {
+            return Err(Problem::new("holds no sequence classifier").at(path.display()).hint("make one with `mlmtrain finetune`").into());
+        };
+        let length = folder.config.max_sequence_length();
+        let (classifier, new) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
+        match new.first() {
+            Some(name) => Err(Problem::new(format!("tensor `{name}` is missing")).at(path.display()).into()),
+            None => Ok(classifier),
+        }
+    }
+
+    /// A classifier for `labels` on the encoder of `folder`, and the names of the parameters that `folder` has not.
+    pub fn from_folder(
+        path: &Path,
+        folder: &PretrainedFolder,
+        labels: Vec<String>,
+        max_seq_length: usize,
+        pairs: bool,
+        seed: u64,
+        device: &Device,
+    ) -> Result<(Self, Vec<String>)> {
+        let tokenizer = Tokenizer::load(path)?;
+        let place = path.display().to_string();
+        let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
+        if entries > rows {
+            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}")).at(&place).into());
+        }
+        let longest = folder.config.max_sequence_length();
+        if max_seq_length > longest {
+            return Err(Problem::usage(format!("is {max_seq_length}, the model takes {longest} tokens"))
+                .at("data.max_seq_length")
+                .hint(format!("set it to {longest} or less"))
+                .into());
+        }
+        let model = Model::classifier(&folder.config, labels.len(), seed, device)?;
+        let new = pretrained::fill(&model.parameters, folder, &place)?;
+        let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
+        Ok((Self { task: Classify { model }, tokenizer, labels, collator }, new))
+    }
+
+    /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0 where unknown).
+    pub fn encode(&self, texts: &[TextPair], labels: &[u32]) -> Result<(Vec<Encoded>, Truncation)> {
+        let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
+        let seconds: Vec<&str> = texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
+        // A text is content: `<mask>` spelled out in it is text, as it was in pretraining.
+        let (firsts, seconds) = (self.tokenizer.encode_corpus(&firsts)?, self.tokenizer.encode_corpus(&seconds)?);
+        let mut encoded = Vec::with_capacity(texts.len());
+        for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
+            let second = texts[index].1.as_ref().map(|_| second);
+            encoded.push(Encoded { first, second, label: labels.get(index).copied().unwrap_or(0), sample_id: index as u64 });
+        }
+        let lost = self.collator.truncate(&mut encoded);
+        Ok((encoded, lost))
+    }
+
+    /// Probabilities of the labels for each example.
+    pub fn probabilities(&self, examples: &[Encoded]) -> Result<Vec<Vec<f32>>> {
+        if examples.is_empty() {
+            return Ok(Vec::new());
+        }
+        let logits = self.task.logits(&self.collator.batch(examples, 0))?;
+        Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
+    }
+}
+
+fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
+    let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
+    match config.family {
+        Family::Roberta => PairTemplate { cls, sep, double_sep: true, second_type: 0 },
+        Family::Bert => PairTemplate { cls, sep, double_sep: false, second_type: u32::from(config.encoder.type_vocab_size > 1) },
+    }
+}

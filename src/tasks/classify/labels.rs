@@ -1,0 +1,141 @@
+//! The labels of a classifier and their ids.
+//!
+//! An id is a place in the list of labels, which the model folder keeps as `id2label`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::error::Problem;
+use crate::tasks::classify::read::Example;
+
+/// Most labels that an error lists.
+const LISTED: usize = 12;
+
+/// Two or more labels in the order of their ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelSet {
+    names: Vec<String>,
+}
+
+impl LabelSet {
+    /// Labels in a given order: a configuration's, or those of a trained model.
+    pub fn given(names: &[String]) -> Result<Self> {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(Problem::usage(format!("label `{twice}` is given twice")).at("data.labels").into());
+        }
+        Self::at_least_two(names.to_vec()).map_err(|problem| problem.at("data.labels").into())
+    }
+
+    /// The labels that occur in `examples`: by number where all are whole numbers, else by code point.
+    pub fn discover(source: &Path, examples: &[Example]) -> Result<Self> {
+        let found: BTreeSet<&str> = examples.iter().filter_map(|example| example.label.as_deref()).collect();
+        let mut names: Vec<String> = found.into_iter().map(str::to_string).collect();
+        let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+        if numbers.is_some() {
+            names.sort_by_key(|name| name.parse::<i64>().unwrap_or(i64::MAX));
+        }
+        Self::at_least_two(names).map_err(|problem| problem.at(source.display()).into())
+    }
+
+    fn at_least_two(names: Vec<String>) -> Result<Self, Problem> {
+        match names.as_slice() {
+            [] => Err(Problem::new("there is no label, a classifier needs two")),
+            [one] => Err(Problem::new(format!("there is only the label `{one}`, a classifier needs two"))),
+            _ => Ok(Self { names }),
+        }
+    }
+
+    /// The labels in the order of their ids.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Never: a set has at least two labels.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The id of each example of `source`; a label outside the set is an error that names the line and the known labels.
+    pub fn ids(&self, source: &Path, examples: &[Example]) -> Result<Vec<u32>> {
+        examples.iter().map(|example| self.id_of(source, example)).collect()
+    }
+
+    fn id_of(&self, source: &Path, example: &Example) -> Result<u32> {
+        let place = || format!("{}:{}", source.display(), example.line);
+        let Some(label) = &example.label else {
+            return Err(Problem::new("the row has no label").at(place()).into());
+        };
+        match self.names.iter().position(|name| name == label) {
+            Some(id) => Ok(id as u32),
+            None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
+                .at(place())
+                .hint("name all labels under `data.labels`, or correct the row")
+                .into()),
+        }
+    }
+
+    fn listed(&self) -> String {
+        let first: Vec<String> = self.names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+        let rest = self.names.len().saturating_sub(LISTED);
+        if rest == 0 { first.join(", ") } else { format!("{} and {rest} more", first.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples(labels: &[&str]) -> Vec<Example> {
+        let example = |(index, label): (usize, &&str)| Example {
+            text: "some text".to_string(),
+            text_pair: None,
+            label: Some((*label).to_string()),
+            line: index as u64 + 2,
+        };
+        labels.iter().enumerate().map(example).collect()
+    }
+
+    fn discovered(labels: &[&str]) -> Vec<String> {
+        LabelSet::discover(Path::new("train.csv"), &examples(labels)).expect("two labels").names().to_vec()
+    }
+
+    #[test]
+    fn labels_are_sorted_by_number_only_where_all_are_numbers() {
+        assert_eq!(discovered(&["10", "9", "-1", "9"]), ["-1", "9", "10"]);
+        assert_eq!(discovered(&["10", "9", "x"]), ["10", "9", "x"]);
+        assert_eq!(discovered(&["World", "Business", "Sci/Tech", "Business"]), ["Business", "Sci/Tech", "World"]);
+    }
+
+    #[test]
+    fn an_unknown_label_names_its_line_and_the_known_ones() {
+        let set = LabelSet::given(&["neg".to_string(), "pos".to_string()]).expect("two labels");
+        let source = Path::new("dev.tsv");
+        assert_eq!(set.ids(source, &examples(&["pos", "neg", "pos"])).expect("known labels"), [1, 0, 1]);
+        let error = set.ids(source, &examples(&["pos", "neutral"])).expect_err("not in the set").to_string();
+        assert!(error.starts_with("dev.tsv:3: unknown label `neutral`; known are `neg`, `pos`"), "{error}");
+    }
+
+    #[test]
+    fn many_known_labels_are_cut_in_the_message() {
+        let names: Vec<String> = (0..77).map(|id| format!("intent_{id}")).collect();
+        let set = LabelSet::given(&names).expect("77 labels");
+        let error = set.ids(Path::new("x.csv"), &examples(&["other"])).expect_err("not in the set").to_string();
+        assert!(error.contains("`intent_11` and 65 more"), "{error}");
+    }
+
+    #[test]
+    fn fewer_than_two_labels_or_one_twice_is_an_error() {
+        let error = LabelSet::discover(Path::new("train.csv"), &examples(&["a", "a"])).expect_err("one label").to_string();
+        assert_eq!(error, "train.csv: there is only the label `a`, a classifier needs two");
+        let twice = ["a".to_string(), "b".to_string(), "a".to_string()];
+        assert_eq!(LabelSet::given(&twice).expect_err("twice").to_string(), "data.labels: label `a` is given twice");
+    }
+}

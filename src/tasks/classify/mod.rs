@@ -1,0 +1,29 @@
+//! Sequence classification: labelled files -> examples -> labels -> subset -> batches -> model -> report.
+//!
+//! `task.rs` is the model side; everything else is about examples and knows no model.
+
+pub mod classifier;
+pub mod collate;
+pub mod labels;
+pub mod read;
+pub mod report;
+pub mod rows;
+pub mod subset;
+mod task;
+
+pub use classifier::Classifier;
+pub use classifier::TextPair;
+pub use collate::Collator;
+pub use collate::Encoded;
+pub use collate::PairTemplate;
+pub use collate::epoch_order;
+pub use labels::LabelSet;
+pub use read::Columns;
+pub use read::Example;
+pub use read::read_examples;
+pub use report::PredictionRow;
+pub use report::confusion_table;
+pub use report::write_rows;
+pub use subset::stratified;
+pub use subset::subset_size;
+pub use task::Classify;

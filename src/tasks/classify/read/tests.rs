@@ -1,0 +1,198 @@
+//! Tests of reading labelled files: made ones for each trap, and the real sets where they are present.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::tasks::classify::labels::LabelSet;
+
+const LABELLED: Columns<'static> = Columns { text: None, text_pair: None, label: None, labelled: true };
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).expect("a writable folder");
+        path
+    }
+}
+
+fn read(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> Vec<(u64, String, String)> {
+    let folder = Folder::new();
+    let examples = read_examples(&folder.file(name, content), &columns).expect("a readable file");
+    examples.into_iter().map(|example| (example.line, example.text, example.label.unwrap_or_default())).collect()
+}
+
+fn error(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> String {
+    let folder = Folder::new();
+    let path = folder.file(name, content);
+    let error = read_examples(&path, &columns).expect_err("an unreadable file");
+    let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
+    chain.join(" because ").replace(&format!("{}/", folder.0.path().display()), "")
+}
+
+fn row(line: u64, text: &str, label: &str) -> (u64, String, String) {
+    (line, text.to_string(), label.to_string())
+}
+
+#[test]
+fn csv_keeps_quoted_newlines_commas_and_quotes_and_counts_lines() {
+    let content = "label,text\nWorld,plain\n\nBusiness,\"two\nlines, \"\"quoted\"\"\"\n  Sport ,last";
+    let expected = [row(2, "plain", "World"), row(4, "two\nlines, \"quoted\"", "Business"), row(6, "last", "Sport")];
+    assert_eq!(read("a.csv", content, LABELLED), expected);
+}
+
+#[test]
+fn csv_with_crlf_and_a_byte_order_mark_reads_the_same() {
+    let content = "\u{feff}text,label\r\nplain,1\r\n\r\n\"two\r\nlines\",0\r\nlast,\"1\"\r\n";
+    assert_eq!(read("a.csv", content, LABELLED), [row(2, "plain", "1"), row(4, "two\r\nlines", "0"), row(6, "last", "1")]);
+}
+
+#[test]
+fn tsv_takes_quotes_literally() {
+    let content = "label\tsentence\r\n0\t\" an open quote\r\n1\tof \"nothing\" ''\r\n";
+    assert_eq!(read("a.tsv", content, LABELLED), [row(2, "\" an open quote", "0"), row(3, "of \"nothing\" ''", "1")]);
+}
+
+#[test]
+fn jsonl_reads_numbers_as_labels_and_skips_blank_lines() {
+    let content = "\u{feff}{\"id\": 1, \"text\": \"a\\nb\", \"label\": 2}\n\n{\"label\": \"x\", \"text\": \"c\", \"extra\": [1]}";
+    assert_eq!(read("a.jsonl", content, LABELLED), [row(1, "a\nb", "2"), row(3, "c", "x")]);
+}
+
+#[test]
+fn pairs_and_named_columns_are_read_and_labels_can_be_left_out() {
+    let folder = Folder::new();
+    let path = folder.file("a.csv", "premise,hypothesis,gold\nA man runs.,A man moves.,yes\n");
+    let columns = Columns { text: Some("premise"), text_pair: Some("hypothesis"), label: Some("gold"), labelled: true };
+    let examples = read_examples(&path, &columns).expect("a pair");
+    assert_eq!(examples[0].text_pair.as_deref(), Some("A man moves."));
+    assert_eq!(examples[0].label.as_deref(), Some("yes"));
+    let unlabelled = Columns { labelled: false, ..columns };
+    assert_eq!(read_examples(&path, &unlabelled).expect("a pair")[0].label, None);
+}
+
+#[test]
+fn compressed_files_read_as_plain_ones() {
+    let content = b"text,label\none,a\ntwo,b\n";
+    let expected = [row(2, "one", "a"), row(3, "two", "b")];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(content).expect("memory");
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(content).expect("memory");
+    assert_eq!(read("a.csv.gz", gzip.finish().expect("memory"), LABELLED), expected);
+    assert_eq!(read("a.csv.bz2", bzip2.finish().expect("memory"), LABELLED), expected);
+    assert_eq!(read("a.csv.zst", zstd::encode_all(&content[..], 3).expect("memory"), LABELLED), expected);
+}
+
+#[test]
+fn a_cut_off_archive_is_an_error_and_not_a_short_file() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all("text,label\none,a\ntwo,b\n".repeat(1000).as_bytes()).expect("memory");
+    let bytes = gzip.finish().expect("memory");
+    assert!(error("a.csv.gz", &bytes[..bytes.len() - 12], LABELLED).contains("cannot read `a.csv.gz`"));
+}
+
+#[test]
+fn a_missing_column_lists_those_that_are_there() {
+    let content = "sentence,ministry\nKuka?,oikeus\n";
+    insta::assert_snapshot!(error("vkk.csv", content, LABELLED), @r"
+    vkk.csv:1: has no column `label`, `category` or `class`; there are `sentence`, `ministry`
+      hint: name the column with `label_column`
+    ");
+    let mistyped = Columns { label: Some("minstry"), ..LABELLED };
+    insta::assert_snapshot!(error("vkk.csv", content, mistyped), @r"
+    vkk.csv:1: has no column `minstry`; there are `sentence`, `ministry`
+      hint: did you mean `ministry`?
+    ");
+}
+
+#[test]
+fn bad_rows_name_their_line() {
+    for (name, content, start) in [
+        ("a.csv", "text,label\n\"a\nb\",x\nc,\n", "a.csv:4: label `label` is empty"),
+        ("a.csv", "text,label\n   ,x\n", "a.csv:2: text `text` is empty"),
+        ("a.csv", "text,label\na,x\nb, c,x\n", "a.csv:3: 3 fields are here, but 2 named in the first line"),
+        ("a.csv", "text,label\n\"a,x\nb,x\n", "a.csv:2: a quote in this row is never closed"),
+        ("a.csv", "text,label\na,x\nb,\"x", "a.csv:3: a quote in this row is never closed"),
+        ("a.csv", "text,label\nb\n", "a.csv:2: 1 field is here, but 2 named in the first line"),
+        ("a.csv", "text,text\n", "a.csv:1: column `text` is there twice"),
+        ("a.csv", "text,label\n", "a.csv: has no examples"),
+        ("a.csv", "", "a.csv: is empty, a line with the names of the columns is wanted"),
+        ("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n", "a.jsonl:2: has no field `label`; there are `text`"),
+        ("a.jsonl", "{\"text\": \"a\", \"label\": null}\n", "a.jsonl:1: label `label` is empty"),
+        ("a.jsonl", "{\"text\": [\"a\"], \"label\": 1}\n", "a.jsonl:1: field `text` is a list"),
+        ("a.jsonl", "{\"text\": \"a\", \"label\": 0.5}\n", "a.jsonl:1: field `label` is a number with a fraction"),
+        ("a.jsonl", "[1, 2]\n", "a.jsonl:1: is not a JSON object on one line"),
+        ("a.txt", "text,label\n", "a.txt: cannot tell the format of the file from its name"),
+    ] {
+        let error = error(name, content, LABELLED);
+        assert!(error.starts_with(start), "{content:?} gives {error}");
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8_names_its_line_and_column() {
+    let error = error("latin1.csv", b"text,label\nfine,a\nLiving on the C\xf4te,b\n", LABELLED);
+    assert!(error.starts_with("latin1.csv:3: column `text` is not UTF-8 text\n  hint: convert the file"), "{error}");
+}
+
+#[test]
+fn the_real_sets_are_read_whole() {
+    let data = std::env::var("MLMTRAIN_DATA").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").to_string());
+    let folder = Path::new(&data).join("cls");
+    if !folder.is_dir() {
+        let _ = writeln!(std::io::stderr(), "skipped: no labelled sets under `{}`", folder.display());
+        return;
+    }
+    for (name, label, rows, classes) in [
+        ("ag_news/train.csv", None, 9000, 4),
+        ("sst2/train.tsv", None, 67_349, 2),
+        ("sst2/dev.tsv", None, 872, 2),
+        ("banking77/train.csv", None, 10_003, 77),
+        ("imdb_4k/train.jsonl", None, 4000, 2),
+        ("fi_eduskunta_vkk/train.csv.bz2", Some("ministry"), 49_106, 15),
+    ] {
+        let path = folder.join(name);
+        let examples = read_examples(&path, &Columns { label, ..LABELLED }).expect("a real set");
+        assert_eq!(examples.len(), rows, "{name}");
+        assert_eq!(LabelSet::discover(&path, &examples).expect("labels").len(), classes, "{name}");
+        assert!(examples.windows(2).all(|pair| pair[0].line < pair[1].line), "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_a_csv_writer_wrote_is_read_back(rows in proptest::collection::vec(("[a-z\",\n\r é]{0,12}x", "[a-c]"), 1..8)) {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["text", "label"]).expect("memory");
+        for (text, label) in &rows {
+            writer.write_record([text, label]).expect("memory");
+        }
+        let found = read("a.csv", writer.into_inner().expect("memory"), LABELLED);
+        let mut line = 2;
+        for ((text, label), found) in rows.iter().zip(&found) {
+            prop_assert_eq!(found, &row(line, text, label));
+            line += 1 + text.matches('\n').count() as u64;
+        }
+        prop_assert_eq!(found.len(), rows.len());
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(prop_oneof![Just(b'"'), Just(b'\n'), Just(b','), Just(b'\r'), any::<u8>()], 0..60)) {
+        let folder = Folder::new();
+        for (name, header) in [("a.csv", "text,label\n"), ("a.csv", ""), ("a.tsv", "text\tlabel\n"), ("a.jsonl", "{\"text\":\"a\",\"label\":1}\n"), ("a.csv.gz", "")] {
+            let path = folder.file(name, [header.as_bytes(), &bytes].concat());
+            drop(read_examples(&path, &LABELLED));
+        }
+    }
+}

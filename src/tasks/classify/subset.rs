@@ -1,0 +1,126 @@
+//! Takes a part of the training examples: the same share of each label, chosen by a seed.
+//!
+//! Same labels, size and seed, same subset; the order of the examples is kept.
+
+use anyhow::Result;
+
+use crate::error::Problem;
+use crate::rng::Permutation;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// How many of `total` examples to use: the smaller of the two limits, at least one.
+///
+/// `fraction` must lie in (0, 1], `samples` must not be 0.
+pub fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
+    let mut size = total;
+    if let Some(fraction) = fraction {
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return Err(Problem::usage(format!("is {fraction}, a number above 0 and at most 1 is wanted"))
+                .at("data.max_train_fraction")
+                .into());
+        }
+        size = ((total as f64 * fraction).round() as usize).clamp(1, total.max(1));
+    }
+    if let Some(samples) = samples {
+        if samples == 0 {
+            return Err(Problem::usage("is 0, at least 1 is wanted").at("data.max_train_samples").into());
+        }
+        size = size.min(samples);
+    }
+    Ok(size.min(total))
+}
+
+/// The indices, ascending, of `size` of the examples: of each label its exact share rounded down or up.
+///
+/// The places that rounding down leaves go first to labels that would have none, then to the largest remainders.
+/// All indices when `size` is no smaller than the number of examples.
+pub fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
+    if size >= labels.len() {
+        return (0..labels.len()).collect();
+    }
+    let classes = labels.iter().max().map_or(0, |last| *last as usize + 1);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); classes];
+    for (index, label) in labels.iter().enumerate() {
+        members[*label as usize].push(index);
+    }
+    let counts: Vec<usize> = members.iter().map(Vec::len).collect();
+    let mut chosen = Vec::with_capacity(size);
+    for (class, (members, take)) in members.iter().zip(shares(&counts, size)).enumerate() {
+        let order = Permutation::new(Stream::new(seed, Purpose::Split, class as u64), members.len() as u64);
+        chosen.extend((0..take as u64).map(|place| members[order.at(place) as usize]));
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// Cuts `size` places into shares in proportion to `counts` (method of largest remainders, in whole numbers).
+fn shares(counts: &[usize], size: usize) -> Vec<usize> {
+    let total: u128 = counts.iter().map(|count| *count as u128).sum();
+    let exact = |count: usize| count as u128 * size as u128;
+    let mut shares: Vec<usize> = counts.iter().map(|count| (exact(*count) / total) as usize).collect();
+    let left = size - shares.iter().sum::<usize>();
+    let mut by_remainder: Vec<usize> = (0..counts.len()).collect();
+    by_remainder.sort_by_key(|class| (shares[*class] > 0, std::cmp::Reverse(exact(counts[*class]) % total), *class));
+    // A label without examples has no remainder, and there are at most as many places left as labels with one.
+    for class in by_remainder.into_iter().filter(|class| exact(counts[*class]) % total > 0).take(left) {
+        shares[class] += 1;
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counts_of(labels: &[u32], indices: &[usize], classes: usize) -> Vec<usize> {
+        let mut counts = vec![0; classes];
+        for index in indices {
+            counts[labels[*index] as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn a_rare_label_keeps_a_place_while_there_is_one() {
+        let labels: Vec<u32> = (0..1000).map(|i| if i == 17 { 2 } else { i % 2 }).collect();
+        let chosen = stratified(&labels, 11, 1);
+        assert_eq!(counts_of(&labels, &chosen, 3)[2], 1);
+        assert_eq!(chosen.len(), 11);
+    }
+
+    #[test]
+    fn another_seed_gives_another_subset_and_the_same_seed_the_same() {
+        let labels: Vec<u32> = (0..400).map(|i| i % 4).collect();
+        assert_eq!(stratified(&labels, 40, 7), stratified(&labels, 40, 7));
+        assert_ne!(stratified(&labels, 40, 7), stratified(&labels, 40, 8));
+    }
+
+    #[test]
+    fn sizes_follow_both_limits_and_wrong_ones_are_named() {
+        assert_eq!(subset_size(9000, Some(0.1), None).expect("valid"), 900);
+        assert_eq!(subset_size(9000, Some(0.1), Some(500)).expect("valid"), 500);
+        assert_eq!(subset_size(3, Some(0.01), None).expect("valid"), 1);
+        assert_eq!(subset_size(3, None, Some(10)).expect("valid"), 3);
+        for (fraction, samples) in [(Some(0.0), None), (Some(1.5), None), (Some(f64::NAN), None), (None, Some(0))] {
+            assert!(subset_size(3, fraction, samples).expect_err("out of range").to_string().starts_with("data.max_train_"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn proportions_hold_within_one(labels in proptest::collection::vec(0u32..6, 1..300), part in 0.0f64..1.2, seed: u64) {
+            let size = ((labels.len() as f64 * part) as usize).max(1);
+            let chosen = stratified(&labels, size, seed);
+            prop_assert_eq!(chosen.len(), size.min(labels.len()));
+            prop_assert!(chosen.windows(2).all(|pair| pair[0] < pair[1]));
+            let all: Vec<usize> = (0..labels.len()).collect();
+            for (taken, there) in counts_of(&labels, &chosen, 6).into_iter().zip(counts_of(&labels, &all, 6)) {
+                let exact = there as f64 * chosen.len() as f64 / labels.len() as f64;
+                prop_assert!((taken as f64 - exact).abs() < 1.0, "{} of {}", taken, there);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a masked language model would put in place of the mask tokens of a text.
+
+use anyhow::Result;
+use candle_core::D;
+
+use crate::batches::Batch;
+use crate::error::Problem;
+use crate::tasks::Task;
+use crate::tasks::mlm::MaskedLm;
+use crate::tokenizer::Tokenizer;
+
+/// One candidate for a mask.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Id in the vocabulary.
+    pub id: u32,
+    /// The token as text, a leading space included.
+    pub token: String,
+    /// Its probability.
+    pub probability: f64,
+}
+
+/// The `top` best candidates of each mask token of `text`, best first; `place` names the text in errors.
+pub fn fill_mask(task: &MaskedLm, tokenizer: &Tokenizer, text: &str, top: usize, place: &str) -> Result<Vec<Vec<Candidate>>> {
+    let special = tokenizer.special();
+    let mask = special.mask()?;
+    let mut ids = vec![special.cls];
+    ids.extend(tokenizer.encode(text)?);
+    ids.push(special.sep);
+    let positions: Vec<u32> = (0..ids.len() as u32).filter(|&i| ids[i as usize] == mask).collect();
+    if positions.is_empty() {
+        let token = tokenizer.token(mask).unwrap_or_default();
+        return Err(Problem::new(format!("has no mask token: {text:?}"))
+            .at(place)
+            .hint(format!("write `{token}` where a word is to be found"))
+            .into());
+    }
+    let longest = task.model.config.max_sequence_length();
+    if ids.len() > longest {
+        return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len())).at(place).hint("shorten the text").into());
+    }
+    let logits_mv = task.logits(&single_segment(ids, positions))?;
+    let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
+    probabilities.iter().map(|row| best(row, top, tokenizer)).collect()
+}
+
+fn single_segment(ids: Vec<u32>, label_positions: Vec<u32>) -> Batch {
+    let tokens = ids.len();
+    Batch {
+        token_type_ids: vec![0; tokens],
+        position_ids: (0..tokens as u32).collect(),
+        cu_seqlens: vec![0, tokens as u32],
+        token_keys: (0..tokens as u64).collect(),
+        labels: vec![0; label_positions.len()],
+        label_positions,
+        sample_ids: vec![0],
+        ids,
+    }
+}
+
+fn best(probabilities: &[f32], top: usize, tokenizer: &Tokenizer) -> Result<Vec<Candidate>> {
+    // A model may have more rows than its tokenizer has entries (padded to a round number).
+    let mut ids: Vec<u32> = (0..probabilities.len().min(tokenizer.vocab_size()) as u32).collect();
+    ids.sort_by(|&a, &b| probabilities[b as usize].total_cmp(&probabilities[a as usize]).then(a.cmp(&b)));
+    ids.truncate(top);
+    let candidate = |id: u32| {
+        let probability = f64::from(probabilities[id as usize]);
+        Ok(Candidate { id, token: tokenizer.decode(&[id], false)?, probability })
+    };
+    ids.into_iter().map(candidate).collect()
+}

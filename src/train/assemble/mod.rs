@@ -1,0 +1,105 @@
+//! The only place that knows every part: from a configuration to a trained model.
+//!
+//! `pretrain.rs` and `classify.rs` are the two kinds of run; what they share stands here.
+
+pub mod classify;
+pub mod pretrain;
+pub mod results;
+pub mod resume;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+
+use crate::config::RunSection;
+use crate::config::TrainingConfig;
+use crate::distributed::World;
+use crate::error::Problem;
+use crate::interop::HubConfig;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::optim::AdamW;
+use crate::quantity;
+use crate::tokenizer::Tokenizer;
+use crate::train::StopRules;
+use crate::train::signals::Signals;
+use crate::train::step::Stepper;
+
+/// Sets up threads and picks the device; refuses to be one of several processes.
+pub fn set_up(run: &RunSection) -> Result<Device> {
+    World::detect(|name| std::env::var(name).ok())?;
+    use_threads(run.threads)?;
+    // `auto` and `cpu` are the same in this build: there is no other device to fall back from.
+    Ok(Device::Cpu)
+}
+
+/// Sizes the one pool that everything computes in; 0 means one thread a core that this process may use.
+pub fn use_threads(threads: usize) -> Result<()> {
+    if rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_err()
+        && threads > 0
+        && rayon::current_num_threads() != threads
+    {
+        // The pool is made once in a process; only a second run inside it can come here.
+        return Err(Problem::new(format!(
+            "the thread pool has {} threads already, {threads} were asked for",
+            rayon::current_num_threads()
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Steps of a run: `max_steps`, or as many as the epochs need.
+pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
+    if training.max_steps > 0 {
+        return training.max_steps as u64;
+    }
+    let rows = training.num_train_epochs * rows_per_epoch as f64;
+    ((rows / rows_per_step(training) as f64).ceil() as u64).max(1)
+}
+
+/// Rows that one update is computed from.
+pub fn rows_per_step(training: &TrainingConfig) -> u64 {
+    (training.per_device_train_batch_size * training.gradient_accumulation_steps) as u64
+}
+
+/// The step of a run, with fresh moments and zero gradients.
+pub fn stepper(parameters: &Parameters, training: &TrainingConfig, seed: u64) -> Result<Stepper> {
+    Ok(Stepper {
+        optimizer: AdamW::new(parameters, training)?,
+        gradients: Gradients::zeros_like(parameters)?,
+        max_grad_norm: training.max_grad_norm,
+        seed,
+    })
+}
+
+/// When to end early.
+pub fn stop_rules(training: &TrainingConfig, signals: &Signals) -> Result<StopRules> {
+    let budget = training
+        .max_train_time
+        .as_deref()
+        .map(quantity::parse_duration)
+        .transpose()
+        .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
+    Ok(StopRules {
+        patience: training.early_stopping_patience,
+        budget_seconds: budget.as_ref().map(Duration::as_secs_f64),
+        signals: signals.clone(),
+    })
+}
+
+/// What makes a folder of weights a model folder: `config.json` and the files of the tokenizer.
+pub fn model_files(config: &HubConfig, tokenizer: &Tokenizer) -> Vec<(String, Vec<u8>)> {
+    let mut text = to_text(&config.to_json());
+    text.push('\n');
+    let mut files = vec![("config.json".to_string(), text.into_bytes())];
+    files.extend(tokenizer.files().iter().cloned());
+    files
+}
+
+/// Indented JSON.
+pub fn to_text(value: &Value) -> String {
+    format!("{value:#}")
+}

@@ -1,0 +1,59 @@
+//! The scores of a run at its end: what `all_results.json` holds, written and read back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::telemetry::write_results;
+use crate::train::state::TrainState;
+
+const ALL_RESULTS: &str = "all_results.json";
+const CAP_BYTES: u64 = 1 << 20;
+
+/// What training itself says, by the Trainer's names.
+pub fn of_training(state: &TrainState, tokens_per_second: f64) -> BTreeMap<String, f64> {
+    [
+        ("train_runtime", state.elapsed_seconds),
+        ("train_tokens_per_second", tokens_per_second),
+        ("train_num_input_tokens_seen", state.num_input_tokens_seen as f64),
+        ("total_flos", state.total_flos),
+        ("epoch", state.epoch),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .into()
+}
+
+/// Writes `eval_results.json`, `train_results.json` and `all_results.json`.
+pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
+    let part = |eval: bool| -> Vec<(String, f64)> {
+        results.iter().filter(|(name, _)| name.starts_with("eval_") == eval).map(|(name, value)| (name.clone(), *value)).collect()
+    };
+    write_results(output, "eval", &part(true))?;
+    write_results(output, "train", &part(false))
+}
+
+/// The results that an earlier sitting left; none when there is no file.
+pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
+    let path = output.join(ALL_RESULTS);
+    if !fs::exists(&path) {
+        return Ok(BTreeMap::new());
+    }
+    let text = fs::read_text_capped(&path, CAP_BYTES)?;
+    let values: BTreeMap<String, Value> =
+        serde_json::from_str(&text).map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
+    Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
+}
+
+/// Whether these are the results of a complete run: a crash may come between its last checkpoint and its final model.
+pub fn are_whole(results: &BTreeMap<String, f64>) -> bool {
+    results.contains_key("eval_loss") && results.contains_key("train_runtime")
+}
+
+/// Removes the results of an earlier sitting. They are written last, so where they are missing a run is not complete.
+pub fn forget(output: &Path) -> Result<()> {
+    fs::remove_file(&output.join(ALL_RESULTS))
+}

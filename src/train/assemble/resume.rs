@@ -1,0 +1,75 @@
+//! Where a run starts: afresh, at a checkpoint, or not at all because it is complete.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::CheckpointStore;
+use crate::config::compare_for_resume;
+use crate::error::Problem;
+use crate::telemetry::Progress;
+use crate::train::run_folder::Resumed;
+
+/// What the user asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// The newest valid checkpoint, or afresh when there is none.
+    Auto,
+    /// Afresh; a folder with checkpoints is refused.
+    Fresh,
+    /// This checkpoint.
+    At(PathBuf),
+}
+
+/// Keys that can give a complete run more to do.
+const MORE_TO_DO: [&str; 4] =
+    ["training.max_steps", "training.num_train_epochs", "training.max_train_time", "training.early_stopping_patience"];
+
+/// The checkpoint to go on from, and whether its run is complete.
+pub fn find<C: Serialize + DeserializeOwned>(
+    start: &Start,
+    store: &CheckpointStore,
+    config: &C,
+    progress: &Progress,
+) -> Result<Option<(Resumed, bool)>> {
+    let checkpoint = match start {
+        Start::At(path) => Some(Checkpoint::open(path)?),
+        Start::Auto => newest(store, progress)?,
+        Start::Fresh => match store.steps()?.last() {
+            None => None,
+            Some(step) => {
+                return Err(Problem::usage("holds checkpoints of another run")
+                    .at(store.path_of(*step).display())
+                    .hint("choose another `run.output_dir`, remove the folder, or leave out `--resume never`")
+                    .into());
+            }
+        },
+    };
+    let Some(checkpoint) = checkpoint else { return Ok(None) };
+    let resumed = Resumed::read(checkpoint)?;
+    let place = resumed.checkpoint.path().display().to_string();
+    let saved: C = serde_json::from_value(resumed.config.clone())
+        .map_err(|e| Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place))?;
+    let changes = compare_for_resume(&saved, config)?;
+    for change in &changes {
+        progress.note(&format!("note: `{}` was {} and is {} now", change.path, change.old, change.new));
+    }
+    let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
+    Ok(Some((resumed, complete)))
+}
+
+fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Checkpoint>> {
+    let (checkpoint, refused) = store.newest_valid()?;
+    for why in &refused {
+        progress.warn(&format!("{why}; an older checkpoint is used"));
+    }
+    if checkpoint.is_none() && !refused.is_empty() {
+        return Err(Problem::new("none of the checkpoints is whole")
+            .hint("start again in another `run.output_dir`, or restore a checkpoint")
+            .into());
+    }
+    Ok(checkpoint)
+}

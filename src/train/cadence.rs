@@ -1,0 +1,88 @@
+//! What is due after a step (log, evaluate, save), as a pure function of the step.
+//!
+//! It does none of it, and knows no clock.
+
+use crate::config::TrainingConfig;
+
+/// How often each thing happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cadence {
+    total_steps: u64,
+    log_every: u64,
+    eval_every: u64,
+    save_every: u64,
+}
+
+/// What is due after one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is due on its own")]
+pub struct Due {
+    /// Write a log record.
+    pub log: bool,
+    /// Evaluate.
+    pub eval: bool,
+    /// Save a checkpoint.
+    pub save: bool,
+    /// This is the last step.
+    pub last: bool,
+}
+
+impl Cadence {
+    /// The cadence of a run of `total_steps` updates.
+    pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
+        Self { total_steps, log_every: config.logging_steps, eval_every: config.eval_steps, save_every: config.save_steps }
+    }
+
+    /// Updates in all.
+    pub fn total_steps(&self) -> u64 {
+        self.total_steps
+    }
+
+    /// What is due after `step` updates (the first step is 1): everything after the last, a log record also after the first.
+    pub fn after(&self, step: u64) -> Due {
+        if step >= self.total_steps {
+            return Due::everything();
+        }
+        let hits = |every: u64| every > 0 && step > 0 && step.is_multiple_of(every);
+        // An evaluation or checkpoint without its training loss beside it would leave holes in every plot.
+        let (eval, save) = (hits(self.eval_every), hits(self.save_every));
+        Due { log: step == 1 || hits(self.log_every) || eval, eval, save, last: false }
+    }
+}
+
+impl Due {
+    /// All of it: what is due when training ends, for whatever reason.
+    pub fn everything() -> Self {
+        Self { log: true, eval: true, save: true, last: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cadence(logging_steps: u64, eval_steps: u64, save_steps: u64) -> Cadence {
+        Cadence::new(&TrainingConfig { logging_steps, eval_steps, save_steps, ..TrainingConfig::default() }, 20)
+    }
+
+    fn steps(cadence: &Cadence, wanted: impl Fn(Due) -> bool) -> Vec<u64> {
+        (0..=20).filter(|&step| wanted(cadence.after(step))).collect()
+    }
+
+    #[test]
+    fn things_happen_every_so_many_steps_and_all_at_the_end() {
+        let cadence = cadence(5, 8, 6);
+        assert_eq!(steps(&cadence, |due| due.log), [1, 5, 8, 10, 15, 16, 20]);
+        assert_eq!(steps(&cadence, |due| due.eval), [8, 16, 20]);
+        assert_eq!(steps(&cadence, |due| due.save), [6, 12, 18, 20]);
+        assert_eq!(steps(&cadence, |due| due.last), [20]);
+    }
+
+    #[test]
+    fn zero_means_only_at_the_end() {
+        let cadence = cadence(0, 0, 0);
+        assert_eq!(steps(&cadence, |due| due.eval || due.save), [20]);
+        assert_eq!(steps(&cadence, |due| due.log), [1, 20]);
+        assert_eq!(cadence.after(25), Due::everything());
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a run leaves what it makes: checkpoints, records, the final model; the same for every task.
+//!
+//! It knows which parts a checkpoint has, but not what is trained.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::CheckpointStore;
+use crate::checkpoint::Part;
+use crate::checkpoint::Retention;
+use crate::checkpoint::Snapshot;
+use crate::checkpoint::write_tensors;
+use crate::config::TrainingConfig;
+use crate::error::Problem;
+use crate::fs;
+use crate::layers::Parameters;
+use crate::optim::AdamW;
+use crate::tasks::Task;
+use crate::telemetry::MetricsLog;
+use crate::telemetry::Progress;
+use crate::telemetry::Record;
+use crate::telemetry::Sink;
+use crate::telemetry::Sinks;
+use crate::telemetry::TensorBoard;
+use crate::telemetry::TrainerState;
+use crate::telemetry::TrainingProgress;
+use crate::train::state::TrainState;
+
+/// Weights of the model inside a checkpoint.
+pub const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "trainer/optimizer.safetensors";
+const STATE: &str = "trainer/state.json";
+const CONFIG: &str = "trainer/config.json";
+const TRAINER_STATE: &str = "trainer_state.json";
+
+/// Name of the folder of the final model inside a run folder.
+pub const FINAL: &str = "final";
+
+/// How a run folder is opened.
+pub struct RunFolderOptions<'a> {
+    /// The folder.
+    pub path: &'a Path,
+    /// `config.json` of the model and the files of its tokenizer: what makes a checkpoint a model folder.
+    pub model_files: Vec<(String, Vec<u8>)>,
+    /// The resolved configuration.
+    pub config: Value,
+    /// Cadence and retention.
+    pub training: &'a TrainingConfig,
+    /// Updates in all.
+    pub total_steps: u64,
+    /// Whether to write TensorBoard events.
+    pub tensorboard: bool,
+}
+
+/// The output side of a run.
+pub struct RunFolder {
+    path: PathBuf,
+    store: CheckpointStore,
+    model_files: Vec<(String, Vec<u8>)>,
+    config: Value,
+    limit: usize,
+    progress: Progress,
+    bar: TrainingProgress,
+    sinks: Sinks,
+    trainer_state: TrainerState,
+}
+
+impl RunFolder {
+    /// Opens the folder for a run that starts afresh, or goes on after `resumed`.
+    pub fn open(options: RunFolderOptions<'_>, resumed: Option<&Checkpoint>, progress: &Progress) -> Result<Self> {
+        let RunFolderOptions { path, model_files, config, training, total_steps, tensorboard } = options;
+        let step = resumed.map(Checkpoint::step);
+        let mut trainer_state = match resumed {
+            Some(checkpoint) => TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)?,
+            None => TrainerState::new(),
+        };
+        trainer_state.max_steps = total_steps;
+        trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
+        trainer_state.train_batch_size = Some(training.per_device_train_batch_size as u64);
+        (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
+            (training.logging_steps, training.eval_steps, training.save_steps);
+        let mut sinks = Sinks::new();
+        sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), step)?);
+        if tensorboard {
+            sinks.add(TensorBoard::create(&path.join("runs"), step)?);
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            store: CheckpointStore::new(path),
+            model_files,
+            config,
+            limit: training.save_total_limit,
+            progress: progress.clone(),
+            bar: progress.training(total_steps, step.unwrap_or(0)),
+            sinks,
+            trainer_state,
+        })
+    }
+
+    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters: its weights and two moments each.
+    pub fn require_space(&self, parameters: &Parameters) -> Result<()> {
+        self.store.require_space(2 * 3 * 4 * parameters.layout().len() as u64)
+    }
+
+    /// Moves the progress bar.
+    pub fn step(&self, step: u64) {
+        self.bar.step(step);
+    }
+
+    /// Hands a record to every sink; a sink that fails is told once and stops nothing.
+    pub fn record(&mut self, record: &Record) {
+        self.trainer_state.observe(record);
+        let mut warnings = self.sinks.write(record);
+        warnings.extend(self.bar.write(record).err().map(|e| format!("{e:#}")));
+        for warning in &warnings {
+            self.progress.warn(warning);
+        }
+    }
+
+    /// Shows a warning.
+    pub fn warn(&self, text: &str) {
+        self.progress.warn(text);
+    }
+
+    /// Saves `checkpoint-<step>`.
+    pub fn save(&mut self, task: &dyn Task, optimizer: &AdamW, state: &TrainState) -> Result<()> {
+        let best_step = state.best.step();
+        self.trainer_state.global_step = state.step;
+        self.trainer_state.epoch = state.epoch;
+        self.trainer_state.num_input_tokens_seen = state.num_input_tokens_seen;
+        self.trainer_state.total_flos = state.total_flos;
+        self.trainer_state.best_metric = state.best.score();
+        self.trainer_state.best_global_step = best_step;
+        self.trainer_state.best_model_checkpoint = best_step.map(|step| self.store.path_of(step).display().to_string());
+        let mut parts = vec![
+            (MODEL.to_string(), Part::Tensors(task.parameters().named())),
+            (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot())),
+            (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
+            (CONFIG.to_string(), Part::Json(self.config.clone())),
+            (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
+        ];
+        parts.extend(self.model_files.iter().map(|(name, bytes)| (name.clone(), Part::Bytes(bytes.clone()))));
+        self.store.save(&Snapshot { step: state.step, parts }, Retention { limit: self.limit, best_step })?;
+        Ok(())
+    }
+
+    /// The checkpoint of `step`, verified.
+    pub fn checkpoint(&self, step: u64) -> Result<Checkpoint> {
+        Checkpoint::open(&self.store.path_of(step))
+    }
+
+    /// Ends the sinks and writes the final model folder, which transformers loads; returns its path.
+    pub fn finish(&mut self, parameters: &Parameters) -> Result<PathBuf> {
+        let mut warnings = self.sinks.finish();
+        warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
+        for warning in &warnings {
+            self.progress.warn(warning);
+        }
+        let target = self.path.join(FINAL);
+        let temporary = self.path.join(".tmp-final");
+        fs::remove_folder(&temporary)?;
+        fs::write_atomic(&temporary.join(MODEL), |file| write_tensors(file, &parameters.named()))?;
+        for (name, bytes) in &self.model_files {
+            fs::write_bytes(&temporary.join(name), bytes)?;
+        }
+        // The last checkpoint holds the same weights, so that nothing is lost between these two calls.
+        fs::remove_folder(&target)?;
+        fs::publish_folder(&temporary, &target)?;
+        Ok(target)
+    }
+}
+
+/// What a checkpoint says of the run that wrote it.
+pub struct Resumed {
+    /// The checkpoint, verified.
+    pub checkpoint: Checkpoint,
+    /// Where the run stood.
+    pub state: TrainState,
+    /// Its configuration.
+    pub config: Value,
+}
+
+impl Resumed {
+    /// Reads the trainer's parts of a checkpoint.
+    pub fn read(checkpoint: Checkpoint) -> Result<Self> {
+        let place = checkpoint.path().join(STATE);
+        let state = serde_json::from_value(checkpoint.json(STATE)?)
+            .map_err(|e| Problem::new(format!("is not the state of a run of this version: {e}")).at(place.display()))?;
+        let config = checkpoint.json(CONFIG)?;
+        Ok(Self { checkpoint, state, config })
+    }
+
+    /// Puts weights and moments back.
+    pub fn restore(&self, parameters: &Parameters, optimizer: &mut AdamW) -> Result<()> {
+        load_parameters(&self.checkpoint, parameters)?;
+        let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
+        let moments = self.checkpoint.tensors(OPTIMIZER)?;
+        let moment = |name: &str| moments.get(name).ok_or_else(|| Problem::new(format!("tensor `{name}` is missing")).at(place()));
+        optimizer.restore(moment("exp_avg")?, moment("exp_avg_sq")?, self.state.step).with_context(place)
+    }
+}
+
+/// Overwrites all parameters with those of a checkpoint.
+pub fn load_parameters(checkpoint: &Checkpoint, parameters: &Parameters) -> Result<()> {
+    let place = || format!("checkpoint `{}`", checkpoint.path().display());
+    let tensors = checkpoint.tensors(MODEL)?;
+    for spec in parameters.layout().specs() {
+        let tensor = tensors.get(&spec.name).ok_or_else(|| Problem::new(format!("tensor `{}` is missing", spec.name)).at(place()))?;
+        parameters.set(&spec.name, tensor).with_context(place)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end; a second one of any of them ends the process at once.
+//!
+//! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a signal.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+
+use anyhow::Context;
+use anyhow::Result;
+use signal_hook::consts::SIGINT;
+use signal_hook::consts::SIGTERM;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::flag;
+
+/// The signals that came in; cheap to clone and to ask, from any thread.
+#[derive(Debug, Clone, Default)]
+pub struct Signals {
+    number: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Starts listening. The second signal exits with 128 + its number without cleaning up.
+    pub fn listen() -> Result<Self> {
+        let signals = Self::default();
+        let armed = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGUSR1] {
+            let register = || {
+                // Actions run in the order of their registration: the exit looks at the flag before this signal sets it.
+                flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
+                flag::register_usize(signal, Arc::clone(&signals.number), signal as usize)?;
+                flag::register(signal, Arc::clone(&armed))
+            };
+            register().with_context(|| format!("cannot listen to signal {signal}"))?;
+        }
+        Ok(signals)
+    }
+
+    /// Signals that never come, for callers without a terminal such as tests.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// As if this signal had come in.
+    #[cfg(test)]
+    pub(in crate::train) fn pretend(&self, number: u8) {
+        self.number.store(usize::from(number), Ordering::SeqCst);
+    }
+
+    /// The number of the signal that came in, if one did.
+    pub fn received(&self) -> Option<u8> {
+        match self.number.load(Ordering::SeqCst) {
+            0 => None,
+            number => Some(number as u8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHILD: &str = "MLMTRAIN_TEST_SIGNAL_CHILD";
+
+    // Signals reach a whole process, so each case runs in a child: this same test binary with a variable set.
+    fn exit_code_of_child(mode: &str) -> Option<i32> {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "train::signals::tests::child", "--nocapture", "--test-threads=1"])
+            .env(CHILD, mode)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        status.code()
+    }
+
+    #[test]
+    fn child() {
+        let Ok(mode) = std::env::var(CHILD) else { return };
+        let signals = Signals::listen().unwrap();
+        assert_eq!(signals.received(), None);
+        signal_hook::low_level::raise(SIGUSR1).unwrap();
+        assert_eq!(signals.received(), Some(SIGUSR1 as u8));
+        if mode == "twice" {
+            signal_hook::low_level::raise(SIGTERM).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_first_signal_sets_a_flag() {
+        assert_eq!(exit_code_of_child("once"), Some(0));
+        assert_eq!(Signals::none().received(), None);
+    }
+
+    #[test]
+    fn the_second_signal_exits_at_once() {
+        assert_eq!(exit_code_of_child("twice"), Some(128 + SIGTERM));
+    }
+}

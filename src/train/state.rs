@@ -1,0 +1,109 @@
+//! What a run must remember between steps, and so in a checkpoint, besides parameters and moments.
+//!
+//! No random state: randomness is a pure function of (seed, step, sample).
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::batches::Cursor;
+use crate::batches::StepBatches;
+use crate::train::step::StepOutcome;
+use crate::train::stopping::BestScore;
+use crate::train::stopping::Better;
+
+/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainState {
+    /// Updates done.
+    pub step: u64,
+    /// Passes over the training data, with a fraction.
+    pub epoch: f64,
+    /// Where the next batch comes from.
+    pub cursor: Cursor,
+    /// Tokens that went through the model in training.
+    pub num_input_tokens_seen: u64,
+    /// Floating-point operations of training.
+    pub total_flos: f64,
+    /// Wall-clock seconds of training, over all sittings of the run.
+    pub elapsed_seconds: f64,
+    /// Best evaluation so far.
+    pub best: BestScore,
+    /// The score of the latest evaluation, so that a run that is complete can say it again.
+    pub last_eval: Vec<(String, f64)>,
+    /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done after all.
+    pub last_eval_step: Option<u64>,
+    /// Losses since the last log record, so that a record after a resume is of the same steps.
+    pub window: LossWindow,
+    /// Whether training came to its end (and was not interrupted).
+    pub finished: bool,
+}
+
+/// Losses of the steps since the last log record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossWindow {
+    sum: f64,
+    count: u64,
+}
+
+impl LossWindow {
+    /// Mean loss of a target, and an empty window from here on; NaN when there was no target.
+    pub fn take_mean(&mut self) -> f64 {
+        let mean = self.sum / self.count as f64;
+        *self = Self::default();
+        mean
+    }
+}
+
+impl TrainState {
+    /// The beginning of a run.
+    pub fn new(cursor: Cursor, better: Better) -> Self {
+        Self {
+            step: 0,
+            epoch: 0.0,
+            cursor,
+            num_input_tokens_seen: 0,
+            total_flos: 0.0,
+            elapsed_seconds: 0.0,
+            best: BestScore::new(better),
+            last_eval: Vec::new(),
+            last_eval_step: None,
+            window: LossWindow::default(),
+            finished: false,
+        }
+    }
+
+    /// Takes note of a finished step.
+    pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
+        self.step += 1;
+        self.epoch = batches.epoch;
+        self.cursor = batches.cursor_after;
+        self.num_input_tokens_seen += outcome.tokens as u64;
+        self.total_flos += outcome.flops;
+        self.window.sum += outcome.loss.sum;
+        self.window.count += outcome.loss.count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Purpose;
+    use crate::rng::Stream;
+
+    #[test]
+    fn a_state_comes_back_from_its_text_to_the_last_bit() {
+        let stream = Stream::new(3, Purpose::Test, 0);
+        for index in 0..2_000 {
+            let mut state = TrainState::new(Cursor::default(), Better::Lower);
+            // Sums of losses and scores have all their digits, and the parser that is quick to read them is off by one at times.
+            state.window.sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
+            state.best.observe(index, stream.uniform(index));
+            state.last_eval = vec![("loss".to_string(), 9.0 * stream.uniform(index + 1_000_000))];
+            let text = serde_json::to_vec_pretty(&serde_json::to_value(&state).unwrap()).unwrap();
+            let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(serde_json::from_value::<TrainState>(value).unwrap(), state);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! One optimizer step: forward and backward of every micro-batch, global norm, clipping, update.
+
+use anyhow::Result;
+
+use crate::batches::Batch;
+use crate::error::Class;
+use crate::error::Problem;
+use crate::layers::Gradients;
+use crate::layers::context::DropoutSeed;
+use crate::ops::norm;
+use crate::optim::AdamW;
+use crate::tasks::Loss;
+use crate::tasks::Task;
+
+/// What a step says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct StepOutcome {
+    /// Loss over all targets of the step.
+    pub loss: Loss,
+    /// Norm of the mean gradient before clipping.
+    pub grad_norm: f64,
+    /// Tokens that went through the model.
+    pub tokens: usize,
+    /// Floating-point operations.
+    pub flops: f64,
+}
+
+/// The parts that a step changes, and the rules it follows.
+#[derive(Debug)]
+pub struct Stepper {
+    /// Moments and groups.
+    pub optimizer: AdamW,
+    /// Buffer in which gradients accumulate.
+    pub gradients: Gradients,
+    /// Largest norm of the mean gradient; 0 turns clipping off.
+    pub max_grad_norm: f64,
+    /// Seed of dropout.
+    pub seed: u64,
+}
+
+impl Stepper {
+    /// Trains on the micro-batches of step number `step` (from 1). A non-finite loss or norm is an error that names the
+    /// step and its samples; parameters and optimizer are as before it.
+    pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
+        let dropout = DropoutSeed { seed: self.seed, step };
+        let (mut loss, mut tokens, mut flops) = (Loss::default(), 0, 0.0);
+        for batch in micro {
+            let part = task.accumulate(batch, dropout, &self.gradients)?;
+            if !part.sum.is_finite() {
+                return Err(diverged("loss", part.mean(), step, std::slice::from_ref(batch)));
+            }
+            loss += part;
+            tokens += batch.num_tokens();
+            flops += task.flops(batch);
+        }
+        // The buffer holds the gradient of the summed loss; the mean is over the targets of all micro-batches.
+        let mean = 1.0 / loss.count.max(1) as f64;
+        let grad_norm = norm::l2(self.gradients.flat())? * mean;
+        if !grad_norm.is_finite() {
+            return Err(diverged("gradient norm", grad_norm, step, micro));
+        }
+        // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.
+        let clip = if self.max_grad_norm > 0.0 { (self.max_grad_norm / (grad_norm + 1e-6)).min(1.0) } else { 1.0 };
+        self.optimizer.update(task.parameters(), &self.gradients, lr, mean * clip)?;
+        Ok(StepOutcome { loss, grad_norm, tokens, flops })
+    }
+}
+
+fn diverged(what: &str, value: f64, step: u64, batches: &[Batch]) -> anyhow::Error {
+    let mut ids: Vec<String> = batches.iter().flat_map(|b| &b.sample_ids).map(ToString::to_string).collect();
+    let more = ids.len().saturating_sub(16);
+    ids.truncate(16);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Problem::new(format!("{what} is {value} in step {step}, samples {}{rest}", ids.join(" ")))
+        .class(Class::Diverged)
+        .hint("lower `training.learning_rate` or lengthen `training.warmup_steps`; the last checkpoint is untouched")
+        .into()
+}

@@ -1,0 +1,114 @@
+//! When training ends before its last step: no improvement for a while, or the time is used up.
+//!
+//! Both are pure: the caller measures scores and seconds.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Whether a larger or a smaller score is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A loss.
+    Lower,
+    /// An accuracy.
+    Higher,
+}
+
+/// The best score so far and how long ago it was; part of the state of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BestScore {
+    better: Better,
+    best: Option<(u64, f64)>,
+    evaluations_since: u32,
+}
+
+impl BestScore {
+    /// No score yet.
+    pub fn new(better: Better) -> Self {
+        Self { better, best: None, evaluations_since: 0 }
+    }
+
+    /// Takes the score of an evaluation after `step` updates and says whether it is the best so far.
+    ///
+    /// An equal score is no improvement; NaN never is one. The same step again (after a resume) is not counted twice.
+    pub fn observe(&mut self, step: u64, score: f64) -> bool {
+        let improved = match self.best {
+            _ if score.is_nan() => false,
+            None => true,
+            Some((_, best)) => match self.better {
+                Better::Lower => score < best,
+                Better::Higher => score > best,
+            },
+        };
+        if improved {
+            self.best = Some((step, score));
+            self.evaluations_since = 0;
+        } else if self.step() != Some(step) {
+            self.evaluations_since += 1;
+        }
+        improved
+    }
+
+    /// The step of the best score.
+    pub fn step(&self) -> Option<u64> {
+        self.best.map(|(step, _)| step)
+    }
+
+    /// The best score.
+    pub fn score(&self) -> Option<f64> {
+        self.best.map(|(_, score)| score)
+    }
+
+    /// Whether `patience` evaluations in a row brought no improvement; never without a patience.
+    pub fn out_of_patience(&self, patience: Option<u32>) -> bool {
+        patience.is_some_and(|patience| self.evaluations_since >= patience)
+    }
+}
+
+/// Whether a time budget is used up: `step_seconds`, the time of one more step, must still fit in.
+///
+/// Elapsed time counts all sittings of the run; without a budget it is never used up.
+pub fn out_of_time(elapsed_seconds: f64, step_seconds: f64, budget_seconds: Option<f64>) -> bool {
+    budget_seconds.is_some_and(|budget| elapsed_seconds + step_seconds > budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_counts_evaluations_without_improvement() {
+        let mut best = BestScore::new(Better::Lower);
+        assert!(!best.out_of_patience(Some(2)));
+        assert!(best.observe(100, 3.0));
+        assert!(best.observe(200, 2.5));
+        assert!(!best.observe(300, 2.5));
+        assert!(!best.out_of_patience(Some(2)));
+        assert!(!best.observe(400, f64::NAN));
+        assert!(best.out_of_patience(Some(2)));
+        assert!(!best.out_of_patience(None));
+        assert_eq!((best.step(), best.score()), (Some(200), Some(2.5)));
+        assert!(best.observe(500, 2.0));
+        assert!(!best.out_of_patience(Some(2)));
+    }
+
+    #[test]
+    fn higher_is_better_for_an_accuracy_and_the_state_survives_json() {
+        let mut best = BestScore::new(Better::Higher);
+        assert!(best.observe(1, 0.5));
+        assert!(best.observe(2, 0.6));
+        assert!(!best.observe(2, 0.6));
+        let text = serde_json::to_string(&best).unwrap();
+        assert_eq!(serde_json::from_str::<BestScore>(&text).unwrap(), best);
+        assert!(!best.out_of_patience(Some(1)), "the same step twice is one evaluation");
+    }
+
+    #[test]
+    fn a_step_that_would_pass_the_budget_is_not_begun() {
+        assert!(!out_of_time(50.0, 9.0, Some(60.0)));
+        assert!(out_of_time(50.0, 11.0, Some(60.0)));
+        assert!(!out_of_time(1e9, 1.0, None));
+    }
+}
