@@ -1,3 +1,41 @@
 //! Parses the command line, dispatches, prints the error chain, sets the exit code.
+//!
+//! It never panics over a terminal that is gone: what cannot be printed is dropped.
 
-fn main() {}
+use std::io::ErrorKind;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use mlmtrain::commands;
+use mlmtrain::commands::cli::Cli;
+use mlmtrain::commands::terminal::ReaderGone;
+use mlmtrain::error;
+use mlmtrain::error::Class;
+use mlmtrain::ops::memory;
+
+fn main() -> ExitCode {
+    memory::keep_freed_pages();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return print_usage(&message),
+    };
+    match commands::run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ExitCode::SUCCESS,
+        Err(e) => {
+            let _ = std::io::stderr().write_all(error::render(&e).as_bytes());
+            ExitCode::from(error::class_of(&e).exit_code())
+        }
+    }
+}
+
+/// Prints help or version to standard output, a wrong command line to standard error.
+fn print_usage(message: &clap::Error) -> ExitCode {
+    let printed = message.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        _ if message.use_stderr() => ExitCode::from(Class::Usage.exit_code()),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => ExitCode::from(Class::Disk.exit_code()),
+        _ => ExitCode::SUCCESS,
+    }
+}

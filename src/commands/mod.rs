@@ -1,1 +1,36 @@
-//! Stub: written next.
+//! The subcommands: one file each. What they share is the command line (`cli`) and the terminal (`terminal`).
+
+pub mod cli;
+pub mod completions;
+pub mod config;
+pub mod evaluate;
+pub mod finetune;
+pub mod finetune_args;
+pub mod predict;
+
+mod plan;
+pub mod prepare;
+pub mod pretrain;
+pub mod terminal;
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+
+use crate::commands::cli::Cli;
+use crate::commands::cli::Command;
+
+/// Runs what the command line asks for.
+pub fn run(cli: &Cli) -> Result<()> {
+    terminal::set_quiet(cli.quiet);
+    match &cli.command {
+        Command::Pretrain(args) => pretrain::run(args),
+        Command::Prepare(args) => prepare::run(args),
+        Command::Finetune(args) => finetune::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Config(command) => config::run(command),
+        Command::Completions(args) => completions::run(args),
+    }
+}

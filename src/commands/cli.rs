@@ -1,0 +1,258 @@
+//! The command line as typed: subcommands, flags, help texts.
+//!
+//! It only describes; what a subcommand does is in the file of its name. Hyper-parameters have no flags of their own:
+//! they live in the configuration, and `--set` changes any of them.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+use clap::ValueEnum;
+
+pub use crate::commands::finetune_args::FinetuneArgs;
+
+/// Pretrain and fine-tune masked language models: one binary, no Python.
+#[derive(Debug, Parser)]
+#[command(name = "mlmtrain", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  mlmtrain pretrain --config configs/quickstart.yaml
+  mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
+  mlmtrain predict --model runs/agnews/final --input headlines.txt
+  mlmtrain config show configs/quickstart.yaml
+
+Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 74 disk full or failing,
+76 training diverged, 128 + n stopped by signal n after a checkpoint")]
+pub struct Cli {
+    /// Print no progress and no notes, only results and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a masked language model on raw text
+    ///
+    /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration resumes.
+    #[command(after_help = "Examples:
+  mlmtrain pretrain --config configs/quickstart.yaml
+  mlmtrain pretrain --config configs/quickstart.yaml --set training.max_steps=200 --set run.output_dir=runs/short
+  mlmtrain pretrain --config configs/roberta-base.yaml --dry-run
+  mlmtrain pretrain --config configs/quickstart.yaml --resume runs/quickstart/checkpoint-500")]
+    Pretrain(PretrainArgs),
+    /// Make the tokenizer and the shards of a configuration, without training
+    #[command(after_help = "Examples:
+  mlmtrain prepare --config configs/quickstart.yaml")]
+    Prepare(PrepareArgs),
+    /// Fine-tune a model on labelled examples
+    ///
+    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win.
+    #[command(after_help = "Examples:
+  mlmtrain finetune --task classify --config configs/finetune-agnews.yaml
+  mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
+  mlmtrain finetune --task classify --model models/minilm --train train.tsv --eval dev.tsv \\
+      --text-column sentence1 --text-pair-column sentence2 --label-column entailment
+  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5")]
+    Finetune(FinetuneArgs),
+    /// Score a model on a file: a classifier on labelled examples, a masked language model on text
+    #[command(after_help = "Examples:
+  mlmtrain evaluate --model runs/agnews/final --data test.csv
+  mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst")]
+    Evaluate(EvaluateArgs),
+    /// Label texts, or fill in their masks: one JSON line each on standard output
+    #[command(after_help = "Examples:
+  mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
+  mlmtrain predict --model runs/agnews/final --input news.jsonl --text-column title
+  echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
+    Predict(PredictArgs),
+    /// Check, show or describe configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    #[command(after_help = "Examples:
+  mlmtrain completions bash > ~/.local/share/bash-completion/completions/mlmtrain
+  mlmtrain completions fish > ~/.config/fish/completions/mlmtrain.fish")]
+    Completions(CompletionsArgs),
+}
+
+/// A configuration file and changes to it.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// YAML or JSON configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Arguments of `pretrain`.
+#[derive(Debug, Args)]
+pub struct PretrainArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder), or a checkpoint
+    #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
+    pub resume: Resume,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Where `pretrain` starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// At the newest valid checkpoint of the output folder, or afresh.
+    Auto,
+    /// Afresh; an output folder with checkpoints is refused.
+    Never,
+    /// At this checkpoint folder.
+    From(PathBuf),
+}
+
+impl FromStr for Resume {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "never" => Self::Never,
+            path => Self::From(PathBuf::from(path)),
+        })
+    }
+}
+
+/// Arguments of `prepare`.
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// What a model is fine-tuned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Task {
+    /// One label for each text or pair of texts
+    Classify,
+}
+
+/// Arguments of `evaluate`.
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// Model folder in the Hugging Face layout
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Which columns of the data to read.
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+    /// Column of the label
+    #[arg(long, value_name = "NAME")]
+    pub label_column: Option<String>,
+    /// Also write the first batch and its logits to this safetensors file (masked language models)
+    #[arg(long, value_name = "FILE")]
+    pub dump_logits: Option<PathBuf>,
+    /// Size of the batches.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// Model folder in the Hugging Face layout
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Texts, one a line or one a JSONL row; `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub input: PathBuf,
+    /// Which fields of the input to read.
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+    /// Size of the batches.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// Columns that hold the texts.
+#[derive(Debug, Args)]
+pub struct ColumnArgs {
+    /// Column or JSON field of the text
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+    /// Column or JSON field of the second text of a pair
+    #[arg(long, value_name = "NAME")]
+    pub text_pair_column: Option<String>,
+}
+
+/// How much at once.
+#[derive(Debug, Args)]
+pub struct ComputeArgs {
+    /// Texts in one batch
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: u32,
+    /// Threads; 0 means one a core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+}
+
+/// Subcommands of `config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Report every problem of a configuration with its line and column
+    #[command(after_help = "Examples:
+  mlmtrain config check configs/quickstart.yaml
+  mlmtrain config check configs/quickstart.yaml --set data.max_seq_length=128")]
+    Check(FileArgs),
+    /// Print a configuration with all defaults, and where each value comes from
+    #[command(after_help = "Examples:
+  mlmtrain config show configs/quickstart.yaml --set run.seed=7")]
+    Show(FileArgs),
+    /// Print the JSON Schema, for completion in editors
+    #[command(after_help = "Examples:
+  mlmtrain config schema > mlmtrain.schema.json
+Then put this line first in a configuration (VS Code with the YAML extension, Zed, Neovim):
+  # yaml-language-server: $schema=mlmtrain.schema.json")]
+    Schema {
+        /// Of which configuration
+        #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
+        of: SchemaOf,
+    },
+}
+
+/// A configuration file to look at, and changes to it.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// YAML or JSON configuration of `pretrain` or of `finetune`
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Change one key, as the other commands do; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Which configuration a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Of `pretrain` and `prepare`
+    Pretrain,
+    /// Of `finetune`
+    Finetune,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// For which shell
+    pub shell: clap_complete::Shell,
+}

@@ -1,0 +1,112 @@
+//! `mlmtrain finetune`: trains a classifier on labelled examples, once for each seed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::commands::cli::FinetuneArgs;
+use crate::commands::pretrain::interrupted;
+use crate::commands::terminal;
+use crate::config;
+use crate::config::FinetuneConfig;
+use crate::fs;
+use crate::quantity::format_count;
+use crate::scores::mean;
+use crate::scores::sample_std;
+use crate::tasks::classify::confusion_table;
+use crate::telemetry::Progress;
+use crate::telemetry::write_results;
+use crate::train::End;
+use crate::train::assemble;
+use crate::train::assemble::classify;
+use crate::train::assemble::classify::Examples;
+use crate::train::assemble::classify::Outcome;
+use crate::train::signals::Signals;
+
+/// Runs the subcommand.
+pub fn run(args: &FinetuneArgs) -> Result<()> {
+    let config = args.load()?.config;
+    let device = assemble::set_up(&config.run)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    let examples = Examples::read(&config)?;
+    progress.note(&format!(
+        "{} training and {} evaluation examples, {} labels",
+        format_count(examples.train.len() as u64),
+        format_count(examples.eval.len() as u64),
+        examples.labels.len()
+    ));
+    fs::write_bytes(&config.run.output_dir.join("config.yaml"), config::to_yaml(&config).as_bytes())?;
+    let signals = Signals::listen()?;
+    let mut outcomes = Vec::new();
+    for (seed, output) in seeds(&config) {
+        let outcome = classify::run_seed(&config, &examples, seed, &output, &device, &progress, &signals)?;
+        if let Some(End::Signal(signal)) = outcome.end {
+            return Err(interrupted(signal, outcome.step).into());
+        }
+        outcomes.push(outcome);
+    }
+    if outcomes.len() > 1 {
+        write_results(&config.run.output_dir, "eval", &summary(&outcomes))?;
+    }
+    report(&outcomes, &examples.labels).into_iter().try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// Each seed and its folder: the output folder itself for a single one.
+fn seeds(config: &FinetuneConfig) -> Vec<(u64, PathBuf)> {
+    let output = &config.run.output_dir;
+    match config.seeds.as_slice() {
+        [] => vec![(config.run.seed, output.clone())],
+        [seed] => vec![(*seed, output.clone())],
+        many => many.iter().map(|&seed| (seed, output.join(format!("seed-{seed}")))).collect(),
+    }
+}
+
+/// Mean and standard deviation of each evaluation score over the seeds.
+fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
+    let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (name, value) in outcomes.iter().flat_map(|o| &o.results).filter(|(name, _)| name.starts_with("eval_")) {
+        values.entry(name).or_default().push(*value);
+    }
+    values.iter().flat_map(|(name, v)| [(format!("{name}_mean"), mean(v)), (format!("{name}_std"), sample_std(v))]).collect()
+}
+
+const COLUMNS: [(&str, &str, f64); 4] = [
+    ("eval_accuracy", "accuracy %", 100.0),
+    ("eval_f1", "macro F1 %", 100.0),
+    ("eval_matthews_correlation", "Matthews", 1.0),
+    ("eval_loss", "loss", 1.0),
+];
+
+fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
+    let header = cells(|_, title, _| title.to_string());
+    let mut lines = vec![format!("{:>8}{header}{:>10}  model", "seed", "seconds")];
+    let column = |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
+    for outcome in outcomes {
+        let value = |name: &str| outcome.results.get(name).copied().unwrap_or(f64::NAN);
+        let row = cells(|name, _, factor| digits(value(name) * factor, factor));
+        let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
+        lines.push(format!("{:>8}{row}{:>10.0}  {}{note}", outcome.seed, value("train_runtime"), outcome.model.display()));
+    }
+    if outcomes.len() > 1 {
+        for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
+            let row = cells(|name, _, factor| digits(statistic(&column(name)) * factor, factor));
+            lines.push(format!("{title:>8}{row}"));
+        }
+    }
+    if let Some(last) = outcomes.last() {
+        lines.push(format!("confusion of seed {}:", last.seed));
+        lines.push(confusion_table(&last.confusion.rows(), labels).trim_end().to_string());
+    }
+    lines
+}
+
+/// One line of cells, 14 places each; `text` gives a cell for (name, title, factor).
+fn cells(text: impl Fn(&str, &str, f64) -> String) -> String {
+    let cells: Vec<String> = COLUMNS.iter().map(|(name, title, factor)| format!("{:>14}", text(name, title, *factor))).collect();
+    cells.concat()
+}
+
+fn digits(value: f64, factor: f64) -> String {
+    if factor > 1.0 { format!("{value:.2}") } else { format!("{value:.4}") }
+}

@@ -1,0 +1,114 @@
+//! Arguments of `finetune`, and the configuration that they and a file make together.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::commands::cli::Task;
+use crate::config;
+use crate::config::FinetuneConfig;
+use crate::config::Loaded;
+use crate::config::Override;
+use crate::error::Problem;
+use crate::error::Problems;
+
+/// Arguments of `finetune`.
+#[derive(Debug, Args)]
+pub struct FinetuneArgs {
+    /// What to fine-tune for
+    #[arg(long, value_enum)]
+    pub task: Task,
+    /// YAML or JSON configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Model folder in the Hugging Face layout to start from (key `model`)
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Training examples: .csv, .tsv, .jsonl, also .gz, .zst, .bz2 (key `data.train_file`)
+    #[arg(long, value_name = "FILE")]
+    pub train: Option<PathBuf>,
+    /// Evaluation examples (key `data.eval_file`)
+    #[arg(long, value_name = "FILE")]
+    pub eval: Option<PathBuf>,
+    /// Column of the text (key `data.text_column`)
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+    /// Column of the second text of a pair (key `data.text_pair_column`)
+    #[arg(long, value_name = "NAME")]
+    pub text_pair_column: Option<String>,
+    /// Column of the label (key `data.label_column`)
+    #[arg(long, value_name = "NAME")]
+    pub label_column: Option<String>,
+    /// Share of the training examples to use, the same of each label (key `data.max_train_fraction`)
+    #[arg(long, value_name = "SHARE")]
+    pub max_train_fraction: Option<f64>,
+    /// Most training examples to use (key `data.max_train_samples`)
+    #[arg(long, value_name = "N")]
+    pub max_train_samples: Option<u64>,
+    /// Seeds to train with, one after the other, e.g. `1,2,3` (key `seeds`)
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    pub seeds: Option<Vec<u64>>,
+    /// Folder of the results (key `run.output_dir`)
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl FinetuneArgs {
+    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
+    pub fn load(&self) -> Result<Loaded<FinetuneConfig>, Problems> {
+        self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
+        let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
+        overrides.extend(config::overrides(&self.set)?);
+        config::load_finetune_with(self.config.as_deref(), &overrides)
+    }
+
+    fn need_file_or_flags(&self) -> Result<(), Problem> {
+        let given = [("--model", &self.model), ("--train", &self.train), ("--eval", &self.eval)];
+        let missing: Vec<String> = given.iter().filter(|(_, path)| path.is_none()).map(|(flag, _)| format!("`{flag}`")).collect();
+        if self.config.is_some() || missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{} must be given, for there is no `--config`", missing.join(", "));
+        Err(Problem::usage(message).hint("give `--model DIR --train FILE --eval FILE`, or `--config FILE`"))
+    }
+
+    fn flags(&self) -> Result<Vec<Override>, Problem> {
+        let paths = [
+            ("--model", "model", &self.model),
+            ("--train", "data.train_file", &self.train),
+            ("--eval", "data.eval_file", &self.eval),
+            ("--output-dir", "run.output_dir", &self.output_dir),
+        ];
+        let names = [
+            ("--text-column", "data.text_column", &self.text_column),
+            ("--text-pair-column", "data.text_pair_column", &self.text_pair_column),
+            ("--label-column", "data.label_column", &self.label_column),
+        ];
+        let mut flags = Vec::new();
+        for (flag, key, path) in paths {
+            if let Some(path) = path {
+                flags.push(Override::flag(flag, key, text_of(flag, path)?));
+            }
+        }
+        for (flag, key, name) in names {
+            flags.extend(name.as_deref().map(|name| Override::flag(flag, key, name)));
+        }
+        flags.extend(self.max_train_fraction.map(|share| Override::flag("--max-train-fraction", "data.max_train_fraction", share)));
+        flags.extend(self.max_train_samples.map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)));
+        flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
+        Ok(flags)
+    }
+}
+
+/// Paths are saved in `config.yaml`, which is UTF-8.
+fn text_of<'a>(flag: &str, path: &'a Path) -> Result<&'a str, Problem> {
+    path.to_str().ok_or_else(|| {
+        Problem::usage(format!("`{}` is not UTF-8", path.display()))
+            .at(flag)
+            .hint("rename the file, or reach it over a link with a plain name")
+    })
+}

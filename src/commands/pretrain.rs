@@ -1,0 +1,85 @@
+//! `mlmtrain pretrain`: trains a masked language model on raw text.
+
+use anyhow::Result;
+
+use crate::commands::cli::PretrainArgs;
+use crate::commands::cli::Resume;
+use crate::commands::plan;
+use crate::commands::prepare;
+use crate::commands::terminal;
+use crate::config;
+use crate::config::PretrainConfig;
+use crate::error::Class;
+use crate::error::Problem;
+use crate::quantity::format_count;
+use crate::quantity::format_duration;
+use crate::telemetry::Progress;
+use crate::train::End;
+use crate::train::assemble;
+use crate::train::assemble::pretrain;
+use crate::train::assemble::pretrain::Outcome;
+use crate::train::assemble::resume::Start;
+use crate::train::signals::Signals;
+
+/// Runs the subcommand.
+pub fn run(args: &PretrainArgs) -> Result<()> {
+    let config = config::load_pretrain(&args.config.config, &args.config.set)?.config;
+    if args.dry_run {
+        return plan::pretrain(&config).into_iter().try_for_each(|line| terminal::stdout_line(&line));
+    }
+    let device = assemble::set_up(&config.run)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    let prepared = prepare::ensure_prepared(&config, &progress)?;
+    for line in prepare::summary(&config, &prepared) {
+        progress.note(&line);
+    }
+    let start = match &args.resume {
+        Resume::Auto => Start::Auto,
+        Resume::Never => Start::Fresh,
+        Resume::From(path) => Start::At(path.clone()),
+    };
+    let outcome = pretrain::run(&config, prepared, &start, &device, &progress, &Signals::listen()?)?;
+    if let Some(End::Signal(signal)) = outcome.end {
+        return Err(interrupted(signal, outcome.step).into());
+    }
+    report(&config, &outcome).into_iter().try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// What a signal ends with: the state is safe.
+pub(super) fn interrupted(signal: u8, step: u64) -> Problem {
+    Problem::new(format!("stopped by signal {signal}; step {step} is saved"))
+        .class(Class::Interrupted(signal))
+        .hint("the same command goes on from there")
+}
+
+/// The lines at the end of a run.
+fn report(config: &PretrainConfig, outcome: &Outcome) -> Vec<String> {
+    let mut lines = vec![match outcome.end {
+        None => format!("this run is complete ({} steps); nothing was done", outcome.step),
+        Some(End::Time) => format!("the time budget is used up after {} steps", outcome.step),
+        Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),
+        Some(End::Steps | End::Signal(_)) => format!("trained {} steps", outcome.step),
+    }];
+    let value = |name: &str| outcome.results.get(name).copied();
+    let mut row = |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
+    row("validation loss", value("eval_loss").map(|v| format!("{v:.4}")));
+    row("perplexity", value("eval_perplexity").map(|v| format!("{v:.1}")));
+    row("masked accuracy", value("eval_accuracy").map(|v| format!("{:.1} %", 100.0 * v)));
+    row("unigram baseline", value("eval_unigram_loss").map(|v| format!("{v:.4} (loss of knowing only how frequent each token is)")));
+    row("tokens/s", value("train_tokens_per_second").map(|v| format_count(v.round() as u64)));
+    row("training time", value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))));
+    row("model", Some(outcome.model.display().to_string()));
+    if let Some(text) = &config.run.sample_text {
+        lines.push(format!("  {text}"));
+        for (number, candidates) in outcome.filled.iter().enumerate() {
+            let best: Vec<String> = candidates.iter().map(|c| format!("{}({:.0} %)", quoted(&c.token), 100.0 * c.probability)).collect();
+            lines.push(format!("    mask {}: {}", number + 1, best.join("  ")));
+        }
+    }
+    lines
+}
+
+/// A token as a reader sees it: a leading space is visible by the quotes.
+fn quoted(token: &str) -> String {
+    format!("{token:?} ")
+}

@@ -1,0 +1,130 @@
+//! The two streams of a command: results on standard output, notes on standard error.
+//!
+//! Nothing here panics: a reader that went away ends the program quietly, a full disk behind a redirection is an error.
+
+use std::io;
+use std::io::BufWriter;
+use std::io::ErrorKind;
+use std::io::Stdout;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use anyhow::Result;
+
+use crate::error::Class;
+use crate::error::Problem;
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Standard output was closed by its reader, as `head` does. No failure: `main` ends with exit code 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("standard output was closed")]
+pub struct ReaderGone;
+
+/// Whether [`note`] is silent, as `-q` asks.
+pub fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether `-q` was given.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a line to standard error, unless `-q` was given. A standard error that cannot be written to is no reason to stop.
+pub fn note(text: &str) {
+    if !is_quiet() {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
+/// Writes one line to standard output and flushes it. For many lines, [`Output`] is faster.
+pub fn stdout_line(text: &str) -> Result<()> {
+    let mut output = Output::stdout();
+    output.line(text)?;
+    output.finish()
+}
+
+/// Buffered lines of results. Dropped without [`Output::finish`], the last of them may be lost.
+#[derive(Debug)]
+pub struct Output<W: Write = Stdout> {
+    writer: BufWriter<W>,
+}
+
+impl Output<Stdout> {
+    /// To standard output.
+    pub fn stdout() -> Self {
+        Self::to(io::stdout())
+    }
+}
+
+impl<W: Write> Output<W> {
+    /// To any writer.
+    pub fn to(writer: W) -> Self {
+        Self { writer: BufWriter::new(writer) }
+    }
+
+    /// Writes `text` and a line break. [`ReaderGone`] when nobody reads any more.
+    pub fn line(&mut self, text: &str) -> Result<()> {
+        self.write(text.as_bytes())?;
+        self.write(b"\n")
+    }
+
+    /// Writes bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|e| classified(&e))
+    }
+
+    /// Hands everything to the system; only then is a result safe.
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.flush().map_err(|e| classified(&e))
+    }
+}
+
+fn classified(error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => Problem::new(format!("cannot write: {error}")).at("standard output").class(Class::Disk).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error;
+
+    struct Failing(ErrorKind);
+
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn write_to(writer: impl Write) -> Result<()> {
+        let mut output = Output::to(writer);
+        output.line("a result")?;
+        output.finish()
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_told_from_a_full_disk() {
+        let gone = write_to(Failing(ErrorKind::BrokenPipe)).expect_err("is wrong");
+        assert_eq!(gone.downcast_ref(), Some(&ReaderGone));
+        let full = write_to(Failing(ErrorKind::StorageFull)).expect_err("is wrong");
+        assert_eq!(error::class_of(&full), Class::Disk);
+        insta::assert_snapshot!(full, @"standard output: cannot write: no storage space");
+    }
+
+    #[test]
+    fn lines_arrive_whole() {
+        let mut bytes = Vec::new();
+        write_to(&mut bytes).expect("memory takes all");
+        assert_eq!(bytes, b"a result\n");
+    }
+}

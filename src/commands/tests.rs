@@ -1,0 +1,99 @@
+//! The command line as a user types it.
+
+use clap::CommandFactory;
+use clap::Parser;
+
+use crate::commands::cli::Cli;
+use crate::commands::cli::Command;
+use crate::commands::cli::FinetuneArgs;
+use crate::commands::cli::Resume;
+
+fn parse(line: &str) -> Result<Command, String> {
+    Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command).map_err(|e| e.to_string())
+}
+
+fn finetune(line: &str) -> FinetuneArgs {
+    match parse(&format!("mlmtrain finetune --task classify {line}")) {
+        Ok(Command::Finetune(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_holds_together() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_example_of_the_help_is_a_command_line() {
+    let mut examples = 0;
+    let mut commands = vec![Cli::command()];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().cloned());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
+        for line in help.lines().filter_map(|l| l.find("mlmtrain ").filter(|at| *at == 2 || l.contains('|')).map(|at| &l[at..])) {
+            let line = line.split(" > ").next().unwrap_or_default();
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
+            examples += 1;
+        }
+    }
+    assert!(examples >= 15, "{examples}");
+}
+
+#[test]
+fn resume_is_a_word_or_a_path() {
+    for (text, want) in
+        [("auto", Resume::Auto), ("never", Resume::Never), ("runs/a/checkpoint-5", Resume::From("runs/a/checkpoint-5".into()))]
+    {
+        let Ok(Command::Pretrain(args)) = parse(&format!("mlmtrain pretrain --config a.yaml --resume {text}")) else { panic!("{text}") };
+        assert_eq!(args.resume, want);
+    }
+}
+
+#[test]
+fn finetune_takes_flags_without_a_file() {
+    let args = finetune("--model models/mini --train a.csv --eval b.csv --seeds 1,2,3 --max-train-fraction 0.1 --set training.max_steps=5");
+    let config = args.load().expect("is right").config;
+    assert_eq!(config.seeds, [1, 2, 3]);
+    assert_eq!(config.data.max_train_fraction, Some(0.1));
+    assert_eq!(config.data.train_file.to_str(), Some("a.csv"));
+    assert_eq!(config.training.max_steps, 5);
+    insta::assert_snapshot!(finetune("--model m --train a.csv --eval b.csv --max-train-fraction 10").load().expect_err("is wrong"), @r#"
+    --max-train-fraction: `data.max_train_fraction` is 10, it must be above 0 and at most 1
+      hint: `0.1` takes a tenth of each label
+    "#);
+    insta::assert_snapshot!(finetune("--model m").load().expect_err("is wrong"), @r#"
+    `--train`, `--eval` must be given, for there is no `--config`
+      hint: give `--model DIR --train FILE --eval FILE`, or `--config FILE`
+    "#);
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/finetune-agnews.yaml");
+    let config = finetune(&format!("--config {file} --output-dir runs/other --text-column title")).load().expect("is right").config;
+    assert_eq!(config.run.output_dir.to_str(), Some("runs/other"));
+    assert_eq!(config.data.text_column.as_deref(), Some("title"));
+    assert_eq!(config.seeds, [1, 2, 3]);
+}
+
+#[test]
+fn a_wrong_command_line_gets_a_suggestion() {
+    insta::assert_snapshot!(parse("mlmtrain pretrian --config a.yaml").expect_err("is wrong"), @r#"
+    error: unrecognized subcommand 'pretrian'
+
+      tip: some similar subcommands exist: 'prepare', 'predict', 'pretrain'
+
+    Usage: mlmtrain [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    "#);
+    insta::assert_snapshot!(parse("mlmtrain pretrain").expect_err("is wrong"), @r#"
+    error: the following required arguments were not provided:
+      --config <FILE>
+
+    Usage: mlmtrain pretrain --config <FILE>
+
+    For more information, try '--help'.
+    "#);
+}
