@@ -1,0 +1,199 @@
+"""Writes the golden folders under tests/golden/: tiny models, inputs, and what PyTorch transformers makes of them.
+
+Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.8.0:
+
+    python scripts/make_golden.py            # rewrites tests/golden/
+    python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
+
+`roberta/`, `bert/`           masked LM: logits, hidden states, loss, gradients, five AdamW steps
+`roberta_cls/`, `bert_cls/`   sequence classification: logits, loss, gradients
+
+Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
+
+inputs.safetensors, packed without padding (T tokens of 4 sequences, M labels):
+    ids, token_type_ids, position_ids (from 0 in each sequence)   u32 [T]
+    cu_seqlens                                                    u32 [5]
+    label_positions (indices into ids), labels                    u32 [M]
+outputs.safetensors, f32:
+    logits [M, V] or [M, classes], hidden [T, D] (last hidden states), loss [1] (mean over the labels), grad_norm [1],
+    grad.NAME for each parameter, NAME as in model.safetensors
+    masked LM only: step_losses [6] (before each of five steps, and after the last), step_grad_norms [5] (before
+    clipping), final.NAME for some parameters after the fifth step
+
+PyTorch sees a padded batch with an attention mask, and computes in f64 from the f32 weights: what a comparison finds
+is then the rounding of the program under test alone. Biases and LayerNorm weights are random too, since an error in a
+bias of 0 or a scale of 1 would not show. The gradient of each `attention.self.key.bias` is zero in exact arithmetic
+(softmax ignores a shift), so it has no relative error: compare it with the norm of `key.weight`'s gradient instead.
+"""
+
+import argparse
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
+LENGTHS = [13, 1, 29, 6]
+FIRST_WORD = 5  # ids below are special tokens
+MASK_ID = 4
+
+SIZES = dict(hidden_size=48, num_attention_heads=2, num_hidden_layers=2, intermediate_size=52, vocab_size=101, max_position_embeddings=40)
+SMALL_SIZES = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=1, intermediate_size=40, vocab_size=67, max_position_embeddings=40)
+SHARED = dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout=0.0)
+FAMILY = {
+    "roberta": dict(pad_token_id=1, bos_token_id=0, eos_token_id=2, type_vocab_size=1, layer_norm_eps=1e-5),
+    "bert": dict(pad_token_id=0, type_vocab_size=2, layer_norm_eps=1e-12),
+}
+ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
+WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
+FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
+
+
+def random_model(model_class, config, generator):
+    """A model whose every weight comes from `generator`; the rows of padding tokens stay 0 as transformers leaves them."""
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            noise = torch.randn(parameter.shape, generator=generator)
+            if "LayerNorm.weight" in name or "layer_norm.weight" in name:
+                parameter.copy_(1.0 + 0.1 * noise)
+            elif name.endswith("bias"):
+                parameter.copy_(0.1 * noise)
+            else:
+                parameter.copy_(config.initializer_range * noise)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx] = 0
+    return model
+
+
+def packed_inputs(config, classes, generator):
+    """The packed batch; for a masked LM about a quarter of the positions are labelled, else the first of each sequence."""
+    ids, positions, types, label_positions, cu_seqlens = [], [], [], [], [0]
+    for length in LENGTHS:
+        start = len(ids)
+        words = torch.randint(FIRST_WORD, config.vocab_size, (length,), generator=generator).tolist()
+        chosen = [0] if classes or length == 1 else torch.randperm(length, generator=generator)[: (length + 3) // 4].sort().values.tolist()
+        if not classes:
+            for place in chosen[::2]:
+                words[place] = MASK_ID
+        ids += words
+        positions += range(length)
+        types += [int(config.type_vocab_size > 1 and place >= length // 2 and length > 1) for place in range(length)]
+        label_positions += [start + place for place in chosen]
+        cu_seqlens.append(len(ids))
+    bounds = (0, classes) if classes else (FIRST_WORD, config.vocab_size)
+    labels = torch.randint(*bounds, (len(label_positions),), generator=generator).tolist()
+    named = dict(ids=ids, position_ids=positions, token_type_ids=types, label_positions=label_positions, labels=labels, cu_seqlens=cu_seqlens)
+    return {name: torch.tensor(values, dtype=torch.uint32) for name, values in named.items()}
+
+
+def padded(packed, config, classes):
+    """The same batch as transformers wants it, and the mask of its real tokens."""
+    packed = {name: tensor.long() for name, tensor in packed.items()}
+    shape = (len(LENGTHS), max(LENGTHS))
+    real = torch.arange(shape[1])[None, :] < torch.tensor(LENGTHS)[:, None]
+    batch = dict(input_ids=torch.full(shape, config.pad_token_id), token_type_ids=torch.zeros(shape, dtype=torch.long), attention_mask=real.long())
+    batch["input_ids"][real] = packed["ids"]
+    batch["token_type_ids"][real] = packed["token_type_ids"]
+    if classes:
+        batch["labels"] = packed["labels"]
+    else:
+        flat = torch.full((len(packed["ids"]),), -100)
+        flat[packed["label_positions"]] = packed["labels"]
+        batch["labels"] = torch.full(shape, -100)
+        batch["labels"][real] = flat
+    return batch, real
+
+
+def step_losses(model, batch):
+    """Losses and unclipped gradient norms of five AdamW steps on one batch; the model is left as they leave it."""
+    named = list(model.named_parameters())
+    plain = [p for n, p in named if n.endswith("bias") or "LayerNorm" in n or "layer_norm" in n]
+    decayed = [p for n, p in named if all(p is not q for q in plain)]
+    groups = [dict(params=decayed, weight_decay=WEIGHT_DECAY), dict(params=plain, weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, **ADAMW)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM).item())
+        optimizer.step()
+    losses.append(model(**batch).loss.item())
+    return losses, norms
+
+
+def write(folder, model_class, config, classes, seed):
+    """One golden folder."""
+    generator = torch.Generator().manual_seed(seed)
+    model = random_model(model_class, config, generator)
+    packed = packed_inputs(config, classes, generator)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    save_file(packed, folder / "inputs.safetensors")
+
+    model = model_class.from_pretrained(folder, attn_implementation="eager").double().eval()
+    batch, real = padded(packed, config, classes)
+    result = model(**batch, output_hidden_states=True)
+    result.loss.backward()
+    grads = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    logits = result.logits if classes else result.logits[real][packed["label_positions"].long()]
+    outputs = dict(logits=logits, hidden=result.hidden_states[-1][real], loss=result.loss.reshape(1))
+    outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
+    outputs |= {f"grad.{name}": grad for name, grad in grads.items()}
+    if not classes:
+        losses, norms = step_losses(model, batch)
+        outputs |= dict(step_losses=torch.tensor(losses), step_grad_norms=torch.tensor(norms))
+        outputs |= {f"final.{name}": p for name, p in model.named_parameters() if any(name.endswith(f) for f in FINAL)}
+    save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
+
+
+def write_all(root):
+    for seed, family in enumerate(FAMILY):
+        config_class, lm, classifier = {
+            "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM, transformers.RobertaForSequenceClassification),
+            "bert": (transformers.BertConfig, transformers.BertForMaskedLM, transformers.BertForSequenceClassification),
+        }[family]
+        write(root / family, lm, config_class(**SIZES, **SHARED, **FAMILY[family]), 0, 100 + seed)
+        write(root / f"{family}_cls", classifier, config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=3), 3, 200 + seed)
+
+
+def compare(root):
+    """The largest difference of any tensor between `root` and the committed folders, relative to its norm; None when names differ."""
+    worst = 0.0
+    for made in sorted(root.glob("*/*.safetensors")):
+        new, old = load_file(made), load_file(GOLDEN / made.relative_to(root))
+        if new.keys() != old.keys():
+            return None
+        for name, tensor in new.items():
+            scale = max(old[name].double().norm().item(), 1e-6)
+            worst = max(worst, (tensor.double() - old[name].double()).norm().item() / scale)
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare with tests/golden/ instead of writing it")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    if not arguments.check:
+        shutil.rmtree(GOLDEN, ignore_errors=True)
+        write_all(GOLDEN)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        write_all(pathlib.Path(folder))
+        worst = compare(pathlib.Path(folder))
+    print(f"largest relative difference: {worst}")
+    return 0 if worst is not None and worst < 1e-6 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

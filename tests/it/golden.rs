@@ -1,0 +1,151 @@
+//! Our numbers against PyTorch transformers': logits, every gradient and five AdamW steps, on the folders that
+//! `scripts/make_golden.py` wrote (its header names the versions).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use candle_core::Device;
+use candle_core::Tensor;
+use mlmtrain::batches::Batch;
+use mlmtrain::config::ModelConfig;
+use mlmtrain::config::TrainingConfig;
+use mlmtrain::interop::read_folder;
+use mlmtrain::layers::Gradients;
+use mlmtrain::layers::Parameters;
+use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::models::Model;
+use mlmtrain::optim::AdamW;
+use mlmtrain::tasks::Task;
+use mlmtrain::tasks::classify::Classify;
+use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::train::step::Stepper;
+
+/// One golden folder.
+struct Golden {
+    name: &'static str,
+    config: ModelConfig,
+    weights: std::collections::BTreeMap<String, Tensor>,
+    batch: Batch,
+    outputs: HashMap<String, Tensor>,
+}
+
+impl Golden {
+    fn read(name: &'static str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        let tensors = |file: &str| candle_core::safetensors::load(folder.join(file), &Device::Cpu).unwrap();
+        let pretrained = read_folder(&folder).unwrap();
+        let inputs = tensors("inputs.safetensors");
+        let ids = |key: &str| inputs[key].to_vec1::<u32>().unwrap();
+        let batch = Batch {
+            token_keys: (0..ids("ids").len() as u64).collect(),
+            sample_ids: vec![0],
+            ids: ids("ids"),
+            token_type_ids: ids("token_type_ids"),
+            position_ids: ids("position_ids"),
+            cu_seqlens: ids("cu_seqlens"),
+            label_positions: ids("label_positions"),
+            labels: ids("labels"),
+        };
+        Self { name, config: pretrained.config, weights: pretrained.tensors, batch, outputs: tensors("outputs.safetensors") }
+    }
+
+    fn fill(&self, parameters: &Parameters) {
+        for (name, _) in parameters.named() {
+            parameters.set(&name, &self.weights[&name]).unwrap();
+        }
+    }
+
+    fn masked_lm(&self) -> MaskedLm {
+        let model = Model::masked_lm(&self.config, 1, &Device::Cpu).unwrap();
+        self.fill(&model.parameters);
+        MaskedLm { model }
+    }
+
+    fn classify(&self) -> Classify {
+        let labels = self.outputs["logits"].dim(1).unwrap();
+        let model = Model::classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
+        self.fill(&model.parameters);
+        Classify { model }
+    }
+
+    fn check_logits(&self, logits: &Tensor) {
+        let worst = (logits - &self.outputs["logits"]).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        println!("{}: logits differ by at most {worst:.2e}", self.name);
+        assert!(worst < 1e-4, "{}: logits differ by {worst}", self.name);
+    }
+
+    fn golden_gradient(&self, name: &str) -> &Tensor {
+        self.outputs.get(&format!("grad.{name}")).unwrap_or_else(|| panic!("no golden gradient of {name}"))
+    }
+
+    /// Every gradient of the mean loss; ours are of the summed loss.
+    fn check_gradients(&self, task: &dyn Task) {
+        let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+        let loss = task.accumulate(&self.batch, DropoutSeed { seed: 1, step: 1 }, &gradients).unwrap();
+        let want = self.outputs["loss"].to_vec1::<f32>().unwrap()[0];
+        assert!((loss.mean() as f32 - want).abs() < 1e-5, "{}: loss {} instead of {want}", self.name, loss.mean());
+        let mean = 1.0 / loss.count as f64;
+        let (mut compared, mut worst) = (0, 0.0f64);
+        for spec in task.parameters().layout().specs() {
+            let want = self.golden_gradient(&spec.name);
+            let got = gradients.flat().narrow(0, spec.range.start, spec.range.len()).unwrap();
+            let got = (got * mean).unwrap().reshape(want.dims()).unwrap();
+            let norm = |t: &Tensor| f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt();
+            // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only rounding is there: it
+            // is compared with the gradient of the weight beside it.
+            let size = if spec.name.ends_with("self.key.bias") {
+                norm(self.golden_gradient(&spec.name.replace("bias", "weight")))
+            } else {
+                norm(want)
+            };
+            let error = norm(&(&got - want).unwrap()) / size;
+            worst = worst.max(error);
+            assert!(error < 1e-4, "{}: gradient of `{}` is off by {error:.2e}", self.name, spec.name);
+            compared += 1;
+        }
+        assert_eq!(compared, self.outputs.keys().filter(|k| k.starts_with("grad.")).count(), "{}: a gradient was not compared", self.name);
+        println!("{}: {compared} gradients, worst relative error {worst:.2e}", self.name);
+    }
+}
+
+#[test]
+fn masked_lm_logits_and_gradients_are_those_of_transformers() {
+    for name in ["roberta", "bert"] {
+        let golden = Golden::read(name);
+        let task = golden.masked_lm();
+        golden.check_logits(&task.logits(&golden.batch).unwrap());
+        golden.check_gradients(&task);
+    }
+}
+
+#[test]
+fn classifier_logits_and_gradients_are_those_of_transformers() {
+    for name in ["roberta_cls", "bert_cls"] {
+        let golden = Golden::read(name);
+        let task = golden.classify();
+        golden.check_logits(&task.logits(&golden.batch).unwrap());
+        golden.check_gradients(&task);
+    }
+}
+
+#[test]
+fn five_adamw_steps_give_the_losses_of_pytorch() {
+    for name in ["roberta", "bert"] {
+        let golden = Golden::read(name);
+        let task = golden.masked_lm();
+        let config = TrainingConfig { weight_decay: 0.01, ..TrainingConfig::default() };
+        let mut stepper = Stepper {
+            optimizer: AdamW::new(task.parameters(), &config).unwrap(),
+            gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+            max_grad_norm: 1.0,
+            seed: 1,
+        };
+        let want = golden.outputs["step_losses"].to_vec1::<f32>().unwrap();
+        for (step, want) in want.iter().enumerate() {
+            // Two halves of the batch would do as well: the loss divides by the global count.
+            let got = stepper.run(&task, std::slice::from_ref(&golden.batch), step as u64 + 1, 1e-3).unwrap().loss.mean();
+            println!("{name}: loss {got:.6} before step {}, PyTorch's {want:.6}", step + 1);
+            assert!((got as f32 - want).abs() < 1e-5, "{name}: loss {got} instead of {want} before step {}", step + 1);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Gradients of whole models with dropout on, and steps made of them: nothing is left out, finite differences agree, one
+//! batch can be learnt by heart, and numbers that are not finite stop the run before they do harm.
+
+use candle_core::Device;
+use candle_core::Tensor;
+use mlmtrain::batches::Batch;
+use mlmtrain::config::EncoderConfig;
+use mlmtrain::config::Family;
+use mlmtrain::config::ModelConfig;
+use mlmtrain::config::TrainingConfig;
+use mlmtrain::error::Class;
+use mlmtrain::error::class_of;
+use mlmtrain::layers::Gradients;
+use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::models::Model;
+use mlmtrain::optim::AdamW;
+use mlmtrain::rng::Purpose;
+use mlmtrain::rng::Stream;
+use mlmtrain::tasks::Task;
+use mlmtrain::tasks::classify::Classify;
+use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::train::step::Stepper;
+
+const VOCABULARY: u64 = 60;
+const LABELS: usize = 3;
+const LENGTHS: [u32; 6] = [7, 1, 12, 5, 9, 3];
+const FAMILIES: [Family; 2] = [Family::Roberta, Family::Bert];
+
+/// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly show.
+fn shape(family: Family, dropout: f64) -> ModelConfig {
+    let encoder = EncoderConfig {
+        vocab_size: VOCABULARY as usize,
+        hidden_size: 24,
+        num_hidden_layers: 2,
+        num_attention_heads: 2,
+        intermediate_size: 40,
+        hidden_dropout_prob: dropout,
+        attention_probs_dropout_prob: dropout,
+        max_position_embeddings: 16,
+        initializer_range: 0.2,
+        ..EncoderConfig::of(family)
+    };
+    ModelConfig { family, encoder }
+}
+
+fn masked_lm(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
+    Box::new(MaskedLm { model: Model::masked_lm(&shape(family, dropout), seed, &Device::Cpu).unwrap() })
+}
+
+fn classifier(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
+    Box::new(Classify { model: Model::classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap() })
+}
+
+/// Segments of random tokens; the special ones 0 to 4 are left out.
+fn tokens() -> Batch {
+    let stream = Stream::new(11, Purpose::Test, 0);
+    let mut batch = Batch { cu_seqlens: vec![0], sample_ids: vec![31, 32], ..Batch::default() };
+    for length in LENGTHS {
+        batch.position_ids.extend(0..length);
+        batch.cu_seqlens.push(batch.position_ids.len() as u32);
+    }
+    let count = batch.position_ids.len();
+    batch.ids = (0..count).map(|i| 5 + stream.below(i as u64, VOCABULARY - 5) as u32).collect();
+    batch.token_type_ids = vec![0; count];
+    batch.token_keys = (100..).take(count).collect();
+    batch
+}
+
+/// Every third token is to be found again.
+fn masked_batch() -> Batch {
+    let mut batch = tokens();
+    batch.label_positions = (0..batch.num_tokens() as u32).step_by(3).collect();
+    batch.labels = batch.label_positions.iter().map(|&at| batch.ids[at as usize]).collect();
+    for &at in &batch.label_positions {
+        batch.ids[at as usize] = 4;
+    }
+    batch
+}
+
+fn labelled_batch() -> Batch {
+    let mut batch = tokens();
+    batch.label_positions = batch.cu_seqlens[..LENGTHS.len()].to_vec();
+    batch.labels = (0..LENGTHS.len() as u32).map(|i| i % LABELS as u32).collect();
+    batch
+}
+
+/// The second half of the tokens is of the second type where the family has one.
+fn with_types(mut batch: Batch, family: Family) -> Batch {
+    if family == Family::Bert {
+        let half = batch.num_tokens() / 2;
+        batch.token_type_ids[half..].fill(1);
+    }
+    batch
+}
+
+/// Both tasks of each family with a batch.
+fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
+    let of = |family| {
+        [
+            (format!("masked LM of {family:?}"), masked_lm(family, dropout, seed), with_types(masked_batch(), family)),
+            (format!("classifier of {family:?}"), classifier(family, dropout, seed), with_types(labelled_batch(), family)),
+        ]
+    };
+    FAMILIES.into_iter().flat_map(of).collect()
+}
+
+fn gradients_of(task: &dyn Task, batch: &Batch, dropout: DropoutSeed) -> (f64, Vec<f32>) {
+    let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+    let loss = task.accumulate(batch, dropout, &gradients).unwrap();
+    (loss.sum, gradients.flat().to_vec1::<f32>().unwrap())
+}
+
+fn stepper(task: &dyn Task) -> Stepper {
+    Stepper {
+        optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
+        gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+        max_grad_norm: 1.0,
+        seed: 1,
+    }
+}
+
+const DROPOUT: DropoutSeed = DropoutSeed { seed: 1, step: 1 };
+
+#[test]
+fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
+    for (name, task, batch) in all_tasks(0.1, 1) {
+        let (_, gradients) = gradients_of(task.as_ref(), &batch, DROPOUT);
+        for spec in task.parameters().layout().specs() {
+            let values = &gradients[spec.range.clone()];
+            assert!(values.iter().all(|g| g.is_finite()), "{name}: `{}` is not finite", spec.name);
+            // Softmax ignores a shift of all keys, so this gradient is zero but for rounding.
+            if spec.name.ends_with("self.key.bias") {
+                continue;
+            }
+            let live = values.iter().filter(|g| **g != 0.0).count() as f64 / values.len() as f64;
+            let is_table = spec.name.contains("embeddings.") && spec.shape.len() == 2;
+            assert!(if is_table { live > 0.0 } else { live > 0.9 }, "{name}: {live} of `{}` have a gradient", spec.name);
+            if is_table {
+                check_rows(&name, &spec.name, values, &batch, task.as_ref());
+            }
+        }
+    }
+}
+
+/// Rows of a table have a gradient if and only if a token takes them; the decoder reaches every word.
+fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, task: &dyn Task) {
+    let width = task.parameters().layout().specs().find(|s| s.name == name).map_or(1, |s| s.shape[1]);
+    let offset = if name.starts_with("roberta") { 2 } else { 0 };
+    let used: Vec<u32> = match name.rsplit('.').nth(1) {
+        Some("word_embeddings") => batch.ids.clone(),
+        Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
+        _ => batch.token_type_ids.clone(),
+    };
+    let has_decoder = task.parameters().layout().specs().any(|s| s.name == "lm_head.bias" || s.name == "cls.predictions.bias");
+    let tied = name.contains("word_embeddings") && has_decoder;
+    for (row, values) in gradients.chunks(width).enumerate() {
+        let live = values.iter().any(|g| *g != 0.0);
+        assert_eq!(live, tied || used.contains(&(row as u32)), "{task_name}: row {row} of `{name}`");
+    }
+}
+
+#[test]
+fn finite_differences_agree_with_dropout_on() {
+    const DIRECTIONS: u64 = 6;
+    // Wide enough that the loss moves by far more than its rounding, narrow enough for the third derivative.
+    const STEP: f64 = 1e-3;
+    for (name, task, batch) in all_tasks(0.1, 2) {
+        let (_, gradients) = gradients_of(task.as_ref(), &batch, DROPOUT);
+        let parameters = task.parameters();
+        let start = parameters.flat().to_vec1::<f32>().unwrap();
+        let (mut difference, mut size) = (0.0, 0.0);
+        for number in 0..DIRECTIONS {
+            let stream = Stream::new(5, Purpose::Test, number);
+            let direction: Vec<f64> = (0..start.len() as u64).map(|i| stream.normal(i)).collect();
+            let loss_at = |by: f64| {
+                for spec in parameters.layout().specs() {
+                    let moved = |i: usize| (f64::from(start[i]) + by * direction[i]) as f32;
+                    let values: Vec<f32> = spec.range.clone().map(moved).collect();
+                    parameters.set(&spec.name, &Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap()).unwrap();
+                }
+                gradients_of(task.as_ref(), &batch, DROPOUT).0
+            };
+            let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
+            loss_at(0.0);
+            let exact: f64 =
+                parameters.layout().specs().flat_map(|s| s.range.clone()).map(|i| f64::from(gradients[i]) * direction[i]).sum();
+            difference += (measured - exact).powi(2);
+            size += exact * exact;
+        }
+        let error = (difference / size).sqrt();
+        println!("{name}: relative error {error:.1e}");
+        assert!(error < 1e-2, "{name}: finite differences are off by {error:.2e}");
+    }
+}
+
+#[test]
+fn the_loss_follows_from_the_seeds() {
+    for (name, task, batch) in all_tasks(0.1, 3) {
+        let loss = |task: &dyn Task, dropout| gradients_of(task, &batch, dropout).0.to_bits();
+        let first = loss(task.as_ref(), DROPOUT);
+        assert_eq!(first, loss(task.as_ref(), DROPOUT), "{name}: the same dropout again");
+        assert_ne!(first, loss(task.as_ref(), DropoutSeed { step: 2, ..DROPOUT }), "{name}: another step drops others");
+        assert_ne!(first, loss(task.as_ref(), DropoutSeed { seed: 2, ..DROPOUT }), "{name}: another seed drops others");
+    }
+    for ((name, task, batch), (_, same, _), (_, other, _)) in
+        all_tasks(0.1, 3).into_iter().zip(all_tasks(0.1, 3)).zip(all_tasks(0.1, 4)).map(|((a, b), c)| (a, b, c))
+    {
+        let loss = |task: &dyn Task| task.evaluate(&batch).unwrap().sum.to_bits();
+        assert_eq!(loss(task.as_ref()), loss(same.as_ref()), "{name}: the seed decides how a model begins");
+        assert_ne!(loss(task.as_ref()), loss(other.as_ref()), "{name}: another seed, another model");
+    }
+}
+
+#[test]
+fn one_batch_is_learnt_by_heart() {
+    for (name, task, batch) in all_tasks(0.0, 5) {
+        let mut stepper = stepper(task.as_ref());
+        let loss = (1..=300).map(|step| stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().loss);
+        let loss = loss.last().unwrap();
+        println!("{name}: loss {:.4} after 300 steps", loss.mean());
+        assert!(loss.mean() < 0.05 && loss.correct == loss.count, "{name}: {loss:?}");
+    }
+}
+
+/// Parameters and moments, to see that a failed step leaves them alone.
+fn bits(task: &dyn Task, stepper: &Stepper) -> Vec<Vec<u32>> {
+    let mut tensors = vec![task.parameters().flat().clone()];
+    tensors.extend(stepper.optimizer.snapshot().into_iter().map(|(_, tensor)| tensor));
+    tensors.iter().map(|t| t.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()).collect()
+}
+
+fn assert_diverges(task: &dyn Task, stepper: &mut Stepper, batch: &Batch, words: &[&str]) {
+    let before = bits(task, stepper);
+    let error = stepper.run(task, std::slice::from_ref(batch), 7, 1e-3).unwrap_err();
+    assert_eq!((class_of(&error), class_of(&error).exit_code()), (Class::Diverged, 76));
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in: {text}");
+    }
+    assert!(bits(task, stepper) == before, "a step that fails changes neither parameters nor moments");
+}
+
+#[test]
+fn a_loss_that_is_not_finite_stops_before_the_update() {
+    for (name, task, batch) in all_tasks(0.1, 6) {
+        let mut stepper = stepper(task.as_ref());
+        stepper.run(task.as_ref(), std::slice::from_ref(&batch), 6, 1e-3).unwrap();
+        let spec = task.parameters().layout().specs().find(|s| s.name.ends_with("layer.1.output.dense.weight")).unwrap().clone();
+        let mut values = vec![0.1f32; spec.range.len()];
+        values[17] = f32::NAN;
+        task.parameters().set(&spec.name, &Tensor::from_vec(values, spec.shape, &Device::Cpu).unwrap()).unwrap();
+        println!("{name}");
+        assert_diverges(
+            task.as_ref(),
+            &mut stepper,
+            &batch,
+            &["loss is NaN in step 7, samples 31 32", "hint: lower `training.learning_rate`"],
+        );
+    }
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_stops_before_the_update() {
+    for (_, task, batch) in all_tasks(0.1, 7) {
+        let mut stepper = stepper(task.as_ref());
+        // What an overflow in backward would leave: the loss itself is finite.
+        mlmtrain::ops::tensor::with_slice_mut(stepper.gradients.flat(), |values| values[3] = f32::INFINITY).unwrap();
+        assert_diverges(task.as_ref(), &mut stepper, &batch, &["gradient norm is", "in step 7, samples 31 32"]);
+    }
+}

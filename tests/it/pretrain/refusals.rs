@@ -1,0 +1,78 @@
+//! What a run refuses: each error names the place and ends with the right exit code, and nothing is changed.
+
+use std::fs;
+
+use crate::workplace::Workplace;
+use crate::workplace::assert_same_tree;
+use crate::workplace::corpus;
+
+#[test]
+fn a_used_folder_is_refused_where_a_fresh_run_is_asked_for() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=3"], &[]).ok();
+    let before = place.tree();
+    place.run(&["training.max_steps=5"], &["--resume", "never"]).refused(2, &["run/checkpoint-3", "hint:"]);
+    assert_same_tree(&before, &place.tree());
+}
+
+#[test]
+fn what_a_run_began_with_cannot_change_under_it() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=3"], &[]).ok();
+    let before = place.tree();
+    let changed = ["model.roberta.hidden_size=48", "training.max_steps=5", "training.learning_rate=1e-4"];
+    place
+        .run(&changed, &[])
+        .refused(2, &["model.roberta.hidden_size: was `32` when this run began and is `48` now", "training.learning_rate", "hint:"]);
+    place.run(&["tokenizer.vocab_size=420"], &[]).refused(2, &["vocab_size", "run/data"]);
+    assert_same_tree(&before, &place.tree());
+}
+
+#[test]
+fn a_corpus_that_is_missing_or_empty_is_named() {
+    let place = Workplace::new();
+    fs::remove_file(place.path("corpus.txt")).expect("removes");
+    let missing = place.run(&[], &[]);
+    missing.refused(missing.code.unwrap_or(0), &["corpus.txt"]);
+    assert_ne!(missing.code, Some(0));
+    let unmatched = place.run(&["data.sources.0.files.0=texts/*.txt"], &[]);
+    unmatched.refused(unmatched.code.unwrap_or(0), &["texts/*.txt"]);
+    assert_ne!(unmatched.code, Some(0));
+    for text in ["", "\n\n \n"] {
+        fs::write(place.path("corpus.txt"), text).expect("writes");
+        place.run(&[], &[]).refused(1, &["data.sources: hold no text"]);
+    }
+}
+
+#[test]
+fn a_corpus_of_one_document_cannot_be_split() {
+    let place = Workplace::new();
+    fs::write(place.path("corpus.txt"), corpus(1)).expect("writes");
+    place.run(&[], &[]).refused(1, &["document", "hint:"]);
+}
+
+#[test]
+fn a_sample_with_the_mask_of_another_family_is_told_before_the_training() {
+    let place = Workplace::new();
+    let refused = place.run(&["run.sample_text=the [MASK] sleeps"], &[]);
+    refused.refused(1, &["run.sample_text: has no mask token", "hint: write `<mask>`"]);
+    assert!(place.checkpoints().is_empty() && !place.run_path("metrics.jsonl").exists());
+}
+
+#[test]
+fn a_corpus_smaller_than_a_batch_is_read_over_and_over() {
+    let place = Workplace::new();
+    fs::write(place.path("corpus.txt"), corpus(6)).expect("writes");
+    let sets =
+        ["data.validation_fraction=0.4", "training.per_device_train_batch_size=32", "training.max_steps=4", "tokenizer.vocab_size=300"];
+    place.run(&sets, &[]).ok();
+    assert!(place.json("checkpoint-4/trainer_state.json")["epoch"].as_f64().expect("is a number") > 2.0);
+}
+
+#[test]
+fn a_run_folder_that_cannot_be_is_named() {
+    let place = Workplace::new();
+    fs::write(place.path("taken"), "a file").expect("writes");
+    let refused = place.run(&["run.output_dir=taken"], &[]);
+    refused.refused(1, &["taken"]);
+}

@@ -1,0 +1,72 @@
+//! The number of threads changes no bit of a training step.
+
+use candle_core::Device;
+use mlmtrain::batches::Batch;
+use mlmtrain::config::EncoderConfig;
+use mlmtrain::config::Family;
+use mlmtrain::config::ModelConfig;
+use mlmtrain::config::TrainingConfig;
+use mlmtrain::layers::Gradients;
+use mlmtrain::models::Model;
+use mlmtrain::optim::AdamW;
+use mlmtrain::rng::Purpose;
+use mlmtrain::rng::Stream;
+use mlmtrain::tasks::Task;
+use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::train::step::Stepper;
+
+const VOCABULARY: u32 = 3000;
+
+/// Segments of 1 to 200 tokens, 15 % of the tokens masked: enough rows that every op shares its work out.
+fn batch() -> Batch {
+    let cu_seqlens = vec![0u32, 1, 60, 260, 400, 600];
+    let tokens = cu_seqlens[cu_seqlens.len() - 1];
+    let stream = Stream::new(1, Purpose::Test, 0);
+    let id = |t: u32| 5 + stream.below(u64::from(t), u64::from(VOCABULARY) - 5) as u32;
+    let masked: Vec<u32> = (0..tokens).filter(|&t| stream.uniform(1 << 32 | u64::from(t)) < 0.15).collect();
+    Batch {
+        ids: (0..tokens).map(id).collect(),
+        token_type_ids: vec![0; tokens as usize],
+        position_ids: cu_seqlens.windows(2).flat_map(|w| 0..w[1] - w[0]).collect(),
+        token_keys: (0..u64::from(tokens)).collect(),
+        labels: masked.iter().map(|&t| id(t + tokens)).collect(),
+        label_positions: masked,
+        sample_ids: (0..cu_seqlens.len() as u64 - 1).collect(),
+        cu_seqlens,
+    }
+}
+
+/// Two steps with dropout and clipping; the parameters as bits.
+fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
+    let encoder = EncoderConfig {
+        vocab_size: VOCABULARY as usize,
+        hidden_size: 96,
+        num_hidden_layers: 2,
+        num_attention_heads: 3,
+        intermediate_size: 384,
+        ..EncoderConfig::of(Family::Roberta)
+    };
+    let config = ModelConfig { family: Family::Roberta, encoder };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
+        let mut stepper = Stepper {
+            optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
+            gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+            max_grad_norm: 1.0,
+            seed: 1,
+        };
+        for step in 1..=2 {
+            stepper.run(&task, &[batch()], step, 1e-3).unwrap();
+        }
+        task.parameters().flat().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+    })
+}
+
+#[test]
+fn one_thread_and_several_train_the_same_bits() {
+    let one = parameters_after_two_steps(1);
+    for threads in [2, 3] {
+        assert!(parameters_after_two_steps(threads) == one, "{threads} threads differ from one");
+    }
+}

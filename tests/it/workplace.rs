@@ -1,0 +1,240 @@
+//! A folder with a made-up corpus and a small configuration, and the built program run inside it.
+//!
+//! Paths in configurations are relative to the folder, so that two runs in two folders leave the same bytes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::Output;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use sha2::Digest;
+use sha2::Sha256;
+use tempfile::TempDir;
+
+/// The output folder of a configuration, relative to the workplace.
+pub(super) const RUN: &str = "run";
+
+/// A row of 32 tokens, 8 rows a step, 40 steps: the whole run takes a second or two.
+const CONFIG: &str = "\
+run: {output_dir: run, seed: 7, threads: 2, sample_text: 'the <mask> sees <mask> and the <mask> sleeps.'}
+data:
+  sources: [{files: [corpus.txt], document: paragraph}]
+  validation_fraction: 0.1
+  max_seq_length: 32
+tokenizer: {vocab_size: 400}
+model:
+  roberta: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64, max_position_embeddings: 34}
+training:
+  per_device_train_batch_size: 8
+  max_steps: 40
+  learning_rate: 3.0e-3
+  warmup_steps: 0.1
+  weight_decay: 0.01
+  logging_steps: 1
+  eval_steps: 16
+  save_steps: 8
+  save_total_limit: 100
+";
+
+/// Hashes of files.
+pub(super) type Tree = BTreeMap<PathBuf, [u8; 32]>;
+
+/// What a finished program left.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// Exit code; `None` when a signal ended it.
+    pub(super) code: Option<i32>,
+    /// Standard output.
+    pub(super) stdout: String,
+    /// Standard error.
+    pub(super) stderr: String,
+}
+
+impl From<Output> for Finished {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+}
+
+impl Finished {
+    /// The run ended well.
+    #[track_caller]
+    pub(super) fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    /// The run ended with `code` and an error that holds all of `words`.
+    #[track_caller]
+    pub(super) fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert_eq!(self.stdout, "", "an error is no result");
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        let error = self.stderr.find("error: ").map(|at| &self.stderr[at..]).unwrap_or_default();
+        for word in words {
+            assert!(error.contains(word), "`{word}` is not in:\n{}", self.stderr);
+        }
+    }
+}
+
+/// A temporary folder with `corpus.txt` and `config.yaml`.
+pub(super) struct Workplace {
+    folder: TempDir,
+}
+
+impl Workplace {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("corpus.txt"), corpus(400)).expect("writes");
+        fs::write(folder.path().join("config.yaml"), CONFIG).expect("writes");
+        Self { folder }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file of the run folder.
+    pub(super) fn run_path(&self, name: &str) -> PathBuf {
+        self.path(RUN).join(name)
+    }
+
+    /// The built program with these arguments, `input` on its standard input.
+    pub(super) fn program(&self, arguments: &[&str], input: &str) -> Finished {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+        command.args(arguments).current_dir(self.folder.path());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut stdin = child.stdin.take().expect("is piped");
+        // A program that refuses its arguments closes its input before it is written.
+        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+        drop(stdin);
+        child.wait_with_output().expect("ends").into()
+    }
+
+    /// `pretrain --config config.yaml`, then each of `sets` behind a `--set`, then `more`.
+    pub(super) fn command(&self, sets: &[&str], more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+        command.args(["pretrain", "--config", "config.yaml"]).args(sets.iter().flat_map(|set| ["--set", set])).args(more);
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(super) fn run(&self, sets: &[&str], more: &[&str]) -> Finished {
+        self.command(sets, more).output().expect("starts").into()
+    }
+
+    pub(super) fn start(&self, sets: &[&str]) -> Child {
+        self.command(sets, &[]).spawn().expect("starts")
+    }
+
+    /// Starts a run and waits until it says that `step` steps are done; `None` if it came to its end meanwhile.
+    pub(super) fn start_and_reach(&self, step: u64, sets: &[&str]) -> Option<Child> {
+        let mut child = self.start(sets);
+        while child.try_wait().expect("can be asked").is_none() {
+            if self.logged_steps().last().is_some_and(|&last| last >= step) {
+                return Some(child);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Steps with a training record, as they stand in `metrics.jsonl`.
+    pub(super) fn logged_steps(&self) -> Vec<u64> {
+        let text = fs::read_to_string(self.run_path("metrics.jsonl")).unwrap_or_default();
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.filter(|r| !r["train/loss"].is_null()).filter_map(|r| r["step"].as_u64()).collect()
+    }
+
+    /// The records of `metrics.jsonl` without what depends on time.
+    pub(super) fn metrics(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.run_path("metrics.jsonl")).expect("is there");
+        let mut records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+        for record in &mut records {
+            record.as_object_mut().expect("is an object").retain(|tag, _| !tag.starts_with("perf/"));
+        }
+        records
+    }
+
+    /// The values of one tag of `metrics.jsonl`, with their steps.
+    pub(super) fn series(&self, tag: &str) -> Vec<(u64, f64)> {
+        let value = |record: Value| Some((record["step"].as_u64()?, record[tag].as_f64()?));
+        self.metrics().into_iter().filter_map(value).collect()
+    }
+
+    pub(super) fn json(&self, name: &str) -> Value {
+        let bytes = fs::read(self.run_path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Steps of the checkpoints, ascending.
+    pub(super) fn checkpoints(&self) -> Vec<u64> {
+        let names = fs::read_dir(self.path(RUN)).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let mut steps: Vec<u64> = names.filter_map(|name| name.to_str()?.strip_prefix("checkpoint-")?.parse().ok()).collect();
+        steps.sort_unstable();
+        steps
+    }
+
+    /// Hash of every file under the run folder but the lock, which names whoever had it last.
+    pub(super) fn tree(&self) -> Tree {
+        let mut files = Tree::new();
+        hash_tree(&self.path(RUN), &mut files);
+        files.retain(|path, _| !path.ends_with(".lock"));
+        files
+    }
+}
+
+/// Two trees hold the same files with the same bytes; says which ones differ.
+#[track_caller]
+pub(super) fn assert_same_tree(before: &Tree, after: &Tree) {
+    let differing: Vec<_> = before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();
+    assert!(differing.is_empty(), "changed, new or gone: {differing:?}");
+}
+
+fn hash_tree(folder: &Path, files: &mut Tree) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            hash_tree(&entry.path(), files);
+        } else {
+            let hash = Sha256::digest(fs::read(entry.path()).expect("reads"));
+            files.insert(entry.path(), hash.into());
+        }
+    }
+}
+
+/// Asks a process to end, as a terminal or a scheduler does.
+pub(super) fn send(child: &Child, signal: i32) {
+    let status = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().expect("`kill` starts");
+    assert!(status.success(), "signal {signal} was not delivered");
+}
+
+/// Paragraphs of simple sentences over a small vocabulary: enough grammar to learn something from in forty steps.
+pub(super) fn corpus(paragraphs: u64) -> String {
+    let animals = ["cat", "dog", "horse", "bird", "fish", "fox", "bear", "wolf"];
+    let verbs = ["sees", "hears", "follows", "likes", "fears", "meets"];
+    let ends = ["sleeps", "runs home", "sings all day", "waits by the river", "hides in the wood"];
+    // A linear congruential generator is random enough for words, and needs nothing.
+    let mut state = 1u64;
+    let mut draw = |words: &[&'static str]| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        words[(state >> 33) as usize % words.len()]
+    };
+    let mut text = String::new();
+    for number in 0..paragraphs {
+        write!(text, "story {number}.").unwrap();
+        for _ in 0..4 {
+            write!(text, " the {} {} the {}", draw(&animals), draw(&verbs), draw(&animals)).unwrap();
+            writeln!(text, " and the {} {}.", draw(&animals), draw(&ends)).unwrap();
+        }
+        text.push('\n');
+    }
+    text
+}
