@@ -5,15 +5,15 @@ use crate::telemetry::record::Record;
 /// Tags that a line shows, in this order, and the names it gives them; the rest is in metrics.jsonl.
 const SHOWN: [(&str, &str); 10] = [
     ("train/loss", "loss"),
+    ("perf/tokens_per_second", "tokens/s"),
     ("train/learning_rate", "lr"),
     ("train/grad_norm", "grad norm"),
     ("eval/loss", "eval loss"),
     ("eval/perplexity", "perplexity"),
     ("eval/unigram_loss", "unigram loss"),
     ("eval/accuracy", "accuracy"),
-    ("eval/macro_f1", "macro F1"),
-    ("eval/matthews", "Matthews"),
-    ("perf/tokens_per_second", "tokens/s"),
+    ("eval/f1", "macro F1"),
+    ("eval/matthews_correlation", "Matthews"),
 ];
 
 /// `step 120/1000  epoch 0.24  loss 5.1234  lr 3.0e-4  ...`.
@@ -21,7 +21,7 @@ pub(super) fn record_line(record: &Record, total_steps: u64) -> String {
     format!("step {}/{total_steps}  epoch {:.2}  {}", record.step, record.epoch, values_text(record))
 }
 
-/// The shown values of a record: `loss 5.1234  lr 3.0e-4`.
+/// The shown values of a record, what matters most first, for a narrow terminal cuts the end: `loss 5.1234  tokens/s 9.8k  lr 3.0e-4`.
 pub(super) fn values_text(record: &Record) -> String {
     let mut parts = Vec::new();
     for (tag, name) in SHOWN {
@@ -74,7 +74,7 @@ mod tests {
     fn a_line_shows_what_people_look_for() {
         let values = [("perf/tokens_per_second", 12_345.0), ("train/learning_rate", 3e-4), ("train/loss", 5.123_42), ("perf/mfu", 0.3)];
         let record = Record { step: 120, epoch: 0.241, values: values.map(|(tag, value)| (tag.to_string(), value)).to_vec() };
-        assert_eq!(record_line(&record, 1000), "step 120/1000  epoch 0.24  loss 5.1234  lr 3.00e-4  tokens/s 12.3k");
+        assert_eq!(record_line(&record, 1000), "step 120/1000  epoch 0.24  loss 5.1234  tokens/s 12.3k  lr 3.00e-4");
     }
 
     #[test]
