@@ -17,18 +17,19 @@ use crate::layers::Registry;
 
 pub use encoder::Encoder;
 pub use encoder::Input;
+pub use heads::Head;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::sequence_classification::ClassificationHead;
 
 /// An encoder with the head of a task, and the values of all their parameters.
 #[derive(Debug)]
-pub struct Model<Head> {
+pub struct Model<H> {
     /// Family and shape.
     pub config: ModelConfig,
     /// The encoder.
     pub encoder: Encoder,
     /// What turns hidden states into predictions.
-    pub head: Head,
+    pub head: H,
     /// Values of encoder and head.
     pub parameters: Parameters,
 }
@@ -47,8 +48,8 @@ impl Model<ClassificationHead> {
     }
 }
 
-impl<Head> Model<Head> {
-    fn build(config: &ModelConfig, seed: u64, device: &Device, head: impl FnOnce(&mut Registry, &Encoder) -> Head) -> Result<Self> {
+impl<H> Model<H> {
+    fn build(config: &ModelConfig, seed: u64, device: &Device, head: impl FnOnce(&mut Registry, &Encoder) -> H) -> Result<Self> {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, config);
         let head = head(&mut registry, &encoder);

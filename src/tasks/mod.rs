@@ -6,6 +6,7 @@ pub mod classify;
 pub mod fill_mask;
 pub mod mlm;
 pub mod pretrained;
+mod supervised;
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -15,6 +16,7 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::layers::context::DropoutSeed;
 use crate::ops::cross_entropy;
+use crate::ops::cross_entropy::Entropy;
 
 /// Losses of a batch, summed: means are taken over the *global* count, once, by whoever adds the batches up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -28,6 +30,11 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// The loss of `count` targets.
+    pub fn of(entropy: &Entropy, count: usize) -> Self {
+        Self { sum: entropy.loss_sum, count, correct: entropy.correct }
+    }
+
     /// Mean loss of a target; 0 without targets.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
@@ -58,7 +65,7 @@ pub trait Task {
     /// The loss of `batch` without dropout and without gradients.
     fn evaluate(&self, batch: &Batch) -> Result<Loss> {
         let entropy = cross_entropy::forward(&self.logits(batch)?, &batch.labels)?;
-        Ok(Loss { sum: entropy.loss_sum, count: batch.num_labels(), correct: entropy.correct })
+        Ok(Loss::of(&entropy, batch.num_labels()))
     }
 
     /// The values that training changes.

@@ -13,6 +13,7 @@ use crate::layers::ParameterId;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::models::heads::Head;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::layer_norm;
@@ -56,9 +57,12 @@ impl MaskedLmHead {
             decoder: Linear { weight: word_embedding, bias: registry.vector(names.bias, shape.vocab_size, Init::Zeros) },
         }
     }
+}
 
-    /// Logits of the rows at `positions`, `[M, V]`.
-    pub fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+impl Head for MaskedLmHead {
+    type Saved = Saved;
+
+    fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);
         let gathered_md = gather_rows::forward(hidden_td, positions)?;
         let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
@@ -68,8 +72,7 @@ impl MaskedLmHead {
         Ok((logits_mv, Saved { gathered_md, pre_activation_md, activation_md, normed_md, norm }))
     }
 
-    /// Gradient of the hidden states of all `tokens` tokens, `[T, D]`.
-    pub fn backward(
+    fn backward(
         &self,
         d_logits_mv: &Tensor,
         positions: &[u32],

@@ -11,6 +11,7 @@ use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
+use crate::models::heads::Head;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::tanh;
@@ -53,9 +54,12 @@ impl ClassificationHead {
             input_dropout: if drops_input { dropout } else { 0.0 },
         }
     }
+}
 
-    /// Logits of the segments whose first tokens stand at `positions`, `[M, labels]`.
-    pub fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+impl Head for ClassificationHead {
+    type Saved = Saved;
+
+    fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let keys: Vec<u64> = positions.iter().map(|&p| ctx.rows.token_keys[p as usize]).collect();
         let gathered = gather_rows::forward(hidden_td, positions)?;
         let input_md = dropout::forward(&gathered, &keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
@@ -66,8 +70,7 @@ impl ClassificationHead {
         Ok((logits, Saved { keys, input_md, activation_md, output_input_md }))
     }
 
-    /// Gradient of the hidden states of all `tokens` tokens, `[T, D]`.
-    pub fn backward(
+    fn backward(
         &self,
         d_logits: &Tensor,
         positions: &[u32],

@@ -18,8 +18,10 @@ use crate::interop::HeadKind;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
+use crate::ops::cross_entropy;
 use crate::optim::schedule::Schedule;
 use crate::scores::Confusion;
+use crate::tasks::Loss;
 use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Columns;
@@ -278,7 +280,7 @@ impl TrainingData {
     }
 
     fn eval_loss(&self, task: &dyn Task) -> Result<Option<(String, f64)>> {
-        let mut total = crate::tasks::Loss::default();
+        let mut total = Loss::default();
         for examples in self.eval.chunks(self.eval_rows) {
             total += task.evaluate(&self.collator.batch(examples, 0))?;
         }
@@ -313,15 +315,15 @@ impl Data for TrainingData {
     }
 
     fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>> {
-        let (mut loss, mut confusion) = (crate::tasks::Loss::default(), Confusion::new(self.classes));
+        let (mut loss, mut confusion) = (Loss::default(), Confusion::new(self.classes));
         for examples in self.eval.chunks(self.eval_rows) {
             if signals.received().is_some() {
                 return Ok(None);
             }
             let batch = self.collator.batch(examples, 0);
             let logits = task.logits(&batch)?;
-            let entropy = crate::ops::cross_entropy::forward(&logits, &batch.labels)?;
-            loss += crate::tasks::Loss { sum: entropy.loss_sum, count: batch.num_labels(), correct: entropy.correct };
+            let entropy = cross_entropy::forward(&logits, &batch.labels)?;
+            loss += Loss::of(&entropy, batch.num_labels());
             for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {
                 confusion.add(label, best_class(row) as u32);
             }

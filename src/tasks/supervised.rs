@@ -1,0 +1,56 @@
+//! One pass of a model with a head over a batch: cross-entropy at the label positions, forward and backward.
+//!
+//! The tasks differ in their heads and examples; the pass is the same for all of them.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::batches::Batch;
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::layers::Rows;
+use crate::layers::context::DropoutSeed;
+use crate::models::Head;
+use crate::models::Input;
+use crate::models::Model;
+use crate::ops::cross_entropy;
+use crate::tasks::Loss;
+
+/// Adds the gradient of the summed loss of `batch` to `gradients`; a batch without labels has none.
+pub(super) fn accumulate<H: Head>(model: &Model<H>, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss> {
+    if batch.num_labels() == 0 {
+        return Ok(Loss::default());
+    }
+    let ctx = context(&model.parameters, batch, Some(dropout));
+    let (hidden_td, saved) = model.encoder.forward(input(batch), &ctx)?;
+    let (logits, head_saved) = model.head.forward(&hidden_td, &batch.label_positions, &ctx)?;
+    let entropy = cross_entropy::forward(&logits, &batch.labels)?;
+    let d_logits = cross_entropy::backward(logits, &batch.labels, &entropy.log_sum_exp, 1.0)?;
+    let d_hidden = model.head.backward(&d_logits, &batch.label_positions, batch.num_tokens(), &head_saved, &ctx, gradients)?;
+    // The logits of a large vocabulary are the largest buffer of a step: the encoder's backward does without them.
+    drop((d_logits, head_saved, hidden_td));
+    model.encoder.backward(d_hidden, input(batch), saved, &ctx, gradients)?;
+    Ok(Loss::of(&entropy, batch.num_labels()))
+}
+
+/// Logits at the label positions, `[M, classes]`, without dropout.
+pub(super) fn logits<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Tensor> {
+    let ctx = context(&model.parameters, batch, None);
+    let (hidden_td, _) = model.encoder.forward(input(batch), &ctx)?;
+    Ok(model.head.forward(&hidden_td, &batch.label_positions, &ctx)?.0)
+}
+
+/// Length of the segment that a token attends to, averaged over tokens.
+pub(super) fn mean_length(batch: &Batch) -> f64 {
+    let squares: f64 = batch.cu_seqlens.windows(2).map(|w| f64::from(w[1] - w[0]).powi(2)).sum();
+    squares / batch.num_tokens().max(1) as f64
+}
+
+fn context<'a>(parameters: &'a Parameters, batch: &'a Batch, dropout: Option<DropoutSeed>) -> Context<'a> {
+    Context { parameters, rows: Rows { cu_seqlens: &batch.cu_seqlens, token_keys: &batch.token_keys }, dropout }
+}
+
+fn input(batch: &Batch) -> Input<'_> {
+    Input { ids: &batch.ids, position_ids: &batch.position_ids, token_type_ids: &batch.token_type_ids }
+}
