@@ -8,10 +8,11 @@ use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
-use crate::layers::norm::Norm;
+use crate::layers::output_block;
+use crate::layers::output_block::OutputBlock;
+use crate::layers::output_block::OutputSizes;
 use crate::ops::gelu;
 use crate::ops::linear;
-use crate::ops::residual_norm;
 
 /// Sizes and dropout of the feed-forward block of layer `layer`.
 #[derive(Debug, Clone, Copy)]
@@ -31,10 +32,8 @@ pub struct FeedForwardSizes {
 /// The feed-forward block.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
-    sizes: FeedForwardSizes,
     intermediate: Linear,
-    output: Linear,
-    norm: Norm,
+    output: OutputBlock,
 }
 
 /// What backward needs.
@@ -44,17 +43,22 @@ pub struct Saved {
     /// Before bias and GELU, `[T, F]`.
     pre_activation_tf: Tensor,
     activation_tf: Tensor,
-    residual_norm: residual_norm::Saved,
+    output: output_block::Saved,
 }
 
 impl FeedForward {
     /// Registers `<name>.intermediate.dense` and `<name>.output.{dense,LayerNorm}`.
     pub fn new(registry: &mut Registry, name: &str, sizes: FeedForwardSizes) -> Self {
+        let output = OutputSizes {
+            inputs: sizes.intermediate,
+            hidden: sizes.hidden,
+            site: Site::FeedForward(sizes.layer),
+            dropout: sizes.hidden_dropout,
+            eps: sizes.eps,
+        };
         Self {
             intermediate: Linear::new(registry, &format!("{name}.intermediate.dense"), sizes.hidden, sizes.intermediate),
-            output: Linear::new(registry, &format!("{name}.output.dense"), sizes.intermediate, sizes.hidden),
-            norm: Norm::new(registry, &format!("{name}.output.LayerNorm"), sizes.hidden, sizes.eps),
-            sizes,
+            output: OutputBlock::new(registry, &format!("{name}.output"), output),
         }
     }
 
@@ -62,31 +66,13 @@ impl FeedForward {
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let pre_activation_tf = self.intermediate.forward_without_bias(x, ctx)?;
         let activation_tf = gelu::forward(&pre_activation_tf, ctx.parameters.get(self.intermediate.bias))?;
-        let projected = self.output.forward_without_bias(&activation_tf, ctx)?;
-        let dropout = ctx.dropout_at(Site::FeedForward(self.sizes.layer), self.sizes.hidden_dropout);
-        let weights = residual_norm::Weights {
-            bias: ctx.parameters.get(self.output.bias),
-            norm_weight: ctx.parameters.get(self.norm.weight),
-            norm_bias: ctx.parameters.get(self.norm.bias),
-            eps: self.norm.eps,
-        };
-        let (y, residual_norm) = residual_norm::forward(&projected, x, &weights, ctx.rows.token_keys, dropout.as_ref())?;
-        Ok((y, Saved { x: x.clone(), pre_activation_tf, activation_tf, residual_norm }))
+        let (y, output) = self.output.forward(&activation_tf, x, ctx)?;
+        Ok((y, Saved { x: x.clone(), pre_activation_tf, activation_tf, output }))
     }
 
     /// Gradient of the input, `[T, D]`.
     pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
-        let dropout = ctx.dropout_at(Site::FeedForward(self.sizes.layer), self.sizes.hidden_dropout);
-        let into = residual_norm::WeightGradients {
-            dbias: gradients.get(self.output.bias),
-            dnorm_weight: gradients.get(self.norm.weight),
-            dnorm_bias: gradients.get(self.norm.bias),
-        };
-        let norm_weight = ctx.parameters.get(self.norm.weight);
-        // Without dropout both are one tensor: `d_projected` is used up before anything is added to `dx`.
-        let (d_projected, dx) =
-            residual_norm::backward(dy, &saved.residual_norm, norm_weight, &into, ctx.rows.token_keys, dropout.as_ref())?;
-        let d_activation = self.output.backward_without_bias(&d_projected, &saved.activation_tf, ctx, gradients)?;
+        let (d_activation, dx) = self.output.backward(dy, &saved.activation_tf, &saved.output, ctx, gradients)?;
         let bias = ctx.parameters.get(self.intermediate.bias);
         let d_pre = gelu::backward(&d_activation, &saved.pre_activation_tf, bias, gradients.get(self.intermediate.bias))?;
         linear::backward_parameters(&d_pre, &saved.x, gradients.get(self.intermediate.weight), None)?;

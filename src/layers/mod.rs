@@ -8,6 +8,7 @@ pub mod encoder_layer;
 pub mod feed_forward;
 pub mod linear;
 pub mod norm;
+pub mod output_block;
 pub mod parameters;
 pub mod self_attention;
 

@@ -8,10 +8,12 @@ use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
-use crate::layers::norm::Norm;
+use crate::layers::output_block;
+use crate::layers::output_block::OutputBlock;
+use crate::layers::output_block::OutputSizes;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
-use crate::ops::residual_norm;
+use crate::ops::dropout::Dropout;
 
 /// Sizes and dropout of the attention block of layer `layer`.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +39,7 @@ pub struct SelfAttention {
     query: Linear,
     key: Linear,
     value: Linear,
-    output: Linear,
-    norm: Norm,
+    output: OutputBlock,
 }
 
 /// What backward needs.
@@ -50,62 +51,48 @@ pub struct Saved {
     v: Tensor,
     o: Tensor,
     attention: attention::Saved,
-    residual_norm: residual_norm::Saved,
+    output: output_block::Saved,
 }
 
 impl SelfAttention {
     /// Registers `<name>.self.{query,key,value}` and `<name>.output.{dense,LayerNorm}`.
     pub fn new(registry: &mut Registry, name: &str, sizes: AttentionSizes) -> Self {
         let d = sizes.hidden;
+        let output =
+            OutputSizes { inputs: d, hidden: d, site: Site::AttentionOutput(sizes.layer), dropout: sizes.hidden_dropout, eps: sizes.eps };
         Self {
             query: Linear::new(registry, &format!("{name}.self.query"), d, d),
             key: Linear::new(registry, &format!("{name}.self.key"), d, d),
             value: Linear::new(registry, &format!("{name}.self.value"), d, d),
-            output: Linear::new(registry, &format!("{name}.output.dense"), d, d),
-            norm: Norm::new(registry, &format!("{name}.output.LayerNorm"), d, sizes.eps),
+            output: OutputBlock::new(registry, &format!("{name}.output"), output),
             sizes,
         }
     }
 
     /// `LayerNorm(x + dropout(attention(x)))`, `[T, D]`.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let sizes = &self.sizes;
         let (q, k, v) = (self.query.forward(x, ctx)?, self.key.forward(x, ctx)?, self.value.forward(x, ctx)?);
-        let dropout = ctx.dropout_at(Site::AttentionProbabilities(sizes.layer), sizes.probability_dropout);
-        let (o, attention) = attention::forward(&q, &k, &v, &ctx.segments(sizes.heads, dropout.as_ref()))?;
-        let projected = self.output.forward_without_bias(&o, ctx)?;
-        let dropout = ctx.dropout_at(Site::AttentionOutput(sizes.layer), sizes.hidden_dropout);
-        let weights = residual_norm::Weights {
-            bias: ctx.parameters.get(self.output.bias),
-            norm_weight: ctx.parameters.get(self.norm.weight),
-            norm_bias: ctx.parameters.get(self.norm.bias),
-            eps: self.norm.eps,
-        };
-        let (y, residual_norm) = residual_norm::forward(&projected, x, &weights, ctx.rows.token_keys, dropout.as_ref())?;
-        Ok((y, Saved { x: x.clone(), q, k, v, o, attention, residual_norm }))
+        let dropout = self.probability_dropout(ctx);
+        let (o, attention) = attention::forward(&q, &k, &v, &ctx.segments(self.sizes.heads, dropout.as_ref()))?;
+        let (y, output) = self.output.forward(&o, x, ctx)?;
+        Ok((y, Saved { x: x.clone(), q, k, v, o, attention, output }))
     }
 
     /// Gradient of the input, `[T, D]`.
     pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
-        let sizes = &self.sizes;
-        let dropout = ctx.dropout_at(Site::AttentionOutput(sizes.layer), sizes.hidden_dropout);
-        let into = residual_norm::WeightGradients {
-            dbias: gradients.get(self.output.bias),
-            dnorm_weight: gradients.get(self.norm.weight),
-            dnorm_bias: gradients.get(self.norm.bias),
-        };
-        let norm_weight = ctx.parameters.get(self.norm.weight);
-        // Without dropout both are one tensor: `d_projected` is used up before anything is added to `dx`.
-        let (d_projected, dx) =
-            residual_norm::backward(dy, &saved.residual_norm, norm_weight, &into, ctx.rows.token_keys, dropout.as_ref())?;
-        let d_out = self.output.backward_without_bias(&d_projected, &saved.o, ctx, gradients)?;
-        let dropout = ctx.dropout_at(Site::AttentionProbabilities(sizes.layer), sizes.probability_dropout);
+        let (d_out, dx) = self.output.backward(dy, &saved.o, &saved.output, ctx, gradients)?;
+        let dropout = self.probability_dropout(ctx);
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
-        let [dq, dk, dv] = attention::backward(&d_out, activations, &saved.attention, &ctx.segments(sizes.heads, dropout.as_ref()))?;
+        let segments = ctx.segments(self.sizes.heads, dropout.as_ref());
+        let [dq, dk, dv] = attention::backward(&d_out, activations, &saved.attention, &segments)?;
         // The input feeds four paths; their gradients meet in the residual's.
         self.query.backward_into(&dq, &saved.x, &dx, ctx, gradients)?;
         self.key.backward_into(&dk, &saved.x, &dx, ctx, gradients)?;
         self.value.backward_into(&dv, &saved.x, &dx, ctx, gradients)?;
         Ok(dx)
+    }
+
+    fn probability_dropout(&self, ctx: &Context<'_>) -> Option<Dropout> {
+        ctx.dropout_at(Site::AttentionProbabilities(self.sizes.layer), self.sizes.probability_dropout)
     }
 }
