@@ -5,6 +5,7 @@ use crate::fs;
 use crate::layers::Registry;
 use crate::models::Encoder;
 use crate::models::families;
+use crate::precision::Policy;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::train::assemble;
@@ -27,6 +28,7 @@ pub(super) fn pretrain(config: &PretrainConfig) -> Vec<String> {
         let shape = &model.encoder;
         let sizes = format!("{} x {}, vocabulary {}", shape.num_hidden_layers, shape.hidden_size, format_count(shape.vocab_size as u64));
         row("model", format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)));
+        row("compute", format!("{} on the CPU", Policy::of(&config.precision).compute.as_str()));
         row(
             "memory of state",
             format!("{} (values, gradients, moments; activations besides)", format_bytes(4 * VALUES_PER_PARAMETER * parameters)),

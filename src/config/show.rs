@@ -31,11 +31,6 @@ impl Origins {
             (None, _) => "default".to_string(),
         }
     }
-
-    /// Whether the value of the dotted path was written by the user, not a default.
-    pub fn is_given(&self, path: &str) -> bool {
-        self.places.contains_key(path)
-    }
 }
 
 /// The configuration as YAML, as it is saved in a run folder; secrets are blanked.

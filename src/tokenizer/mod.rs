@@ -102,11 +102,6 @@ impl Tokenizer {
         encode(&self.inner, text)
     }
 
-    /// [`encode`](Self::encode) of many texts, in parallel and in order.
-    pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
-        texts.par_iter().map(|text| encode(&self.inner, text.as_ref())).collect()
-    }
-
     /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask token.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| encode(&self.plain, text.as_ref())).collect()

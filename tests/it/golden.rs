@@ -10,9 +10,12 @@ use mlmtrain::batches::Batch;
 use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::interop::read_folder;
+use mlmtrain::layers::Context;
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Parameters;
+use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::models::Input;
 use mlmtrain::models::Model;
 use mlmtrain::optim::AdamW;
 use mlmtrain::tasks::Task;
@@ -147,5 +150,29 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
             println!("{name}: loss {got:.6} before step {}, PyTorch's {want:.6}", step + 1);
             assert!((got as f32 - want).abs() < 1e-5, "{name}: loss {got} instead of {want} before step {}", step + 1);
         }
+    }
+}
+
+/// The second oracle: candle-transformers' BERT gives the same hidden states in f32, one sequence at a time.
+#[test]
+fn hidden_states_of_bert_are_those_of_candle_transformers() {
+    let golden = Golden::read("bert");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bert");
+    let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    let weights = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+    let builder = candle_nn::VarBuilder::from_tensors(weights, candle_core::DType::F32, &Device::Cpu);
+    let oracle = candle_transformers::models::bert::BertModel::load(builder, &config).unwrap();
+    let (batch, task) = (&golden.batch, golden.masked_lm());
+    let rows = Rows { cu_seqlens: &batch.cu_seqlens, token_keys: &batch.token_keys };
+    let ctx = Context { parameters: task.parameters(), rows, dropout: None };
+    let input = Input { ids: &batch.ids, position_ids: &batch.position_ids, token_type_ids: &batch.token_type_ids };
+    let (hidden_td, _) = task.model.encoder.forward(input, &ctx).unwrap();
+    for bounds in batch.cu_seqlens.windows(2) {
+        let (start, end) = (bounds[0] as usize, bounds[1] as usize);
+        let row = |ids: &[u32]| Tensor::new(&ids[start..end], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+        let want = oracle.forward(&row(&batch.ids), &row(&batch.token_type_ids), None).unwrap().squeeze(0).unwrap();
+        let got = hidden_td.narrow(0, start, end - start).unwrap();
+        let worst = (got - want).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        assert!(worst < 1e-4, "tokens {start}..{end} differ by {worst}");
     }
 }
