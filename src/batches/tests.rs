@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Family;
 use crate::config::MlmConfig;
-use crate::corpus::Counts;
 use crate::corpus::Side;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -32,11 +31,21 @@ fn shards(folder: &Path, lengths: &[usize]) -> Arc<ShardSet> {
         writer.push(&ids, 1).unwrap();
     }
     let (train, validation) = (writer.finish().unwrap(), SplitEntry::default());
-    let (version, corpus) = (Manifest::VERSION, Counts::default());
+    let (version, sources) = (Manifest::VERSION, vec!["text".to_string()]);
     let names = (String::new(), "f".to_string());
-    Manifest { version, settings_sha256: names.0, tokenizer: names.1, vocab_size: VOCAB, corpus, without_tokens: 0, train, validation }
-        .write(folder)
-        .unwrap();
+    Manifest {
+        version,
+        settings_sha256: names.0,
+        tokenizer: names.1,
+        vocab_size: VOCAB,
+        sources,
+        documents_read: 0,
+        without_tokens: 0,
+        train,
+        validation,
+    }
+    .write(folder)
+    .unwrap();
     Arc::new(ShardSet::open(folder, Side::Train).unwrap())
 }
 

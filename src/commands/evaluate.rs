@@ -15,10 +15,9 @@ use crate::checkpoint::write_tensors;
 use crate::commands::cli::EvaluateArgs;
 use crate::commands::terminal;
 use crate::config::DataConfig;
-use crate::config::Format;
 use crate::config::SourceConfig;
-use crate::config::data::DocumentUnit;
 use crate::corpus::Corpus;
+use crate::corpus::Item;
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::HeadKind;
@@ -128,9 +127,14 @@ fn documents(args: &EvaluateArgs) -> Result<Vec<String>> {
     fs::open(&args.data)?;
     let pattern = args.data.display().to_string();
     let field = args.columns.text_column.clone().unwrap_or_else(|| "text".to_string());
-    let source = SourceConfig { files: vec![pattern], format: Format::Auto, document: DocumentUnit::File, field };
+    let source = SourceConfig { field, ..SourceConfig::of_files(vec![pattern]) };
     let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })?;
-    corpus.documents().map(|document| Ok(document?.text)).collect()
+    let text = |item| match item {
+        Ok(Item::Document(document)) => Some(Ok(document.text)),
+        Ok(Item::Rejected(_)) => None,
+        Err(e) => Some(Err(e)),
+    };
+    corpus.documents().filter_map(text).collect()
 }
 
 /// Writes the first batch and its logits, so that another program can be held against them.

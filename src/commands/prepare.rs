@@ -55,7 +55,7 @@ fn finish(stage: Option<(shards::Stage, Stage, u64)>) {
 pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<String> {
     let (manifest, folder) = (&prepared.manifest, config.prepared_dir());
     let made = if prepared.was_reused { "found" } else { "made" };
-    let mut lines = vec![format!(
+    let lines = vec![format!(
         "{made} `{}`: vocabulary {}, {} documents, {} tokens ({} for validation) of {} of text",
         folder.display(),
         prepared.tokenizer.vocab_size(),
@@ -64,11 +64,5 @@ pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<Strin
         format_count(manifest.validation.tokens),
         format_bytes(manifest.train.text_bytes + manifest.validation.text_bytes),
     )];
-    let counts = &manifest.corpus;
-    for (count, what) in [(counts.empty, "empty documents were left out"), (counts.cut, "long documents were cut into pieces")] {
-        if count > 0 {
-            lines.push(format!("{} {what}", format_count(count)));
-        }
-    }
     lines
 }

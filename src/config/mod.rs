@@ -2,10 +2,17 @@
 //!
 //! Knows no tensor and no device, so that checking a configuration takes milliseconds on any machine.
 
+pub mod cleaning;
+pub mod contamination;
 pub mod data;
+pub mod deduplication;
+pub mod filters;
 pub mod finetune;
+pub mod mlm;
 pub mod model;
 pub mod pretrain;
+pub mod sources;
+pub mod tokenizer;
 pub mod training;
 
 mod check;
@@ -23,11 +30,11 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+pub use cleaning::CleaningConfig;
+pub use contamination::ContaminationConfig;
 pub use data::DataConfig;
-pub use data::Format;
-pub use data::MlmConfig;
-pub use data::SourceConfig;
-pub use data::TokenizerConfig;
+pub use deduplication::DeduplicationConfig;
+pub use filters::FiltersConfig;
 pub use finetune::ClassifyData;
 pub use finetune::FinetuneConfig;
 pub use load::Loaded;
@@ -36,6 +43,7 @@ pub use load::load_finetune;
 pub use load::load_finetune_with;
 pub use load::load_pretrain;
 pub use load::overrides;
+pub use mlm::MlmConfig;
 pub use model::EncoderConfig;
 pub use model::Family;
 pub use model::ModelConfig;
@@ -50,6 +58,11 @@ pub use schema::schema_json;
 pub use show::Origins;
 pub use show::to_json;
 pub use show::to_yaml;
+pub use sources::DocumentUnit;
+pub use sources::Format;
+pub use sources::InvalidUtf8;
+pub use sources::SourceConfig;
+pub use tokenizer::TokenizerConfig;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;
 pub use validate::validate_finetune;

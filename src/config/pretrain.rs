@@ -11,11 +11,11 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::config::data::DataConfig;
-use crate::config::data::MlmConfig;
-use crate::config::data::TokenizerConfig;
+use crate::config::mlm::MlmConfig;
 use crate::config::model::EncoderConfig;
 use crate::config::model::Family;
 use crate::config::model::ModelConfig;
+use crate::config::tokenizer::TokenizerConfig;
 use crate::config::training::TrainingConfig;
 
 /// Where the program computes.

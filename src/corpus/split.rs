@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::corpus::Corpus;
-use crate::corpus::Counts;
+use crate::corpus::Item;
 use crate::error::Problem;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -35,8 +35,10 @@ impl Split {
 /// What one pass over the corpus finds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scan {
-    /// Documents and bytes in all.
-    pub counts: Counts,
+    /// Documents.
+    pub documents: u64,
+    /// UTF-8 bytes of their text.
+    pub bytes: u64,
     /// Bytes of text on the training side.
     pub train_bytes: u64,
     /// The split.
@@ -49,15 +51,18 @@ impl Scan {
     /// When `validation_fraction` of a small corpus would leave a side without a document, the one document whose key is
     /// nearest to that side goes there. `progress` gets bytes of files read.
     pub fn of(corpus: &Corpus, validation_fraction: f64, mut progress: impl FnMut(u64)) -> Result<Self> {
-        let mut tally = Tally::new(validation_fraction);
+        let (mut tally, mut count, mut bytes) = (Tally::new(validation_fraction), 0, 0);
         let mut documents = corpus.documents();
         while let Some(document) = documents.next() {
-            let text = document?.text;
+            let Item::Document(document) = document? else { continue };
+            let text = document.text;
+            count += 1;
+            bytes += text.len() as u64;
             tally.add(key(&text), text.len() as u64);
             progress(documents.position_bytes());
         }
         let (split, train_bytes) = tally.finish()?;
-        Ok(Self { counts: documents.counts(), train_bytes, split })
+        Ok(Self { documents: count, bytes, train_bytes, split })
     }
 }
 

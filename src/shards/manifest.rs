@@ -6,7 +6,6 @@ use anyhow::Result;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::corpus::Counts;
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
@@ -14,7 +13,7 @@ use crate::fs;
 /// Name of the manifest inside a folder of shards.
 pub const MANIFEST_JSON: &str = "manifest.json";
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
@@ -24,6 +23,8 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 pub struct ShardEntry {
     /// Its name inside the folder.
     pub file: String,
+    /// Index of the source that its documents come from.
+    pub source: usize,
     /// Documents in it.
     pub documents: u64,
     /// Tokens in it.
@@ -52,7 +53,7 @@ pub struct SplitEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the format: 1.
+    /// Version of the format: 2.
     pub version: u32,
     /// SHA-256 of the settings from which the shards were made.
     pub settings_sha256: String,
@@ -60,8 +61,10 @@ pub struct Manifest {
     pub tokenizer: String,
     /// Entries of its vocabulary; every token id is below.
     pub vocab_size: usize,
-    /// What was read from the corpus.
-    pub corpus: Counts,
+    /// What the sources are called, in the order of the configuration.
+    pub sources: Vec<String>,
+    /// Documents that were read from the corpus.
+    pub documents_read: u64,
     /// Documents for which the tokenizer has no token at all; they are left out.
     pub without_tokens: u64,
     /// For training.
@@ -107,6 +110,16 @@ impl Manifest {
             if entry.file.contains(['/', '\\']) || entry.file.starts_with('.') {
                 let message = format!("names the shard `{}`, which is not a plain file name", entry.file.escape_debug());
                 return Err(Problem::new(message).at(path.display()).into());
+            }
+            if entry.source >= manifest.sources.len() {
+                let message =
+                    format!("says that `{}` is of source {}, it lists {} sources", entry.file, entry.source, manifest.sources.len());
+                return Err(Problem::new(message).at(path.display()).hint(hint).into());
+            }
+        }
+        for side in [&manifest.train, &manifest.validation] {
+            if !side.shards.is_sorted_by_key(|entry| entry.source) {
+                return Err(Problem::new("lists shards of one source apart from each other").at(path.display()).hint(hint).into());
             }
         }
         Ok(manifest)

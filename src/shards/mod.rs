@@ -19,6 +19,7 @@ pub use prepare::Stage;
 pub use prepare::ensure_prepared;
 pub use reader::Place;
 pub use reader::ShardSet;
+pub use reader::SourceRange;
 pub use writer::ShardWriter;
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::config::PretrainConfig;
 use crate::corpus::Corpus;
+use crate::corpus::Document;
+use crate::corpus::Item;
 use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::error::Problem;
@@ -202,7 +204,7 @@ impl<'a> Job<'a> {
         fs::remove_folder(&folder)?;
         let writer = |side| ShardWriter::new(&folder, side, tokenizer.fingerprint(), tokenizer.vocab_size(), self.config.data.shard_tokens);
         let (mut train, mut validation) = (writer(Side::Train), writer(Side::Validation));
-        let (mut meter, mut without_tokens) = (Meter::new(Stage::Tokenize, scan.counts.bytes, observer), 0);
+        let (mut meter, mut without_tokens) = (Meter::new(Stage::Tokenize, scan.bytes, observer), 0);
         for_each_portion(self.corpus()?, |texts| {
             for (text, ids) in texts.iter().zip(tokenizer.encode_corpus(texts)?) {
                 if ids.is_empty() {
@@ -220,7 +222,8 @@ impl<'a> Job<'a> {
             settings_sha256: settings::sha256(&self.stored_settings()?),
             tokenizer: tokenizer.fingerprint().to_string(),
             vocab_size: tokenizer.vocab_size(),
-            corpus: scan.counts,
+            sources: self.corpus()?.source_names().to_vec(),
+            documents_read: scan.documents,
             without_tokens,
             train: train.finish()?,
             validation: validation.finish()?,
@@ -242,7 +245,7 @@ fn train_tokenizer(config: &PretrainConfig, corpus: &Corpus, scan: Scan, observe
         model_max_length: model.max_sequence_length(),
     })?;
     let mut sample = Sample { budget: config.tokenizer.train_bytes, total: scan.train_bytes.max(1), seen: 0, taken: 0 };
-    let mut meter = Meter::new(Stage::CountWords, scan.counts.bytes, observer);
+    let mut meter = Meter::new(Stage::CountWords, scan.bytes, observer);
     for_each_portion(corpus, |texts| {
         // The tokenizer sees no validation text, as the model does not.
         let train = texts.iter().filter(|text| scan.split.side(text) == Side::Train);
@@ -301,7 +304,7 @@ impl Sample {
 fn for_each_portion(corpus: &Corpus, mut work: impl FnMut(&[String]) -> Result<()>) -> Result<()> {
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for document in corpus.documents() {
-        let text = document?.text;
+        let Item::Document(Document { text, .. }) = document? else { continue };
         bytes += text.len() as u64;
         texts.push(text);
         if bytes >= PORTION_BYTES {

@@ -25,9 +25,23 @@ use crate::shards::format::Layout;
 #[derive(Debug)]
 pub struct ShardSet {
     shards: Vec<Shard>,
+    sources: Vec<SourceRange>,
     documents: u64,
     tokens: u64,
     vocab_size: usize,
+}
+
+/// The documents of one source: they follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRange {
+    /// What the source is called.
+    pub name: String,
+    /// Index of its first document.
+    pub first_document: u64,
+    /// Its documents.
+    pub documents: u64,
+    /// Their tokens.
+    pub tokens: u64,
 }
 
 /// Where a document lies.
@@ -63,24 +77,34 @@ impl ShardSet {
 
     /// Documents that never lie in a file, such as a text that is evaluated once; ids must be below `vocab_size`.
     pub fn in_memory(documents: &[Vec<u32>], vocab_size: usize) -> Self {
-        let tokens: u64 = documents.iter().map(|d| d.len() as u64).sum();
-        let ends = documents.iter().scan(0u64, |end, document| {
-            *end += document.len() as u64;
-            Some(*end)
-        });
-        let mut bytes: Vec<u8> = std::iter::once(0).chain(ends).flat_map(u64::to_le_bytes).collect();
-        bytes.extend(documents.iter().flatten().flat_map(|id| id.to_le_bytes()));
-        let layout = Layout { documents: documents.len() as u64, tokens, token_bytes: 4, data_start: 0 };
-        let shard = Shard { bytes: Bytes::Memory(bytes), path: PathBuf::from("memory"), layout, first_document: 0 };
-        Self { shards: vec![shard], documents: layout.documents, tokens, vocab_size }
+        Self::in_memory_sources(&[("memory", documents)], vocab_size)
+    }
+
+    /// Documents of several named sources in memory.
+    pub fn in_memory_sources(sources: &[(&str, &[Vec<u32>])], vocab_size: usize) -> Self {
+        let mut set = Self { shards: Vec::new(), sources: Vec::new(), documents: 0, tokens: 0, vocab_size };
+        for (name, documents) in sources {
+            let (shard, first_document) = (Shard::in_memory(documents, set.documents), set.documents);
+            let Layout { documents, tokens, .. } = shard.layout;
+            set.sources.push(SourceRange { name: (*name).to_string(), first_document, documents, tokens });
+            set.documents += documents;
+            set.tokens += tokens;
+            set.shards.push(shard);
+        }
+        set
     }
 
     pub(super) fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
         let entry = manifest.side(side);
-        let mut set = Self { shards: Vec::new(), documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
+        let source = |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };
+        let sources = manifest.sources.iter().map(source).collect();
+        let mut set = Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
         for shard_entry in &entry.shards {
             let shard = Shard::open(&folder.join(&shard_entry.file), shard_entry, set.documents)
                 .with_context(|| format!("the shards in `{}` cannot be used; remove the folder to make them again", folder.display()))?;
+            let source = &mut set.sources[shard_entry.source];
+            source.documents += shard.layout.documents;
+            source.tokens += shard.layout.tokens;
             set.documents += shard.layout.documents;
             set.tokens += shard.layout.tokens;
             set.shards.push(shard);
@@ -90,7 +114,17 @@ impl ShardSet {
                 .at(folder.join(super::MANIFEST_JSON).display())
                 .into());
         }
+        let mut first_document = 0;
+        for source in &mut set.sources {
+            source.first_document = first_document;
+            first_document += source.documents;
+        }
         Ok(set)
+    }
+
+    /// The sources in the order of their documents; one may have none.
+    pub fn sources(&self) -> &[SourceRange] {
+        &self.sources
     }
 
     /// Documents in all shards.
@@ -168,6 +202,18 @@ impl ShardSet {
 }
 
 impl Shard {
+    fn in_memory(documents: &[Vec<u32>], first_document: u64) -> Self {
+        let tokens: u64 = documents.iter().map(|d| d.len() as u64).sum();
+        let ends = documents.iter().scan(0u64, |end, document| {
+            *end += document.len() as u64;
+            Some(*end)
+        });
+        let mut bytes: Vec<u8> = std::iter::once(0).chain(ends).flat_map(u64::to_le_bytes).collect();
+        bytes.extend(documents.iter().flatten().flat_map(|id| id.to_le_bytes()));
+        let layout = Layout { documents: documents.len() as u64, tokens, token_bytes: 4, data_start: 0 };
+        Self { bytes: Bytes::Memory(bytes), path: PathBuf::from("memory"), layout, first_document }
+    }
+
     fn open(path: &Path, entry: &ShardEntry, first_document: u64) -> Result<Self> {
         let broken = |message: String| Problem::new(message).at(path.display());
         let mut file = fs::open(path)?;

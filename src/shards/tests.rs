@@ -7,7 +7,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::PretrainConfig;
-use crate::corpus::Counts;
 use crate::corpus::Side;
 
 /// Writes the documents as training shards of at most `shard_tokens` tokens.
@@ -21,7 +20,8 @@ fn write(folder: &Path, documents: &[Vec<u32>], vocab_size: usize, shard_tokens:
         settings_sha256: String::new(),
         tokenizer: "fingerprint".to_string(),
         vocab_size,
-        corpus: Counts::default(),
+        sources: vec!["text".to_string()],
+        documents_read: 0,
         without_tokens: 0,
         train: writer.finish().unwrap(),
         validation: SplitEntry::default(),
@@ -140,7 +140,7 @@ fn text_becomes_shards_once_and_is_reused() {
     stages.dedup();
     assert_eq!(stages, [Stage::Scan, Stage::CountWords, Stage::Tokenize]);
     assert!(!made.was_reused);
-    assert_eq!((made.manifest.documents(), made.manifest.corpus.documents), (400, 400));
+    assert_eq!((made.manifest.documents(), made.manifest.documents_read), (400, 400));
     assert_eq!(made.train.num_tokens() + made.validation.num_tokens(), made.manifest.tokens());
     let first = made.tokenizer.decode(&made.train.document(0).unwrap(), false).unwrap();
     assert!(first.starts_with("Paragraph 0: Mary found the secret garden"), "{first}");

@@ -91,7 +91,7 @@ impl ShardWriter {
         })?;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let sha256 = fs::sha256_of(&parts);
-        self.entry.shards.push(ShardEntry { file, documents, tokens, bytes, sha256 });
+        self.entry.shards.push(ShardEntry { file, source: 0, documents, tokens, bytes, sha256 });
         self.offsets.truncate(1);
         self.tokens.clear();
         Ok(())

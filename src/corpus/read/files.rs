@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::config::DocumentUnit;
 use crate::config::Format;
 use crate::config::SourceConfig;
-use crate::config::data::DocumentUnit;
 use crate::error::Problem;
 use crate::fs;
 
@@ -28,17 +28,19 @@ pub struct SourceFile {
     pub path: Arc<Path>,
     /// Its length on the disk.
     pub size_bytes: u64,
+    /// Index of its source in the configuration.
+    pub source: usize,
     pub(super) reading: Reading,
 }
 
 /// The files of all sources in a fixed order; a file that two patterns match is read twice.
 pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
-    for source in sources {
+    for (index, source) in sources.iter().enumerate() {
         for pattern in &source.files {
             for path in matches(pattern)? {
                 let reading = reading_of(source, &path);
-                files.push(SourceFile { size_bytes: fs::len_bytes(&path)?, path: path.into(), reading });
+                files.push(SourceFile { size_bytes: fs::len_bytes(&path)?, path: path.into(), source: index, reading });
             }
         }
     }
@@ -46,6 +48,16 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
         return Err(Problem::usage("names no file").at("data.sources").hint("add a source: `- files: [corpus/*.txt]`").into());
     }
     Ok(files)
+}
+
+/// What each source is called: its name, else the first of its files without folder and extensions.
+pub(super) fn names(sources: &[SourceConfig]) -> Vec<String> {
+    let name = |source: &SourceConfig| {
+        let first = source.files.first().map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let stem = first.unwrap_or_default().split('.').next().unwrap_or_default().to_string();
+        source.name.clone().unwrap_or(stem)
+    };
+    sources.iter().map(name).collect()
 }
 
 fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
@@ -81,7 +93,7 @@ fn reading_of(source: &SourceConfig, path: &Path) -> Reading {
     let jsonl = || Reading::Jsonl(source.field.clone());
     match source.format {
         Format::Text => Reading::Text(source.document),
-        Format::Jsonl => jsonl(),
+        Format::Jsonl | Format::Json | Format::Csv | Format::Tsv | Format::Parquet => jsonl(),
         Format::Auto => {
             let plain = fs::without_compression(path);
             match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {

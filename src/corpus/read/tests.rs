@@ -5,9 +5,8 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::Format;
+use crate::config::DocumentUnit;
 use crate::config::SourceConfig;
-use crate::config::data::DocumentUnit;
 
 struct Folder(tempfile::TempDir);
 
@@ -22,20 +21,35 @@ impl Folder {
 
     fn config(&self, pattern: &str, document: DocumentUnit) -> DataConfig {
         let files = vec![self.0.path().join(pattern).to_str().unwrap().to_string()];
-        let source = SourceConfig { files, format: Format::Auto, document, field: "text".to_string() };
+        let source = SourceConfig { document, ..SourceConfig::of_files(files) };
         DataConfig { sources: vec![source], ..DataConfig::default() }
     }
 }
 
+/// What was read beside the texts.
+#[derive(Debug, Default, PartialEq)]
+struct Counts {
+    documents: u64,
+    rejected: u64,
+    cut: u64,
+}
+
 fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
     let corpus = Corpus::open(config)?;
-    let mut documents = corpus.documents();
-    let mut texts = Vec::new();
-    for document in documents.by_ref() {
-        texts.push(document?.text);
+    let mut items = corpus.documents();
+    let (mut texts, mut counts) = (Vec::new(), Counts::default());
+    for item in items.by_ref() {
+        match item? {
+            Item::Rejected(_) => counts.rejected += 1,
+            Item::Document(document) => {
+                counts.documents += 1;
+                counts.cut += u64::from(document.was_cut);
+                texts.push(document.text);
+            }
+        }
     }
-    assert_eq!(documents.position_bytes(), corpus.size_bytes());
-    Ok((texts, documents.counts()))
+    assert_eq!(items.position_bytes(), corpus.size_bytes());
+    Ok((texts, counts))
 }
 
 #[test]
@@ -45,11 +59,11 @@ fn a_text_file_is_one_document_or_paragraphs_or_lines() {
     assert_eq!(texts(DocumentUnit::File).0, ["Chapter I\n\nIt was late.\nShe slept.\n "]);
     assert_eq!(
         texts(DocumentUnit::Paragraph),
-        (vec!["Chapter I".into(), "It was late.\nShe slept.".into()], Counts { documents: 2, bytes: 32, empty: 0, cut: 0 })
+        (vec!["Chapter I".into(), "It was late.\nShe slept.".into()], Counts { documents: 2, ..Counts::default() })
     );
     let (lines, counts) = texts(DocumentUnit::Line);
     assert_eq!(lines, ["Chapter I", "It was late.", "She slept."]);
-    assert_eq!(counts.empty, 4);
+    assert_eq!(counts.rejected, 4);
 }
 
 #[test]
@@ -89,47 +103,6 @@ fn long_documents_are_cut_at_white_space_and_nothing_is_lost() {
     assert!(pieces.iter().all(|piece| piece.len() <= 100));
     assert!(pieces[1..].iter().all(|piece| piece.starts_with([' ', '\n'])));
     assert_eq!((counts.cut, counts.documents), (1, pieces.len() as u64));
-}
-
-#[test]
-fn the_split_depends_on_the_text_alone() {
-    let (few, many) = (paragraphs(0..300), paragraphs(0..900));
-    let folder = Folder::with(&[("a.txt", few.as_bytes()), ("b.txt", many.as_bytes())]);
-    let split = |name| {
-        let config = folder.config(name, DocumentUnit::Paragraph);
-        let corpus = Corpus::open(&config).unwrap();
-        let scan = Scan::of(&corpus, 0.1, |_| {}).unwrap();
-        corpus.documents().map(|d| d.unwrap().text).filter(|text| scan.split.side(text) == Side::Validation).collect::<Vec<_>>()
-    };
-    let (few, many) = (split("a.txt"), split("b.txt"));
-    assert!((15..50).contains(&few.len()), "{}", few.len());
-    assert_eq!(few[..], many[..few.len()]);
-}
-
-#[test]
-fn a_small_corpus_has_a_document_on_each_side_or_is_refused() {
-    for fraction in [0.001, 0.999] {
-        let folder = Folder::with(&[("a.txt", b"one\n\ntwo\n\nthree")]);
-        let corpus = Corpus::open(&folder.config("a.txt", DocumentUnit::Paragraph)).unwrap();
-        let scan = Scan::of(&corpus, fraction, |_| {}).unwrap();
-        let validation = corpus.documents().filter(|d| scan.split.side(&d.as_ref().unwrap().text) == Side::Validation).count();
-        assert_eq!(validation, if fraction < 0.5 { 1 } else { 2 });
-        let train: u64 = corpus
-            .documents()
-            .map(|d| d.unwrap().text)
-            .filter(|text| scan.split.side(text) == Side::Train)
-            .map(|text| text.len() as u64)
-            .sum();
-        assert_eq!(train, scan.train_bytes);
-    }
-    let folder = Folder::with(&[("a.txt", b"same\n\nsame"), ("b.txt", b" \n\n")]);
-    let scan = |name| Scan::of(&Corpus::open(&folder.config(name, DocumentUnit::Paragraph)).unwrap(), 0.5, |_| {});
-    assert!(scan("a.txt").unwrap_err().to_string().contains("hold one document"));
-    assert!(scan("b.txt").unwrap_err().to_string().contains("hold no text"));
-}
-
-fn paragraphs(numbers: std::ops::Range<u32>) -> String {
-    numbers.map(|number| format!("Paragraph {number} of a story.\n\n")).collect::<Vec<_>>().concat()
 }
 
 proptest! {

@@ -17,7 +17,7 @@ use crate::fs;
 use crate::fs::TextFile;
 
 /// The longest line that is read, in bytes.
-pub const LINE_BYTES_MAX: usize = 64 << 20;
+pub(super) const LINE_BYTES_MAX: usize = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

@@ -6,14 +6,16 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 
-use crate::config::data::DocumentUnit;
-use crate::corpus::Counts;
+use crate::config::DocumentUnit;
 use crate::corpus::Document;
+use crate::corpus::Item;
 use crate::corpus::Location;
-use crate::corpus::files::Reading;
-use crate::corpus::files::SourceFile;
-use crate::corpus::jsonl;
-use crate::corpus::lines::Lines;
+use crate::corpus::Rejected;
+use crate::corpus::Rejection;
+use crate::corpus::read::files::Reading;
+use crate::corpus::read::files::SourceFile;
+use crate::corpus::read::jsonl;
+use crate::corpus::read::lines::Lines;
 use crate::error::Problem;
 
 /// The documents of one file.
@@ -29,7 +31,7 @@ impl FileDocuments {
         Ok(Self {
             lines: Lines::open(&file.path)?,
             reading: file.reading.clone(),
-            assembly: Assembly { max_document_bytes, open: None, ready: VecDeque::new() },
+            assembly: Assembly { source: file.source, max_document_bytes, open: None, ready: VecDeque::new() },
             finished: false,
         })
     }
@@ -38,44 +40,42 @@ impl FileDocuments {
         self.lines.position_bytes()
     }
 
-    /// The next document, counted in `counts`; `None` after the last.
-    pub(super) fn advance(&mut self, counts: &mut Counts) -> Result<Option<Document>> {
+    /// The next item; `None` after the last.
+    pub(super) fn advance(&mut self) -> Result<Option<Item>> {
         loop {
-            if let Some(document) = self.assembly.ready.pop_front() {
-                counts.documents += 1;
-                counts.bytes += document.text.len() as u64;
-                return Ok(Some(document));
+            if let Some(item) = self.assembly.ready.pop_front() {
+                return Ok(Some(item));
             }
             if self.finished {
                 return Ok(None);
             }
-            self.read_line(counts)?;
+            self.read_line()?;
         }
     }
 
-    fn read_line(&mut self, counts: &mut Counts) -> Result<()> {
+    fn read_line(&mut self) -> Result<()> {
         let here = Location { line: self.lines.location().line + 1, ..self.lines.location() };
         let Some(line) = self.lines.advance()? else {
             self.finished = true;
             // A file of blank lines only is an empty document; the end of the last paragraph is no document.
             if self.assembly.open.is_none() && self.reading == Reading::Text(DocumentUnit::File) {
-                counts.empty += 1;
+                self.assembly.push("", &here, false);
             }
-            self.assembly.finish(counts);
+            self.assembly.finish();
             return Ok(());
         };
         let blank = line.trim_ascii().is_empty();
         match &self.reading {
             Reading::Text(DocumentUnit::File) => {
                 if !blank || self.assembly.open.is_some() {
-                    self.assembly.append(line, here, counts);
+                    self.assembly.append(line, here);
                 }
             }
-            Reading::Text(DocumentUnit::Paragraph) if blank => self.assembly.finish(counts),
-            Reading::Text(DocumentUnit::Paragraph) => self.assembly.append(line, here, counts),
+            Reading::Text(DocumentUnit::Paragraph | DocumentUnit::DocTag) if blank => self.assembly.finish(),
+            Reading::Text(DocumentUnit::Paragraph | DocumentUnit::DocTag) => self.assembly.append(line, here),
             Reading::Text(DocumentUnit::Line) => {
-                self.assembly.append(line, here, counts);
-                self.assembly.finish(counts);
+                self.assembly.append(line, here);
+                self.assembly.finish();
             }
             Reading::Jsonl(_) if blank => {}
             Reading::Jsonl(field) => {
@@ -83,8 +83,8 @@ impl FileDocuments {
                     let place = fault.column.map_or_else(|| here.to_string(), |column| format!("{here}:{column}"));
                     Problem::new(fault.message).at(place)
                 })?;
-                self.assembly.append(&text, here, counts);
-                self.assembly.finish(counts);
+                self.assembly.append(&text, here);
+                self.assembly.finish();
             }
         }
         Ok(())
@@ -93,9 +93,10 @@ impl FileDocuments {
 
 /// The document that is being put together, and the finished pieces that nobody took yet.
 struct Assembly {
+    source: usize,
     max_document_bytes: usize,
     open: Option<Open>,
-    ready: VecDeque<Document>,
+    ready: VecDeque<Item>,
 }
 
 struct Open {
@@ -105,7 +106,7 @@ struct Open {
 }
 
 impl Assembly {
-    fn append(&mut self, line: &str, here: Location, counts: &mut Counts) {
+    fn append(&mut self, line: &str, here: Location) {
         match &mut self.open {
             None => self.open = Some(Open { text: line.to_string(), start: here, was_cut: false }),
             Some(open) => {
@@ -113,35 +114,37 @@ impl Assembly {
                 open.text.push_str(line);
             }
         }
-        self.cut(counts);
+        self.cut();
     }
 
     /// Moves all whole pieces of a text that has grown too long to `ready`.
-    fn cut(&mut self, counts: &mut Counts) {
-        let Some(open) = self.open.as_mut().filter(|open| open.text.len() > self.max_document_bytes) else { return };
-        counts.cut += u64::from(!open.was_cut);
-        open.was_cut = true;
+    fn cut(&mut self) {
+        let Some(mut open) = self.open.take_if(|open| open.text.len() > self.max_document_bytes) else { return };
         let mut start = 0;
         while open.text.len() - start > self.max_document_bytes {
             let end = start + cut_place(&open.text[start..], self.max_document_bytes);
-            push(&mut self.ready, &open.text[start..end], &open.start, counts);
+            self.push(&open.text[start..end], &open.start, !open.was_cut);
+            open.was_cut = true;
             start = end;
         }
         open.text.drain(..start);
+        self.open = Some(open);
     }
 
-    fn finish(&mut self, counts: &mut Counts) {
+    fn finish(&mut self) {
         if let Some(open) = self.open.take() {
-            push(&mut self.ready, open.text.trim_end_matches('\n'), &open.start, counts);
+            self.push(open.text.trim_end_matches('\n'), &open.start, false);
         }
     }
-}
 
-fn push(ready: &mut VecDeque<Document>, text: &str, start: &Location, counts: &mut Counts) {
-    if text.trim().is_empty() {
-        counts.empty += 1;
-    } else {
-        ready.push_back(Document { text: text.to_string(), location: start.clone() });
+    fn push(&mut self, text: &str, start: &Location, was_cut: bool) {
+        let (location, source) = (start.clone(), self.source);
+        self.ready.push_back(if text.trim().is_empty() {
+            let rejection = Rejection { reason: "empty", detail: String::new() };
+            Item::Rejected(Rejected { location, source, bytes: text.len() as u64, rejection, excerpt: String::new() })
+        } else {
+            Item::Document(Document { text: text.to_string(), location, source, was_cut, replaced: 0 })
+        });
     }
 }
 
