@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::batching::PackingConfig;
 use crate::config::cleaning::CleaningConfig;
 use crate::config::contamination::ContaminationConfig;
 use crate::config::deduplication::DeduplicationConfig;
@@ -32,6 +33,10 @@ pub struct DataConfig {
     pub prepared_dir: Option<PathBuf>,
     /// Longest sequence in tokens, special tokens included.
     pub max_seq_length: usize,
+    /// How documents become rows.
+    pub packing: PackingConfig,
+    /// Threads that mask and lay out batches ahead of training, at least 1; their number changes no batch.
+    pub loader_workers: usize,
     /// Most tokens of one shard file.
     pub shard_tokens: u64,
     /// Documents longer than this many bytes of text are cut into pieces of this size at white space.
@@ -53,6 +58,8 @@ impl Default for DataConfig {
             validation_fraction: 0.01,
             prepared_dir: None,
             max_seq_length: 128,
+            packing: PackingConfig::default(),
+            loader_workers: 1,
             shard_tokens: 16_777_216,
             max_document_bytes: 1 << 20,
             max_line_bytes: 16 << 20,

@@ -5,11 +5,23 @@ use serde::Deserialize;
 use serde::Serialize;
 
 /// Deduplication over all sources; the first of several stays. Off by default.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeduplicationConfig {
-    /// Leave out documents whose text was there before.
+    /// Leave out documents whose text was there before; how it is spaced does not matter.
     pub exact: bool,
     /// Leave out documents that are nearly like an earlier one: the least Jaccard similarity, such as 0.8.
     pub near_threshold: Option<f64>,
+    /// Words of one shingle: documents are compared by the runs of so many words that they hold.
+    pub shingle_words: usize,
+    /// Hash functions of near-duplicate search: more of them estimate the similarity better and take more time and disk.
+    pub num_permutations: usize,
+    /// Most memory of the search in bytes, without 2 bits for each document; the rest lies on the disk.
+    pub memory_bytes: u64,
+}
+
+impl Default for DeduplicationConfig {
+    fn default() -> Self {
+        Self { exact: false, near_threshold: None, shingle_words: 5, num_permutations: 128, memory_bytes: 128 << 20 }
+    }
 }

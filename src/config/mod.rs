@@ -2,6 +2,7 @@
 //!
 //! Knows no tensor and no device, so that checking a configuration takes milliseconds on any machine.
 
+pub mod batching;
 pub mod cleaning;
 pub mod contamination;
 pub mod data;
@@ -30,11 +31,28 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+pub use batching::BatchSizeRamp;
+pub use batching::PackingConfig;
+pub use batching::PackingMode;
+pub use batching::TrainingPhase;
 pub use cleaning::CleaningConfig;
+pub use contamination::ContaminationAction;
 pub use contamination::ContaminationConfig;
 pub use data::DataConfig;
 pub use deduplication::DeduplicationConfig;
+pub use filters::C4Filter;
+pub use filters::CharactersFilter;
 pub use filters::FiltersConfig;
+pub use filters::GopherFilter;
+pub use filters::LanguageFilter;
+pub use filters::LengthFilter;
+pub use filters::LinesFilter;
+pub use filters::MarkupFilter;
+pub use filters::PerplexityFilter;
+pub use filters::RepetitionFilter;
+pub use filters::StopWords;
+pub use filters::WordsFilter;
+pub use filters::language_code;
 pub use finetune::ClassifyData;
 pub use finetune::FinetuneConfig;
 pub use load::Loaded;
@@ -43,6 +61,7 @@ pub use load::load_finetune;
 pub use load::load_finetune_with;
 pub use load::load_pretrain;
 pub use load::overrides;
+pub use mlm::MaskingUnit;
 pub use mlm::MlmConfig;
 pub use model::EncoderConfig;
 pub use model::Family;
@@ -62,6 +81,7 @@ pub use sources::DocumentUnit;
 pub use sources::Format;
 pub use sources::InvalidUtf8;
 pub use sources::SourceConfig;
+pub use tokenizer::TokenizerAlgorithm;
 pub use tokenizer::TokenizerConfig;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;

@@ -17,6 +17,8 @@ const FREE: &[&str] = &[
     "run.threads",
     "run.tensorboard",
     "run.sample_text",
+    "data.loader_workers",
+    "data.deduplication.memory_bytes",
     "data.prepared_dir",
     "training.max_steps",
     "training.num_train_epochs",
@@ -69,6 +71,16 @@ fn problem(change: &Change) -> Problem {
 }
 
 fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<Change>) {
+    // A list of tables that has kept its length is compared table by table.
+    if let (Json::Array(before), Json::Array(after)) = (old, new)
+        && before.len() == after.len()
+        && before.iter().chain(after).all(Json::is_object)
+    {
+        for (index, (old, new)) in before.iter().zip(after).enumerate() {
+            compare(&join(path, &index.to_string()), old, new, changes);
+        }
+        return;
+    }
     let (Json::Object(before), Json::Object(after)) = (old, new) else {
         if old != new {
             changes.push(Change { path: path.to_string(), old: old.clone(), new: new.clone() });

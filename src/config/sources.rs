@@ -1,5 +1,8 @@
 //! Where text comes from: files, formats, what one document is.
 
+use std::path::Component;
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
@@ -8,17 +11,18 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// By the extension: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv`, `.parquet`; anything else is `text`.
+    /// By the extension: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv`, `.parquet`; anything else, and standard input, is
+    /// `text`.
     Auto,
     /// Plain text.
     Text,
     /// One JSON object a line.
     Jsonl,
-    /// One JSON array of objects.
+    /// One JSON array of objects, or objects one after the other.
     Json,
-    /// Comma-separated columns with a header line.
+    /// Comma-separated columns with a header line; fields may be quoted.
     Csv,
-    /// Tab-separated columns with a header line.
+    /// Tab-separated columns with a header line; a quote is a character like any other.
     Tsv,
     /// Apache Parquet.
     Parquet,
@@ -46,7 +50,7 @@ pub enum InvalidUtf8 {
     Fail,
     /// Put U+FFFD in the place of each invalid sequence, and count them.
     Replace,
-    /// Leave the line or document out, and count it.
+    /// Leave it out, and count it: the line, the JSON object, the row; where documents are paragraphs, the paragraph.
     Skip,
 }
 
@@ -54,11 +58,13 @@ pub enum InvalidUtf8 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceConfig {
-    /// What statistics call it; by default the first of its files without folder and extensions.
+    /// What statistics call it; by default the first of its files without folder and extensions, or, where that is a
+    /// pattern, its folder.
     #[serde(default)]
     pub name: Option<String>,
-    /// Files, folders (read with all below them), glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard
-    /// input; relative to the current folder.
+    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the current
+    /// folder. Of a folder, all files in and below it are read whose extension fits `format`, except hidden ones. A file
+    /// that several entries name is read once.
     pub files: Vec<String>,
     /// How to read them.
     #[serde(default = "auto")]
@@ -66,10 +72,10 @@ pub struct SourceConfig {
     /// What one document is (plain text only).
     #[serde(default = "file")]
     pub document: DocumentUnit,
-    /// The JSON field or column that holds the text.
+    /// The JSON field or column that holds the text; null counts as empty.
     #[serde(default = "text")]
     pub field: String,
-    /// A field or column that is put before the text, on a line of its own.
+    /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not missing.
     #[serde(default)]
     pub title_field: Option<String>,
     /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next time.
@@ -100,5 +106,23 @@ impl SourceConfig {
     /// Files that are read by their extensions, with all other keys at their defaults.
     pub fn of_files(files: Vec<String>) -> Self {
         Self { name: None, files, format: auto(), document: file(), field: text(), title_field: None, weight: one(), invalid_utf8: fail() }
+    }
+
+    /// What it is called: its name, else one made of the first of its files.
+    pub fn display_name(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let is_pattern = |name: &str| name.contains(['*', '?', '[']);
+        let first = self.files.first().map_or("", String::as_str);
+        if first == "-" {
+            return "stdin".to_string();
+        }
+        let mut parts = Path::new(first).components().rev().filter_map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        });
+        let stem = |name: &str| name.split('.').next().unwrap_or_default().to_string();
+        parts.find(|name| !is_pattern(name)).map(stem).filter(|stem| !stem.is_empty()).unwrap_or_else(|| "corpus".to_string())
     }
 }

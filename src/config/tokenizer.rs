@@ -6,22 +6,65 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+/// How a text is cut into tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenizerAlgorithm {
+    /// Byte-level BPE, as GPT-2 and RoBERTa have it: nothing is unknown.
+    #[default]
+    ByteLevelBpe,
+    /// WordPiece, as BERT has it: rare characters are unknown, white space is not kept.
+    #[serde(rename = "wordpiece")]
+    WordPiece,
+    /// A unigram language model of pieces, as SentencePiece has it; rare characters are spelled in bytes.
+    Unigram,
+}
+
 /// An existing tokenizer, or how to train one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
-    /// An existing `tokenizer.json`, or a folder that holds one; absent means "train a byte-level BPE".
+    /// An existing `tokenizer.json`, or a folder that holds one; absent means "train one".
     pub path: Option<PathBuf>,
+    /// What to train.
+    pub algorithm: TokenizerAlgorithm,
     /// Entries of the vocabulary to train, special tokens included.
     pub vocab_size: usize,
-    /// Pairs seen fewer times than this are not merged.
+    /// Round `vocab_size` up to a multiple of this, and fill up with unused entries what the corpus does not give; 64
+    /// suits matrix units.
+    pub pad_vocab_to_multiple_of: Option<usize>,
+    /// Pairs (BPE, WordPiece) or pieces (unigram) seen fewer times than this get no entry.
     pub min_frequency: u64,
+    /// Turn all letters into small ones.
+    pub lowercase: bool,
+    /// Take accents off: `ä` becomes `a`.
+    pub strip_accents: bool,
     /// Bytes of text, sampled evenly over the corpus, that training reads.
     pub train_bytes: u64,
+    /// Another tokenizer (a `tokenizer.json` or its folder) to compare with in the report.
+    pub compare_with: Option<PathBuf>,
 }
 
 impl Default for TokenizerConfig {
     fn default() -> Self {
-        Self { path: None, vocab_size: 30_000, min_frequency: 2, train_bytes: 256 << 20 }
+        Self {
+            path: None,
+            algorithm: TokenizerAlgorithm::default(),
+            vocab_size: 30_000,
+            pad_vocab_to_multiple_of: None,
+            min_frequency: 2,
+            lowercase: false,
+            strip_accents: false,
+            train_bytes: 256 << 20,
+            compare_with: None,
+        }
+    }
+}
+
+impl TokenizerConfig {
+    /// Entries of the vocabulary to train, after rounding up.
+    pub fn padded_vocab_size(&self) -> usize {
+        let multiple = self.pad_vocab_to_multiple_of.unwrap_or(1).max(1);
+        self.vocab_size.checked_next_multiple_of(multiple).unwrap_or(self.vocab_size)
     }
 }

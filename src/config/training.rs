@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::batching::BatchSizeRamp;
+use crate::config::batching::TrainingPhase;
+
 /// Shape of the learning rate over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -32,6 +35,10 @@ pub struct TrainingConfig {
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
     pub gradient_accumulation_steps: usize,
+    /// Other rows for the first steps, such as short sequences before long ones; needs `max_steps`.
+    pub phases: Vec<TrainingPhase>,
+    /// Fewer micro-batches at the beginning; needs `max_steps`.
+    pub batch_size_ramp: BatchSizeRamp,
     /// Passes over the training data; ignored when `max_steps` is positive.
     pub num_train_epochs: f64,
     /// Updates in all; -1 means "as `num_train_epochs` says".
@@ -78,6 +85,8 @@ impl Default for TrainingConfig {
             per_device_train_batch_size: 8,
             per_device_eval_batch_size: 8,
             gradient_accumulation_steps: 1,
+            phases: Vec::new(),
+            batch_size_ramp: BatchSizeRamp::default(),
             num_train_epochs: 3.0,
             max_steps: -1,
             max_train_time: None,

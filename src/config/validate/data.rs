@@ -1,16 +1,14 @@
-//! The run, the corpus, the tokenizer, the masks, the labelled examples.
+//! The run, the corpus, the masks, the labelled examples.
 
 use std::collections::BTreeSet;
 
 use crate::config::DataConfig;
 use crate::config::FinetuneConfig;
-use crate::config::Format;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::RunSection;
-use crate::config::TokenizerConfig;
 use crate::config::validate::Findings;
-use crate::config::validate::SPECIAL_TOKENS;
+use crate::config::validate::sources;
 
 /// Two special tokens and one of text.
 const SHORTEST_SEQUENCE: u64 = 3;
@@ -22,21 +20,7 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
 }
 
 pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {
-    if data.sources.is_empty() {
-        let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
-        findings.add(&["data.sources", "data"], "`data.sources` is empty, there is nothing to train on".to_string(), hint);
-    }
-    for (index, source) in data.sources.iter().enumerate() {
-        let path = format!("data.sources.{index}");
-        if source.files.is_empty() {
-            let message = format!("`{path}.files` is empty");
-            findings.add(&[&format!("{path}.files"), &path], message, "write it like `[corpus/*.txt.zst]`");
-        }
-        for (at, pattern) in source.files.iter().enumerate() {
-            file_pattern(&format!("{path}.files.{at}"), pattern, findings);
-        }
-        findings.text(&format!("{path}.field"), source.field.is_empty() && source.format != Format::Text, "text");
-    }
+    sources::sources(data, findings);
     findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
     let fraction = data.validation_fraction;
     if !(fraction > 0.0 && fraction <= 0.5) {
@@ -46,30 +30,6 @@ pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {
     // A shard is mapped whole; 2^32 tokens are 16 GiB at most.
     findings.count("data.shard_tokens", data.shard_tokens, 1024, 1 << 32);
     findings.count("data.max_document_bytes", data.max_document_bytes, 1024, 1 << 30);
-}
-
-fn file_pattern(path: &str, pattern: &str, findings: &mut Findings) {
-    findings.text(path, pattern.is_empty(), "corpus/*.txt.zst");
-    if let Err(e) = glob::Pattern::new(pattern) {
-        let message = format!("`{pattern}` is not a file pattern: {}", e.msg);
-        findings.add(&[path], message, "`*`, `?`, `**` and `[abc]` have a meaning; write `[[]` for a bracket itself");
-    }
-}
-
-pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
-    if let Some(path) = &tokenizer.path {
-        findings.text("tokenizer.path", path.as_os_str().is_empty(), "tokenizers/english");
-        return;
-    }
-    let least = 256 + SPECIAL_TOKENS;
-    if tokenizer.vocab_size < least {
-        let message = format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", tokenizer.vocab_size);
-        let hint = format!("256 bytes and {SPECIAL_TOKENS} special tokens make {least} at least; 4,096 to 50,000 are usual");
-        findings.add(&["tokenizer.vocab_size"], message, hint);
-    }
-    findings.count("tokenizer.vocab_size", tokenizer.vocab_size as u64, 0, 1 << 24);
-    findings.count("tokenizer.min_frequency", tokenizer.min_frequency, 1, u64::MAX);
-    findings.count("tokenizer.train_bytes", tokenizer.train_bytes, 1, 1 << 40);
 }
 
 pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {

@@ -6,8 +6,13 @@ use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
 use crate::error::Problem;
 
+mod batching;
+mod curation;
 mod data;
+mod deduplication;
 mod model;
+mod sources;
+mod tokenizer;
 mod training;
 
 #[cfg(test)]
@@ -38,8 +43,11 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
     data::run(&config.run, &mut findings);
     data::corpus(&config.data, &mut findings);
-    data::tokenizer(&config.tokenizer, &mut findings);
+    deduplication::deduplication(&config.data.deduplication, &mut findings);
+    curation::curation(&config.data, &mut findings);
+    tokenizer::tokenizer(&config.tokenizer, &mut findings);
     data::masking(&config.mlm, &mut findings);
+    batching::batching(config, &mut findings);
     data::sample_text(config, &mut findings);
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
@@ -50,6 +58,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
     data::run(&config.run, &mut findings);
     data::examples(config, &mut findings);
+    batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     findings.0
 }

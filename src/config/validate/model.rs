@@ -70,7 +70,7 @@ fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: 
 fn vocabulary(table: &str, model: &ModelConfig, config: &PretrainConfig, findings: &mut Findings) {
     let encoder = &model.encoder;
     let path = format!("{table}.vocab_size");
-    let (entries, trained) = (encoder.vocab_size, config.tokenizer.vocab_size);
+    let (entries, trained) = (encoder.vocab_size, config.tokenizer.padded_vocab_size());
     // 0 stands for "as many as the tokenizer has", and the size of an existing tokenizer is not known here.
     if entries > 0 && config.tokenizer.path.is_none() && entries < trained {
         let message = format!("`{path}` {entries} is smaller than `tokenizer.vocab_size` {trained}");

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use crate::config::EncoderConfig;
 use crate::config::Family;
 use crate::config::FinetuneConfig;
+use crate::config::Format;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
+use crate::config::SourceConfig;
 use crate::config::validate::validate_finetune;
 use crate::config::validate::validate_pretrain;
 
@@ -103,6 +105,42 @@ fn the_data() {
     );
     insta::assert_snapshot!(found(|c| c.run.sample_text = Some("no mask here".to_string())), @"`run.sample_text` has no mask to fill in");
     insta::assert_snapshot!(found(|c| c.run.output_dir = PathBuf::new()), @"`run.output_dir` is empty");
+}
+
+#[test]
+fn the_sources() {
+    fn source(change: impl FnOnce(&mut SourceConfig)) -> String {
+        found(|c| change(&mut c.data.sources[0]))
+    }
+    for weight in [0.001, 0.5, 2.0, 1000.0] {
+        assert_eq!(source(|s| s.weight = weight), "");
+    }
+    insta::assert_snapshot!(source(|s| s.weight = 0.0), @"`data.sources.0.weight` is 0, it must be above 0 and at most 1000");
+    insta::assert_snapshot!(source(|s| s.weight = -1.0), @"`data.sources.0.weight` is -1, it must be above 0 and at most 1000");
+    insta::assert_snapshot!(source(|s| s.weight = f64::NAN), @"`data.sources.0.weight` is NaN, it must be above 0 and at most 1000");
+    insta::assert_snapshot!(source(|s| s.weight = f64::INFINITY), @"`data.sources.0.weight` is inf, it must be above 0 and at most 1000");
+    insta::assert_snapshot!(source(|s| s.weight = 1000.5), @"`data.sources.0.weight` is 1000.5, it must be above 0 and at most 1000");
+    insta::assert_snapshot!(source(|s| s.field = String::new()), @"`data.sources.0.field` is empty");
+    insta::assert_snapshot!(source(|s| s.title_field = Some(String::new())), @"`data.sources.0.title_field` is empty");
+    insta::assert_snapshot!(source(|s| s.title_field = Some("text".to_string())), @"`data.sources.0.title_field` and `data.sources.0.field` both name `text`");
+    insta::assert_snapshot!(source(|s| { s.title_field = Some("title".to_string()); s.format = Format::Text }), @"`data.sources.0.title_field` is given, but plain text has no fields");
+    assert_eq!(source(|s| s.title_field = Some("title".to_string())), "");
+    insta::assert_snapshot!(source(|s| s.name = Some(" ".to_string())), @"`data.sources.0.name` is empty");
+    insta::assert_snapshot!(source(|s| { s.files = vec!["-".to_string()]; s.format = Format::Parquet }), @"`data.sources.0.files.0` is standard input, which cannot be Parquet: its index stands at the end");
+    insta::assert_snapshot!(source(|s| s.files = vec!["-".to_string(), "-".to_string()]), @"`data.sources.0.files.0` and `data.sources.0.files.1` both name standard input, which can be read only once");
+    assert_eq!(source(|s| s.files = vec!["-".to_string()]), "");
+    let two = |first: Option<&str>, second: Option<&str>| {
+        found(|c| {
+            c.data.sources.push(c.data.sources[0].clone());
+            c.data.sources[0].name = first.map(str::to_string);
+            c.data.sources[1].name = second.map(str::to_string);
+        })
+    };
+    insta::assert_snapshot!(two(Some("news"), Some("news")), @"`data.sources.1.name` and `data.sources.0.name` are both `news`");
+    assert_eq!(two(Some("news"), Some("web")), "");
+    assert_eq!(two(None, None), "", "names that are not given are made different");
+    insta::assert_snapshot!(found(|c| c.data.max_line_bytes = 0), @"`data.max_line_bytes` is 0, it must be at least 1024");
+    insta::assert_snapshot!(found(|c| c.data.max_line_bytes = 1 << 40), @"`data.max_line_bytes` is 1099511627776, it can be at most 1073741824");
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! How documents become rows, and rows become batches over the steps: packing, phases, ramp.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// What may stand together in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PackingMode {
+    /// Pieces of documents end to end; attention stays inside a piece. A document that does not fit goes on in the next row.
+    Segments,
+    /// Text of one document after the other as one sequence that attention sees whole (RoBERTa's FULL-SENTENCES).
+    FullSentences,
+    /// One document, or one piece of a long one; short rows stay short.
+    Documents,
+    /// Whole documents and the ends of long ones, placed so that rows are full and no document is cut that fits a row.
+    BestFit,
+}
+
+/// Packing of documents into rows of at most `max_seq_length` tokens. Nothing is padded and no token is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PackingConfig {
+    /// What may stand together in a row.
+    pub mode: PackingMode,
+    /// Put a separator token between two documents of a row (`full_sentences` only).
+    pub separator: bool,
+    /// Documents that are placed together (`best_fit` only): more fill the rows better, a resume plans one window again.
+    pub window_documents: u64,
+}
+
+impl Default for PackingConfig {
+    fn default() -> Self {
+        Self { mode: PackingMode::Segments, separator: true, window_documents: 1024 }
+    }
+}
+
+/// Other rows for the first steps of a run, such as short ones before long ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingPhase {
+    /// The last step of the phase, counted from the beginning of the run. After the last phase `data.max_seq_length` holds.
+    pub until_step: u64,
+    /// Longest sequence in tokens, special tokens included; at most `data.max_seq_length`.
+    pub max_seq_length: usize,
+    /// Rows a device takes at once; as in `training` when absent.
+    #[serde(default)]
+    pub per_device_train_batch_size: Option<usize>,
+    /// Micro-batches of one update; as in `training` when absent.
+    #[serde(default)]
+    pub gradient_accumulation_steps: Option<usize>,
+}
+
+/// Smaller batches at the beginning: the number of micro-batches of an update grows along a straight line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchSizeRamp {
+    /// Micro-batches of the first update.
+    pub start_micro_batches: usize,
+    /// Updates until the full number is reached; 0 means no ramp.
+    pub steps: u64,
+}
+
+impl Default for BatchSizeRamp {
+    fn default() -> Self {
+        Self { start_micro_batches: 1, steps: 0 }
+    }
+}

@@ -1,0 +1,39 @@
+//! Filters that read files: word lists, and text to learn from what is usual.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Leaves out documents with words of lists. Off while `files` is empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WordsFilter {
+    /// Files with one word or phrase a line; `#` begins a comment line, case and punctuation do not matter.
+    pub files: Vec<String>,
+    /// Most occurrences in a document; 0 when both this and `max_share` are absent.
+    pub max_count: Option<u64>,
+    /// Largest share of the document's words.
+    pub max_share: Option<f64>,
+}
+
+/// Leaves out documents whose characters surprise an n-gram model of good text. Off while `max_perplexity` is absent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PerplexityFilter {
+    /// Files of good text that the model learns from, read like evaluation files: .jsonl, .csv, .tsv, or lines of text.
+    pub reference_files: Vec<String>,
+    /// Largest perplexity of a character, such as 10: prose of the language of the files has 4 to 6.
+    pub max_perplexity: Option<f64>,
+    /// Characters of the longest sequence that is counted.
+    pub order: usize,
+    /// Bytes of text to learn from, taken from the beginnings of all files alike.
+    pub train_bytes: u64,
+    /// Memory of the model in bytes; when it is full, new sequences are left out.
+    pub memory_bytes: u64,
+}
+
+impl Default for PerplexityFilter {
+    fn default() -> Self {
+        Self { reference_files: Vec::new(), max_perplexity: None, order: 5, train_bytes: 2 << 20, memory_bytes: 8 << 20 }
+    }
+}

@@ -1,0 +1,167 @@
+//! Packing, phases and the ramp of the batch size, the schedule of masking.
+
+use crate::config::DataConfig;
+use crate::config::FinetuneConfig;
+use crate::config::MlmConfig;
+use crate::config::PackingMode;
+use crate::config::PretrainConfig;
+use crate::config::TrainingConfig;
+use crate::config::TrainingPhase;
+use crate::config::validate::Findings;
+
+pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
+    packing(&config.data, findings);
+    phases(&config.training, config.data.max_seq_length, findings);
+    ramp(&config.training, findings);
+    masking_schedule(&config.mlm, findings);
+}
+
+/// What only pretraining can do.
+pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
+    let given = [("phases", !config.training.phases.is_empty()), ("batch_size_ramp", config.training.batch_size_ramp.steps > 0)];
+    for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        let path = format!("training.{key}");
+        findings.add(&[&path], format!("`{path}` is for pretraining, fine-tuning has one batch size"), "remove it");
+    }
+}
+
+fn packing(data: &DataConfig, findings: &mut Findings) {
+    findings.count("data.loader_workers", data.loader_workers as u64, 1, 256);
+    if data.packing.mode == PackingMode::BestFit {
+        findings.count("data.packing.window_documents", data.packing.window_documents, 1, 1 << 20);
+    }
+}
+
+fn phases(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
+    let mut before: Option<&TrainingPhase> = None;
+    for (index, phase) in training.phases.iter().enumerate() {
+        let path = format!("training.phases.{index}");
+        let (until, length) = (format!("{path}.until_step"), format!("{path}.max_seq_length"));
+        let (last_step, last_length) = before.map_or((0, 3), |p| (p.until_step, p.max_seq_length));
+        if phase.until_step <= last_step {
+            let message = format!("`{until}` is {}, it must be above {last_step}", phase.until_step);
+            findings.add(
+                &[&until, &path],
+                message,
+                "phases follow each other; each names its last step, counted from the beginning of the run",
+            );
+        }
+        if phase.max_seq_length < last_length || phase.max_seq_length > max_seq_length {
+            let message = format!(
+                "`{length}` is {}, it must lie between {last_length} and `data.max_seq_length` {max_seq_length}",
+                phase.max_seq_length
+            );
+            findings.add(&[&length, &path], message, "sequences may only grow from phase to phase, up to `data.max_seq_length`");
+        }
+        let rows = phase.per_device_train_batch_size.unwrap_or(1);
+        findings.count(&format!("{path}.per_device_train_batch_size"), rows as u64, 1, u64::MAX);
+        // Token positions of a batch are 32-bit numbers.
+        if rows.saturating_mul(phase.max_seq_length) > i32::MAX as usize {
+            let message = format!("`{path}`: {rows} rows of {} tokens are over 2^31 tokens", phase.max_seq_length);
+            findings.add(&[&path], message, "use more `gradient_accumulation_steps` for a larger batch");
+        }
+        let micro = phase.gradient_accumulation_steps.unwrap_or(1);
+        findings.count(&format!("{path}.gradient_accumulation_steps"), micro as u64, 1, 1 << 20);
+        before = Some(phase);
+    }
+    if !training.phases.is_empty() {
+        needs_max_steps("phases", training, findings);
+    }
+}
+
+fn ramp(training: &TrainingConfig, findings: &mut Findings) {
+    let ramp = &training.batch_size_ramp;
+    if ramp.steps == 0 {
+        return;
+    }
+    findings.count("training.batch_size_ramp.start_micro_batches", ramp.start_micro_batches as u64, 1, 1 << 20);
+    let most = training.phases.iter().filter_map(|p| p.gradient_accumulation_steps).fold(training.gradient_accumulation_steps, usize::max);
+    if ramp.start_micro_batches >= most && most > 0 {
+        let path = "training.batch_size_ramp.start_micro_batches";
+        let message = format!("`{path}` is {}, there is no ramp up to {most} `gradient_accumulation_steps`", ramp.start_micro_batches);
+        findings.add(
+            &[path, "training.gradient_accumulation_steps"],
+            message,
+            "start with fewer, or cut the batch into more and smaller micro-batches",
+        );
+    }
+    needs_max_steps("batch_size_ramp", training, findings);
+}
+
+fn needs_max_steps(key: &str, training: &TrainingConfig, findings: &mut Findings) {
+    if training.max_steps == -1 {
+        let path = format!("training.{key}");
+        let message = format!("`{path}` needs `training.max_steps`: epochs do not say how many steps there are when their sizes change");
+        findings.add(&[&path, "training.max_steps"], message, "set `training.max_steps`");
+    }
+}
+
+fn masking_schedule(mlm: &MlmConfig, findings: &mut Findings) {
+    let Some(end) = mlm.mlm_probability_end else { return };
+    if !(end > 0.0 && end <= 1.0) {
+        let message = format!("`mlm.mlm_probability_end` is {end}, it must be above 0 and at most 1");
+        findings.add(&["mlm.mlm_probability_end"], message, "`0.15` is usual; remove it to keep `mlm.mlm_probability`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use crate::config::FinetuneConfig;
+    use crate::config::PretrainConfig;
+    use crate::config::validate_finetune;
+    use crate::config::validate_pretrain;
+
+    /// The problems of a configuration with these sections, a line each.
+    fn found(data: &Value, training: &Value, mlm: &Value) -> String {
+        let mut all = json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}, "training": training, "mlm": mlm});
+        all["data"].as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+        let config: PretrainConfig = serde_json::from_value(all).unwrap();
+        validate_pretrain(&config).iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn right_sections_pass() {
+        let none = json!({});
+        assert_eq!(found(&none, &none, &none), "");
+        let phases = json!({"max_steps": 100, "gradient_accumulation_steps": 4, "batch_size_ramp": {"start_micro_batches": 1, "steps": 10},
+            "phases": [{"until_step": 50, "max_seq_length": 64}, {"until_step": 90, "max_seq_length": 128, "per_device_train_batch_size": 2}]});
+        let packing = json!({"packing": {"mode": "best_fit", "window_documents": 16}, "loader_workers": 4});
+        let mlm = json!({"masking": "span", "mlm_probability": 0.3, "mlm_probability_end": 0.15});
+        assert_eq!(found(&packing, &phases, &mlm), "");
+    }
+
+    #[test]
+    fn each_wrong_value_is_found() {
+        let none = json!({});
+        let workers = json!({"loader_workers": 0, "packing": {"mode": "best_fit", "window_documents": 0}});
+        assert_eq!(
+            found(&workers, &none, &none),
+            "`data.loader_workers` is 0, it must be at least 1\n`data.packing.window_documents` is 0, it must be at least 1"
+        );
+        let phases = json!({"phases": [{"until_step": 5, "max_seq_length": 64}, {"until_step": 5, "max_seq_length": 32}]});
+        insta::assert_snapshot!(found(&none, &phases, &none), @r"
+        `training.phases.1.until_step` is 5, it must be above 5
+        `training.phases.1.max_seq_length` is 32, it must lie between 64 and `data.max_seq_length` 128
+        `training.phases` needs `training.max_steps`: epochs do not say how many steps there are when their sizes change
+        ");
+        let longer = json!({"max_steps": 9, "phases": [{"until_step": 5, "max_seq_length": 256}]});
+        assert!(found(&none, &longer, &none).contains("must lie between 3 and `data.max_seq_length` 128"));
+        let ramp = json!({"max_steps": 9, "batch_size_ramp": {"start_micro_batches": 2, "steps": 5}});
+        insta::assert_snapshot!(found(&none, &ramp, &none), @"`training.batch_size_ramp.start_micro_batches` is 2, there is no ramp up to 1 `gradient_accumulation_steps`");
+        let end = json!({"mlm_probability_end": 1.5});
+        assert_eq!(found(&none, &none, &end), "`mlm.mlm_probability_end` is 1.5, it must be above 0 and at most 1");
+    }
+
+    #[test]
+    fn fine_tuning_refuses_what_is_for_pretraining() {
+        let all = json!({"model": "m", "data": {"train_file": "a.csv", "eval_file": "b.csv"},
+            "training": {"max_steps": 9, "phases": [{"until_step": 5, "max_seq_length": 64}]}});
+        let config: FinetuneConfig = serde_json::from_value(all).unwrap();
+        let problems = validate_finetune(&config);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].message, "`training.phases` is for pretraining, fine-tuning has one batch size");
+    }
+}

@@ -1,0 +1,281 @@
+//! Filters and contamination: shares, bounds that contradict each other, languages, tables that are not switched on.
+
+use crate::config::ContaminationConfig;
+use crate::config::DataConfig;
+use crate::config::FiltersConfig;
+use crate::config::filters::language_code;
+use crate::config::filters::language_codes;
+use crate::config::validate::Findings;
+
+/// Orders of the character model: beyond eight, no text is long enough.
+const ORDERS: (u64, u64) = (2, 8);
+const PERPLEXITY_MEMORY_BYTES: (u64, u64) = (1 << 20, 256 << 20);
+
+pub(super) fn curation(data: &DataConfig, findings: &mut Findings) {
+    let filters = &data.filters;
+    switches(filters, findings);
+    bounds(filters, findings);
+    shares(filters, findings);
+    repetition(filters, findings);
+    words(filters, findings);
+    language(filters, findings);
+    perplexity(filters, findings);
+    contamination(&data.contamination, findings);
+}
+
+/// Rules that were changed but are not switched on would be a silent surprise.
+fn switches(filters: &FiltersConfig, findings: &mut Findings) {
+    use crate::config::filters as tables;
+    let unused = [
+        ("markup", !filters.markup.enabled && filters.markup != tables::MarkupFilter::default()),
+        ("c4", !filters.c4.enabled && filters.c4 != tables::C4Filter::default()),
+        ("gopher", !filters.gopher.enabled && filters.gopher != tables::GopherFilter::default()),
+        ("repetition", !filters.repetition.enabled && filters.repetition != tables::RepetitionFilter::default()),
+    ];
+    for (name, is_unused) in unused {
+        if is_unused {
+            let path = format!("data.filters.{name}");
+            let message = format!("`{path}` is given, but `{path}.enabled` is false");
+            findings.add(&[&path, "data.filters"], message, "add `enabled: true`, or remove the other keys");
+        }
+    }
+}
+
+fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
+    let (length, lines, gopher) = (&filters.length, &filters.lines, &filters.gopher);
+    let counted = [
+        ("length.min_chars", length.min_chars, "length.max_chars", length.max_chars),
+        ("length.min_words", length.min_words, "length.max_words", length.max_words),
+        ("lines.min_chars", lines.min_chars, "lines.max_chars", lines.max_chars),
+        ("gopher.min_words", gopher.min_words, "gopher.max_words", gopher.max_words),
+    ];
+    for (low_key, low, high_key, high) in counted {
+        ordered(low_key, low.map(|n| n as f64), high_key, high.map(|n| n as f64), findings);
+    }
+    ordered("gopher.min_mean_word_chars", gopher.min_mean_word_chars, "gopher.max_mean_word_chars", gopher.max_mean_word_chars, findings);
+    for (key, value) in [
+        ("gopher.min_mean_word_chars", gopher.min_mean_word_chars),
+        ("gopher.max_mean_word_chars", gopher.max_mean_word_chars),
+        ("gopher.max_symbols_per_word", gopher.max_symbols_per_word),
+    ] {
+        findings.not_negative(&format!("data.filters.{key}"), value.unwrap_or(0.0));
+    }
+    for (index, pattern) in lines.patterns.iter().enumerate() {
+        if pattern.trim_matches(['*', ' ']).is_empty() {
+            let path = format!("data.filters.lines.patterns.{index}");
+            findings.add(&[&path, "data.filters.lines.patterns"], format!("`{path}` matches every line"), "write it like `read more*`");
+        }
+    }
+}
+
+fn ordered(low_key: &str, low: Option<f64>, high_key: &str, high: Option<f64>, findings: &mut Findings) {
+    if let (Some(low), Some(high)) = (low, high)
+        && low > high
+    {
+        let (low_path, high_path) = (format!("data.filters.{low_key}"), format!("data.filters.{high_key}"));
+        let message = format!("`{low_path}` {low} is above `{high_path}` {high}");
+        findings.add(&[&low_path, &high_path], message, "nothing would be left: swap or remove one of them");
+    }
+}
+
+fn shares(filters: &FiltersConfig, findings: &mut Findings) {
+    let (characters, gopher, repetition) = (&filters.characters, &filters.gopher, &filters.repetition);
+    for (key, value) in [
+        ("markup.max_share", Some(filters.markup.max_share)),
+        ("characters.min_alphabetic", characters.min_alphabetic),
+        ("characters.max_digits", characters.max_digits),
+        ("characters.max_symbols", characters.max_symbols),
+        ("characters.max_uppercase", characters.max_uppercase),
+        ("gopher.max_bullet_lines", gopher.max_bullet_lines),
+        ("gopher.max_ellipsis_lines", gopher.max_ellipsis_lines),
+        ("gopher.min_alphabetic_words", gopher.min_alphabetic_words),
+        ("repetition.max_duplicate_lines", repetition.max_duplicate_lines),
+        ("repetition.max_duplicate_paragraphs", repetition.max_duplicate_paragraphs),
+        ("repetition.max_duplicate_line_chars", repetition.max_duplicate_line_chars),
+        ("repetition.max_duplicate_paragraph_chars", repetition.max_duplicate_paragraph_chars),
+        ("words.max_share", filters.words.max_share),
+        ("language.min_confidence", Some(filters.language.min_confidence)),
+    ] {
+        findings.share(&format!("data.filters.{key}"), value.unwrap_or(0.0));
+    }
+}
+
+fn repetition(filters: &FiltersConfig, findings: &mut Findings) {
+    let repetition = &filters.repetition;
+    for (key, values) in
+        [("max_top_ngram_chars", &repetition.max_top_ngram_chars), ("max_duplicate_ngram_chars", &repetition.max_duplicate_ngram_chars)]
+    {
+        let path = format!("data.filters.repetition.{key}");
+        if values.len() > 16 {
+            let message = format!("`{path}` has {} items, it can have at most 16", values.len());
+            findings.add(&[&path], message, "each item is for sequences one word longer than the item before");
+        }
+        for (index, value) in values.iter().enumerate() {
+            findings.share(&format!("{path}.{index}"), *value);
+        }
+    }
+}
+
+fn words(filters: &FiltersConfig, findings: &mut Findings) {
+    let words = &filters.words;
+    if words.files.is_empty() && (words.max_count.is_some() || words.max_share.is_some()) {
+        let message = "`data.filters.words` has a limit, but no `files`".to_string();
+        findings.add(&["data.filters.words.files", "data.filters.words"], message, "name a file with one word a line");
+    }
+    let gopher = &filters.gopher;
+    if gopher.enabled && gopher.min_stop_words.is_some_and(|n| n > 0) && gopher.stop_words.is_empty() && gopher.stop_word_files.is_empty() {
+        let path = "data.filters.gopher.stop_words";
+        let message = format!("`{path}` is empty, every document would be left out");
+        findings.add(&[path], message, "name a list, such as `[finnish]`, or set `min_stop_words: null`");
+    }
+    for (path, files) in [("data.filters.words.files", &words.files), ("data.filters.gopher.stop_word_files", &gopher.stop_word_files)] {
+        not_empty(path, files, "lists/words.txt", findings);
+    }
+}
+
+fn not_empty(path: &str, files: &[String], example: &str, findings: &mut Findings) {
+    for (index, file) in files.iter().enumerate() {
+        findings.text(&format!("{path}.{index}"), file.is_empty(), example);
+    }
+}
+
+fn language(filters: &FiltersConfig, findings: &mut Findings) {
+    let language = &filters.language;
+    for (key, names) in [("expected", &language.expected), ("candidates", &language.candidates)] {
+        for (index, name) in names.iter().enumerate().filter(|(_, name)| language_code(name).is_none()) {
+            let path = format!("data.filters.language.{key}.{index}");
+            let message = format!("`{}` is no language that can be told apart", name.chars().take(40).collect::<String>());
+            findings.add(&[&path, &format!("data.filters.language.{key}")], message, language_hint(name));
+        }
+    }
+    let candidates: Vec<_> = language.candidates.iter().map(|name| language_code(name)).collect();
+    let missing = language.expected.iter().find(|name| !candidates.contains(&language_code(name)));
+    if let Some(name) = missing.filter(|name| !candidates.is_empty() && language_code(name).is_some()) {
+        let message = format!("`data.filters.language.candidates` lacks `{name}`, which is expected");
+        findings.add(&["data.filters.language.candidates"], message, "add it, or nothing would be kept");
+    }
+}
+
+/// The languages whose code or name is most like `typed`.
+fn language_hint(typed: &str) -> String {
+    let typed: String = typed.to_lowercase().chars().take(40).collect();
+    let likeness = |name: &str| strsim::jaro_winkler(&typed, &name.to_lowercase());
+    let mut near: Vec<(f64, &str, &str)> = language_codes().map(|(code, name)| (likeness(name).max(likeness(code)), code, name)).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let names: Vec<String> = near.iter().take(3).map(|(_, code, name)| format!("`{code}` ({name})")).collect();
+    format!("write an ISO 639 code; near ones are {}", names.join(", "))
+}
+
+fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
+    let perplexity = &filters.perplexity;
+    let at = |key: &str| format!("data.filters.perplexity.{key}");
+    match (perplexity.max_perplexity, perplexity.reference_files.is_empty()) {
+        (Some(_), true) => {
+            let message = format!("`{}` is given, but no `reference_files`", at("max_perplexity"));
+            findings.add(&[&at("reference_files"), "data.filters.perplexity"], message, "name files of good text to learn from");
+        }
+        (None, false) => {
+            let message = format!("`{}` is given, but no `max_perplexity`", at("reference_files"));
+            findings.add(&[&at("max_perplexity"), "data.filters.perplexity"], message, "`max_perplexity: 10` is a start");
+        }
+        _ => {}
+    }
+    if let Some(limit) = perplexity.max_perplexity
+        && !(limit.is_finite() && limit > 1.0)
+    {
+        let message = format!("`{}` is {limit}, it must be above 1 and finite", at("max_perplexity"));
+        findings.add(&[&at("max_perplexity")], message, "`10` is a start");
+    }
+    findings.count(&at("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
+    findings.count(&at("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
+    findings.count(&at("memory_bytes"), perplexity.memory_bytes, PERPLEXITY_MEMORY_BYTES.0, PERPLEXITY_MEMORY_BYTES.1);
+    not_empty(&at("reference_files"), &perplexity.reference_files, "lists/good.txt.zst", findings);
+}
+
+fn contamination(contamination: &ContaminationConfig, findings: &mut Findings) {
+    findings.count("data.contamination.ngram_words", contamination.ngram_words as u64, 2, 64);
+    findings.count("data.contamination.min_overlap", contamination.min_overlap, 1, u64::MAX);
+    not_empty("data.contamination.files", &contamination.files, "evaluation/test.csv", findings);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The messages and hints after one change, a line each.
+    fn found(change: impl FnOnce(&mut DataConfig)) -> String {
+        let mut data = DataConfig::default();
+        change(&mut data);
+        let mut findings = Findings::default();
+        curation(&data, &mut findings);
+        let lines = findings.0.iter().map(|f| format!("{} ({})", f.message, f.hint.as_deref().unwrap_or_default()));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn defaults_and_switched_on_tables_are_right() {
+        assert_eq!(found(|_| {}), "");
+        assert_eq!(
+            found(|d| {
+                let filters = &mut d.filters;
+                (filters.markup.enabled, filters.c4.enabled) = (true, true);
+                (filters.gopher.enabled, filters.repetition.enabled) = (true, true);
+                filters.gopher.min_words = None;
+                filters.language.expected = vec!["fi".to_string(), "swe".to_string()];
+            }),
+            ""
+        );
+    }
+
+    #[test]
+    fn rules_that_are_not_switched_on() {
+        insta::assert_snapshot!(found(|d| d.filters.gopher.min_words = Some(20)), @"`data.filters.gopher` is given, but `data.filters.gopher.enabled` is false (add `enabled: true`, or remove the other keys)");
+        insta::assert_snapshot!(found(|d| d.filters.c4.lorem_ipsum = false), @"`data.filters.c4` is given, but `data.filters.c4.enabled` is false (add `enabled: true`, or remove the other keys)");
+    }
+
+    #[test]
+    fn bounds_and_shares() {
+        insta::assert_snapshot!(found(|d| (d.filters.length.min_words, d.filters.length.max_words) = (Some(9), Some(3))), @"`data.filters.length.min_words` 9 is above `data.filters.length.max_words` 3 (nothing would be left: swap or remove one of them)");
+        insta::assert_snapshot!(found(|d| d.filters.characters.max_digits = Some(20.0)), @"`data.filters.characters.max_digits` is 20, it must lie between 0 and 1 (20 percent is written `0.2`)");
+        insta::assert_snapshot!(found(|d| { d.filters.repetition.enabled = true; d.filters.repetition.max_top_ngram_chars = vec![0.2, 1.8] }), @"`data.filters.repetition.max_top_ngram_chars.1` is 1.8, it must lie between 0 and 1 (write a share such as `0.1`)");
+        insta::assert_snapshot!(found(|d| d.filters.lines.patterns = vec!["a*".to_string(), "**".to_string()]), @"`data.filters.lines.patterns.1` matches every line (write it like `read more*`)");
+        insta::assert_snapshot!(found(|d| d.filters.language.min_confidence = f64::NAN), @"`data.filters.language.min_confidence` is NaN, it must lie between 0 and 1 (write a share such as `0.1`)");
+    }
+
+    #[test]
+    fn languages() {
+        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["fin".to_string(), "finnish".to_string()]), @"`finnish` is no language that can be told apart (write an ISO 639 code; near ones are `fin` (Finnish), `eng` (English), `spa` (Spanish))");
+        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["est".to_string(), "eet".to_string()]), @"`eet` is no language that can be told apart (write an ISO 639 code; near ones are `est` (Estonian), `epo` (Esperanto), `vie` (Vietnamese))");
+        assert!(
+            found(|d| d.filters.language.expected = vec!["x".repeat(100_000)])
+                .starts_with("`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is no language")
+        );
+        let candidates = |d: &mut DataConfig| {
+            (d.filters.language.expected, d.filters.language.candidates) = (vec!["fi".to_string()], vec!["swe".to_string()]);
+        };
+        insta::assert_snapshot!(found(candidates), @"`data.filters.language.candidates` lacks `fi`, which is expected (add it, or nothing would be kept)");
+    }
+
+    #[test]
+    fn lists_and_models() {
+        insta::assert_snapshot!(found(|d| d.filters.words.max_count = Some(3)), @"`data.filters.words` has a limit, but no `files` (name a file with one word a line)");
+        insta::assert_snapshot!(found(|d| { d.filters.gopher.enabled = true; d.filters.gopher.stop_words.clear() }), @"`data.filters.gopher.stop_words` is empty, every document would be left out (name a list, such as `[finnish]`, or set `min_stop_words: null`)");
+        insta::assert_snapshot!(found(|d| d.filters.perplexity.max_perplexity = Some(1.0)), @"
+        `data.filters.perplexity.max_perplexity` is given, but no `reference_files` (name files of good text to learn from)
+        `data.filters.perplexity.max_perplexity` is 1, it must be above 1 and finite (`10` is a start)
+        ");
+        insta::assert_snapshot!(found(|d| d.filters.perplexity.reference_files = vec![String::new()]), @"
+        `data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 10` is a start)
+        `data.filters.perplexity.reference_files.0` is empty (write it like `lists/good.txt.zst`)
+        ");
+    }
+
+    #[test]
+    fn evaluation_files() {
+        insta::assert_snapshot!(found(|d| { d.contamination.ngram_words = 1; d.contamination.min_overlap = 0; d.contamination.files = vec![String::new()] }), @"
+        `data.contamination.ngram_words` is 1, it must be at least 2 (give it a larger value)
+        `data.contamination.min_overlap` is 0, it must be at least 1 (give it a larger value)
+        `data.contamination.files.0` is empty (write it like `evaluation/test.csv`)
+        ");
+    }
+}

@@ -1,0 +1,90 @@
+//! The sources of the corpus: names, files, fields, weights.
+//!
+//! It looks at no file: whether a pattern matches something is seen when the corpus is opened.
+
+use crate::config::DataConfig;
+use crate::config::Format;
+use crate::config::SourceConfig;
+use crate::config::validate::Findings;
+
+/// A weight above this takes each document so often that a typing error is likelier.
+const WEIGHT_MAX: f64 = 1000.0;
+
+pub(super) fn sources(data: &DataConfig, findings: &mut Findings) {
+    if data.sources.is_empty() {
+        let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
+        findings.add(&["data.sources", "data"], "`data.sources` is empty, there is nothing to train on".to_string(), hint);
+    }
+    for (index, source) in data.sources.iter().enumerate() {
+        let path = format!("data.sources.{index}");
+        name(&path, source, &data.sources[..index], findings);
+        files(&path, source, findings);
+        fields(&path, source, findings);
+        weight(&path, source.weight, findings);
+    }
+    standard_input(&data.sources, findings);
+    findings.count("data.max_line_bytes", data.max_line_bytes, 1024, 1 << 30);
+}
+
+fn name(path: &str, source: &SourceConfig, before: &[SourceConfig], findings: &mut Findings) {
+    let Some(name) = &source.name else { return };
+    let path = format!("{path}.name");
+    findings.text(&path, name.trim().is_empty(), "news");
+    if let Some(first) = before.iter().position(|other| other.name.as_ref() == Some(name)) {
+        let message = format!("`{path}` and `data.sources.{first}.name` are both `{name}`");
+        findings.add(&[&path, &format!("data.sources.{first}.name")], message, "statistics tell sources apart by their names");
+    }
+}
+
+fn files(path: &str, source: &SourceConfig, findings: &mut Findings) {
+    let path = format!("{path}.files");
+    if source.files.is_empty() {
+        let parent = path.trim_end_matches(".files");
+        findings.add(&[&path, parent], format!("`{path}` is empty"), "write it like `[corpus/*.txt.zst]`");
+    }
+    for (at, pattern) in source.files.iter().enumerate() {
+        let path = format!("{path}.{at}");
+        findings.text(&path, pattern.is_empty(), "corpus/*.txt.zst");
+        if let Err(e) = glob::Pattern::new(pattern) {
+            let message = format!("`{pattern}` is not a file pattern: {}", e.msg);
+            findings.add(&[&path], message, "`*`, `?`, `**` and `[abc]` have a meaning; write `[[]` for a bracket itself");
+        }
+        if pattern == "-" && source.format == Format::Parquet {
+            let message = format!("`{path}` is standard input, which cannot be Parquet: its index stands at the end");
+            findings.add(&[&path], message, "write it to a file, and name the file");
+        }
+    }
+}
+
+fn fields(path: &str, source: &SourceConfig, findings: &mut Findings) {
+    findings.text(&format!("{path}.field"), source.field.is_empty(), "text");
+    let Some(title) = &source.title_field else { return };
+    let key = format!("{path}.title_field");
+    findings.text(&key, title.is_empty(), "title");
+    if *title == source.field && !title.is_empty() {
+        let message = format!("`{key}` and `{path}.field` both name `{title}`");
+        findings.add(&[&key, &format!("{path}.field")], message, "leave `title_field` out if there is no title");
+    }
+    if source.format == Format::Text {
+        let message = format!("`{key}` is given, but plain text has no fields");
+        findings.add(&[&key, &format!("{path}.format")], message, "leave it out, or set `format`");
+    }
+}
+
+fn weight(path: &str, weight: f64, findings: &mut Findings) {
+    let path = format!("{path}.weight");
+    if !(weight.is_finite() && weight > 0.0 && weight <= WEIGHT_MAX) {
+        let message = format!("`{path}` is {weight}, it must be above 0 and at most {WEIGHT_MAX}");
+        findings.add(&[&path], message, "`1` takes each document once an epoch; leave a source out rather than giving it 0");
+    }
+}
+
+fn standard_input(sources: &[SourceConfig], findings: &mut Findings) {
+    let named = sources.iter().enumerate().flat_map(|(index, source)| {
+        source.files.iter().enumerate().filter(|(_, name)| *name == "-").map(move |(at, _)| format!("data.sources.{index}.files.{at}"))
+    });
+    if let [first, second, ..] = named.collect::<Vec<_>>().as_slice() {
+        let message = format!("`{first}` and `{second}` both name standard input, which can be read only once");
+        findings.add(&[second, first], message, "name it once, or write it to a file");
+    }
+}
