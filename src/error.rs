@@ -122,6 +122,9 @@ pub fn render(error: &anyhow::Error) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
+    if class_of(error) == Class::Disk && !text.contains("hint:") {
+        text.push_str("  hint: free some room and run the same command again: it goes on where this one stopped\n");
+    }
     text
 }
 

@@ -13,16 +13,16 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`error`], [`quantity`], [`rng`], [`scores`] | errors with a hint; durations and counts; counter-based random streams; scores as pure functions |
+//! | [`error`], [`quantity`], [`quietly`], [`rng`], [`scores`] | errors with a hint; durations and counts; panics of others as errors; counter-based random streams; scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
 //! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
 //! | [`models`] | one encoder for all families, heads, FLOP counts |
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
-//! | [`corpus`] | reads documents and splits them |
-//! | [`tokenizer`] | trains and loads; special tokens; fingerprint |
-//! | [`shards`] | format, writer, reader, manifest of tokenised text |
+//! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
+//! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
+//! | [`shards`] | from raw text to tokenised shards: `prepare`, its stages and journal; format, reader, manifest |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where |
 //! | [`distributed`] | the seam for several processes |
@@ -40,7 +40,7 @@
 //! 3. `checkpoint` stores named tensors and JSON; owners give `snapshot()` and take `restore()`.
 //! 4. Telemetry is write-only for the trainer.
 //! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden RNG.
-//! 6. The number of threads, micro-batches and loader workers never changes which tokens are masked, which are dropped
+//! 6. The number of threads, ranks, micro-batches and loader workers never changes which tokens are masked, which are dropped
 //!    out, or in which order documents come.
 //! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are regenerated in
 //!    backward instead of stored.
@@ -52,10 +52,12 @@
 //! size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the flat buffer. A tensor's
 //! name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`.
+//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`. The road of the text
+//! starts at `shards/prepare.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
 pub mod quantity;
+pub mod quietly;
 pub mod rng;
 pub mod scores;
 

@@ -125,6 +125,19 @@ pub fn format_count(count: u64) -> String {
     }
 }
 
+/// Writes a count with all its digits in groups of three: `1,234,567`.
+pub fn format_grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 fn one_decimal(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_string).unwrap_or(text)
@@ -163,6 +176,13 @@ mod tests {
 
     fn seconds(text: &str) -> Result<u64, String> {
         parse_duration(text).map(|d| d.as_secs()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn digits_stand_in_groups_of_three() {
+        for (count, want) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567"), (u64::MAX, "18,446,744,073,709,551,615")] {
+            assert_eq!(format_grouped(count), want);
+        }
     }
 
     #[test]

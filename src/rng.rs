@@ -20,6 +20,8 @@ pub enum Purpose {
     Split = 5,
     /// Fresh inputs of tests and benches.
     Test = 6,
+    /// The hash functions of near-duplicate search; id = which of their constants.
+    Sketch = 16,
 }
 
 /// A stream of random numbers addressed by index.

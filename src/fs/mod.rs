@@ -16,18 +16,24 @@ use crate::error::Problem;
 
 mod hash;
 mod lock;
+mod scratch;
 mod space;
+mod staged;
 mod text;
 
+pub use hash::sample_hash;
 pub use hash::sha256_of;
 pub use hash::sha256_of_reader;
 pub use std::fs::File;
 
 pub use lock::FolderLock;
+pub use scratch::ScratchFile;
 pub use space::free_bytes;
+pub use staged::StagedFile;
 pub use text::Compression;
 pub use text::TextFile;
 pub use text::open_text;
+pub use text::standard_input;
 pub use text::without_compression;
 
 /// Opens `path` for reading.
@@ -149,6 +155,17 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes what an atomic write into this folder left when the process was killed; nobody else may be writing there.
+pub fn remove_leftovers(folder: &Path) -> Result<()> {
+    for path in list(folder)? {
+        let is_leftover = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));
+        if is_leftover && !path.is_dir() {
+            remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes a file; a missing one is fine.
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
@@ -169,6 +186,31 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
+}
+
+/// The files in a folder and all folders below it, sorted by path, without those whose name starts with a dot.
+///
+/// A link to a file is followed, one to a folder is not: so there are no loops.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for path in list(&folder)? {
+            let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            match path.is_dir() {
+                _ if is_hidden => {}
+                true if !path.is_symlink() => folders.push(path),
+                true => {}
+                false => files.push(path),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The one path of a file, whatever links and dots it was named with; `path` itself where there is no such file.
+pub fn canonical(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Whether something lies under `path`.

@@ -1,0 +1,48 @@
+//! Runs code of others that may panic on broken files: the panic becomes an error, and nothing is printed of it.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::panic::set_hook;
+use std::panic::take_hook;
+use std::sync::Once;
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+static HOOK: Once = Once::new();
+
+/// What `run` gives; an error or a panic as a message. What `run` was changing must not be used after an error.
+pub fn quietly<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_QUIET.get() {
+                before(panic);
+            }
+        }));
+    });
+    let was_quiet = IS_QUIET.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    IS_QUIET.set(was_quiet);
+    match outcome {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(_) => Err("its parts contradict each other".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        assert_eq!(quietly(|| Ok::<_, String>(1)), Ok(1));
+        assert_eq!(quietly(|| Err::<u8, _>("no")), Err("no".to_string()));
+        assert_eq!(quietly(|| -> Result<u8, String> { panic!("oh") }), Err("its parts contradict each other".to_string()));
+        assert!(!IS_QUIET.get());
+    }
+}
