@@ -1,150 +1,188 @@
-//! Lines of one file become documents: a file, a paragraph, a line, or a field of a line; long ones are cut.
+//! Puts documents together from lines and records, cuts the long ones, and counts what is left out.
 //!
 //! A document is cut while it is read, so a file of any length that counts as one document is read in bounded memory.
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::config::DocumentUnit;
+use crate::config::InvalidUtf8;
 use crate::corpus::Document;
 use crate::corpus::Item;
 use crate::corpus::Location;
 use crate::corpus::Rejected;
 use crate::corpus::Rejection;
-use crate::corpus::read::files::Reading;
+use crate::corpus::read::Limits;
 use crate::corpus::read::files::SourceFile;
-use crate::corpus::read::jsonl;
-use crate::corpus::read::lines::Lines;
+use crate::corpus::read::utf8;
+use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
 
-/// The documents of one file.
-pub(super) struct FileDocuments {
-    lines: Lines,
-    reading: Reading,
-    assembly: Assembly,
-    finished: bool,
-}
-
-impl FileDocuments {
-    pub(super) fn open(file: &SourceFile, max_document_bytes: usize) -> Result<Self> {
-        Ok(Self {
-            lines: Lines::open(&file.path)?,
-            reading: file.reading.clone(),
-            assembly: Assembly { source: file.source, max_document_bytes, open: None, ready: VecDeque::new() },
-            finished: false,
-        })
-    }
-
-    pub(super) fn position_bytes(&self) -> u64 {
-        self.lines.position_bytes()
-    }
-
-    /// The next item; `None` after the last.
-    pub(super) fn advance(&mut self) -> Result<Option<Item>> {
-        loop {
-            if let Some(item) = self.assembly.ready.pop_front() {
-                return Ok(Some(item));
-            }
-            if self.finished {
-                return Ok(None);
-            }
-            self.read_line()?;
-        }
-    }
-
-    fn read_line(&mut self) -> Result<()> {
-        let here = Location { line: self.lines.location().line + 1, ..self.lines.location() };
-        let Some(line) = self.lines.advance()? else {
-            self.finished = true;
-            // A file of blank lines only is an empty document; the end of the last paragraph is no document.
-            if self.assembly.open.is_none() && self.reading == Reading::Text(DocumentUnit::File) {
-                self.assembly.push("", &here, false);
-            }
-            self.assembly.finish();
-            return Ok(());
-        };
-        let blank = line.trim_ascii().is_empty();
-        match &self.reading {
-            Reading::Text(DocumentUnit::File) => {
-                if !blank || self.assembly.open.is_some() {
-                    self.assembly.append(line, here);
-                }
-            }
-            Reading::Text(DocumentUnit::Paragraph | DocumentUnit::DocTag) if blank => self.assembly.finish(),
-            Reading::Text(DocumentUnit::Paragraph | DocumentUnit::DocTag) => self.assembly.append(line, here),
-            Reading::Text(DocumentUnit::Line) => {
-                self.assembly.append(line, here);
-                self.assembly.finish();
-            }
-            Reading::Jsonl(_) if blank => {}
-            Reading::Jsonl(field) => {
-                let text = jsonl::text_of(line, field).map_err(|fault| {
-                    let place = fault.column.map_or_else(|| here.to_string(), |column| format!("{here}:{column}"));
-                    Problem::new(fault.message).at(place)
-                })?;
-                self.assembly.append(&text, here);
-                self.assembly.finish();
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The document that is being put together, and the finished pieces that nobody took yet.
-struct Assembly {
+/// The document that is being put together, and the finished items that nobody took yet.
+pub(super) struct Assembly {
+    path: Arc<Path>,
     source: usize,
-    max_document_bytes: usize,
+    invalid_utf8: InvalidUtf8,
+    limits: Limits,
     open: Option<Open>,
     ready: VecDeque<Item>,
 }
 
 struct Open {
     text: String,
-    start: Location,
+    line: u64,
     was_cut: bool,
+    replaced: u32,
+}
+
+/// Where bytes come from, for messages about them.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// The line on which the record begins, from 1.
+    pub(super) line: u64,
+    /// What `offset` counts from: `the file`, a field.
+    pub(super) whole: &'a str,
+    /// Where the bytes begin in it.
+    pub(super) offset: u64,
 }
 
 impl Assembly {
-    fn append(&mut self, line: &str, here: Location) {
+    pub(super) fn new(file: &SourceFile, limits: Limits) -> Self {
+        let (path, source, invalid_utf8) = (Arc::clone(&file.path), file.source, file.invalid_utf8);
+        Self { path, source, invalid_utf8, limits, open: None, ready: VecDeque::new() }
+    }
+
+    /// The next finished item.
+    pub(super) fn take(&mut self) -> Option<Item> {
+        self.ready.pop_front()
+    }
+
+    pub(super) fn line_bytes_max(&self) -> usize {
+        self.limits.line_bytes
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// A line of the file.
+    pub(super) fn location(&self, line: u64) -> Location {
+        Location { path: Arc::clone(&self.path), line }
+    }
+
+    /// Adds a line to the open document, or opens one with it.
+    pub(super) fn append(&mut self, text: &str, line: u64, replaced: u32) {
         match &mut self.open {
-            None => self.open = Some(Open { text: line.to_string(), start: here, was_cut: false }),
+            None => self.open = Some(Open { text: text.to_string(), line, was_cut: false, replaced }),
             Some(open) => {
                 open.text.push('\n');
-                open.text.push_str(line);
+                open.text.push_str(text);
+                open.replaced += replaced;
             }
         }
         self.cut();
     }
 
+    /// Ends the open document, if there is one.
+    pub(super) fn finish(&mut self) {
+        if let Some(mut open) = self.open.take() {
+            open.text.truncate(open.text.trim_end_matches('\n').len());
+            self.push(open.text, open.line, open.replaced, false);
+        }
+    }
+
+    /// Takes the open document back: the line on which it begins and its text so far.
+    pub(super) fn abandon(&mut self) -> Option<(u64, String)> {
+        self.open.take().map(|open| (open.line, open.text))
+    }
+
+    /// A document of one record: `title` (if it is not blank), a newline, `text`; one without text is empty.
+    pub(super) fn record(&mut self, title: Option<Decoded<'_>>, text: Option<Decoded<'_>>, line: u64) {
+        let Some(text) = text.filter(|text| !text.text.trim_ascii().is_empty()) else {
+            return self.reject_empty(line, 0);
+        };
+        let mut replaced = text.replaced;
+        let mut whole = match title.filter(|title| !title.text.trim_ascii().is_empty()) {
+            None => text.text.into_owned(),
+            Some(title) => {
+                replaced += title.replaced;
+                [title.text.trim_end(), "\n", &text.text].concat()
+            }
+        };
+        if whole.contains('\r') {
+            whole = whole.replace("\r\n", "\n");
+        }
+        self.open = Some(Open { text: whole, line, was_cut: false, replaced });
+        self.cut();
+        self.finish();
+    }
+
+    /// `bytes` as text; `None` where the source leaves out what is not UTF-8, which has then been counted.
+    pub(super) fn decode<'a>(&mut self, bytes: &'a [u8], origin: Origin<'_>) -> Result<Option<Decoded<'a>>> {
+        match self.try_decode(bytes, origin)? {
+            Ok(decoded) => Ok(Some(decoded)),
+            Err(detail) => {
+                self.reject(origin.line, bytes.len() as u64, Rejection { reason: "invalid_utf8", detail }, bytes);
+                Ok(None)
+            }
+        }
+    }
+
+    /// `bytes` as text, or why the source leaves them out.
+    pub(super) fn try_decode<'a>(&self, bytes: &'a [u8], origin: Origin<'_>) -> Result<Result<Decoded<'a>, String>> {
+        match utf8::decode(bytes, self.invalid_utf8 == InvalidUtf8::Replace) {
+            Ok(decoded) => Ok(Ok(decoded)),
+            Err(place) => {
+                let detail = format!("byte {} of {}", origin.offset + place as u64, origin.whole);
+                if self.invalid_utf8 == InvalidUtf8::Skip {
+                    return Ok(Err(detail));
+                }
+                Err(Problem::new(format!("is not UTF-8 text ({detail})"))
+                    .at(self.location(origin.line))
+                    .hint("convert it, for example with `iconv -f latin1 -t utf-8`, or set `invalid_utf8` to `replace` or `skip`")
+                    .into())
+            }
+        }
+    }
+
+    /// Counts something as left out; `beginning` is as much of it as there is at hand.
+    pub(super) fn reject(&mut self, line: u64, bytes: u64, rejection: Rejection, beginning: &[u8]) {
+        let (location, source, excerpt) = (self.location(line), self.source, utf8::excerpt(beginning));
+        self.ready.push_back(Item::Rejected(Rejected { location, source, bytes, rejection, excerpt }));
+    }
+
+    pub(super) fn reject_too_long(&mut self, line: u64, bytes: u64, beginning: &[u8]) {
+        let detail = format!("{bytes} bytes, at most {} are read", self.limits.line_bytes);
+        self.reject(line, bytes, Rejection { reason: "line_too_long", detail }, beginning);
+    }
+
+    pub(super) fn reject_empty(&mut self, line: u64, bytes: u64) {
+        self.reject(line, bytes, Rejection { reason: "empty", detail: String::new() }, b"");
+    }
+
     /// Moves all whole pieces of a text that has grown too long to `ready`.
     fn cut(&mut self) {
-        let Some(mut open) = self.open.take_if(|open| open.text.len() > self.max_document_bytes) else { return };
+        let max_bytes = self.limits.document_bytes;
+        let Some(mut open) = self.open.take_if(|open| open.text.len() > max_bytes) else { return };
         let mut start = 0;
-        while open.text.len() - start > self.max_document_bytes {
-            let end = start + cut_place(&open.text[start..], self.max_document_bytes);
-            self.push(&open.text[start..end], &open.start, !open.was_cut);
-            open.was_cut = true;
+        while open.text.len() - start > max_bytes {
+            let end = start + cut_place(&open.text[start..], max_bytes);
+            self.push(open.text[start..end].to_string(), open.line, open.replaced, !open.was_cut);
+            (open.was_cut, open.replaced) = (true, 0);
             start = end;
         }
         open.text.drain(..start);
         self.open = Some(open);
     }
 
-    fn finish(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.push(open.text.trim_end_matches('\n'), &open.start, false);
+    fn push(&mut self, text: String, line: u64, replaced: u32, was_cut: bool) {
+        if text.trim_start().is_empty() {
+            return self.reject_empty(line, text.len() as u64);
         }
-    }
-
-    fn push(&mut self, text: &str, start: &Location, was_cut: bool) {
-        let (location, source) = (start.clone(), self.source);
-        self.ready.push_back(if text.trim().is_empty() {
-            let rejection = Rejection { reason: "empty", detail: String::new() };
-            Item::Rejected(Rejected { location, source, bytes: text.len() as u64, rejection, excerpt: String::new() })
-        } else {
-            Item::Document(Document { text: text.to_string(), location, source, was_cut, replaced: 0 })
-        });
+        let (location, source) = (self.location(line), self.source);
+        self.ready.push_back(Item::Document(Document { text, location, source, was_cut, replaced }));
     }
 }
 

@@ -1,5 +1,8 @@
-//! Finds the files of the sources and decides how each is read; it opens none.
+//! Finds the files of the sources and decides how each is read.
+//!
+//! It looks into none of them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,39 +11,87 @@ use anyhow::Result;
 
 use crate::config::DocumentUnit;
 use crate::config::Format;
+use crate::config::InvalidUtf8;
 use crate::config::SourceConfig;
+use crate::corpus::read::table::Dialect;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::TextFile;
+
+/// The entry of `files` that means standard input; a file of this name is written `./-`.
+const STANDARD_INPUT: &str = "-";
 
 /// How one file becomes documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reading {
     /// Plain text.
     Text(DocumentUnit),
-    /// One JSON object a line; the text stands in this field.
-    Jsonl(String),
+    /// One JSON object a line.
+    Jsonl(Columns),
+    /// A JSON array of objects, or objects one after the other.
+    Json(Columns),
+    /// A table with a header.
+    Table(Dialect, Columns),
+    /// Apache Parquet.
+    Parquet(Columns),
+}
+
+/// The fields or columns that are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub(super) text: String,
+    pub(super) title: Option<String>,
 }
 
 /// A file of the corpus.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// As it was named or found.
+    /// As it was named or found; `standard input` is not a file.
     pub path: Arc<Path>,
-    /// Its length on the disk.
+    /// Its length on the disk; 0 for standard input.
     pub size_bytes: u64,
     /// Index of its source in the configuration.
     pub source: usize,
     pub(super) reading: Reading,
+    pub(super) invalid_utf8: InvalidUtf8,
+    is_standard_input: bool,
 }
 
-/// The files of all sources in a fixed order; a file that two patterns match is read twice.
+impl SourceFile {
+    /// Whether it is no file but standard input, which can be read only once.
+    pub fn is_standard_input(&self) -> bool {
+        self.is_standard_input
+    }
+
+    pub(super) fn open(&self) -> Result<TextFile> {
+        if self.is_standard_input { fs::standard_input() } else { fs::open_text(&self.path) }
+    }
+}
+
+/// The files of all sources in a fixed order.
+///
+/// A file that several entries of one source name or match is read once, where the first of them stands; two sources may
+/// read the same file, each in its own way.
 pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for (index, source) in sources.iter().enumerate() {
-        for pattern in &source.files {
-            for path in matches(pattern)? {
-                let reading = reading_of(source, &path);
-                files.push(SourceFile { size_bytes: fs::len_bytes(&path)?, path: path.into(), source: index, reading });
+        let mut seen = BTreeSet::new();
+        for entry in &source.files {
+            if entry == STANDARD_INPUT {
+                files.push(standard_input(source, index, &files)?);
+                continue;
+            }
+            for path in matches(entry, source.format)? {
+                if seen.insert(fs::canonical(&path)) {
+                    files.push(SourceFile {
+                        size_bytes: fs::len_bytes(&path)?,
+                        reading: reading_of(source, &path)?,
+                        path: path.into(),
+                        source: index,
+                        invalid_utf8: source.invalid_utf8,
+                        is_standard_input: false,
+                    });
+                }
             }
         }
     }
@@ -50,28 +101,49 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// What each source is called: its name, else the first of its files without folder and extensions.
+/// What each source is called; where the configuration leaves that open, no two the same.
 pub(super) fn names(sources: &[SourceConfig]) -> Vec<String> {
+    let mut taken: BTreeSet<String> = sources.iter().filter_map(|source| source.name.clone()).collect();
     let name = |source: &SourceConfig| {
-        let first = source.files.first().map(Path::new).and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        let stem = first.unwrap_or_default().split('.').next().unwrap_or_default().to_string();
-        source.name.clone().unwrap_or(stem)
+        let first = source.display_name();
+        if source.name.is_some() || taken.insert(first.clone()) {
+            return first;
+        }
+        let mut numbered = (2..).map(|number| format!("{first}-{number}"));
+        numbered.find(|name| taken.insert(name.clone())).unwrap_or(first)
     };
     sources.iter().map(name).collect()
 }
 
-fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
-    // A name that exists is meant literally, whatever brackets it contains.
-    if fs::exists(Path::new(pattern)) {
-        if fs::is_folder(Path::new(pattern)) {
-            return Err(Problem::usage(format!("`{pattern}` is a folder"))
-                .at("data.sources")
-                .hint(format!("write `{}/*`", pattern.trim_end_matches('/')))
-                .into());
-        }
-        return Ok(vec![PathBuf::from(pattern)]);
+fn standard_input(source: &SourceConfig, index: usize, before: &[SourceFile]) -> Result<SourceFile> {
+    if before.iter().any(SourceFile::is_standard_input) {
+        return Err(Problem::usage("standard input (`-`) is named twice, and can be read only once")
+            .at("data.sources")
+            .hint("name it once, or write it to a file")
+            .into());
     }
-    let found = glob::glob(pattern).map_err(|e| Problem::usage(format!("`{pattern}` is not a pattern: {}", e.msg)).at("data.sources"))?;
+    let path = Path::new("standard input");
+    let reading = reading_of(source, path)?;
+    if matches!(reading, Reading::Parquet(_)) {
+        return Err(Problem::usage("Parquet cannot be read from standard input, its index stands at the end")
+            .at("data.sources")
+            .hint("write it to a file, and name the file")
+            .into());
+    }
+    Ok(SourceFile { path: path.into(), size_bytes: 0, source: index, reading, invalid_utf8: source.invalid_utf8, is_standard_input: true })
+}
+
+/// The files that an entry names: itself, all below it, or what matches it.
+fn matches(entry: &str, format: Format) -> Result<Vec<PathBuf>> {
+    // A name that exists is meant literally, whatever brackets it contains.
+    let named = Path::new(entry);
+    if fs::is_folder(named) {
+        return below(named, format);
+    }
+    if fs::exists(named) {
+        return Ok(vec![named.to_path_buf()]);
+    }
+    let found = glob::glob(entry).map_err(|e| Problem::usage(format!("`{entry}` is not a pattern: {}", e.msg)).at("data.sources"))?;
     let mut paths = Vec::new();
     for path in found {
         let path = path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
@@ -80,7 +152,7 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
         }
     }
     if paths.is_empty() {
-        return Err(Problem::usage(format!("no file matches `{pattern}`"))
+        return Err(Problem::usage(format!("no file matches `{entry}`"))
             .at("data.sources")
             .hint("paths are relative to the folder in which the program was started")
             .into());
@@ -89,17 +161,65 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn reading_of(source: &SourceConfig, path: &Path) -> Reading {
-    let jsonl = || Reading::Jsonl(source.field.clone());
-    match source.format {
-        Format::Text => Reading::Text(source.document),
-        Format::Jsonl | Format::Json | Format::Csv | Format::Tsv | Format::Parquet => jsonl(),
-        Format::Auto => {
-            let plain = fs::without_compression(path);
-            match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
-                Some("jsonl" | "ndjson" | "json") => jsonl(),
-                _ => Reading::Text(source.document),
-            }
-        }
+/// The files in and below a folder that the format can be: by their extensions, and where the format is given, also
+/// those that have none (such as `wiki_00`).
+fn below(folder: &Path, format: Format) -> Result<Vec<PathBuf>> {
+    let all = fs::files_below(folder)?;
+    let count = all.len();
+    let fits = |path: &PathBuf| match (format, extension_of(path)) {
+        (_, Some(extension)) => format_of(&extension).is_some_and(|known| format == Format::Auto || format == known),
+        (_, None) => format != Format::Auto,
+    };
+    let paths: Vec<PathBuf> = all.into_iter().filter(fits).collect();
+    if paths.is_empty() {
+        let others = match count {
+            0 => "it has no files at all".to_string(),
+            1 => "the one file in it has another extension".to_string(),
+            _ => format!("the {count} files in it have other extensions"),
+        };
+        return Err(Problem::usage(format!("folder `{}` holds no file to read: {others}", folder.display()))
+            .at("data.sources")
+            .hint("of a folder, .txt .text .jsonl .ndjson .json .csv .tsv .parquet are read, also .gz .zst .bz2 .xz; for others write a pattern")
+            .into());
     }
+    Ok(paths)
+}
+
+/// The extension below that of a compression, in lower case.
+fn extension_of(path: &Path) -> Option<String> {
+    fs::without_compression(path).extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase)
+}
+
+fn format_of(extension: &str) -> Option<Format> {
+    match extension {
+        "txt" | "text" => Some(Format::Text),
+        "jsonl" | "ndjson" => Some(Format::Jsonl),
+        "json" => Some(Format::Json),
+        "csv" => Some(Format::Csv),
+        "tsv" => Some(Format::Tsv),
+        "parquet" => Some(Format::Parquet),
+        _ => None,
+    }
+}
+
+fn reading_of(source: &SourceConfig, path: &Path) -> Result<Reading> {
+    let columns = Columns { text: source.field.clone(), title: source.title_field.clone() };
+    let format = match source.format {
+        Format::Auto => extension_of(path).and_then(|extension| format_of(&extension)).unwrap_or(Format::Text),
+        given => given,
+    };
+    Ok(match format {
+        Format::Auto | Format::Text => Reading::Text(source.document),
+        Format::Jsonl => Reading::Jsonl(columns),
+        Format::Json => Reading::Json(columns),
+        Format::Csv => Reading::Table(Dialect::Csv, columns),
+        Format::Tsv => Reading::Table(Dialect::Tsv, columns),
+        Format::Parquet if fs::Compression::of(path) != fs::Compression::None => {
+            return Err(Problem::usage("is a compressed Parquet file, which cannot be read in place")
+                .at(path.display())
+                .hint("decompress it; Parquet compresses its pages itself")
+                .into());
+        }
+        Format::Parquet => Reading::Parquet(columns),
+    })
 }

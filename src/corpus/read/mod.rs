@@ -1,4 +1,4 @@
-//! Reads documents out of files: what a file is, line by line, one document after the other.
+//! Reads documents out of files: what a file is, record by record, one document after the other.
 //!
 //! It judges no content: what it leaves out, it leaves out because it cannot be read or has no text.
 
@@ -6,34 +6,51 @@ use anyhow::Result;
 
 use crate::config::DataConfig;
 use crate::corpus::Item;
-use crate::corpus::read::assembly::FileDocuments;
+use crate::corpus::read::documents::FileDocuments;
+use crate::error::Problem;
 
 mod assembly;
+mod documents;
 mod files;
+mod json_array;
+mod json_object;
 mod jsonl;
 mod lines;
+mod parquet;
+mod table;
+mod text;
+mod utf8;
 
 pub use files::SourceFile;
 
 #[cfg(test)]
 mod tests;
 
+/// The most that is kept of one thing while reading.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Bytes of a line, of a JSON object, of a field of a table.
+    line_bytes: usize,
+    /// Bytes of a document.
+    document_bytes: usize,
+}
+
 /// The files of a corpus in their fixed order.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     files: Vec<SourceFile>,
     source_names: Vec<String>,
-    max_document_bytes: usize,
+    limits: Limits,
 }
 
 impl Corpus {
     /// Finds the files of all sources; a pattern that matches nothing is an error that names it.
     pub fn open(config: &DataConfig) -> Result<Self> {
-        Ok(Self {
-            files: files::find(&config.sources)?,
-            source_names: files::names(&config.sources),
-            max_document_bytes: config.max_document_bytes.max(1) as usize,
-        })
+        let limits = Limits {
+            line_bytes: usize::try_from(config.max_line_bytes).unwrap_or(usize::MAX).clamp(1, isize::MAX as usize / 2),
+            document_bytes: usize::try_from(config.max_document_bytes).unwrap_or(usize::MAX).clamp(1, isize::MAX as usize / 2),
+        };
+        Ok(Self { files: files::find(&config.sources)?, source_names: files::names(&config.sources), limits })
     }
 
     /// The files: sources in the order of the configuration, patterns in theirs, matches sorted by name.
@@ -46,7 +63,7 @@ impl Corpus {
         &self.source_names
     }
 
-    /// Bytes of all files as they lie on the disk.
+    /// Bytes of all files as they lie on the disk; standard input counts none.
     pub fn size_bytes(&self) -> u64 {
         self.files.iter().map(|f| f.size_bytes).sum()
     }
@@ -58,6 +75,8 @@ impl Corpus {
 }
 
 /// Iterates over what a corpus holds; ends after the first error.
+///
+/// The sequence depends on nothing but the files and the configuration.
 pub struct Documents<'a> {
     corpus: &'a Corpus,
     next_file: usize,
@@ -71,18 +90,31 @@ impl Documents<'_> {
         self.finished_bytes + self.current.as_ref().map_or(0, FileDocuments::position_bytes)
     }
 
+    /// Leaves the next `count` items out; an error if one of them cannot be read, or if there are fewer.
+    pub fn skip_items(&mut self, count: u64) -> Result<()> {
+        for skipped in 0..count {
+            let Some(item) = self.next() else {
+                let message = format!("the corpus holds {skipped} documents, {count} were to be skipped");
+                return Err(Problem::new(message).hint("its files have changed since they were read before").into());
+            };
+            item?;
+        }
+        Ok(())
+    }
+
     fn advance(&mut self) -> Result<Option<Item>> {
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(item) = current.advance()? {
                     return Ok(Some(item));
                 }
-                self.finished_bytes += self.corpus.files[self.next_file - 1].size_bytes;
+                let file = &self.corpus.files[self.next_file - 1];
+                self.finished_bytes += if file.is_standard_input() { current.position_bytes() } else { file.size_bytes };
                 self.current = None;
             }
             let Some(file) = self.corpus.files.get(self.next_file) else { return Ok(None) };
             self.next_file += 1;
-            self.current = Some(FileDocuments::open(file, self.corpus.max_document_bytes)?);
+            self.current = Some(FileDocuments::open(file, self.corpus.limits)?);
         }
     }
 }

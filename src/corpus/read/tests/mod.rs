@@ -1,17 +1,23 @@
 //! Files written to a temporary folder, read back as documents.
 
+mod bombs;
+mod formats;
+pub(super) mod real;
+
 use std::io::Write;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::DocumentUnit;
+use crate::config::InvalidUtf8;
 use crate::config::SourceConfig;
+use crate::corpus::Rejected;
 
-struct Folder(tempfile::TempDir);
+pub(super) struct Folder(pub(super) tempfile::TempDir);
 
 impl Folder {
-    fn with(files: &[(&str, &[u8])]) -> Self {
+    pub(super) fn with(files: &[(&str, &[u8])]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in files {
             std::fs::write(folder.path().join(name), bytes).unwrap();
@@ -19,22 +25,53 @@ impl Folder {
         Self(folder)
     }
 
-    fn config(&self, pattern: &str, document: DocumentUnit) -> DataConfig {
-        let files = vec![self.0.path().join(pattern).to_str().unwrap().to_string()];
-        let source = SourceConfig { document, ..SourceConfig::of_files(files) };
+    pub(super) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_string()
+    }
+
+    pub(super) fn config(&self, pattern: &str, document: DocumentUnit) -> DataConfig {
+        self.config_with(pattern, |source| source.document = document)
+    }
+
+    pub(super) fn config_with(&self, pattern: &str, change: impl FnOnce(&mut SourceConfig)) -> DataConfig {
+        let mut source = SourceConfig::of_files(vec![self.path(pattern)]);
+        change(&mut source);
         DataConfig { sources: vec![source], ..DataConfig::default() }
     }
 }
 
 /// What was read beside the texts.
 #[derive(Debug, Default, PartialEq)]
-struct Counts {
-    documents: u64,
-    rejected: u64,
-    cut: u64,
+pub(super) struct Counts {
+    pub(super) documents: u64,
+    pub(super) rejected: u64,
+    pub(super) cut: u64,
+    pub(super) replaced: u32,
 }
 
-fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
+/// All items, or the error that ends them.
+pub(super) fn items(config: &DataConfig) -> Result<Vec<Item>> {
+    Corpus::open(config)?.documents().collect()
+}
+
+/// Items in short: `line text`, of what is left out `line reason bytes detail |excerpt`.
+pub(super) fn short(config: &DataConfig) -> Vec<String> {
+    let short = |item: Item| match item {
+        Item::Document(document) => format!("{} {}", document.location.line, document.text),
+        Item::Rejected(left_out) => {
+            let Rejected { location, bytes, rejection, excerpt, .. } = left_out;
+            format!("{} {} {bytes} {} |{excerpt}", location.line, rejection.reason, rejection.detail)
+        }
+    };
+    items(config).unwrap().into_iter().map(short).collect()
+}
+
+/// The error of a corpus and its hint, without the folder of the test.
+pub(super) fn message(folder: &Folder, config: &DataConfig) -> String {
+    format!("{:#}", items(config).unwrap_err()).replace(&folder.path(""), "")
+}
+
+pub(super) fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
     let corpus = Corpus::open(config)?;
     let mut items = corpus.documents();
     let (mut texts, mut counts) = (Vec::new(), Counts::default());
@@ -44,6 +81,7 @@ fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
             Item::Document(document) => {
                 counts.documents += 1;
                 counts.cut += u64::from(document.was_cut);
+                counts.replaced += document.replaced;
                 texts.push(document.text);
             }
         }
@@ -80,20 +118,6 @@ fn patterns_match_in_sorted_order_whatever_the_compression() {
 }
 
 #[test]
-fn errors_name_file_and_line() {
-    let folder = Folder::with(&[
-        ("a.jsonl", b"{\"text\": \"fine\"}\n{\"title\": \"no text\"}\n"),
-        ("b.jsonl", b"{\"text\": \"fi"),
-        ("c.txt.gz", b"\x1f\x8b\x08 this is no gzip file"),
-    ]);
-    let message = |name| format!("{:#}", read(&folder.config(name, DocumentUnit::File)).unwrap_err());
-    assert!(message("a.jsonl").ends_with("a.jsonl:2: field `text` is missing"), "{}", message("a.jsonl"));
-    assert!(message("b.jsonl").contains("b.jsonl:1:12: is not a JSON object"), "{}", message("b.jsonl"));
-    assert!(message("c.txt.gz").contains("c.txt.gz`, line 1"), "{}", message("c.txt.gz"));
-    assert!(message("nothing-*.txt").contains("no file matches `"), "{}", message("nothing-*.txt"));
-}
-
-#[test]
 fn long_documents_are_cut_at_white_space_and_nothing_is_lost() {
     let text = "Käki kukkui kuusikossa, kaiku vastasi kaukaa.\n".repeat(50);
     let folder = Folder::with(&[("a.txt", text.as_bytes())]);
@@ -109,14 +133,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), unit in 0..3usize, name in 0..5usize) {
-        let name = ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst", "a.txt.bz2"][name];
-        let unit = [DocumentUnit::File, DocumentUnit::Paragraph, DocumentUnit::Line][unit];
-        let folder = Folder::with(&[(name, &bytes)]);
-        let config = DataConfig { max_document_bytes: 16, ..folder.config(name, unit) };
-        if let Err(error) = read(&config) {
-            prop_assert!(format!("{error:#}").contains(name), "{error:#}");
-        }
+    fn arbitrary_bytes_never_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        unit in 0..4usize,
+        name in 0..NAMES.len(),
+        policy in 0..3usize,
+    ) {
+        check(&bytes, unit, NAMES[name], policy)?;
+    }
+
+    #[test]
+    fn almost_right_files_never_panic(
+        text in "([\\[\\]{}:,\"\\\\\n\t ]|\"text\":\"a\"|text|<doc >|</doc>|\r|\\\\ud83d|ä){0,40}",
+        unit in 0..4usize,
+        name in 0..6usize,
+        policy in 0..3usize,
+    ) {
+        check(text.as_bytes(), unit, NAMES[name], policy)?;
     }
 
     #[test]
@@ -130,4 +163,42 @@ proptest! {
         prop_assert!(texts.iter().all(|piece| piece.len() as u64 <= limit.max(4)));
         prop_assert_eq!(counts.documents, texts.len() as u64);
     }
+}
+
+const NAMES: [&str; 12] = [
+    "a.txt",
+    "a.jsonl",
+    "a.json",
+    "a.csv",
+    "a.tsv",
+    "a.parquet",
+    "a.txt.gz",
+    "a.jsonl.zst",
+    "a.txt.bz2",
+    "a.json.xz",
+    "a.csv.gz",
+    "a.tsv.xz",
+];
+
+/// Whatever the bytes are, they give documents or an error with the name of the file, twice the same.
+fn check(bytes: &[u8], unit: usize, name: &str, policy: usize) -> Result<(), TestCaseError> {
+    let unit = [DocumentUnit::File, DocumentUnit::Paragraph, DocumentUnit::Line, DocumentUnit::DocTag][unit];
+    let folder = Folder::with(&[(name, bytes)]);
+    let config = folder.config_with(name, |source| {
+        source.document = unit;
+        source.invalid_utf8 = [InvalidUtf8::Fail, InvalidUtf8::Replace, InvalidUtf8::Skip][policy];
+    });
+    let config = DataConfig { max_document_bytes: 16, max_line_bytes: 50, ..config };
+    match items(&config) {
+        Err(error) => prop_assert!(format!("{error:#}").contains(name), "{error:#}"),
+        Ok(all) => {
+            let mut again = Vec::new();
+            let corpus = Corpus::open(&config).unwrap();
+            let mut documents = corpus.documents();
+            documents.skip_items(all.len() as u64 / 2).unwrap();
+            again.extend(documents.map(Result::unwrap));
+            prop_assert_eq!(&all[all.len() / 2..], again.as_slice());
+        }
+    }
+    Ok(())
 }

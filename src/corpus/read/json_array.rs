@@ -1,0 +1,235 @@
+//! JSON documents: an array of objects, or objects one after the other, taken one at a time from a file of any length.
+//!
+//! Only the brackets and strings are looked at here; whether an object is right JSON is seen where its fields are taken.
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::corpus::read::Limits;
+use crate::corpus::read::assembly::Assembly;
+use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::documents::Records;
+use crate::corpus::read::files::Columns;
+use crate::corpus::read::files::SourceFile;
+use crate::corpus::read::json_object;
+use crate::corpus::read::lines::BUFFER_BYTES;
+use crate::corpus::read::lines::BYTE_ORDER_MARK;
+use crate::corpus::read::lines::newlines;
+use crate::error::Problem;
+use crate::fs::TextFile;
+
+/// Reads documents from a JSON array.
+pub(super) struct JsonElements {
+    cursor: Cursor,
+    columns: Columns,
+    element: Vec<u8>,
+    element_bytes_max: usize,
+    expected: Expected,
+}
+
+/// What may come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// The array, or the first of several objects.
+    Start,
+    /// Behind `[`: an object or `]`.
+    First,
+    /// Behind `,`: an object.
+    Element,
+    /// Behind an object of the array: `,` or `]`.
+    Separator,
+    /// Not in an array: an object or the end.
+    Object,
+    /// The end.
+    End,
+}
+
+impl JsonElements {
+    pub(super) fn open(file: &SourceFile, columns: &Columns, limits: Limits) -> Result<Self> {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
+        let mut cursor = Cursor { reader, path: Arc::clone(&file.path), line: 1, column: 1, offset: 0 };
+        cursor.skip_byte_order_mark()?;
+        let (element, expected) = (Vec::new(), Expected::Start);
+        Ok(Self { cursor, columns: columns.clone(), element, element_bytes_max: limits.line_bytes, expected })
+    }
+
+    /// Reads an object, which begins at the cursor.
+    fn object(&mut self, out: &mut Assembly) -> Result<()> {
+        let (line, column, offset) = (self.cursor.line, self.cursor.column, self.cursor.offset);
+        let is_whole = self.cursor.copy_object(&mut self.element, self.element_bytes_max)?;
+        let bytes = self.cursor.offset - offset;
+        if !is_whole {
+            return Err(self.cursor.problem("the file ends in the middle of an object").hint(format!("it begins in line {line}")).into());
+        }
+        if bytes > self.element_bytes_max as u64 {
+            out.reject_too_long(line, bytes, &self.element);
+            return Ok(());
+        }
+        json_object::read(&self.element, Origin { line, whole: "the file", offset }, column, &self.columns, out)
+    }
+}
+
+impl Records for JsonElements {
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
+        let next = self.cursor.peek()?;
+        self.expected = match (self.expected, next) {
+            (Expected::Start | Expected::Object | Expected::End, None) => return Ok(false),
+            (Expected::Start, Some(b'[')) => self.cursor.step(Expected::First),
+            (Expected::Start | Expected::Object, Some(b'{')) => {
+                self.object(out)?;
+                Expected::Object
+            }
+            (Expected::First | Expected::Element, Some(b'{')) => {
+                self.object(out)?;
+                Expected::Separator
+            }
+            (Expected::Separator, Some(b',')) => self.cursor.step(Expected::Element),
+            (Expected::First | Expected::Separator, Some(b']')) => self.cursor.step(Expected::End),
+            (expected, next) => return Err(self.cursor.unexpected(expected, next)),
+        };
+        Ok(true)
+    }
+
+    fn position_bytes(&self) -> u64 {
+        self.cursor.reader.get_ref().position_bytes()
+    }
+}
+
+/// A place in the decompressed text.
+struct Cursor {
+    reader: BufReader<TextFile>,
+    path: Arc<Path>,
+    line: u64,
+    column: u64,
+    offset: u64,
+}
+
+impl Cursor {
+    fn fill(&mut self) -> Result<&[u8]> {
+        let (path, line) = (&self.path, self.line);
+        self.reader.fill_buf().with_context(|| format!("cannot read `{}`, line {line}", path.display()))
+    }
+
+    /// Moves over `count` bytes without a newline among them.
+    fn pass(&mut self, count: usize) {
+        self.reader.consume(count);
+        self.column += count as u64;
+        self.offset += count as u64;
+    }
+
+    fn pass_newline(&mut self) {
+        self.pass(1);
+        (self.line, self.column) = (self.line + 1, 1);
+    }
+
+    fn step(&mut self, expected: Expected) -> Expected {
+        self.pass(1);
+        expected
+    }
+
+    fn skip_byte_order_mark(&mut self) -> Result<()> {
+        if self.fill()?.starts_with(BYTE_ORDER_MARK) {
+            self.reader.consume(BYTE_ORDER_MARK.len());
+            self.offset += BYTE_ORDER_MARK.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The next byte that is no white space, without moving over it; `None` at the end of the file.
+    fn peek(&mut self) -> Result<Option<u8>> {
+        loop {
+            match self.fill()?.first().copied() {
+                Some(b'\n') => self.pass_newline(),
+                Some(b' ' | b'\t' | b'\r') => self.pass(1),
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Copies from a `{` up to its `}` into `element`, at most `bytes_max` bytes of it, and moves behind it; false where
+    /// the file ends before.
+    fn copy_object(&mut self, element: &mut Vec<u8>, bytes_max: usize) -> Result<bool> {
+        element.clear();
+        let mut scan = Scan::default();
+        loop {
+            let chunk = self.fill()?;
+            if chunk.is_empty() {
+                return Ok(false);
+            }
+            let end = scan.run(chunk);
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            element.extend_from_slice(&part[..part.len().min(bytes_max - element.len())]);
+            let (count, lines) = (part.len(), newlines(part));
+            let behind_last = part.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
+            self.pass(count);
+            if lines > 0 {
+                (self.line, self.column) = (self.line + lines, behind_last + 1);
+            }
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem::new(message).at(format!("{}:{}:{}", self.path.display(), self.line, self.column))
+    }
+
+    fn unexpected(&self, expected: Expected, next: Option<u8>) -> anyhow::Error {
+        let found = match next {
+            None => "the file ends".to_string(),
+            Some(byte) if byte.is_ascii_graphic() => format!("here is `{}`", char::from(byte)),
+            Some(byte) => format!("here is the byte {byte:#04x}"),
+        };
+        let wanted = match expected {
+            Expected::Start => "an array of objects is",
+            Expected::First => "an object or `]` is",
+            Expected::Element | Expected::Object => "an object is",
+            Expected::Separator => "`,` or `]` is",
+            Expected::End => "the end of the file is",
+        };
+        self.problem(format!("{found} where {wanted} wanted")).into()
+    }
+}
+
+/// How deep in brackets and whether in a string the scan of an object is.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    /// Looks at the next part; the length up to and with the last bracket, if that is in it.
+    fn run(&mut self, part: &[u8]) -> Option<usize> {
+        for (index, byte) in part.iter().enumerate() {
+            if self.in_string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(index + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}

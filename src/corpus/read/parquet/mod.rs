@@ -1,0 +1,220 @@
+//! Apache Parquet: a top-level column of strings, row by row; another one may be the title.
+//!
+//! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds them. The
+//! crate may panic on a broken file, so it only runs inside `quietly`.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use parquet::basic::Type;
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::ByteArray;
+use parquet::data_type::ByteArrayType;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::schema::types::ColumnDescPtr;
+
+use crate::corpus::read::assembly::Assembly;
+use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::documents::Records;
+use crate::corpus::read::files::Columns;
+use crate::corpus::read::files::SourceFile;
+use crate::corpus::read::json_object::known_names;
+use crate::corpus::read::utf8::Decoded;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::File;
+use crate::quietly::quietly;
+use pages::Pages;
+
+mod codecs;
+mod header;
+mod pages;
+
+#[cfg(test)]
+mod tests;
+
+/// Values that are decoded at once; they share the memory of their page.
+const BATCH_VALUES: usize = 256;
+
+/// The largest footer that is read, in bytes: a thousand row groups of ten columns need about two.
+const FOOTER_BYTES_MAX: u64 = 8 << 20;
+
+/// Reads documents from a Parquet file.
+pub(super) struct ParquetRows {
+    file: Arc<File>,
+    place: String,
+    size_bytes: u64,
+    metadata: ParquetMetaData,
+    columns: Columns,
+    text: usize,
+    title: Option<usize>,
+    next_group: usize,
+    group: Option<Group>,
+    /// Rows read so far.
+    rows: u64,
+}
+
+/// The wanted columns of a row group.
+struct Group {
+    text: Values,
+    title: Option<Values>,
+    rows_left: u64,
+}
+
+impl ParquetRows {
+    pub(super) fn open(file: &SourceFile, columns: &Columns) -> Result<Self> {
+        let place = file.path.display().to_string();
+        let handle = fs::open(&file.path)?;
+        let size_bytes = fs::len_bytes(&file.path)?;
+        check_footer(&handle, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
+        let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&handle)).map_err(|message| broken(&message, &place))?;
+        let text = column_of(&metadata, &columns.text, "field", &place)?;
+        let title = columns.title.as_ref().map(|name| column_of(&metadata, name, "title_field", &place)).transpose()?;
+        let (file, columns) = (Arc::new(handle), columns.clone());
+        Ok(Self { file, place, size_bytes, metadata, columns, text, title, next_group: 0, group: None, rows: 0 })
+    }
+
+    /// Opens the next row group; false behind the last.
+    fn open_group(&mut self) -> Result<bool> {
+        if self.next_group >= self.metadata.num_row_groups() {
+            return Ok(false);
+        }
+        let group = self.metadata.row_group(self.next_group);
+        let values = |column: usize| -> Result<Values, String> {
+            let descriptor = group.schema_descr().column(column);
+            let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column))?;
+            Ok(Values::new(descriptor, pages))
+        };
+        let opened = quietly(|| -> Result<_, ParquetError> {
+            let text = values(self.text).map_err(ParquetError::General)?;
+            let title = self.title.map(values).transpose().map_err(ParquetError::General)?;
+            Ok((text, title))
+        });
+        let (text, title) = opened.map_err(|message| broken(&message, &self.place))?;
+        let rows_left = u64::try_from(group.num_rows()).map_err(|_| broken("the number of rows is negative", &self.place))?;
+        self.group = Some(Group { text, title, rows_left });
+        self.next_group += 1;
+        Ok(true)
+    }
+}
+
+impl Records for ParquetRows {
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
+        let Some(group) = self.group.as_mut().filter(|group| group.rows_left > 0) else {
+            return self.open_group();
+        };
+        self.rows += 1;
+        group.rows_left -= 1;
+        let place = || format!("{}:{}", self.place, self.rows);
+        let text = group.text.next().map_err(|message| broken(&message, &place()))?;
+        let title = group.title.as_mut().map(Values::next).transpose().map_err(|message| broken(&message, &place()))?.flatten();
+        let mut decoded: [Option<Decoded<'_>>; 2] = [None, None];
+        let title_name = self.columns.title.as_ref().unwrap_or(&self.columns.text);
+        for ((value, name), decoded) in [(&text, &self.columns.text), (&title, title_name)].into_iter().zip(&mut decoded) {
+            let Some(value) = value.as_ref().map(ByteArray::data) else { continue };
+            if value.len() > out.line_bytes_max() {
+                out.reject_too_long(self.rows, value.len() as u64, value);
+                return Ok(true);
+            }
+            let whole = format!("column `{name}`");
+            let Some(valid) = out.decode(value, Origin { line: self.rows, whole: &whole, offset: 0 })? else { return Ok(true) };
+            *decoded = Some(valid);
+        }
+        let [text, title] = decoded;
+        out.record(title, text, self.rows);
+        Ok(true)
+    }
+
+    fn position_bytes(&self) -> u64 {
+        let rows_all = self.metadata.file_metadata().num_rows().max(1) as f64;
+        (self.size_bytes as f64 * (self.rows as f64 / rows_all).min(1.0)) as u64
+    }
+}
+
+/// The values of one column of one row group.
+struct Values {
+    reader: ColumnReaderImpl<ByteArrayType>,
+    is_optional: bool,
+    levels: Vec<i16>,
+    batch: Vec<ByteArray>,
+    /// How many rows and how many values of the batch have been handed out.
+    used: (usize, usize),
+    /// How many rows the batch has.
+    rows: usize,
+}
+
+impl Values {
+    fn new(descriptor: ColumnDescPtr, pages: Pages) -> Self {
+        let is_optional = descriptor.max_def_level() > 0;
+        let reader = ColumnReaderImpl::new(descriptor, Box::new(pages));
+        Self { reader, is_optional, levels: Vec::new(), batch: Vec::new(), used: (0, 0), rows: 0 }
+    }
+
+    /// The value of the next row, `None` for null; an error where there is none.
+    fn next(&mut self) -> Result<Option<ByteArray>, String> {
+        if self.used.0 == self.rows {
+            self.refill()?;
+        }
+        let is_null = self.is_optional && self.levels.get(self.used.0).is_none_or(|level| *level == 0);
+        self.used.0 += 1;
+        if is_null {
+            return Ok(None);
+        }
+        let value = self.batch.get(self.used.1).cloned().ok_or("there are fewer values than rows")?;
+        self.used.1 += 1;
+        Ok(Some(value))
+    }
+
+    fn refill(&mut self) -> Result<(), String> {
+        let Self { reader, levels, batch, .. } = self;
+        levels.clear();
+        batch.clear();
+        let (rows, _, _) = quietly(|| reader.read_records(BATCH_VALUES, Some(levels), None, batch))?;
+        if rows == 0 {
+            return Err("there are fewer values than rows".to_string());
+        }
+        (self.rows, self.used) = (rows, (0, 0));
+        Ok(())
+    }
+}
+
+fn broken(message: &str, place: &str) -> anyhow::Error {
+    Problem::new(format!("is not a Parquet file that can be read: {message}")).at(place).hint("is the file whole?").into()
+}
+
+/// Looks at the last eight bytes before anything is allocated for what they promise.
+fn check_footer(file: &File, size_bytes: u64) -> Result<(), String> {
+    let mut tail = [0; 8];
+    let start = size_bytes.checked_sub(8).ok_or("is too short for a Parquet file")?;
+    pages::read_exact_at(file, start, &mut tail)?;
+    let (length, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
+    match magic {
+        b"PAR1" if length > start => Err(format!("is not whole: its index has {length} bytes, the file {size_bytes}")),
+        b"PAR1" if length > FOOTER_BYTES_MAX => Err(format!("has an index of {length} bytes, at most {FOOTER_BYTES_MAX} are read")),
+        b"PAR1" => Ok(()),
+        b"PARE" => Err("is an encrypted Parquet file".to_string()),
+        _ => Err("is not a Parquet file, or has been cut off: it does not end in `PAR1`".to_string()),
+    }
+}
+
+/// The index of the leaf that is the top-level column `name`.
+fn column_of(metadata: &ParquetMetaData, name: &str, key: &str, place: &str) -> Result<usize> {
+    let schema = metadata.file_metadata().schema_descr();
+    let is_it = |column: &ColumnDescPtr| column.path().parts().first().is_some_and(|part| part == name);
+    let Some(index) = schema.columns().iter().position(is_it) else {
+        let fields = schema.root_schema().get_fields();
+        let hint = known_names(key, "columns", fields.iter().map(|field| field.name()));
+        return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
+    };
+    let column = schema.column(index);
+    let is_plain = column.path().parts().len() == 1 && column.max_rep_level() == 0 && column.max_def_level() <= 1;
+    if !is_plain || column.physical_type() != Type::BYTE_ARRAY {
+        let kind = if is_plain { column.physical_type().to_string() } else { "nested".to_string() };
+        let texts = schema.columns().iter().filter(|c| c.path().parts().len() == 1 && c.physical_type() == Type::BYTE_ARRAY);
+        let hint = known_names(key, "columns of text", texts.map(|c| c.name()));
+        return Err(Problem::new(format!("column `{name}` is {kind}, a column of strings is wanted")).at(place).hint(hint).into());
+    }
+    Ok(index)
+}

@@ -1,0 +1,253 @@
+//! The pages of one column in one row group, each of a bounded size.
+//!
+//! The crate's own reader believes the sizes that a file claims, and two of its codecs do not even look at them: a file of
+//! a few KiB could ask for any amount of memory.
+
+use std::io::BufReader;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::Compression;
+use parquet::basic::Encoding;
+use parquet::column::page::Page;
+use parquet::column::page::PageMetadata;
+use parquet::column::page::PageReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use crate::corpus::read::parquet::codecs::decompress;
+use crate::corpus::read::parquet::header::Header;
+use crate::fs::File;
+
+/// The largest page that is read, in bytes, compressed or not: 1 MiB is usual, DuckDB writes up to 100 MB.
+const PAGE_BYTES_MAX: u64 = 128 << 20;
+
+/// The largest dictionary: what it costs in memory is 32 bytes a value beside the page itself.
+const DICTIONARY_VALUES_MAX: u32 = 1 << 20;
+
+/// The most values in a page whose lengths are all decoded at once, 4 bytes each.
+const DELTA_VALUES_MAX: u32 = 1 << 24;
+
+/// The longest header; the minimum and maximum of a page may stand in it.
+const HEADER_BYTES_MAX: u64 = 16 << 20;
+
+/// Types of pages in parquet.thrift, and the fields of `PageHeader` where their own headers stand.
+const DATA_PAGE: i64 = 0;
+const INDEX_PAGE: i64 = 1;
+const DICTIONARY_PAGE: i64 = 2;
+const DATA_PAGE_V2: i64 = 3;
+const DATA: i16 = 5;
+const DICTIONARY: i16 = 7;
+const DATA_V2: i16 = 8;
+
+/// Reads pages one after the other.
+pub(super) struct Pages {
+    file: Arc<File>,
+    codec: Compression,
+    offset: u64,
+    end: u64,
+    /// Whether values may be null: then levels stand before them.
+    is_optional: bool,
+}
+
+impl Pages {
+    pub(super) fn new(file: Arc<File>, size_bytes: u64, column: &ColumnChunkMetaData) -> Result<Self, String> {
+        // Some writers put 0, where the file's magic stands, for a dictionary that there is not.
+        let start = column.dictionary_page_offset().filter(|offset| *offset > 0).unwrap_or(column.data_page_offset());
+        let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+        let range = range.and_then(|(start, length)| Some((start, start.checked_add(length)?))).filter(|(_, end)| *end <= size_bytes);
+        let (offset, end) = range.ok_or("a column lies outside of the file")?;
+        let is_optional = column.column_descr().max_def_level() > 0;
+        Ok(Self { file, codec: column.compression(), offset, end, is_optional })
+    }
+
+    fn next_page(&mut self) -> Result<Option<Page>, String> {
+        while self.offset < self.end {
+            let (header, header_bytes) = self.header()?;
+            let compressed_size = u64::from(header.count(3, 0, "size")?);
+            let size = u64::from(header.count(2, 0, "uncompressed size")?);
+            let start = self.offset + header_bytes;
+            if compressed_size > self.end.saturating_sub(start) {
+                return Err(format!("a page of {compressed_size} bytes goes beyond the end of its column"));
+            }
+            self.offset = start + compressed_size;
+            let kind = header.get(1, 0).ok_or("a page has no type")?;
+            if kind == INDEX_PAGE {
+                continue;
+            }
+            if compressed_size.max(size) > PAGE_BYTES_MAX {
+                return Err(format!("a page has {} bytes, at most {PAGE_BYTES_MAX} are read", compressed_size.max(size)));
+            }
+            let mut content = vec![0; compressed_size as usize];
+            read_exact_at(&self.file, start, &mut content)?;
+            return match kind {
+                DATA_PAGE => self.data_page(&header, &content, size as usize),
+                DATA_PAGE_V2 => self.data_page_v2(&header, &content, size as usize),
+                DICTIONARY_PAGE => self.dictionary_page(&header, &content, size as usize),
+                other => Err(format!("a page is of the unknown type {other}")),
+            }
+            .map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The header at the current offset and its length.
+    fn header(&self) -> Result<(Header, u64), String> {
+        let limit = HEADER_BYTES_MAX.min(self.end - self.offset);
+        let mut reader = Counted(BufReader::with_capacity(512, At { file: &self.file, offset: self.offset }).take(limit), 0);
+        Ok((Header::read(&mut reader)?, reader.1))
+    }
+
+    fn data_page(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
+        let buf = decompress(self.codec, content, size)?;
+        let num_values = header.count(DATA, 1, "number of values")?;
+        let encoding = encoding(header.get(DATA, 2))?;
+        let levels = match (self.is_optional, buf.first_chunk::<4>()) {
+            (false, _) => 0,
+            (true, Some(length)) => 4 + u64::from(u32::from_le_bytes(*length)),
+            (true, None) => return Err("a page is too short for its levels".to_string()),
+        };
+        check_values(encoding, buf.get(levels as usize..).unwrap_or_default(), num_values)?;
+        Ok(Page::DataPage {
+            buf: Bytes::from(buf),
+            num_values,
+            encoding,
+            def_level_encoding: level_encoding(header.get(DATA, 3)),
+            rep_level_encoding: level_encoding(header.get(DATA, 4)),
+            statistics: None,
+        })
+    }
+
+    fn data_page_v2(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
+        let def_levels_byte_len = header.count(DATA_V2, 5, "length of levels")?;
+        let rep_levels_byte_len = header.count(DATA_V2, 6, "length of levels")?;
+        let levels = def_levels_byte_len as usize + rep_levels_byte_len as usize;
+        if levels > size || levels > content.len() {
+            return Err("a page is too short for its levels".to_string());
+        }
+        let is_compressed = header.get(DATA_V2, 7) != Some(0);
+        let mut buf = content.to_vec();
+        // A page of nulls only has nothing behind its levels, not even an empty compressed block.
+        if is_compressed && size > levels {
+            buf.truncate(levels);
+            buf.extend(decompress(self.codec, &content[levels..], size - levels)?);
+        }
+        let num_values = header.count(DATA_V2, 1, "number of values")?;
+        let encoding = encoding(header.get(DATA_V2, 4))?;
+        check_values(encoding, &buf[levels..], num_values)?;
+        Ok(Page::DataPageV2 {
+            buf: Bytes::from(buf),
+            num_values,
+            encoding,
+            num_nulls: header.count(DATA_V2, 2, "number of nulls")?,
+            num_rows: header.count(DATA_V2, 3, "number of rows")?,
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            is_compressed,
+            statistics: None,
+        })
+    }
+
+    fn dictionary_page(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
+        let buf = decompress(self.codec, content, size)?;
+        let num_values = header.count(DICTIONARY, 1, "number of values")?;
+        // Each value has its length before it, in four bytes.
+        if u64::from(num_values) > buf.len() as u64 / 4 || num_values > DICTIONARY_VALUES_MAX {
+            return Err(format!("a dictionary of {} bytes claims {num_values} values", buf.len()));
+        }
+        let encoding = encoding(header.get(DICTIONARY, 2))?;
+        Ok(Page::DictionaryPage { buf: Bytes::from(buf), num_values, encoding, is_sorted: header.get(DICTIONARY, 3) == Some(1) })
+    }
+}
+
+fn encoding(number: Option<i64>) -> Result<Encoding, String> {
+    match number {
+        Some(0) => Ok(Encoding::PLAIN),
+        Some(2) => Ok(Encoding::PLAIN_DICTIONARY),
+        Some(6) => Ok(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        // A value may repeat any part of the one before it, so a small page can hold values of any size.
+        Some(7) => Err("the column is encoded as DELTA_BYTE_ARRAY; write it plainly or with a dictionary".to_string()),
+        Some(8) => Ok(Encoding::RLE_DICTIONARY),
+        Some(other) => Err(format!("the column has encoding {other}, which no column of strings has")),
+        None => Err("a page has no encoding".to_string()),
+    }
+}
+
+/// Of a column without levels, writers say what they like; all but old files have `RLE` (3).
+fn level_encoding(number: Option<i64>) -> Encoding {
+    match number {
+        #[expect(deprecated, reason = "old files have it")]
+        Some(4) => Encoding::BIT_PACKED,
+        _ => Encoding::RLE,
+    }
+}
+
+/// The decoder of this encoding reserves room for as many values as the block of lengths claims.
+fn check_values(encoding: Encoding, values: &[u8], num_values: u32) -> Result<(), String> {
+    if encoding != Encoding::DELTA_LENGTH_BYTE_ARRAY {
+        return Ok(());
+    }
+    // The block begins with three numbers: size of a block, miniblocks in it, values in all.
+    let mut ends = values.iter().enumerate().filter(|(_, byte)| **byte < 0x80).map(|(index, _)| index);
+    let (second, third) = (ends.nth(1), ends.next());
+    let (Some(second), Some(third)) = (second, third) else { return Err("a page is too short for its values".to_string()) };
+    let claimed = values[second + 1..=third].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    if third - second > 9 || claimed > u64::from(num_values.min(DELTA_VALUES_MAX)) {
+        return Err(format!("a page of {num_values} values claims the lengths of {claimed}"));
+    }
+    Ok(())
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        self.next_page().map_err(ParquetError::General)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        Err(ParquetError::NYI("pages are read in order".to_string()))
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        Err(ParquetError::NYI("pages are read in order".to_string()))
+    }
+}
+
+/// Fills `buffer` from `offset` on.
+pub(super) fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
+    file.read_exact_at(buffer, offset).map_err(|e| format!("cannot be read at byte {offset}: {e}"))
+}
+
+/// Reads a file from a place of its own.
+struct At<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// Counts what is read.
+struct Counted<R>(R, u64);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        self.1 += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,150 @@
+//! CSV and TSV with a header: one column is the text, another may be the title.
+//!
+//! How the file is cut into fields stands in `fields.rs`.
+
+use anyhow::Result;
+
+use crate::corpus::read::Limits;
+use crate::corpus::read::assembly::Assembly;
+use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::documents::Records;
+use crate::corpus::read::files::Columns;
+use crate::corpus::read::files::SourceFile;
+use crate::corpus::read::json_object::known_names;
+use crate::corpus::read::utf8::Decoded;
+use crate::error::Problem;
+use fields::End;
+use fields::Fields;
+use fields::Kept;
+
+mod fields;
+
+/// A header longer than this is none.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// How fields are separated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Commas; a field with a comma, a quote or a newline stands in quotes (RFC 4180).
+    Csv,
+    /// Tabs; a quote is a character like any other.
+    Tsv,
+}
+
+/// Reads documents from a table.
+pub(super) struct TableRows {
+    fields: Fields,
+    columns: Columns,
+    column_count: usize,
+    text: Column,
+    title: Option<Column>,
+}
+
+/// A column that is wanted, and its field in the row at hand.
+struct Column {
+    index: usize,
+    kept: Kept,
+}
+
+impl TableRows {
+    pub(super) fn open(file: &SourceFile, dialect: Dialect, columns: &Columns, limits: Limits) -> Result<Self> {
+        let mut fields = Fields::open(file, dialect)?;
+        let header = header_of(&mut fields)?;
+        let column = |key: &str, name: &str| -> Result<Column> {
+            let mut found = header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
+            let place = format!("{}:1", file.path.display());
+            let Some(index) = found.next() else {
+                let hint = known_names(key, "columns", header.iter().map(String::as_str));
+                return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
+            };
+            if found.next().is_some() {
+                return Err(Problem::new(format!("column `{name}` is there twice")).at(place).into());
+            }
+            Ok(Column { index, kept: Kept::new(limits.line_bytes) })
+        };
+        let text = column("field", &columns.text)?;
+        let title = columns.title.as_deref().map(|name| column("title_field", name)).transpose()?;
+        Ok(Self { fields, columns: columns.clone(), column_count: header.len(), text, title })
+    }
+
+    /// Reads a row; its number of fields, 0 at the end of the file.
+    fn row(&mut self) -> Result<usize> {
+        for column in [Some(&mut self.text), self.title.as_mut()].into_iter().flatten() {
+            column.kept.clear();
+        }
+        for index in 0.. {
+            let kept = match &mut self.title {
+                _ if index == self.text.index => Some(&mut self.text.kept),
+                Some(title) if index == title.index => Some(&mut title.kept),
+                _ => None,
+            };
+            match self.fields.next(kept)? {
+                End::File => return Ok(0),
+                End::Record => return Ok(index + 1),
+                End::Field => {}
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Records for TableRows {
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
+        let count = self.row()?;
+        let line = self.fields.record_line();
+        if count == 0 {
+            return Ok(false);
+        }
+        if count == 1 && self.fields.record_is_blank() {
+            return Ok(true);
+        }
+        if count != self.column_count {
+            let fields = if count == 1 { "field is" } else { "fields are" };
+            return Err(Problem::new(format!("{count} {fields} here, but {} named in the first line", self.column_count))
+                .at(out.location(line))
+                .hint("look for a quote left open, or a separator inside a text that is not quoted")
+                .into());
+        }
+        let named =
+            [(&self.columns.text, Some(&self.text)), (self.columns.title.as_ref().unwrap_or(&self.columns.text), self.title.as_ref())];
+        let mut parts: [Option<Decoded<'_>>; 2] = [None, None];
+        for ((name, column), part) in named.into_iter().zip(&mut parts) {
+            let Some(Column { kept, .. }) = column else { continue };
+            if kept.is_too_long() {
+                out.reject_too_long(line, kept.length(), kept.bytes());
+                return Ok(true);
+            }
+            let whole = format!("column `{name}`");
+            let Some(decoded) = out.decode(kept.bytes(), Origin { line, whole: &whole, offset: 0 })? else { return Ok(true) };
+            *part = Some(decoded);
+        }
+        let [text, title] = parts;
+        out.record(title, text, line);
+        Ok(true)
+    }
+
+    fn position_bytes(&self) -> u64 {
+        self.fields.position_bytes()
+    }
+}
+
+/// The names of the columns.
+fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    let mut kept = Kept::new(HEADER_BYTES_MAX as usize);
+    loop {
+        kept.clear();
+        let end = fields.next(Some(&mut kept))?;
+        bytes += kept.length() + 1;
+        if end == End::File || end == End::Record && names.is_empty() && fields.record_is_blank() {
+            return Err(fields.problem("is empty, a line with the names of the columns is wanted").into());
+        }
+        if bytes > HEADER_BYTES_MAX {
+            return Err(fields.problem(format!("the header is longer than {HEADER_BYTES_MAX} bytes")).into());
+        }
+        names.push(String::from_utf8_lossy(kept.bytes()).trim().to_string());
+        if end == End::Record {
+            return Ok(names);
+        }
+    }
+}

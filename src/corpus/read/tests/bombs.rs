@@ -1,0 +1,71 @@
+//! A gigabyte of one line in a few kilobytes of file: it is measured, and never held.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::config::DataConfig;
+use crate::config::SourceConfig;
+use crate::corpus::Corpus;
+use crate::corpus::Item;
+use crate::corpus::read::Limits;
+use crate::corpus::read::files;
+use crate::corpus::read::lines::Lines;
+
+const MEMBER_BYTES: usize = 16 << 20;
+const MEMBERS: usize = 64;
+/// Formats whose bytes are looked at one by one take a smaller bomb, so that the test stays short without optimisation.
+const FEWER_MEMBERS: usize = 3;
+const LINE_BYTES: u64 = (MEMBER_BYTES * MEMBERS) as u64;
+
+/// `members` times sixteen MiB of one letter, compressed, between `start` and `end`.
+fn bomb(folder: &Path, name: &str, start: &str, members: usize, end: &str) -> SourceConfig {
+    let compressed = |bytes: &[u8]| match Path::new(name).extension().and_then(|e| e.to_str()) {
+        Some("gz") => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        Some("zst") => zstd::encode_all(bytes, 1).unwrap(),
+        _ => liblzma::encode_all(bytes, 0).unwrap(),
+    };
+    let path = folder.join(name);
+    let members = compressed(&vec![b'x'; MEMBER_BYTES]).repeat(members);
+    std::fs::write(&path, [compressed(start.as_bytes()), members, compressed(end.as_bytes())].concat()).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 16 << 20);
+    SourceConfig::of_files(vec![path.to_str().unwrap().to_string()])
+}
+
+#[test]
+fn a_line_of_a_gigabyte_is_measured_and_not_held() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.txt.gz", "a.txt.zst", "a.txt.xz"] {
+        let source = bomb(folder.path(), name, "first\n", MEMBERS, "\nlast\n");
+        let limits = Limits { line_bytes: 16 << 20, document_bytes: 1 << 20 };
+        let mut lines = Lines::open(&files::find(&[source]).unwrap()[0], limits.line_bytes).unwrap();
+        let mut lengths = Vec::new();
+        while let Some(line) = lines.advance().unwrap() {
+            lengths.push((line.length, line.is_too_long));
+        }
+        assert_eq!(lengths, [(5, false), (LINE_BYTES, true), (4, false)], "{name}");
+        assert!(lines.held_bytes() <= 34 << 20, "{name} held {}", lines.held_bytes());
+    }
+}
+
+#[test]
+fn a_huge_object_or_field_is_left_out_and_reading_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, start, end) in [
+        ("a.json.zst", "[{\"text\": \"", "\"}, {\"text\": \"last\"}]"),
+        ("a.jsonl.zst", "{\"text\": \"", "\"}\n{\"text\": \"last\"}\n"),
+        ("a.csv.zst", "n,text\n1,\"", "\"\n2,last\n"),
+        ("a.tsv.zst", "text\n", "\nlast\n"),
+    ] {
+        let source = bomb(folder.path(), name, start, FEWER_MEMBERS, end);
+        let config = DataConfig { sources: vec![source], max_line_bytes: 1 << 20, ..DataConfig::default() };
+        let items: Vec<Item> = Corpus::open(&config).unwrap().documents().map(Result::unwrap).collect();
+        let [Item::Rejected(bomb), Item::Document(last)] = items.as_slice() else { panic!("{name}: {items:?}") };
+        assert_eq!((bomb.rejection.reason, bomb.excerpt.len(), last.text.as_str()), ("line_too_long", 500, "last"), "{name}");
+        let around = if name.contains("json") { start.trim_start_matches('[').len() as u64 + 2 } else { 0 };
+        assert_eq!(bomb.bytes, (MEMBER_BYTES * FEWER_MEMBERS) as u64 + around, "{name}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Plain text: a file, a paragraph, a line or what stands between `<doc>` tags is a document.
+//!
+//! A line over the limit is left out, and its document goes on without it. Of bytes that are not UTF-8, `skip` leaves out
+//! the line, except where documents are paragraphs: there it is the whole paragraph, which would not make sense without
+//! the line (of a paragraph longer than a document may be, what has not been cut off yet).
+
+use anyhow::Result;
+
+use crate::config::DocumentUnit;
+use crate::corpus::Rejection;
+use crate::corpus::read::Limits;
+use crate::corpus::read::assembly::Assembly;
+use crate::corpus::read::assembly::Origin;
+use crate::corpus::read::documents::Records;
+use crate::corpus::read::files::SourceFile;
+use crate::corpus::read::lines::Line;
+use crate::corpus::read::lines::Lines;
+use crate::corpus::read::utf8::EXCERPT_BYTES;
+use crate::error::Problem;
+
+/// Reads documents from plain text.
+pub(super) struct TextLines {
+    lines: Lines,
+    documents: Documents,
+}
+
+/// Decides which lines belong together.
+struct Documents {
+    unit: DocumentUnit,
+    spoiled: Option<Spoiled>,
+    tag: Tag,
+}
+
+/// A paragraph that is left out because of one of its lines.
+struct Spoiled {
+    line: u64,
+    bytes: u64,
+    detail: String,
+    beginning: Vec<u8>,
+}
+
+/// Where a line stands with respect to `<doc>` and `</doc>`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    None,
+    /// Behind a `<doc>` on this line.
+    Open(u64),
+    Closed,
+}
+
+impl TextLines {
+    pub(super) fn open(file: &SourceFile, unit: DocumentUnit, limits: Limits) -> Result<Self> {
+        Ok(Self { lines: Lines::open(file, limits.line_bytes)?, documents: Documents { unit, spoiled: None, tag: Tag::None } })
+    }
+}
+
+impl Records for TextLines {
+    fn advance(&mut self, out: &mut Assembly) -> Result<bool> {
+        if let Some(line) = self.lines.advance()? {
+            self.documents.line(&line, out)?;
+            return Ok(true);
+        }
+        self.documents.end(self.lines.number(), out);
+        Ok(false)
+    }
+
+    fn position_bytes(&self) -> u64 {
+        self.lines.position_bytes()
+    }
+}
+
+impl Documents {
+    fn line(&mut self, line: &Line<'_>, out: &mut Assembly) -> Result<()> {
+        if line.is_too_long {
+            out.reject_too_long(line.number, line.length, line.bytes);
+            return Ok(());
+        }
+        let is_blank = line.bytes.trim_ascii().is_empty();
+        match self.unit {
+            DocumentUnit::File if is_blank && !out.has_open() => Ok(()),
+            DocumentUnit::File => append(line, out),
+            DocumentUnit::Line => {
+                append(line, out)?;
+                out.finish();
+                Ok(())
+            }
+            DocumentUnit::Paragraph if is_blank => {
+                self.end_paragraph(out);
+                Ok(())
+            }
+            DocumentUnit::Paragraph => self.paragraph_line(line, out),
+            DocumentUnit::DocTag => self.tagged_line(line, is_blank, out),
+        }
+    }
+
+    fn paragraph_line(&mut self, line: &Line<'_>, out: &mut Assembly) -> Result<()> {
+        if let Some(spoiled) = &mut self.spoiled {
+            spoiled.bytes += 1 + line.length;
+            return Ok(());
+        }
+        match out.try_decode(line.bytes, origin(line))? {
+            Ok(decoded) => out.append(&decoded.text, line.number, decoded.replaced),
+            Err(detail) => {
+                let (start, mut beginning) =
+                    out.abandon().map_or((line.number, Vec::new()), |(start, text)| (start, format!("{text}\n").into_bytes()));
+                let bytes = beginning.len() as u64 + line.length;
+                beginning.extend(&line.bytes[..line.bytes.len().min(EXCERPT_BYTES)]);
+                self.spoiled = Some(Spoiled { line: start, bytes, detail, beginning });
+            }
+        }
+        Ok(())
+    }
+
+    fn end_paragraph(&mut self, out: &mut Assembly) {
+        out.finish();
+        if let Some(spoiled) = self.spoiled.take() {
+            let rejection = Rejection { reason: "invalid_utf8", detail: spoiled.detail };
+            out.reject(spoiled.line, spoiled.bytes, rejection, &spoiled.beginning);
+        }
+    }
+
+    /// The format of WikiExtractor: each tag has a line of its own.
+    fn tagged_line(&mut self, line: &Line<'_>, is_blank: bool, out: &mut Assembly) -> Result<()> {
+        let trimmed = line.bytes.trim_ascii();
+        if trimmed == b"<doc>" || trimmed.starts_with(b"<doc ") && trimmed.ends_with(b">") {
+            self.close(out);
+            self.tag = Tag::Open(line.number);
+        } else if trimmed == b"</doc>" && self.tag != Tag::None {
+            self.close(out);
+        } else if matches!(self.tag, Tag::Open(_)) {
+            if !is_blank || out.has_open() {
+                append(line, out)?;
+            }
+        } else if is_blank {
+            // Between two documents.
+        } else if self.tag == Tag::Closed {
+            let detail = "behind `</doc>`".to_string();
+            out.reject(line.number, line.length, Rejection { reason: "outside_doc_tag", detail }, line.bytes);
+        } else {
+            return Err(Problem::new("here is text before the first line `<doc ...>`")
+                .at(out.location(line.number))
+                .hint("set `document` to `file`, `paragraph` or `line` if the file has no such lines")
+                .into());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, out: &mut Assembly) {
+        if let Tag::Open(line) = self.tag {
+            if out.has_open() {
+                out.finish();
+            } else {
+                out.reject_empty(line, 0);
+            }
+            self.tag = Tag::Closed;
+        }
+    }
+
+    fn end(&mut self, line: u64, out: &mut Assembly) {
+        match self.unit {
+            // A file of blank lines only is an empty document.
+            DocumentUnit::File if !out.has_open() => out.reject_empty(line, 0),
+            DocumentUnit::File | DocumentUnit::Line => out.finish(),
+            DocumentUnit::Paragraph => self.end_paragraph(out),
+            DocumentUnit::DocTag => self.close(out),
+        }
+    }
+}
+
+fn origin<'a>(line: &Line<'_>) -> Origin<'a> {
+    Origin { line: line.number, whole: "the file", offset: line.offset }
+}
+
+fn append(line: &Line<'_>, out: &mut Assembly) -> Result<()> {
+    if let Some(decoded) = out.decode(line.bytes, origin(line))? {
+        out.append(&decoded.text, line.number, decoded.replaced);
+    }
+    Ok(())
+}

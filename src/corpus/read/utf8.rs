@@ -1,0 +1,76 @@
+//! Bytes to text: valid UTF-8 passes untouched, anything else is replaced or refused, as the source wants it.
+//!
+//! It reports nothing: what a refusal means is for the reader of the format to say.
+
+use std::borrow::Cow;
+
+/// The most of something left out that is shown, in bytes.
+pub(super) const EXCERPT_BYTES: usize = 500;
+
+/// Text, and how many invalid sequences of bytes were replaced in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Decoded<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) replaced: u32,
+}
+
+/// `bytes` as text; where that is not UTF-8 and nothing may be replaced, the place of the first invalid byte.
+pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usize> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Decoded { text: Cow::Borrowed(text), replaced: 0 }),
+        Err(_) if may_replace => Ok(replace(bytes)),
+        Err(e) => Err(e.valid_up_to()),
+    }
+}
+
+/// Each maximal invalid sequence becomes one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal Subparts").
+fn replace(bytes: &[u8]) -> Decoded<'static> {
+    let (mut text, mut replaced) = (String::with_capacity(bytes.len() + 16), 0);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+            replaced += 1;
+        }
+    }
+    Decoded { text: Cow::Owned(text), replaced }
+}
+
+/// The beginning of `bytes`, at most [`EXCERPT_BYTES`] of text that ends between two characters.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES + 3)]);
+    let mut end = text.len().min(EXCERPT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn invalid_sequences_are_replaced_and_counted() {
+        let decoded = decode(b"K\xe4lyti\xf0\x9f\x98 on", true).unwrap();
+        assert_eq!((decoded.text.as_ref(), decoded.replaced), ("K\u{fffd}lyti\u{fffd} on", 2));
+        assert_eq!(decode(b"K\xe4lyti", false), Err(1));
+    }
+
+    #[test]
+    fn an_excerpt_ends_between_two_characters() {
+        assert_eq!(excerpt("ä".repeat(300).as_bytes()), "ä".repeat(250));
+        assert_eq!(excerpt(format!("a{}", "ä".repeat(300)).as_bytes()).len(), 499);
+        assert_eq!(excerpt(&[0xff; 600]).len(), 498);
+    }
+
+    proptest! {
+        #[test]
+        fn replacing_is_what_the_standard_library_does(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert_eq!(decode(&bytes, true).unwrap().text, String::from_utf8_lossy(&bytes));
+            prop_assert!(excerpt(&bytes.repeat(20)).len() <= EXCERPT_BYTES);
+        }
+    }
+}
