@@ -1,0 +1,112 @@
+//! Filters: each looks at one document, and says why it is to be left out, if it is.
+//!
+//! They change nothing, but for `lines`, which takes lines out of documents before the others look.
+
+mod c4;
+mod characters;
+mod folded;
+mod gopher;
+mod language;
+mod length;
+mod lines;
+mod markup;
+mod page;
+mod pattern;
+mod perplexity;
+mod repetition;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub(in crate::corpus) use folded::Folded;
+pub(in crate::corpus) use language::Languages;
+pub(in crate::corpus) use lines::LineFilters;
+pub(in crate::corpus) use markup::Markup;
+pub(in crate::corpus) use page::Page;
+
+use anyhow::Result;
+
+use crate::config::FiltersConfig;
+use crate::corpus::Rejection;
+
+/// A rule, or a group of rules, for whole documents. Pure: the same document, the same answer.
+pub(in crate::corpus) trait Filter: Send + Sync {
+    /// Why the document is to be left out; `None` keeps it.
+    fn check(&self, page: &Page) -> Option<Rejection>;
+}
+
+/// A filter's reasons with a sentence that explains each, for the report.
+pub(in crate::corpus) type Reasons = &'static [(&'static str, &'static str)];
+
+/// All that filters may say, in the order in which they are asked.
+pub(in crate::corpus) const REASONS: [Reasons; 10] = [
+    markup::REASONS,
+    lines::REASONS,
+    length::REASONS,
+    characters::REASONS,
+    c4::REASONS,
+    gopher::REASONS,
+    repetition::REASONS,
+    words::REASONS,
+    language::REASONS,
+    perplexity::REASONS,
+];
+
+/// The filters for whole documents that are switched on, in their fixed order: cheap ones first. Without `markup`, which is
+/// asked before lines are taken out, and `language`, whose finding is wanted for the report as well.
+pub(in crate::corpus) fn before_language(config: &FiltersConfig) -> Result<Vec<Box<dyn Filter>>> {
+    let mut filters: Vec<Box<dyn Filter>> = Vec::new();
+    filters.push(Box::new(length::Length::new(&config.length)));
+    filters.push(Box::new(characters::Characters::new(&config.characters)));
+    if config.c4.enabled {
+        filters.push(Box::new(c4::C4::new(&config.c4)));
+    }
+    if config.gopher.enabled {
+        filters.push(Box::new(gopher::Gopher::new(&config.gopher)?));
+    }
+    if config.repetition.enabled {
+        filters.push(Box::new(repetition::Repetition::new(&config.repetition)));
+    }
+    if !config.words.files.is_empty() {
+        filters.push(Box::new(words::Words::new(&config.words)?));
+    }
+    Ok(filters)
+}
+
+/// The filters that come after the language: what they know, they know of one language.
+pub(in crate::corpus) fn after_language(config: &FiltersConfig) -> Result<Vec<Box<dyn Filter>>> {
+    Ok(match perplexity::Perplexity::new(&config.perplexity)? {
+        Some(filter) => vec![Box::new(filter)],
+        None => Vec::new(),
+    })
+}
+
+/// A rejection.
+#[expect(clippy::unnecessary_wraps, reason = "it is what a rule returns")]
+fn reject(reason: &'static str, detail: String) -> Option<Rejection> {
+    Some(Rejection { reason, detail })
+}
+
+/// A rejection where `share` is above the limit, if there is one; `what` is said of it: `12.5 % {what}, at most 10 %`.
+fn above(reason: &'static str, share: f64, most: Option<f64>, what: &str) -> Option<Rejection> {
+    let most = most.filter(|most| share > *most)?;
+    reject(reason, format!("{} {what}, at most {} are allowed", percent(share), percent(most)))
+}
+
+/// A rejection where `share` is below the limit, if there is one.
+fn below(reason: &'static str, share: f64, least: Option<f64>, what: &str) -> Option<Rejection> {
+    let least = least.filter(|least| share < *least)?;
+    reject(reason, format!("{} {what}, at least {} are wanted", percent(share), percent(least)))
+}
+
+/// `12.5 %`.
+fn percent(share: f64) -> String {
+    // One digit behind the point, and none where it would be 0.
+    format!("{} %", (share * 1000.0).round() / 10.0)
+}
+
+/// `part / whole`; 0 of nothing.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,99 @@
+//! The texts within a file that is no source of the corpus: an evaluation file, or examples of good text.
+//!
+//! It knows no columns or fields by name: every one may hold what a model must not see.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use serde_json::Value as Json;
+
+use crate::error::Problem;
+use crate::fs;
+
+/// How much of a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Most {
+    /// All of it; more decompressed bytes than this are an error.
+    All(u64),
+    /// At most this many decompressed bytes, up to the end of a line.
+    Beginning(u64),
+}
+
+/// Calls `take` with every field of a .csv or .tsv, every text of a .json or .jsonl, or every line of another file; each may
+/// be compressed. Errors name the file and the line.
+pub(super) fn for_each_text(path: &Path, most: Most, mut take: impl FnMut(&str)) -> Result<()> {
+    let text = read(path, most)?;
+    let plain = fs::without_compression(path);
+    match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("csv") => table(path, &text, b',', &mut take),
+        Some("tsv") => table(path, &text, b'\t', &mut take),
+        Some("jsonl" | "ndjson") => {
+            for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let json = serde_json::from_str(line).map_err(|e| not_json(path, index + 1, &e))?;
+                strings(&json, &mut take);
+            }
+            Ok(())
+        }
+        Some("json") => {
+            let json = serde_json::from_str(&text).map_err(|e| not_json(path, e.line(), &e))?;
+            strings(&json, &mut take);
+            Ok(())
+        }
+        _ => {
+            text.lines().for_each(take);
+            Ok(())
+        }
+    }
+}
+
+fn not_json(path: &Path, line: usize, error: &serde_json::Error) -> Problem {
+    Problem::new(format!("is not JSON: {error}")).at(format!("{}:{line}", path.display()))
+}
+
+fn read(path: &Path, most: Most) -> Result<String> {
+    let (Most::All(limit) | Most::Beginning(limit)) = most;
+    let mut bytes = Vec::new();
+    // One byte more tells a file that is full from one that is cut.
+    let mut file = fs::open_text(path)?.take(limit + 1);
+    file.read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    if bytes.len() as u64 > limit {
+        if let Most::All(_) = most {
+            let message = format!("holds more than {limit} bytes, the most that is read of such a file");
+            return Err(Problem::usage(message).at(path.display()).hint("split it, or name the part that matters").into());
+        }
+        let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+        bytes.truncate(end);
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        Problem::usage(format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
+            .at(path.display())
+            .hint("save it as UTF-8: a .csv, .tsv, .jsonl or text file, which may be compressed")
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
+}
+
+fn table(path: &Path, text: &str, delimiter: u8, take: &mut impl FnMut(&str)) -> Result<()> {
+    // Tab-separated files of this field rarely quote, and hold stray quotation marks.
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(delimiter)
+        .quoting(delimiter == b',')
+        .from_reader(text.as_bytes());
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).map_err(|e| Problem::new(format!("is not a table: {e}")).at(path.display()))? {
+        record.iter().for_each(&mut *take);
+    }
+    Ok(())
+}
+
+fn strings(json: &Json, take: &mut impl FnMut(&str)) {
+    match json {
+        Json::String(text) => take(text),
+        Json::Array(items) => items.iter().for_each(|item| strings(item, take)),
+        Json::Object(fields) => fields.values().for_each(|field| strings(field, take)),
+        _ => {}
+    }
+}
