@@ -1,0 +1,229 @@
+//! From the sketches of all documents to those that repeat others.
+//!
+//! Everything of the size of the corpus lies in nameless files of `scratch`: after a crash nothing is left of them, and the
+//! search is simply done again.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::config::DeduplicationConfig;
+use crate::corpus::dedup::candidates::Bucket;
+use crate::corpus::dedup::duplicates::Bitmap;
+use crate::corpus::dedup::duplicates::Duplicates;
+use crate::corpus::dedup::duplicates::Originals;
+use crate::corpus::dedup::minhash::similarity;
+use crate::corpus::dedup::parts::Parts;
+use crate::corpus::dedup::sketch::HASH_BYTES;
+use crate::corpus::dedup::sketch::KEY_BYTES;
+use crate::corpus::dedup::sketch::Parameters;
+use crate::corpus::dedup::sketch_file::u64_at;
+use crate::corpus::dedup::sort::Sorted;
+use crate::corpus::dedup::sort::Sorter;
+
+/// Finds the duplicates among the documents whose sketches lie in `parts`, numbered from 0 over all parts in order.
+///
+/// Takes about `memory_bytes` and two bits for each document; `scratch` needs [`super::Sketcher::scratch_bytes`] for each, and
+/// more where many are alike. `progress` gets work done and in all, in units of its own.
+/// A damaged file, or one made with other settings, is an error that names it.
+pub fn resolve(
+    parts: &[PathBuf],
+    scratch: &Path,
+    config: &DeduplicationConfig,
+    memory_bytes: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Duplicates> {
+    let Some(parameters) = Parameters::of(config) else {
+        return Ok(Duplicates { names_exact: false, exact: Bitmap::new(0), near: Bitmap::new(0), originals: None });
+    };
+    let parts = Parts::open(parts, parameters)?;
+    // Reading, merging and the last pass; for near duplicates, reading and merging once more.
+    let stages = if parameters.bands == 0 { 3 } else { 4 + parameters.bands as u64 };
+    let documents = parts.documents();
+    let progress = Progress { done: 0, total: documents * stages, report: progress };
+    let mut search = Search { parts, scratch, memory_bytes, progress, exact: Bitmap::new(documents) };
+    let copies = search.exact()?;
+    let pairs = search.candidates()?;
+    let (near, originals) = search.in_order(copies, pairs, config.near_threshold.unwrap_or(1.0))?;
+    Ok(Duplicates { names_exact: config.exact, exact: search.exact, near, originals: Some(originals) })
+}
+
+struct Search<'a> {
+    parts: Parts,
+    scratch: &'a Path,
+    memory_bytes: usize,
+    progress: Progress<'a>,
+    exact: Bitmap,
+}
+
+impl Search<'_> {
+    /// Finds equal texts; gives (copy, first) pairs.
+    fn exact(&mut self) -> Result<Sorter<2>> {
+        let mut hashes = Sorter::<3>::new(self.scratch, self.memory_bytes / 4 * 3);
+        let progress = &mut self.progress;
+        self.parts.for_each(|index, record| {
+            progress.advance();
+            hashes.push([u64_at(record, 0), u64_at(record, 8), index])
+        })?;
+        let mut sorted = hashes.finish(self.memory_bytes / 2)?;
+        let mut copies = Sorter::new(self.scratch, self.memory_bytes / 8);
+        let mut first: Option<[u64; 3]> = None;
+        while let Some([high, low, index]) = sorted.next()? {
+            progress.advance();
+            match first {
+                Some(first) if first[..2] == [high, low] => {
+                    self.exact.set(index);
+                    copies.push([index, first[2]])?;
+                }
+                _ => first = Some([high, low, index]),
+            }
+        }
+        copies.park()?;
+        Ok(copies)
+    }
+
+    /// Finds documents that share a band, copies left aside; gives (later, earlier) pairs.
+    fn candidates(&mut self) -> Result<Sorter<2>> {
+        let mut keys = Sorter::<2>::new(self.scratch, self.memory_bytes / 4 * 3);
+        let bands = self.parts.parameters.bands;
+        let mut pairs = Sorter::new(self.scratch, self.memory_bytes / 4);
+        if bands == 0 {
+            return Ok(pairs);
+        }
+        let (progress, exact) = (&mut self.progress, &self.exact);
+        self.parts.for_each(|index, record| {
+            progress.advance();
+            let bands = if exact.get(index) { 0 } else { bands };
+            (0..bands).try_for_each(|band| keys.push([u64_at(record, HASH_BYTES + band * KEY_BYTES), index]))
+        })?;
+        let mut sorted = keys.finish(self.memory_bytes / 2)?;
+        let mut bucket = Bucket::new();
+        while let Some(record) = sorted.next()? {
+            progress.advance();
+            bucket.push(record, &mut pairs)?;
+        }
+        Ok(pairs)
+    }
+
+    /// Goes through the documents in order: a candidate is a near duplicate when it is like an earlier document that stays.
+    fn in_order(&mut self, copies: Sorter<2>, pairs: Sorter<2>, threshold: f64) -> Result<(Bitmap, Originals)> {
+        let documents = self.parts.documents();
+        let mut near = Bitmap::new(documents);
+        let mut originals = Originals::new(self.scratch)?;
+        let mut copies = Groups::new(copies.finish(self.memory_bytes / 8)?)?;
+        let mut pairs = Groups::new(pairs.finish(self.memory_bytes / 2)?)?;
+        let mut likeness = Likeness::new(&mut self.parts, threshold);
+        // A copy is never a candidate, so that a document stands in one of the two at most.
+        while let Some(document) = [copies.document(), pairs.document()].into_iter().flatten().min() {
+            self.progress.left(documents - document);
+            if let Some(first) = copies.take(document)?.first() {
+                originals.push(document, *first)?;
+                continue;
+            }
+            let earlier = pairs.take(document)?;
+            if let Some(original) = likeness.original(document, earlier, &near, &originals)? {
+                near.set(document);
+                originals.push(document, original)?;
+            }
+        }
+        self.progress.left(0);
+        Ok((near, originals))
+    }
+}
+
+/// Compares documents by the minima of their sketches.
+struct Likeness<'a> {
+    parts: &'a mut Parts,
+    threshold: f64,
+    later: Vec<u8>,
+    earlier: Vec<u8>,
+}
+
+impl<'a> Likeness<'a> {
+    fn new(parts: &'a mut Parts, threshold: f64) -> Self {
+        let minima = vec![0; parts.parameters.permutations];
+        Self { parts, threshold, later: minima.clone(), earlier: minima }
+    }
+
+    /// The first candidate that stays and is like `document`; where there is none, such a one that a candidate repeats.
+    fn original(&mut self, document: u64, candidates: &[u64], near: &Bitmap, originals: &Originals) -> Result<Option<u64>> {
+        self.parts.minima(document, &mut self.later)?;
+        for candidate in candidates.iter().filter(|candidate| !near.get(**candidate)) {
+            if self.is_like(*candidate)? {
+                return Ok(Some(*candidate));
+            }
+        }
+        for candidate in candidates.iter().filter(|candidate| near.get(**candidate)) {
+            if let Some(original) = originals.of(*candidate)?
+                && !candidates.contains(&original)
+                && self.is_like(original)?
+            {
+                return Ok(Some(original));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_like(&mut self, earlier: u64) -> Result<bool> {
+        self.parts.minima(earlier, &mut self.earlier)?;
+        Ok(similarity(&self.later, &self.earlier) >= self.threshold)
+    }
+}
+
+/// Sorted pairs, taken by their first number.
+struct Groups {
+    sorted: Sorted<2>,
+    next: Option<[u64; 2]>,
+    group: Vec<u64>,
+}
+
+impl Groups {
+    fn new(mut sorted: Sorted<2>) -> Result<Self> {
+        Ok(Self { next: sorted.next()?, sorted, group: Vec::new() })
+    }
+
+    /// The document of the next pair.
+    fn document(&self) -> Option<u64> {
+        self.next.map(|pair| pair[0])
+    }
+
+    /// What stands beside `document` in the next pairs, ascending; nothing if they are of another one.
+    fn take(&mut self, document: u64) -> Result<&[u64]> {
+        self.group.clear();
+        while let Some([first, second]) = self.next
+            && first == document
+        {
+            self.group.push(second);
+            self.next = self.sorted.next()?;
+        }
+        Ok(&self.group)
+    }
+}
+
+/// Steps between two reports.
+const REPORT_STEPS: u64 = 1 << 14;
+
+struct Progress<'a> {
+    done: u64,
+    total: u64,
+    report: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Progress<'_> {
+    fn advance(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(REPORT_STEPS) {
+            (self.report)(self.done, self.total);
+        }
+    }
+
+    /// For the last stage, which passes over most documents without looking at them.
+    fn left(&mut self, left: u64) {
+        let before = self.done / REPORT_STEPS;
+        self.done = self.done.max(self.total - left);
+        if left == 0 || self.done / REPORT_STEPS > before {
+            (self.report)(self.done, self.total);
+        }
+    }
+}
