@@ -1,0 +1,19 @@
+//! A sentence for each reason: those of cleaning and filters stand beside them, those of reading and duplicates here.
+
+use crate::corpus::dedup::EXACT_DUPLICATE;
+use crate::corpus::dedup::NEAR_DUPLICATE;
+use crate::corpus::reasons;
+
+const OTHERS: [(&str, &str); 6] = [
+    ("empty", "Nothing but white space."),
+    ("line_too_long", "A line, object or field of more bytes than `max_line_bytes`."),
+    ("invalid_utf8", "Bytes that are not UTF-8, in a source that says `invalid_utf8: skip`."),
+    ("outside_doc_tag", "Text outside of `<doc ...>` and `</doc>`."),
+    (EXACT_DUPLICATE, "The same text came before, whatever the white space."),
+    (NEAR_DUPLICATE, "Nearly the same text came before: at least `deduplication.near_threshold` of the runs of words are shared."),
+];
+
+/// Why documents are left out for this reason; `None` for one that this program does not know.
+pub(super) fn explanation(reason: &str) -> Option<&'static str> {
+    OTHERS.into_iter().chain(reasons()).find(|(name, _)| *name == reason).map(|(_, sentence)| sentence)
+}

@@ -1,0 +1,37 @@
+//! A histogram of lengths in powers of two.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// How many documents have which length: element 0 counts those of length 0, element `k` those of 2^(k-1) to 2^k - 1.
+///
+/// At most 65 elements; behind the last one there are only zeros.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Lengths(pub Vec<u64>);
+
+impl Lengths {
+    /// One more document of this length.
+    pub fn add(&mut self, length: u64) {
+        let bucket = (u64::BITS - length.leading_zeros()) as usize;
+        if self.0.len() <= bucket {
+            self.0.resize(bucket + 1, 0);
+        }
+        self.0[bucket] += 1;
+    }
+
+    /// All documents of `other` too.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (count, more) in self.0.iter_mut().zip(&other.0) {
+            *count += more;
+        }
+    }
+
+    /// The smallest length that is counted in `bucket`.
+    pub fn least(bucket: usize) -> u64 {
+        bucket.checked_sub(1).map_or(0, |power| 1 << power.min(63))
+    }
+}

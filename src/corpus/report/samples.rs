@@ -1,0 +1,93 @@
+//! A few examples for each reason, spread over the whole corpus: those whose place has the smallest hash.
+//!
+//! The choice depends on the documents alone, so that parts can be counted apart and put together in any order.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::corpus::Location;
+use crate::corpus::Rejection;
+
+/// Examples of each reason.
+const SAMPLES: usize = 20;
+
+/// Most characters of an excerpt, and of a detail.
+const EXCERPT_CHARS: usize = 300;
+
+/// A document that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// The file.
+    pub file: String,
+    /// Line of the decompressed text, or row, from 1.
+    pub line: u64,
+    /// What was found in it; may be empty.
+    pub detail: String,
+    /// Its beginning, at most 300 characters.
+    pub excerpt: String,
+}
+
+/// Examples by reason, at most 20 each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Samples(pub BTreeMap<String, Vec<Sample>>);
+
+impl Samples {
+    /// Takes the document if the hash of its reason and place is among the smallest of its reason.
+    pub(super) fn add(&mut self, rejection: &Rejection, location: &Location, excerpt: &str) {
+        let (reason, file) = (rejection.reason, location.path.to_string_lossy());
+        let is_far = |last: &Sample| hash_of(reason, &file, location.line) > last.hash(reason);
+        let held = self.0.get_mut(reason);
+        // Most documents of a large corpus end here, before anything is copied.
+        if held.as_ref().is_some_and(|held| held.len() == SAMPLES && held.last().is_some_and(is_far)) {
+            return;
+        }
+        let detail = beginning(&rejection.detail).to_string();
+        let sample = Sample { file: file.into_owned(), line: location.line, detail, excerpt: beginning(excerpt).to_string() };
+        match held {
+            Some(held) => insert(held, reason, sample),
+            None => drop(self.0.insert(reason.to_string(), vec![sample])),
+        }
+    }
+
+    /// The samples of `other` too, as far as theirs are the smaller hashes.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (reason, samples) in other.0 {
+            let held = self.0.entry(reason.clone()).or_default();
+            for sample in samples {
+                insert(held, &reason, sample);
+            }
+        }
+    }
+}
+
+impl Sample {
+    fn hash(&self, reason: &str) -> u64 {
+        hash_of(reason, &self.file, self.line)
+    }
+}
+
+/// Keeps `held` sorted by hash, and short. Pieces of one line share a hash: then the rest of the sample decides.
+fn insert(held: &mut Vec<Sample>, reason: &str, sample: Sample) {
+    let hash = sample.hash(reason);
+    let place = held.partition_point(|other| (other.hash(reason), other) <= (hash, &sample));
+    held.insert(place, sample);
+    held.truncate(SAMPLES);
+}
+
+fn hash_of(reason: &str, file: &str, line: u64) -> u64 {
+    let mut hash = Xxh3::new();
+    for part in [reason.as_bytes(), b"\0", file.as_bytes(), &line.to_le_bytes()] {
+        hash.update(part);
+    }
+    hash.digest()
+}
+
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().nth(EXCERPT_CHARS).map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
