@@ -2,19 +2,38 @@
 //!
 //! It streams: memory holds portions of documents, never a file. It knows no tokens.
 
-mod document;
-mod read;
-mod split;
+mod clean;
+mod contamination;
+mod curated;
+pub mod dedup;
 
+mod document;
+mod filter;
+mod judge;
+mod pass;
+mod read;
+pub mod report;
+mod split;
+mod store;
+mod texts;
+
+pub use curated::Curated;
+pub use curated::Step;
+pub use curated::deduplication_bytes_per_document;
 pub use document::Document;
 pub use document::Item;
 pub use document::Judged;
 pub use document::Location;
 pub use document::Rejected;
 pub use document::Rejection;
+pub use judge::Judge;
+pub use judge::reasons;
 pub use read::Corpus;
 pub use read::Documents;
 pub use read::SourceFile;
+pub use report::Report;
+pub use report::Tally;
 pub use split::Scan;
 pub use split::Side;
 pub use split::Split;
+pub use store::StoredDocument;

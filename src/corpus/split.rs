@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 
-use crate::corpus::Corpus;
-use crate::corpus::Item;
+use crate::corpus::report::Amount;
 use crate::error::Problem;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -18,7 +17,7 @@ pub enum Side {
     Validation,
 }
 
-/// Decides the side of each document.
+/// Decides the side of each document by its key: uniform in [0, 1), from its text alone; the seed of a run does not matter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Split {
     /// Documents whose key is below this are for validation.
@@ -26,85 +25,81 @@ pub struct Split {
 }
 
 impl Split {
-    /// The side of a document with this text. The seed of the run does not matter.
-    pub fn side(&self, text: &str) -> Side {
-        if key(text) < self.threshold { Side::Validation } else { Side::Train }
-    }
-}
-
-/// What one pass over the corpus finds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scan {
-    /// Documents.
-    pub documents: u64,
-    /// UTF-8 bytes of their text.
-    pub bytes: u64,
-    /// Bytes of text on the training side.
-    pub train_bytes: u64,
-    /// The split.
-    pub split: Split,
-}
-
-impl Scan {
-    /// Reads the whole corpus once.
-    ///
-    /// When `validation_fraction` of a small corpus would leave a side without a document, the one document whose key is
-    /// nearest to that side goes there. `progress` gets bytes of files read.
-    pub fn of(corpus: &Corpus, validation_fraction: f64, mut progress: impl FnMut(u64)) -> Result<Self> {
-        let (mut tally, mut count, mut bytes) = (Tally::new(validation_fraction), 0, 0);
-        let mut documents = corpus.documents();
-        while let Some(document) = documents.next() {
-            let Item::Document(document) = document? else { continue };
-            let text = document.text;
-            count += 1;
-            bytes += text.len() as u64;
-            tally.add(key(&text), text.len() as u64);
-            progress(documents.position_bytes());
-        }
-        let (split, train_bytes) = tally.finish()?;
-        Ok(Self { documents: count, bytes, train_bytes, split })
+    /// The side of a document with this key.
+    pub fn side(&self, key: f64) -> Side {
+        if key < self.threshold { Side::Validation } else { Side::Train }
     }
 }
 
 /// Uniform in [0, 1), from the text alone.
-fn key(text: &str) -> f64 {
+pub(super) fn key(text: &str) -> f64 {
     Stream::new(0, Purpose::Split, hash_name(text)).uniform(0)
 }
 
-struct Tally {
-    threshold: f64,
-    documents: u64,
-    train_bytes: u64,
-    validation_bytes: u64,
-    /// Smallest and largest key and the bytes of the documents that have it.
-    lowest: (f64, u64),
-    highest: (f64, u64),
+/// The split of a corpus and what falls on its sides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scan {
+    /// The split.
+    pub split: Split,
+    /// For training.
+    pub train: Amount,
+    /// For validation.
+    pub validation: Amount,
 }
 
-impl Tally {
-    fn new(threshold: f64) -> Self {
-        Self { threshold, documents: 0, train_bytes: 0, validation_bytes: 0, lowest: (2.0, 0), highest: (-1.0, 0) }
+/// Counts towards a [`Scan`]; the counts of parts can be merged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SplitTally {
+    threshold: f64,
+    train: Amount,
+    validation: Amount,
+    /// Smallest and largest key and the documents that have it.
+    lowest: (f64, Amount),
+    highest: (f64, Amount),
+}
+
+impl SplitTally {
+    pub(super) fn new(validation_fraction: f64) -> Self {
+        let none = Amount::default();
+        Self { threshold: validation_fraction, train: none, validation: none, lowest: (2.0, none), highest: (-1.0, none) }
     }
 
-    fn add(&mut self, key: f64, bytes: u64) {
-        self.documents += 1;
-        *if key < self.threshold { &mut self.validation_bytes } else { &mut self.train_bytes } += bytes;
-        for (extreme, beyond) in [(&mut self.lowest, f64::lt as fn(&f64, &f64) -> bool), (&mut self.highest, f64::gt)] {
-            if beyond(&key, &extreme.0) {
-                *extreme = (key, bytes);
-            } else if key.total_cmp(&extreme.0).is_eq() {
-                extreme.1 += bytes;
+    pub(super) fn add(&mut self, key: f64, bytes: u64) {
+        let one = Amount { documents: 1, bytes };
+        if key < self.threshold { &mut self.validation } else { &mut self.train }.merge(one);
+        self.stretch((key, one), (key, one));
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.train.merge(other.train);
+        self.validation.merge(other.validation);
+        self.stretch(other.lowest, other.highest);
+    }
+
+    fn stretch(&mut self, lowest: (f64, Amount), highest: (f64, Amount)) {
+        for (extreme, new, beyond) in [(&mut self.lowest, lowest, f64::lt as fn(&f64, &f64) -> bool), (&mut self.highest, highest, f64::gt)]
+        {
+            if beyond(&new.0, &extreme.0) {
+                *extreme = new;
+            } else if new.0.total_cmp(&extreme.0).is_eq() {
+                extreme.1.merge(new.1);
             }
         }
     }
 
-    fn finish(self) -> Result<(Split, u64)> {
+    /// The split. When the fraction would leave a side of a small corpus without a document, the one document whose key
+    /// is nearest to that side goes there.
+    pub(super) fn finish(&self) -> Result<Scan> {
         let place = "data.sources";
-        if self.documents == 0 {
-            return Err(Problem::new("hold no text: every document is empty").at(place).into());
+        let (threshold, train, validation) = (self.threshold, self.train, self.validation);
+        if train.documents + validation.documents == 0 {
+            return Err(Problem::new("hold no text: nothing is left after reading and filters")
+                .at(place)
+                .hint("`report.html` in the prepared folder shows what was left out, and why")
+                .into());
         }
-        if self.threshold <= 0.0 || (self.train_bytes > 0 && self.validation_bytes > 0) {
-            return Ok((Split { threshold: self.threshold }, self.train_bytes));
+        if threshold <= 0.0 || (train.documents > 0 && validation.documents > 0) {
+            return Ok(Scan { split: Split { threshold }, train, validation });
         }
         if self.lowest.0.total_cmp(&self.highest.0).is_eq() {
             return Err(Problem::new("hold one document (or copies of one), but training and validation need one each")
@@ -112,10 +107,69 @@ impl Tally {
                 .hint("split the text into more documents with `document: paragraph` or `document: line`, or add text")
                 .into());
         }
-        Ok(if self.validation_bytes == 0 {
-            (Split { threshold: self.lowest.0.next_up() }, self.train_bytes - self.lowest.1)
+        Ok(if validation.documents == 0 {
+            let split = Split { threshold: self.lowest.0.next_up() };
+            Scan { split, train: train.without(self.lowest.1), validation: self.lowest.1 }
         } else {
-            (Split { threshold: self.highest.0 }, self.highest.1)
+            let split = Split { threshold: self.highest.0 };
+            Scan { split, train: self.highest.1, validation: validation.without(self.highest.1) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(numbers: std::ops::Range<u32>) -> Vec<String> {
+        numbers.map(|number| format!("Paragraph {number} of a story.")).collect()
+    }
+
+    fn scan(texts: &[String], fraction: f64) -> Result<Scan> {
+        let mut tally = SplitTally::new(fraction);
+        for text in texts {
+            tally.add(key(text), text.len() as u64);
+        }
+        tally.finish()
+    }
+
+    #[test]
+    fn the_side_depends_on_the_text_alone() {
+        let (few, many) = (texts(0..300), texts(0..900));
+        let validation = |all: &[String]| {
+            let split = scan(all, 0.1).unwrap().split;
+            all.iter().filter(|text| split.side(key(text)) == Side::Validation).cloned().collect::<Vec<_>>()
+        };
+        let (few, many) = (validation(&few), validation(&many));
+        assert!((15..50).contains(&few.len()), "{}", few.len());
+        assert_eq!(few[..], many[..few.len()]);
+    }
+
+    #[test]
+    fn a_small_corpus_has_a_document_on_each_side_or_is_refused() {
+        for fraction in [0.001, 0.999] {
+            let texts = ["one", "two", "three"].map(String::from);
+            let scan = scan(&texts, fraction).unwrap();
+            let (validation, train): (Vec<_>, Vec<_>) = texts.iter().partition(|text| scan.split.side(key(text)) == Side::Validation);
+            assert_eq!(validation.len(), if fraction < 0.5 { 1 } else { 2 });
+            assert_eq!(train.iter().map(|text| text.len() as u64).sum::<u64>(), scan.train.bytes);
+        }
+        assert!(scan(&["same".into(), "same".into()], 0.5).unwrap_err().to_string().contains("hold one document"));
+        assert!(scan(&[], 0.5).unwrap_err().to_string().contains("hold no text"));
+    }
+
+    #[test]
+    fn merged_counts_are_those_of_one_pass() {
+        let all = texts(0..100);
+        let whole = scan(&all, 0.2).unwrap();
+        let mut merged = SplitTally::new(0.2);
+        for part in all.chunks(7) {
+            let mut tally = SplitTally::new(0.2);
+            for text in part {
+                tally.add(key(text), text.len() as u64);
+            }
+            merged.merge(&tally);
+        }
+        assert_eq!(merged.finish().unwrap(), whole);
     }
 }

@@ -1,0 +1,187 @@
+//! The corpus as training sees it: parts without duplicates, split into training and validation.
+//!
+//! Made again from the parts whenever it is needed; it writes nothing that a later stage depends on.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use rayon::prelude::*;
+
+use crate::config::DataConfig;
+use crate::config::DeduplicationConfig;
+use crate::corpus::Corpus;
+use crate::corpus::Location;
+use crate::corpus::Rejection;
+use crate::corpus::Scan;
+use crate::corpus::Side;
+use crate::corpus::Split;
+use crate::corpus::StoredDocument;
+use crate::corpus::dedup;
+use crate::corpus::dedup::Duplicates;
+use crate::corpus::dedup::EXACT_DUPLICATE;
+use crate::corpus::dedup::NEAR_DUPLICATE;
+use crate::corpus::dedup::Sketcher;
+use crate::corpus::pass;
+use crate::corpus::report::Tally;
+use crate::corpus::split::SplitTally;
+use crate::corpus::store;
+use crate::corpus::store::PartEntry;
+use crate::corpus::store::PartPaths;
+use crate::corpus::store::PartReader;
+
+/// A part is about as large as the text of a shard, within these bounds in bytes.
+const PART_BYTES: (u64, u64) = (64 << 10, 64 << 20);
+
+/// How far the work on the raw text has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Reading, cleaning and filtering; in bytes of files.
+    Read,
+    /// Comparing documents; in records.
+    Compare,
+    /// Counting what is kept; in bytes of text.
+    Count,
+}
+
+/// Bytes on the disk that finding duplicates takes for each document.
+pub fn deduplication_bytes_per_document(config: &DeduplicationConfig) -> u64 {
+    Sketcher::new(config).map_or(0, |sketcher| (sketcher.record_bytes() + sketcher.scratch_bytes()) as u64)
+}
+
+/// The kept documents of a corpus.
+pub struct Curated {
+    parts: Vec<(PartPaths, PartEntry<Tally>)>,
+    /// Index of each part's first document, and the number of all documents at the end.
+    first_documents: Vec<u64>,
+    duplicates: Option<Duplicates>,
+    split: SplitTally,
+    /// What was read, left out and kept.
+    pub tally: Tally,
+}
+
+impl Curated {
+    /// Takes `corpus` through all steps that are not done in `folder` yet.
+    ///
+    /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of it.
+    pub fn make(corpus: &Corpus, config: &DataConfig, folder: &Path, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<Self> {
+        let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
+        let size_bytes = corpus.size_bytes();
+        pass::run(corpus, config, folder, part_bytes, &mut |done| progress(Step::Read, done, size_bytes))?;
+        Self::open(corpus.source_names(), config, folder, progress)
+    }
+
+    fn open(source_names: &[String], config: &DataConfig, folder: &Path, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<Self> {
+        let parts = store::whole_parts::<Tally>(folder)?;
+        let ends = parts.iter().scan(0, |end, (_, entry)| {
+            *end += entry.documents;
+            Some(*end)
+        });
+        let first_documents: Vec<u64> = std::iter::once(0).chain(ends).collect();
+        let duplicates = if Sketcher::new(&config.deduplication).is_some() {
+            let sketches: Vec<PathBuf> = parts.iter().map(|(paths, _)| paths.sketches.clone()).collect();
+            let mut compared = |done, total| progress(Step::Compare, done, total);
+            let memory_bytes = config.deduplication.memory_bytes as usize;
+            Some(dedup::resolve(&sketches, folder, &config.deduplication, memory_bytes, &mut compared)?)
+        } else {
+            None
+        };
+        let total: u64 = parts.iter().map(|(_, entry)| entry.text_bytes).sum();
+        progress(Step::Count, 0, total);
+        let counted: Vec<(Tally, SplitTally)> = parts
+            .par_iter()
+            .zip(&first_documents)
+            .map(|(part, first)| count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names))
+            .collect::<Result<_>>()?;
+        let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
+        for ((_, entry), (part_tally, part_split)) in parts.iter().zip(counted) {
+            tally.merge(entry.tally.clone());
+            tally.merge(part_tally);
+            split.merge(&part_split);
+        }
+        progress(Step::Count, total, total);
+        let mut curated = Self { parts, first_documents, duplicates, split, tally: Tally::new(source_names) };
+        curated.name_originals(&mut tally)?;
+        curated.tally = tally;
+        Ok(curated)
+    }
+
+    /// The split and what falls on its sides; an error when there is nothing to split.
+    pub fn scan(&self) -> Result<Scan> {
+        self.split.finish()
+    }
+
+    /// The kept documents from index `first` on, with their indices and sides. Indices count duplicates too.
+    pub fn documents_from(&self, split: Split, first: u64) -> impl Iterator<Item = Result<(u64, Side, StoredDocument)>> + '_ {
+        let first_part = self.first_documents.partition_point(|start| *start <= first).saturating_sub(1);
+        let parts = self.parts.iter().zip(&self.first_documents).skip(first_part);
+        parts.flat_map(move |((paths, entry), start)| {
+            let (documents, error) = match PartReader::open(paths, entry) {
+                Ok(reader) => (Some(reader), None),
+                Err(e) => (None, Some(Err(e))),
+            };
+            let numbered = (*start..).zip(documents.into_iter().flatten()).filter_map(move |(index, document)| match document {
+                Err(e) => Some(Err(e)),
+                Ok(_) if index < first || self.is_duplicate(index) => None,
+                Ok(document) => Some(Ok((index, split.side(document.key), document))),
+            });
+            error.into_iter().chain(numbered)
+        })
+    }
+
+    /// Says of the duplicates among the samples what they repeat. Their details hold the index of that document so far.
+    fn name_originals(&self, tally: &mut Tally) -> Result<()> {
+        for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
+            for sample in tally.samples.0.get_mut(reason).into_iter().flatten() {
+                if let Ok(index) = sample.detail.parse() {
+                    sample.detail = format!("repeats {}", self.location(index)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a document of the parts was read.
+    fn location(&self, index: u64) -> Result<Location> {
+        let part = self.first_documents.partition_point(|start| *start <= index).saturating_sub(1);
+        let (paths, entry) = &self.parts[part];
+        let document = PartReader::open(paths, entry)?.nth((index - self.first_documents[part]) as usize);
+        let document = document.context("a duplicate repeats a document of the corpus")??;
+        Ok(location_of(&document, entry))
+    }
+
+    fn is_duplicate(&self, index: u64) -> bool {
+        self.duplicates.as_ref().is_some_and(|duplicates| duplicates.of(index).is_some())
+    }
+}
+
+/// Counts what of a part is kept, and what is left out only now.
+fn count(
+    (paths, entry): &(PartPaths, PartEntry<Tally>),
+    first_document: u64,
+    duplicates: Option<&Duplicates>,
+    validation_fraction: f64,
+    source_names: &[String],
+) -> Result<(Tally, SplitTally)> {
+    let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(validation_fraction));
+    for (index, document) in (first_document..).zip(PartReader::open(paths, entry)?) {
+        let document = document?;
+        let bytes = document.text.len() as u64;
+        let Some(reason) = duplicates.and_then(|duplicates| duplicates.of(index)) else {
+            tally.kept(document.source, &document.text, document.language());
+            split.add(document.key, bytes);
+            continue;
+        };
+        let original = duplicates.map(|duplicates| duplicates.original(index)).transpose()?.flatten();
+        let detail = original.map(|index| index.to_string()).unwrap_or_default();
+        let (location, rejection) = (location_of(&document, entry), Rejection { reason, detail });
+        tally.rejected(document.source, bytes, &rejection, &location, &document.text);
+    }
+    Ok((tally, split))
+}
+
+fn location_of(document: &StoredDocument, entry: &PartEntry<Tally>) -> Location {
+    let path = entry.files.get(document.file as usize).map_or_else(|| Path::new("?"), PathBuf::as_path);
+    Location { path: path.into(), line: document.line }
+}

@@ -1,0 +1,234 @@
+//! The pass over the raw corpus: read -> clean, filter, look for contamination -> sketch -> parts on the disk.
+//!
+//! One thread reads ahead, all threads judge, and results are written in order, so that the bytes of the parts do not
+//! depend on the number of threads. A pass that was interrupted goes on behind its last whole part.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::sync_channel;
+
+use anyhow::Context;
+use anyhow::Result;
+use rayon::prelude::*;
+
+use crate::config::DataConfig;
+use crate::corpus::Corpus;
+use crate::corpus::Document;
+use crate::corpus::Item;
+use crate::corpus::Judge;
+use crate::corpus::Judged;
+use crate::corpus::Rejected;
+use crate::corpus::StoredDocument;
+use crate::corpus::dedup::Sketch;
+use crate::corpus::dedup::SketchWriter;
+use crate::corpus::dedup::Sketcher;
+use crate::corpus::report::Tally;
+use crate::corpus::store;
+use crate::corpus::store::PartPaths;
+use crate::corpus::store::PartWriter;
+use crate::fs;
+
+/// Items are handed to the threads in portions of about this many bytes of text.
+const PORTION_BYTES: u64 = 2 << 20;
+
+/// Portions that are read ahead.
+const PORTIONS_AHEAD: usize = 2;
+
+/// Reads all of `corpus` and leaves what is kept in `folder`, in parts of about `part_bytes` of text.
+///
+/// `progress` gets bytes of files read.
+pub(super) fn run(corpus: &Corpus, config: &DataConfig, folder: &Path, part_bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    if store::is_complete(folder) {
+        return Ok(());
+    }
+    let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
+    let whole = store::whole_parts::<Tally>(folder)?;
+    let items_done = whole.iter().map(|(_, entry)| entry.items).sum();
+    let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, parts: whole.len(), part_bytes, open: None };
+    std::thread::scope(|scope| {
+        let (sender, portions) = sync_channel(PORTIONS_AHEAD);
+        scope.spawn(move || read_portions(corpus, items_done, &sender));
+        for portion in portions {
+            let portion: Portion = portion?;
+            let judged: Vec<Outcome> = portion.items.into_par_iter().map(|item| workshop.judge(item)).collect();
+            for outcome in judged {
+                binder.add(outcome)?;
+            }
+            progress(portion.position_bytes);
+        }
+        anyhow::Ok(())
+    })?;
+    binder.finish_part()?;
+    store::set_complete(folder, binder.parts)
+}
+
+struct Portion {
+    items: Vec<Item>,
+    /// Bytes of files read behind it.
+    position_bytes: u64,
+}
+
+/// Sends all items behind the first `skip`; ends early when nobody listens any more.
+fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>>) {
+    let mut documents = corpus.documents();
+    if let Err(e) = documents.skip_items(skip) {
+        // Whoever waits for the first portion gets the error; without a listener there is nobody to tell.
+        let _ = sender.send(Err(e));
+        return;
+    }
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    loop {
+        let item = documents.next();
+        let is_last = item.is_none();
+        match item {
+            Some(Err(e)) => {
+                let _ = sender.send(Err(e));
+                return;
+            }
+            Some(Ok(item)) => {
+                bytes += size_bytes(&item);
+                items.push(item);
+            }
+            None => {}
+        }
+        if bytes >= PORTION_BYTES || items.len() >= 4096 || is_last {
+            let portion = Portion { items: std::mem::take(&mut items), position_bytes: documents.position_bytes() };
+            bytes = 0;
+            if sender.send(Ok(portion)).is_err() || is_last {
+                return;
+            }
+        }
+    }
+}
+
+fn size_bytes(item: &Item) -> u64 {
+    match item {
+        Item::Document(document) => document.text.len() as u64,
+        Item::Rejected(rejected) => rejected.excerpt.len() as u64,
+    }
+}
+
+/// What is done to an item on its own, on any thread.
+struct Workshop {
+    judge: Judge,
+    sketcher: Option<Sketcher>,
+}
+
+enum Outcome {
+    Unread(Rejected),
+    Judged { document: Document, raw_bytes: u64, judged: Judged, sketch: Option<Sketch> },
+}
+
+impl Workshop {
+    fn judge(&self, item: Item) -> Outcome {
+        match item {
+            Item::Rejected(rejected) => Outcome::Unread(rejected),
+            Item::Document(mut document) => {
+                let text = std::mem::take(&mut document.text);
+                let judged = self.judge.judge(&text);
+                let sketcher = self.sketcher.as_ref().filter(|_| judged.rejection.is_none());
+                let sketch = sketcher.map(|sketcher| sketcher.sketch(&judged.text));
+                Outcome::Judged { document, raw_bytes: text.len() as u64, judged, sketch }
+            }
+        }
+    }
+}
+
+/// Puts outcomes into parts, in order.
+struct Binder<'a> {
+    folder: &'a Path,
+    sketcher: Option<&'a Sketcher>,
+    corpus: &'a Corpus,
+    /// Whole parts on the disk.
+    parts: usize,
+    part_bytes: u64,
+    open: Option<OpenPart>,
+}
+
+struct OpenPart {
+    paths: PartPaths,
+    documents: PartWriter,
+    sketches: Option<SketchWriter>,
+    tally: Tally,
+    items: u64,
+    raw_bytes: u64,
+    /// Files that its documents come from; the newest ones are at the end.
+    files: Vec<Arc<Path>>,
+}
+
+impl Binder<'_> {
+    fn add(&mut self, outcome: Outcome) -> Result<()> {
+        let part_bytes = self.part_bytes;
+        let part = match &mut self.open {
+            Some(part) => part,
+            empty => {
+                let paths = PartPaths::new(self.folder, self.parts);
+                fs::create_folder(self.folder)?;
+                empty.insert(OpenPart::new(paths, self.sketcher, self.corpus.source_names())?)
+            }
+        };
+        part.add(outcome)?;
+        if part.raw_bytes >= part_bytes {
+            self.finish_part()?;
+        }
+        Ok(())
+    }
+
+    fn finish_part(&mut self) -> Result<()> {
+        if let Some(part) = self.open.take() {
+            part.finish()?;
+            self.parts += 1;
+        }
+        Ok(())
+    }
+}
+
+impl OpenPart {
+    fn new(paths: PartPaths, sketcher: Option<&Sketcher>, source_names: &[String]) -> Result<Self> {
+        let sketches = sketcher.map(|sketcher| SketchWriter::create(&paths.sketches, sketcher)).transpose()?;
+        let (documents, tally) = (PartWriter::new()?, Tally::new(source_names));
+        Ok(Self { paths, documents, sketches, tally, items: 0, raw_bytes: 0, files: Vec::new() })
+    }
+
+    fn add(&mut self, outcome: Outcome) -> Result<()> {
+        self.items += 1;
+        match outcome {
+            Outcome::Unread(Rejected { location, source, bytes, rejection, excerpt }) => {
+                self.raw_bytes += excerpt.len() as u64;
+                self.tally.read(source, bytes, false, 0);
+                self.tally.rejected(source, bytes, &rejection, &location, &excerpt);
+            }
+            Outcome::Judged { document, raw_bytes, judged, sketch } => {
+                let Document { location, source, was_cut, replaced, .. } = document;
+                self.raw_bytes += raw_bytes;
+                self.tally.read(source, raw_bytes, was_cut, replaced);
+                self.tally.changed(source, &judged.changes);
+                if let Some(rejection) = &judged.rejection {
+                    self.tally.rejected(source, raw_bytes, rejection, &location, &judged.text);
+                    return Ok(());
+                }
+                let file = self.file_index(&location.path);
+                self.documents.push(&StoredDocument::new(judged.text, source, judged.language, file, location.line))?;
+                if let (Some(sketches), Some(sketch)) = (&mut self.sketches, &sketch) {
+                    sketches.push(sketch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn file_index(&mut self, path: &Arc<Path>) -> u32 {
+        if self.files.last().is_none_or(|last| last != path) {
+            self.files.push(Arc::clone(path));
+        }
+        self.files.len() as u32 - 1
+    }
+
+    fn finish(self) -> Result<()> {
+        self.sketches.map(SketchWriter::finish).transpose().context("cannot write sketches of documents")?;
+        let files: Vec<PathBuf> = self.files.iter().map(|path| path.to_path_buf()).collect();
+        self.documents.finish(&self.paths, self.items, files, self.tally)
+    }
+}

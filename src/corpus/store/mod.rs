@@ -1,0 +1,96 @@
+//! The kept text between two stages of `prepare`: parts of compressed documents, each with its tally and its sketches.
+//!
+//! A part is three files, of which the `.json` is written last and vouches for the other two. Parts follow each other
+//! without a gap, so that an interrupted pass goes on behind the last whole one. It knows no filters.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Problem;
+use crate::fs;
+
+mod reader;
+mod record;
+mod writer;
+
+pub(super) use reader::PartReader;
+pub use record::StoredDocument;
+pub(super) use writer::PartWriter;
+
+/// A part's tally holds twenty samples for each reason and source counts: some hundred KiB.
+const ENTRY_BYTES_MAX: u64 = 64 << 20;
+
+const COMPLETE_JSON: &str = "complete.json";
+
+/// What stands in a part's `.json`; `T` is the tally of the pass.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartEntry<T> {
+    /// Items of the corpus that this part accounts for, kept or not.
+    pub(super) items: u64,
+    /// Documents in it.
+    pub(super) documents: u64,
+    /// UTF-8 bytes of their text.
+    pub(super) text_bytes: u64,
+    /// Length of its compressed file.
+    pub(super) file_bytes: u64,
+    /// Files that its documents come from, as locations count them.
+    pub(super) files: Vec<PathBuf>,
+    /// What the pass counted.
+    pub(super) tally: T,
+}
+
+/// The paths of one part.
+#[derive(Debug, Clone)]
+pub(super) struct PartPaths {
+    pub(super) documents: PathBuf,
+    pub(super) sketches: PathBuf,
+    pub(super) entry: PathBuf,
+}
+
+impl PartPaths {
+    pub(super) fn new(folder: &Path, number: usize) -> Self {
+        let path = |extension: &str| folder.join(format!("part-{number:05}.{extension}"));
+        Self { documents: path("zst"), sketches: path("sketch"), entry: path("json") }
+    }
+}
+
+/// The whole parts of a folder, in order.
+pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path) -> Result<Vec<(PartPaths, PartEntry<T>)>> {
+    let mut parts = Vec::new();
+    loop {
+        let paths = PartPaths::new(folder, parts.len());
+        if !fs::exists(&paths.entry) {
+            return Ok(parts);
+        }
+        let text = fs::read_text_capped(&paths.entry, ENTRY_BYTES_MAX)?;
+        let broken = |message: String, path: &Path| {
+            let hint = format!("remove the folder `{}` to read the corpus again", folder.display());
+            Problem::new(message).at(path.display()).hint(hint)
+        };
+        let entry: PartEntry<T> = serde_json::from_str(&text).map_err(|e| broken(format!("is broken: {e}"), &paths.entry))?;
+        let file_bytes = fs::len_bytes(&paths.documents)?;
+        if file_bytes != entry.file_bytes {
+            return Err(broken(format!("has {file_bytes} bytes, {} are wanted: it is cut", entry.file_bytes), &paths.documents).into());
+        }
+        parts.push((paths, entry));
+    }
+}
+
+/// Whether the pass that wrote into `folder` came to its end.
+pub(super) fn is_complete(folder: &Path) -> bool {
+    fs::exists(&folder.join(COMPLETE_JSON))
+}
+
+/// Says that no further part will come.
+pub(super) fn set_complete(folder: &Path, parts: usize) -> Result<()> {
+    fs::write_bytes(&folder.join(COMPLETE_JSON), format!("{{\"parts\": {parts}}}\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

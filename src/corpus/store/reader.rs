@@ -1,0 +1,47 @@
+//! Reads the documents of one part, one after the other.
+
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::corpus::store::PartEntry;
+use crate::corpus::store::PartPaths;
+use crate::corpus::store::StoredDocument;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::TextFile;
+
+/// The documents of a part; ends after the first error.
+pub(in crate::corpus) struct PartReader {
+    reader: BufReader<TextFile>,
+    path: PathBuf,
+    left: u64,
+    text_bytes_left: u64,
+}
+
+impl PartReader {
+    pub(in crate::corpus) fn open<T>(paths: &PartPaths, entry: &PartEntry<T>) -> Result<Self> {
+        let reader = BufReader::with_capacity(1 << 17, fs::open_text(&paths.documents)?);
+        Ok(Self { reader, path: paths.documents.clone(), left: entry.documents, text_bytes_left: entry.text_bytes })
+    }
+}
+
+impl Iterator for PartReader {
+    type Item = Result<StoredDocument>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        match StoredDocument::decode(&mut self.reader, self.text_bytes_left as usize) {
+            Ok(document) => {
+                self.text_bytes_left -= document.text.len() as u64;
+                Some(Ok(document))
+            }
+            Err(e) => {
+                self.left = 0;
+                let problem = Problem::new(format!("is damaged: {e}")).at(self.path.display());
+                Some(Err(problem.hint("remove the folder that it lies in to read the corpus again").into()))
+            }
+        }
+    }
+}
