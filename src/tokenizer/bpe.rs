@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::HashMap;
 
+use crate::tokenizer::hash::FastMap;
+
 type Pair = (u32, u32);
 
 /// A word as ids of its symbols, and how often it was seen.
@@ -23,15 +25,17 @@ pub(super) struct Learned {
 
 /// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair is seen `min_frequency` times.
 ///
-/// `spellings` holds the entries that exist already; `progress` gets the size of the vocabulary after each merge.
+/// `spellings` holds the entries that exist already; those that begin with `prefix` (empty, or WordPiece's `##`) lose it
+/// when they are put behind another. `progress` gets the size of the vocabulary after each merge.
 pub(super) fn learn(
     words: Vec<Word>,
     spellings: Vec<String>,
+    prefix: &'static str,
     vocab_size: usize,
     min_frequency: u64,
     mut progress: impl FnMut(usize),
 ) -> Learned {
-    let mut state = State::new(words, spellings);
+    let mut state = State::new(words, spellings, prefix);
     let mut merges = Vec::new();
     while state.spellings.len() < vocab_size {
         let Some((pair, count)) = state.most_frequent() else { break };
@@ -48,11 +52,15 @@ pub(super) fn learn(
 struct State {
     words: Vec<Word>,
     spellings: Vec<String>,
+    prefix: &'static str,
     /// Two merges can spell the same entry (`a` + `bc`, `ab` + `c`): they share its id.
     ids: HashMap<String, u32>,
-    pairs: HashMap<Pair, Occurrences>,
+    pairs: FastMap<Pair, Occurrences>,
     /// The largest count first, then the smallest pair. Counts in here may be out of date.
     queue: BinaryHeap<(u64, Reverse<Pair>)>,
+    /// The word before a merge, and which of its symbols go into the new one.
+    old: Vec<u32>,
+    is_merged: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -63,9 +71,9 @@ struct Occurrences {
 }
 
 impl State {
-    fn new(words: Vec<Word>, spellings: Vec<String>) -> Self {
+    fn new(words: Vec<Word>, spellings: Vec<String>, prefix: &'static str) -> Self {
         let ids = spellings.iter().enumerate().map(|(id, spelling)| (spelling.clone(), id as u32)).collect();
-        let mut pairs: HashMap<Pair, Occurrences> = HashMap::new();
+        let mut pairs: FastMap<Pair, Occurrences> = FastMap::default();
         for (index, word) in words.iter().enumerate() {
             for pair in word.symbols.windows(2) {
                 let seen = pairs.entry((pair[0], pair[1])).or_default();
@@ -74,7 +82,7 @@ impl State {
             }
         }
         let queue = pairs.iter().map(|(pair, seen)| (seen.count, Reverse(*pair))).collect();
-        Self { words, spellings, ids, pairs, queue }
+        Self { words, spellings, prefix, ids, pairs, queue, old: Vec::new(), is_merged: Vec::new() }
     }
 
     fn most_frequent(&mut self) -> Option<(Pair, u64)> {
@@ -92,7 +100,8 @@ impl State {
     }
 
     fn merge(&mut self, pair: Pair) {
-        let spelling = format!("{}{}", self.spellings[pair.0 as usize], self.spellings[pair.1 as usize]);
+        let (first, second) = (&self.spellings[pair.0 as usize], &self.spellings[pair.1 as usize]);
+        let spelling = format!("{first}{}", second.strip_prefix(self.prefix).unwrap_or(second));
         let next = self.spellings.len() as u32;
         let id = *self.ids.entry(spelling.clone()).or_insert(next);
         if id == next {
@@ -114,42 +123,45 @@ impl State {
         }
     }
 
+    /// Puts `id` for each `pair` in a word, and corrects the counts of the pairs around it.
     fn merge_in_word(&mut self, index: u32, pair: Pair, id: u32, grown: &mut Vec<Pair>) {
-        let word = &mut self.words[index as usize];
-        let mut merged = Vec::with_capacity(word.symbols.len());
-        let mut place = 0;
-        while place < word.symbols.len() {
-            if word.symbols[place..].starts_with(&[pair.0, pair.1]) {
-                merged.push(id);
-                place += 2;
-            } else {
-                merged.push(word.symbols[place]);
-                place += 1;
-            }
+        let Self { words, pairs, old, is_merged, .. } = self;
+        let word = &mut words[index as usize];
+        std::mem::swap(&mut word.symbols, old);
+        word.symbols.clear();
+        is_merged.clear();
+        while is_merged.len() < old.len() {
+            let rest = &old[is_merged.len()..];
+            let found = rest.starts_with(&[pair.0, pair.1]);
+            word.symbols.push(if found { id } else { rest[0] });
+            is_merged.extend_from_slice(if found { &[true, true] } else { &[false] });
         }
-        if merged.len() == word.symbols.len() {
-            return;
-        }
-        for gone in word.symbols.windows(2) {
-            if let Some(seen) = self.pairs.get_mut(&(gone[0], gone[1])) {
+        for (place, gone) in old.windows(2).enumerate() {
+            if (is_merged[place] || is_merged[place + 1])
+                && let Some(seen) = pairs.get_mut(&(gone[0], gone[1]))
+            {
                 seen.count -= word.count;
             }
         }
-        for new in merged.windows(2) {
-            let new = (new[0], new[1]);
-            let seen = self.pairs.entry(new).or_default();
-            seen.count += word.count;
-            if new.0 == id || new.1 == id {
+        // `place` is where the symbol begins in the old word; an `id` that was there already changes nothing.
+        let mut place = 0;
+        for new in word.symbols.windows(2) {
+            let is_new = is_merged[place];
+            place += if is_new { 2 } else { 1 };
+            if is_new || is_merged[place] {
+                let seen = pairs.entry((new[0], new[1])).or_default();
+                seen.count += word.count;
                 seen.words.push(index);
-                grown.push(new);
+                grown.push((new[0], new[1]));
             }
         }
-        word.symbols = merged;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn learn_from(words: &[(&str, u64)], vocab_size: usize) -> Vec<String> {
@@ -158,7 +170,7 @@ mod tests {
             .iter()
             .map(|(word, count)| Word { symbols: word.bytes().map(|b| u32::from(b - b'a')).collect(), count: *count })
             .collect();
-        learn(words, alphabet, vocab_size, 2, |_| {}).spellings.split_off(26)
+        learn(words, alphabet, "", vocab_size, 2, |_| {}).spellings.split_off(26)
     }
 
     #[test]
@@ -172,6 +184,46 @@ mod tests {
     fn repeated_letters_are_merged_without_overlap() {
         // aa aa a: of the equally frequent pairs, (aa, a) has the smaller ids.
         assert_eq!(learn_from(&[("aaaaa", 3)], 30), ["aa", "aaa", "aaaaa"]);
+    }
+
+    /// The same by the book: all pairs are counted anew before each merge.
+    fn learn_slowly(words: &[(String, u64)], vocab_size: usize) -> Vec<String> {
+        let mut spellings: Vec<String> = ('a'..='z').map(String::from).collect();
+        let mut words: Vec<(Vec<usize>, u64)> =
+            words.iter().map(|(word, count)| (word.bytes().map(|b| usize::from(b - b'a')).collect(), *count)).collect();
+        while spellings.len() < vocab_size {
+            let mut counts = std::collections::BTreeMap::new();
+            for (word, count) in &words {
+                word.windows(2).for_each(|pair| *counts.entry((pair[0], pair[1])).or_insert(0) += count);
+            }
+            let Some((&(a, b), _)) = counts.iter().max_by_key(|(pair, count)| (**count, Reverse(**pair))).filter(|(_, c)| **c >= 2) else {
+                break;
+            };
+            let merged = format!("{}{}", spellings[a], spellings[b]);
+            let id = spellings.iter().position(|s| *s == merged).unwrap_or(spellings.len());
+            if id == spellings.len() {
+                spellings.push(merged);
+            }
+            for (word, _) in &mut words {
+                let mut place = 0;
+                while place + 1 < word.len() {
+                    if word[place..place + 2] == [a, b] {
+                        word.splice(place..place + 2, [id]);
+                    }
+                    place += 1;
+                }
+            }
+        }
+        spellings.split_off(26)
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_kept_right_over_many_merges(words in prop::collection::btree_map("[abc]{1,12}", 1u64..9, 1..12)) {
+            let words: Vec<(String, u64)> = words.into_iter().collect();
+            let borrowed: Vec<(&str, u64)> = words.iter().map(|(word, count)| (word.as_str(), *count)).collect();
+            prop_assert_eq!(learn_from(&borrowed, 60), learn_slowly(&words, 60));
+        }
     }
 
     #[test]

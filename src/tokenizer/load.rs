@@ -3,8 +3,6 @@
 //! A `tokenizer.json` from outside is hostile until proven otherwise: sizes are capped and the parts that made the
 //! crate abort the process are dropped.
 
-use std::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -13,7 +11,9 @@ use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::quietly::quietly;
 use crate::tokenizer::TOKENIZER_BYTES_MAX;
+use crate::tokenizer::check;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
 const COMPANIONS: [&str; 8] = [
@@ -73,8 +73,8 @@ pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
 
 /// The tokenizer that `json` describes.
 pub(super) fn build(json: &Value, place: &str) -> Result<tokenizers::Tokenizer> {
+    check::check(json, place)?;
     let text = json.to_string();
-    let built = catch_unwind(AssertUnwindSafe(|| tokenizers::Tokenizer::from_bytes(&text)))
-        .map_err(|_| Problem::new("is not a tokenizer: its parts contradict each other").at(place))?;
-    Ok(built.map_err(|e| Problem::new(format!("is not a tokenizer that can be used: {e}")).at(place))?)
+    let built = quietly(|| tokenizers::Tokenizer::from_bytes(&text));
+    Ok(built.map_err(|message| Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))?)
 }

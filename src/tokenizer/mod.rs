@@ -1,4 +1,4 @@
-//! Text to token ids and back: trains a byte-level BPE, or takes any tokenizer.json; knows the special tokens by role.
+//! Text to token ids and back: trains a tokenizer, or takes any tokenizer.json; knows the special tokens by role.
 //!
 //! It wraps the `tokenizers` crate and is the only module that does. It reads no corpus and writes no file: a tokenizer
 //! is a list of named files, which others place.
@@ -11,16 +11,28 @@ use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::quietly::quietly;
+use crate::tokenizer::fast::Fast;
 
 mod bpe;
+mod check;
+mod fast;
+mod fertility;
 mod files;
+mod gpt2;
+mod hash;
 mod load;
 mod special;
 mod train;
+mod words;
 
+pub use fertility::Comparison;
+pub use fertility::Fertility;
 pub use special::SpecialTokens;
-pub use train::BpeOptions;
-pub use train::BpeTrainer;
+pub use train::Trained;
+pub use train::Trainer;
+pub use train::TrainerOptions;
+pub use words::WordBoundaries;
 
 /// The largest file of a tokenizer that is read, in bytes.
 pub const TOKENIZER_BYTES_MAX: u64 = 64 << 20;
@@ -42,6 +54,7 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// The same one, but special tokens that are spelled out in a text are text.
     plain: tokenizers::Tokenizer,
+    fast: Fast,
     special: SpecialTokens,
     special_ids: Vec<u32>,
     vocab_size: usize,
@@ -72,7 +85,8 @@ impl Tokenizer {
         let mut plain = inner.clone();
         plain.set_encode_special_tokens(true);
         let files = files::complete(files, &special, &inner);
-        Ok(Self { inner, plain, special, special_ids, vocab_size, fingerprint, files })
+        let fast = Fast::new(&json);
+        Ok(Self { inner, plain, fast, special, special_ids, vocab_size, fingerprint, files })
     }
 
     /// Rows that an embedding for this tokenizer needs: the largest id plus one.
@@ -104,18 +118,19 @@ impl Tokenizer {
 
     /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask token.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
-        texts.par_iter().map(|text| encode(&self.plain, text.as_ref())).collect()
+        texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }
 
     /// Like [`encode`](Self::encode), with the place of each token.
     pub fn encode_with_offsets(&self, text: &str) -> Result<Encoded> {
-        let encoding = self.inner.encode(text, false).map_err(cannot_encode)?;
+        let encoding = quietly(|| self.inner.encode(text, false)).map_err(cannot_encode)?;
         Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().to_vec() })
     }
 
     /// The text of `ids`.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
-        self.inner.decode(ids, skip_special).map_err(|e| Problem::new(format!("cannot decode token ids: {e}")).into())
+        quietly(|| self.inner.decode(ids, skip_special))
+            .map_err(|message| Problem::new(format!("cannot decode token ids: {message}")).into())
     }
 
     /// The token with this id as the vocabulary spells it.
@@ -140,12 +155,12 @@ impl Tokenizer {
 }
 
 fn encode(inner: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>> {
-    Ok(inner.encode_fast(text, false).map_err(cannot_encode)?.get_ids().to_vec())
+    Ok(quietly(|| inner.encode_fast(text, false)).map_err(cannot_encode)?.get_ids().to_vec())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` wants")]
-fn cannot_encode(error: tokenizers::Error) -> Problem {
-    Problem::new(format!("cannot tokenize a text: {error}"))
+fn cannot_encode(message: String) -> Problem {
+    Problem::new(format!("cannot tokenize a text: {message}"))
 }
 
 fn fingerprint(json: &Value) -> String {

@@ -1,20 +1,29 @@
 //! Training on a real page of text, round trips, and files that come back the same.
 
+mod hostile;
+
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::Family;
+use crate::config::TokenizerConfig;
 
 const STORY: &str = "When Mary Lennox was sent to Misselthwaite Manor to live with her uncle everybody said she was the most \
     disagreeable-looking child ever seen. It was true, too. She had a little thin face and a little thin body, thin light hair \
     and a sour expression. Vaka vanha Väinämöinen itse tuon sanoiksi virkki.";
 
-fn train(family: Family, vocab_size: usize) -> Tokenizer {
-    let mut trainer = BpeTrainer::new(BpeOptions { family, vocab_size, min_frequency: 2, model_max_length: 512 }).unwrap();
+fn train_with(family: Family, config: &TokenizerConfig) -> Trained {
+    let mut trainer = Trainer::new(TrainerOptions::new(config, family, 512)).unwrap();
     for sentence in STORY.split_inclusive(". ") {
         trainer.add(&[sentence, sentence]).unwrap();
     }
     trainer.finish(|_| {}).unwrap()
+}
+
+fn train(family: Family, vocab_size: usize) -> Tokenizer {
+    train_with(family, &TokenizerConfig { vocab_size, ..TokenizerConfig::default() }).tokenizer
 }
 
 #[test]
@@ -112,31 +121,17 @@ fn what_is_missing_or_broken_is_said_with_the_file() {
     let bare =
         r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1}, "unk_token": "<s>"}}"#;
     assert!(message(bare).contains("has none of the tokens `<pad>`, `[PAD]`"), "{}", message(bare));
-    let too_small = BpeTrainer::new(BpeOptions { family: Family::Bert, vocab_size: 200, min_frequency: 2, model_max_length: 512 });
+    let config = TokenizerConfig { vocab_size: 200, ..TokenizerConfig::default() };
+    let too_small = Trainer::new(TrainerOptions::new(&config, Family::Bert, 512));
     assert!(too_small.err().expect("no room for bytes").to_string().contains("at least 261"));
 }
 
+static SMALL: LazyLock<Tokenizer> = LazyLock::new(|| train(Family::Bert, 270));
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
-    #[test]
-    fn mutated_files_never_panic(place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(), shorten: bool) {
-        let mut files = train(Family::Roberta, 262).files().to_vec();
-        let json = &mut files[0].1;
-        let place = place.index(json.len());
-        json[place] = byte;
-        if shorten {
-            json.truncate(cut.index(json.len()));
-        }
-        if let Ok(tokenizer) = Tokenizer::from_files(files, "mutated") {
-            let _ = tokenizer.encode(STORY);
-        }
-    }
-
     #[test]
     fn any_text_comes_back(text in "\\PC{0,60}") {
-        let tokenizer = train(Family::Bert, 270);
-        let ids = tokenizer.encode_corpus(&[&text]).unwrap().remove(0);
-        prop_assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
+        let ids = SMALL.encode_corpus(&[&text]).unwrap().remove(0);
+        prop_assert_eq!(SMALL.decode(&ids, false).unwrap(), text);
     }
 }

@@ -1,0 +1,134 @@
+//! What a tokenizer.json from outside may not ask for, seen before the `tokenizers` crate reads it: texts that grow
+//! without end, tables that claim more than is there, merges that cut characters in half.
+
+use serde_json::Value;
+
+use crate::error::Problem;
+
+/// The most that a text may grow, counted in bytes: normalizers put a few bytes for one, and there are not many of them.
+const GROWTH_MAX: usize = 1024;
+
+/// Refuses a tokenizer that would take memory without bound.
+pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
+    let wrong = |message: String| Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place));
+    let parts = ["normalizer", "pre_tokenizer", "post_processor", "decoder"].map(|key| growth(&json[key]));
+    if parts.into_iter().fold(1, usize::saturating_mul) > GROWTH_MAX {
+        return wrong(format!("its parts make a text more than {GROWTH_MAX} times as long"));
+    }
+    if claims_too_much(&json["normalizer"]) {
+        return wrong("`precompiled_charsmap` claims more than it holds".to_string());
+    }
+    if let Some(part) = merge_without_prefix(&json["model"]) {
+        return wrong(format!("merge with `{part}`, which lacks the `continuing_subword_prefix`"));
+    }
+    Ok(())
+}
+
+/// How many times as long a text may be after `part` and all that it is made of.
+fn growth(part: &Value) -> usize {
+    match part {
+        Value::Object(fields) => fields.values().map(growth).fold(own_growth(part), usize::saturating_mul),
+        Value::Array(parts) => parts.iter().map(growth).fold(1, usize::saturating_mul),
+        _ => 1,
+    }
+}
+
+/// Types may be left out of old files, so that the keys decide.
+fn own_growth(part: &Value) -> usize {
+    let sequences = |pieces: &Value| pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count();
+    match (&part["pattern"], &part["content"]) {
+        (Value::Null, _) | (_, Value::Null) => {}
+        (pattern, content) => {
+            let new = content.as_str().map_or(1, str::len);
+            // An expression may match nothing, which is everywhere.
+            return pattern["String"].as_str().map_or(new + 1, |old| if old.is_empty() { new + 1 } else { new.div_ceil(old.len()).max(1) });
+        }
+    }
+    match part["type"].as_str() {
+        // The bytes above 0x7f have two each.
+        Some("ByteLevel") => 2,
+        _ => sequences(&part["single"]).max(sequences(&part["pair"]) / 2).max(1),
+    }
+}
+
+/// Whether the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four bytes say, which
+/// are allocated first.
+fn claims_too_much(part: &Value) -> bool {
+    match part {
+        Value::Object(fields) => fields.iter().any(|(key, value)| match value.as_str() {
+            Some(table) if key == "precompiled_charsmap" => first_number(table).is_some_and(|claim| claim as usize > table.len()),
+            _ => claims_too_much(value),
+        }),
+        Value::Array(parts) => parts.iter().any(claims_too_much),
+        _ => false,
+    }
+}
+
+/// The first four bytes of `base64` as a little-endian number.
+fn first_number(base64: &str) -> Option<u32> {
+    let mut bits = 0u64;
+    for byte in base64.get(..6)?.bytes() {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u64::from(value);
+    }
+    Some(((bits >> 4) as u32).swap_bytes())
+}
+
+/// The right part of a merge that does not begin with the prefix, which the crate cuts off unseen, through a character
+/// if need be.
+fn merge_without_prefix(model: &Value) -> Option<&str> {
+    let prefix = model["continuing_subword_prefix"].as_str().filter(|prefix| !prefix.is_empty())?;
+    let merges = || model["merges"].as_array().into_iter().flatten();
+    let pairs = merges().filter_map(|pair| pair.get(1)?.as_str());
+    let texts = merges().filter_map(|both| Some(both.as_str()?.split_once(' ')?.1));
+    pairs.chain(texts).find(|right| !right.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_text_may_grow_a_little() {
+        let replace = |old: &str, new: &str| json!({"type": "Replace", "pattern": {"String": old}, "content": new});
+        assert_eq!(growth(&Value::Null), 1);
+        assert_eq!(growth(&replace(" ", "▁")), 3);
+        assert_eq!(growth(&replace("``", "\"")), 1);
+        assert_eq!(growth(&json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})), 2);
+        assert_eq!(growth(&json!({"normalizers": [replace("a", "aa"), {"type": "NFC"}, replace("a", "aaa")]})), 6);
+        assert_eq!(growth(&json!({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated"})), 1);
+        let piece = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
+        assert_eq!(growth(&json!({"single": [piece("A")], "pair": [piece("A"), piece("B")]})), 1);
+        assert_eq!(growth(&json!({"single": [piece("A"), piece("A"), piece("A")], "pair": []})), 3);
+        let bomb: Vec<Value> = (0..100).map(|_| replace("a", "aa")).collect();
+        let refused = check(&json!({"normalizer": {"type": "Sequence", "normalizers": bomb}}), "here").unwrap_err();
+        assert!(refused.to_string().contains("1024 times as long"), "{refused}");
+    }
+
+    #[test]
+    fn a_table_has_what_it_claims() {
+        // 0x04030201, then nothing.
+        assert_eq!(first_number("AQIDBA=="), Some(0x0403_0201));
+        assert_eq!(first_number("AQID"), None);
+        let table = |base64: &str| json!({"normalizers": [{"type": "Precompiled", "precompiled_charsmap": base64}]});
+        assert!(claims_too_much(&table("AQIDBA==")) && !claims_too_much(&table("BAAAAAQAAAA=")));
+    }
+
+    #[test]
+    fn merges_go_on_with_the_prefix() {
+        let model = |merge: Value| json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"], merge]});
+        assert_eq!(merge_without_prefix(&model(json!("a ##b"))), None);
+        assert_eq!(merge_without_prefix(&model(json!("a 漢"))), Some("漢"));
+        assert_eq!(merge_without_prefix(&model(json!(["a", "b"]))), Some("b"));
+        assert_eq!(merge_without_prefix(&json!({"continuing_subword_prefix": "", "merges": [["a", "b"]]})), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! Many texts to ids, fast: a text is cut before blanks, and the ids of each chunk are remembered.
+//!
+//! The ids are those of the `tokenizers` crate, always: where chunks are not provably the same as the whole text, or an
+//! encoding is unusual, the crate gets it. Memory of all caches together is bounded.
+
+pub(super) mod byte_bpe;
+mod cache;
+mod pipeline;
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::tokenizer::encode;
+use byte_bpe::ByteBpe;
+use cache::Cache;
+use pipeline::Cuts;
+
+/// Most bytes of all caches of one tokenizer together.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Most bytes of one cache: half a million entries.
+const ONE_CACHE_BYTES: usize = 32 << 20;
+
+/// Chunks are this long at most before the crate's own splitting is cheaper than ours.
+const CHUNK_BYTES_MAX: usize = 4096;
+
+/// What makes encoding fast for one tokenizer.
+pub(super) struct Fast {
+    /// `None`: each text is seen whole.
+    cuts: Option<Cuts>,
+    byte_bpe: Option<ByteBpe>,
+    caches: Mutex<Vec<Cache>>,
+}
+
+impl Fast {
+    pub(super) fn new(json: &Value) -> Self {
+        let cuts = pipeline::cuts(json);
+        let byte_level = cuts.is_some() && pipeline::is_byte_level(json);
+        let byte_bpe = if byte_level { ByteBpe::new(&json["model"]) } else { None };
+        Self { cuts, byte_bpe, caches: Mutex::default() }
+    }
+
+    /// The ids of `text`; `plain` is the tokenizer itself.
+    pub(super) fn encode(&self, plain: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>> {
+        let Some(cuts) = self.cuts else { return encode(plain, text) };
+        let mut cache = self.take_cache();
+        // A token has three or four bytes in most vocabularies.
+        let mut ids = Vec::with_capacity(text.len() / 4 + 8);
+        let mut worker = Worker { plain, byte_bpe: self.byte_bpe.as_ref(), words: Vec::new() };
+        let done = Chunker { cuts: Some(cuts) }.chunks(text).try_for_each(|chunk| worker.append_chunk(chunk, &mut cache, &mut ids));
+        self.give_back(cache);
+        done?;
+        ids.shrink_to_fit();
+        Ok(ids)
+    }
+
+    /// A cache that nobody uses now.
+    fn take_cache(&self) -> Cache {
+        let free = self.caches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.unwrap_or_else(|| Cache::new(ONE_CACHE_BYTES.min(CACHE_BYTES / rayon::current_num_threads())))
+    }
+
+    /// Keeps a cache for the next text; no more of them than the pool has threads.
+    fn give_back(&self, cache: Cache) {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        if caches.len() < rayon::current_num_threads() {
+            caches.push(cache);
+        }
+    }
+}
+
+/// Encodes the chunks of one text.
+struct Worker<'a> {
+    plain: &'a tokenizers::Tokenizer,
+    byte_bpe: Option<&'a ByteBpe>,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Worker<'a> {
+    fn append_chunk(&mut self, chunk: &'a str, cache: &mut Cache, ids: &mut Vec<u32>) -> Result<()> {
+        cache.append(chunk, ids, |cache, ids| {
+            let Some(bpe) = self.byte_bpe.filter(|bpe| chunk.len() <= CHUNK_BYTES_MAX && bpe.words(chunk, &mut self.words)) else {
+                ids.extend(encode(self.plain, chunk)?);
+                return Ok(());
+            };
+            if let [word] = self.words[..] {
+                bpe.append_word(word, ids);
+                return Ok(());
+            }
+            for word in &self.words {
+                cache.append(word, ids, |_, ids| {
+                    bpe.append_word(word, ids);
+                    Ok::<(), anyhow::Error>(())
+                })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Cuts texts where a normalizer and a pre-tokenizer allow it.
+pub(super) struct Chunker {
+    cuts: Option<Cuts>,
+}
+
+impl Chunker {
+    /// The chunker for the `normalizer` and the `pre_tokenizer` of a tokenizer.json.
+    pub(super) fn new(json: &Value) -> Self {
+        Self { cuts: pipeline::text_cuts(json) }
+    }
+
+    /// The chunks of `text`, which are the text when put together.
+    pub(super) fn chunks<'a>(&self, text: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let (mut rest, cuts) = (text, self.cuts);
+        std::iter::from_fn(move || {
+            let (chunk, more) = rest.split_at(cuts.map_or(rest.len(), |cuts| first_cut(rest, cuts)));
+            rest = more;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
+}
+
+/// Where the first chunk of `text` ends.
+fn first_cut(text: &str, cuts: Cuts) -> usize {
+    let bytes = text.as_bytes();
+    for at in 1..bytes.len() {
+        let is_blank = bytes[at] == b' ' || (bytes[at] == b'\n' && cuts.at_line_feeds);
+        if !is_blank {
+            continue;
+        }
+        let before = bytes[at - 1];
+        let is_right = if before < 0x80 {
+            before.is_ascii_graphic()
+        } else {
+            let before = text[..at].chars().next_back();
+            before.is_some_and(|c| if cuts.after_plain { is_latin_letter(c) } else { !c.is_whitespace() })
+        };
+        if is_right {
+            return at;
+        }
+    }
+    bytes.len()
+}
+
+/// Latin letters with their accents: all of them, and nothing else, but for two signs of arithmetic.
+fn is_latin_letter(c: char) -> bool {
+    ('\u{c0}'..='\u{24f}').contains(&c)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Which tokenizers may be given a text in chunks, and where it may be cut: decided from the components that a
+//! tokenizer.json names. Whatever is not known here is never cut.
+//!
+//! A cut stands before a blank. It is right when nothing looks across it: the normalizer works on characters or on
+//! Unicode's decompositions, which a blank separates (its combining class is 0 and nothing composes with it, UAX #15);
+//! the pre-tokenizer ends a word before every blank; the model sees words.
+
+use serde_json::Value;
+
+/// Where a text may be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cuts {
+    /// Before a line feed too, not just before a space.
+    pub(super) at_line_feeds: bool,
+    /// Only after a printable ASCII character or a Latin letter: a normalizer may take anything else away, and the white
+    /// space on both sides of it would be one run.
+    pub(super) after_plain: bool,
+}
+
+/// The cuts of the tokenizer that `json` describes, or `None` if it must see each text whole.
+pub(super) fn cuts(json: &Value) -> Option<Cuts> {
+    let special = |token: &Value| token["special"].as_bool() == Some(true);
+    let only_special = match &json["added_tokens"] {
+        Value::Null => true,
+        tokens => tokens.as_array()?.iter().all(special),
+    };
+    let is_safe = only_special && keeps_ids(&json["post_processor"]) && sees_words(&json["model"]);
+    if is_safe { text_cuts(json) } else { None }
+}
+
+/// The cuts that normalizer and pre-tokenizer allow, whatever the model.
+pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
+    let normalizers = flatten(&json["normalizer"], "normalizers")?;
+    let pre_tokenizers = flatten(&json["pre_tokenizer"], "pretokenizers")?;
+    let name = |part: &Value| part["type"].as_str().map(str::to_string);
+    if !normalizers.iter().all(|part| name(part).is_some_and(|name| NORMALIZERS.contains(&name.as_str()))) {
+        return None;
+    }
+    // BERT's normalizer makes spaces of its own.
+    let bert = normalizers.iter().any(|part| part["type"].as_str() == Some("BertNormalizer"));
+    let (part, at_line_feeds) = match pre_tokenizers[..] {
+        [part] => (part, part["type"].as_str() != Some("Metaspace")),
+        [first, part] if is_line_feed_split(first) && part["prepend_scheme"].as_str() == Some("never") => (part, true),
+        _ => return None,
+    };
+    match part["type"].as_str()? {
+        // These drop white space, so that it does not matter how much of it there is.
+        "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" => Some(Cuts { at_line_feeds, after_plain: false }),
+        "ByteLevel" => {
+            let usual = part["add_prefix_space"].as_bool() == Some(false) && part["use_regex"].as_bool() != Some(false);
+            (usual && !bert).then_some(Cuts { at_line_feeds, after_plain: !normalizers.is_empty() })
+        }
+        "Metaspace" => {
+            let usual = part["split"].as_bool() != Some(false);
+            (usual && !bert).then_some(Cuts { at_line_feeds, after_plain: true })
+        }
+        _ => None,
+    }
+}
+
+/// `{"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false}`
+fn is_line_feed_split(part: &Value) -> bool {
+    part["type"].as_str() == Some("Split")
+        && part["pattern"]["String"].as_str() == Some("\n")
+        && part["behavior"].as_str() == Some("Isolated")
+        && part["invert"].as_bool() != Some(true)
+}
+
+/// Whether the pipeline is the one of our own byte-level code: no normalizer, GPT-2's words.
+pub(super) fn is_byte_level(json: &Value) -> bool {
+    json["normalizer"].is_null() && json["pre_tokenizer"]["type"].as_str() == Some("ByteLevel")
+}
+
+const NORMALIZERS: [&str; 7] = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer"];
+
+/// The components of a sequence, of one component, or of none.
+fn flatten<'a>(part: &'a Value, key: &str) -> Option<Vec<&'a Value>> {
+    match part["type"].as_str() {
+        None => part.is_null().then(Vec::new),
+        Some("Sequence") => Some(part[key].as_array()?.iter().map(|p| flatten(p, key)).collect::<Option<Vec<_>>>()?.concat()),
+        Some(_) => Some(vec![part]),
+    }
+}
+
+/// A post-processor that leaves the ids of a single text alone when no special tokens are asked for.
+fn keeps_ids(processor: &Value) -> bool {
+    match processor["type"].as_str() {
+        None => processor.is_null(),
+        Some("RobertaProcessing" | "BertProcessing" | "ByteLevel") => true,
+        Some("TemplateProcessing") => {
+            let pieces = processor["single"].as_array().into_iter().flatten();
+            let sequences: Vec<&Value> = pieces.filter_map(|piece| piece.get("Sequence")).collect();
+            matches!(sequences[..], [only] if only["id"].as_str() == Some("A"))
+        }
+        Some("Sequence") => processor["processors"].as_array().is_some_and(|all| all.iter().all(keeps_ids)),
+        Some(_) => false,
+    }
+}
+
+/// A model that gives the same ids for the same word each time.
+fn sees_words(model: &Value) -> bool {
+    let off = |key: &str| model[key].is_null() || model[key].as_f64() == Some(0.0);
+    matches!(model["type"].as_str(), Some("BPE" | "WordPiece" | "WordLevel" | "Unigram")) && off("dropout") && off("alpha")
+}

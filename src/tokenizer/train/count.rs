@@ -1,0 +1,132 @@
+//! Counts short texts in bounded memory: lossy counting (Manku & Motwani, VLDB 2002) with a bound on the entries.
+//!
+//! The counts are a function of the texts of each call and the order of the calls, never of the threads.
+
+use rayon::prelude::*;
+
+use crate::tokenizer::hash::FastMap;
+
+/// How often a text was seen, and how often it may have been seen before it was forgotten.
+struct Entry {
+    count: u64,
+    missed: u64,
+}
+
+/// Counts of texts.
+pub(super) struct Counts {
+    entries: FastMap<Box<str>, Entry>,
+    entries_max: usize,
+    /// No text that was seen more often than this is forgotten.
+    missed_max: u64,
+    forgotten: u64,
+}
+
+/// What was counted.
+pub(super) struct Counted {
+    /// Texts and their counts, sorted by text. A count is too small by `missed_max` at most.
+    pub(super) counts: Vec<(Box<str>, u64)>,
+    /// How often an entry was forgotten.
+    pub(super) forgotten: u64,
+    /// The largest possible error of a count.
+    pub(super) missed_max: u64,
+}
+
+impl Counts {
+    /// Counts that keep at most `entries_max` entries between two calls of [`add`](Self::add).
+    pub(super) fn new(entries_max: usize) -> Self {
+        Self { entries: FastMap::default(), entries_max, missed_max: 0, forgotten: 0 }
+    }
+
+    /// Counts what `cut` makes of each of `texts`, in parallel.
+    pub(super) fn add<T: AsRef<str> + Sync>(&mut self, texts: &[T], cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync) {
+        let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
+        let count = |texts: &[T]| {
+            let mut counts: FastMap<Box<str>, u64> = FastMap::default();
+            for text in texts {
+                cut(text.as_ref(), &mut |piece| match counts.get_mut(piece) {
+                    Some(count) => *count += 1,
+                    None => drop(counts.insert(piece.into(), 1)),
+                });
+            }
+            counts
+        };
+        let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
+        for part in parts {
+            #[expect(clippy::iter_over_hash_type, reason = "sums do not depend on the order")]
+            for (text, count) in part {
+                self.entries.entry(text).or_insert(Entry { count: 0, missed: self.missed_max }).count += count;
+            }
+        }
+        self.forget();
+    }
+
+    /// Forgets the rarest until there is room for a quarter more.
+    fn forget(&mut self) {
+        if self.entries.len() <= self.entries_max {
+            return;
+        }
+        let before = self.entries.len();
+        while self.entries.len() > self.entries_max / 4 * 3 {
+            // The smallest bound that takes something away: steps of one would be many where all is frequent.
+            let rarest = self.entries.values().map(|entry| entry.count + entry.missed).min().unwrap_or_default();
+            self.missed_max = rarest.max(self.missed_max);
+            self.entries.retain(|_, entry| entry.count + entry.missed > rarest);
+        }
+        self.forgotten += (before - self.entries.len()) as u64;
+    }
+
+    /// The counts, sorted by text.
+    pub(super) fn finish(self) -> Counted {
+        let mut counts: Vec<(Box<str>, u64)> = self.entries.into_iter().map(|(text, entry)| (text, entry.count)).collect();
+        counts.sort_unstable();
+        Counted { counts, forgotten: self.forgotten, missed_max: self.missed_max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(texts: &[String], entries_max: usize, threads: usize) -> Counted {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut counts = Counts::new(entries_max);
+            for portion in texts.chunks(10) {
+                counts.add(portion, |text, piece| text.split(' ').for_each(piece));
+            }
+            counts.finish()
+        })
+    }
+
+    /// Word number n comes about 2000 / n times.
+    fn texts() -> Vec<String> {
+        let mut words = Vec::new();
+        for round in 1..=2000usize {
+            words.extend((1..=round.min(400)).filter(|n| round % n == 0).map(|n| format!("w{n}")));
+            words.push(format!("once{round}"));
+        }
+        words.chunks(20).map(|some| some.join(" ")).collect()
+    }
+
+    #[test]
+    fn with_room_the_counts_are_exact() {
+        let counted = count(&texts(), 10_000, 2);
+        assert_eq!((counted.forgotten, counted.missed_max, counted.counts.len()), (0, 0, 2400));
+        assert_eq!(counted.counts.iter().find(|(text, _)| &**text == "w7").unwrap().1, 285);
+    }
+
+    #[test]
+    fn without_room_the_frequent_stay_within_the_bound_for_any_number_of_threads() {
+        let exact = count(&texts(), 10_000, 1).counts;
+        let counted = count(&texts(), 400, 1);
+        assert!(counted.forgotten > 1000 && counted.counts.len() <= 400, "{} forgotten", counted.forgotten);
+        for (text, count) in &exact {
+            let kept = counted.counts.iter().find(|(t, _)| t == text).map_or(0, |(_, c)| *c);
+            assert!(kept <= *count && count - kept <= counted.missed_max, "{text}: {kept} of {count}");
+        }
+        for threads in [2, 7] {
+            let again = count(&texts(), 400, threads);
+            assert_eq!((again.counts, again.forgotten, again.missed_max), (counted.counts.clone(), counted.forgotten, counted.missed_max));
+        }
+    }
+}

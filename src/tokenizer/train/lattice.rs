@@ -1,0 +1,194 @@
+//! All ways to spell a word in pieces: their sum (forward-backward) and the best of them (Viterbi).
+
+/// A piece and the logarithm of its probability.
+pub(super) type Piece = (String, f64);
+
+/// Stands for a character that no piece spells.
+pub(super) const NO_PIECE: u32 = u32::MAX;
+
+/// How much worse than the worst piece a character is that no piece spells (SentencePiece's `kUnkPenalty`).
+const UNKNOWN_PENALTY: f64 = 10.0;
+
+/// The pieces as a tree of bytes.
+pub(super) struct Trie {
+    nodes: Vec<Node>,
+    /// Byte and node below, sorted by byte for each node.
+    edges: Vec<(u8, u32)>,
+    scores: Vec<f64>,
+    unknown: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    first_edge: u32,
+    edges: u32,
+    piece: u32,
+}
+
+/// A piece within a word: its bytes from `start` to `end`.
+#[derive(Clone, Copy)]
+struct Arc {
+    start: u32,
+    end: u32,
+    piece: u32,
+    score: f64,
+}
+
+/// Buffers for one word after the other.
+#[derive(Default)]
+pub(super) struct Lattice {
+    arcs: Vec<Arc>,
+    forward: Vec<f64>,
+    backward: Vec<f64>,
+    /// The arc that the best way to each place ends with.
+    best: Vec<Option<Arc>>,
+}
+
+impl Trie {
+    /// The tree of `pieces`, which are all different; a piece's number is its place in the list.
+    pub(super) fn new(pieces: &[Piece]) -> Self {
+        let mut sorted: Vec<(&[u8], u32)> = pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
+        sorted.sort_unstable();
+        let scores: Vec<f64> = pieces.iter().map(|(_, score)| *score).collect();
+        let unknown = scores.iter().fold(0.0, |least: f64, score| least.min(*score)) - UNKNOWN_PENALTY;
+        let mut trie = Self { nodes: Vec::new(), edges: Vec::new(), scores, unknown };
+        trie.insert(&sorted, 0);
+        trie
+    }
+
+    /// Number of pieces.
+    pub(super) fn len(&self) -> usize {
+        self.scores.len()
+    }
+
+    /// The node of all pieces in `sorted`, which have their first `depth` bytes in common.
+    fn insert(&mut self, sorted: &[(&[u8], u32)], depth: usize) -> u32 {
+        let node = self.nodes.len();
+        let ends_here = sorted.first().filter(|(text, _)| text.len() == depth);
+        let piece = ends_here.map_or(NO_PIECE, |(_, number)| *number);
+        let groups: Vec<&[(&[u8], u32)]> =
+            sorted[usize::from(ends_here.is_some())..].chunk_by(|(a, _), (b, _)| a[depth] == b[depth]).collect();
+        let first_edge = self.edges.len();
+        self.nodes.push(Node { first_edge: first_edge as u32, edges: groups.len() as u32, piece });
+        self.edges.extend(groups.iter().map(|group| (group[0].0[depth], 0)));
+        for (number, group) in groups.into_iter().enumerate() {
+            self.edges[first_edge + number].1 = self.insert(group, depth + 1);
+        }
+        node as u32
+    }
+
+    fn child(&self, node: Node, byte: u8) -> Option<Node> {
+        let edges = &self.edges[node.first_edge as usize..][..node.edges as usize];
+        let place = edges.binary_search_by_key(&byte, |(b, _)| *b).ok()?;
+        Some(self.nodes[edges[place].1 as usize])
+    }
+}
+
+impl Lattice {
+    /// All arcs of `word` by their start, without the piece `without`.
+    fn fill(&mut self, word: &str, trie: &Trie, without: u32) {
+        self.arcs.clear();
+        for (start, character) in word.char_indices() {
+            let single = start + character.len_utf8();
+            let (mut node, mut has_single) = (trie.nodes[0], false);
+            for (end, byte) in (start + 1..).zip(word[start..].bytes()) {
+                let Some(next) = trie.child(node, byte) else { break };
+                node = next;
+                if node.piece != NO_PIECE && node.piece != without {
+                    has_single |= end == single;
+                    let score = trie.scores[node.piece as usize];
+                    self.arcs.push(Arc { start: start as u32, end: end as u32, piece: node.piece, score });
+                }
+            }
+            if !has_single {
+                self.arcs.push(Arc { start: start as u32, end: single as u32, piece: NO_PIECE, score: trie.unknown });
+            }
+        }
+    }
+
+    /// Adds to `expected` how often each piece is expected in `count` times `word`; returns the word's log probability.
+    pub(super) fn expect(&mut self, word: &str, count: f64, trie: &Trie, expected: &mut [f64]) -> f64 {
+        self.fill(word, trie, NO_PIECE);
+        let Self { arcs, forward, backward, .. } = self;
+        for (sums, first) in [(&mut *forward, 0), (&mut *backward, word.len())] {
+            sums.clear();
+            sums.resize(word.len() + 1, f64::NEG_INFINITY);
+            sums[first] = 0.0;
+        }
+        for arc in arcs.iter() {
+            let (start, end) = (arc.start as usize, arc.end as usize);
+            forward[end] = log_sum(forward[end], forward[start] + arc.score);
+        }
+        for arc in arcs.iter().rev() {
+            let (start, end) = (arc.start as usize, arc.end as usize);
+            backward[start] = log_sum(backward[start], backward[end] + arc.score);
+        }
+        let all = forward[word.len()];
+        for arc in arcs.iter().filter(|arc| arc.piece != NO_PIECE) {
+            let share = forward[arc.start as usize] + arc.score + backward[arc.end as usize] - all;
+            expected[arc.piece as usize] += count * share.exp();
+        }
+        all
+    }
+
+    /// The pieces of the best spelling of `word` without the piece `without`, last piece first.
+    pub(super) fn best<'a>(&'a mut self, word: &str, trie: &Trie, without: u32) -> impl Iterator<Item = u32> + use<'a> {
+        self.fill(word, trie, without);
+        let Self { arcs, forward, best, .. } = self;
+        forward.clear();
+        forward.resize(word.len() + 1, f64::NEG_INFINITY);
+        forward[0] = 0.0;
+        best.clear();
+        best.resize(word.len() + 1, None);
+        for arc in arcs.iter() {
+            let score = forward[arc.start as usize] + arc.score;
+            if score > forward[arc.end as usize] {
+                forward[arc.end as usize] = score;
+                best[arc.end as usize] = Some(*arc);
+            }
+        }
+        let mut end = word.len();
+        std::iter::from_fn(move || {
+            let arc = best[end]?;
+            end = arc.start as usize;
+            Some(arc.piece)
+        })
+    }
+}
+
+/// `ln(e^a + e^b)`.
+fn log_sum(a: f64, b: f64) -> f64 {
+    let (less, more) = if a < b { (a, b) } else { (b, a) };
+    if less == f64::NEG_INFINITY { more } else { more + (less - more).exp().ln_1p() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(list: &[(&str, f64)]) -> Vec<Piece> {
+        list.iter().map(|(text, p)| ((*text).to_string(), f64::ln(*p))).collect()
+    }
+
+    #[test]
+    fn expectations_are_those_of_all_spellings() {
+        // `ab` is a b (0.3 x 0.2) or ab (0.1): the whole has 0.1 of 0.16.
+        let trie = Trie::new(&pieces(&[("a", 0.3), ("b", 0.2), ("ab", 0.1)]));
+        let mut expected = [0.0; 3];
+        let all = Lattice::default().expect("ab", 8.0, &trie, &mut expected);
+        assert!((all.exp() - 0.16).abs() < 1e-12);
+        for (is, should) in expected.iter().zip([3.0, 3.0, 5.0]) {
+            assert!((is - should).abs() < 1e-9, "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn the_best_spelling_may_leave_a_piece_out_and_meet_unknown_characters() {
+        let trie = Trie::new(&pieces(&[("a", 0.1), ("b", 0.1), ("ab", 0.1), ("ä", 0.1), ("abä", 0.001)]));
+        let mut lattice = Lattice::default();
+        assert_eq!(lattice.best("abä", &trie, NO_PIECE).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(lattice.best("abä", &trie, 2).collect::<Vec<_>>(), [4]);
+        assert_eq!(lattice.best("ab漢a", &trie, NO_PIECE).collect::<Vec<_>>(), [0, NO_PIECE, 2]);
+        assert_eq!(lattice.best("", &trie, NO_PIECE).count(), 0);
+    }
+}

@@ -1,0 +1,131 @@
+//! From texts to counted words: texts are counted in chunks first, and only distinct chunks are cut into words.
+
+use anyhow::Result;
+use rayon::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::json;
+use tokenizers::Normalizer;
+use tokenizers::NormalizerWrapper;
+use tokenizers::OffsetReferential;
+use tokenizers::OffsetType;
+use tokenizers::PreTokenizedString;
+use tokenizers::PreTokenizer;
+use tokenizers::PreTokenizerWrapper;
+
+use crate::error::Problem;
+use crate::tokenizer::fast::Chunker;
+use crate::tokenizer::train::count::Counted;
+use crate::tokenizer::train::count::Counts;
+
+/// Distinct chunks that are remembered while counting: about 100 MB.
+const CHUNKS_MAX: usize = 900_000;
+
+/// Longer chunks (text without blanks) are cut into words at once, so that what is remembered stays short.
+const CHUNK_BYTES_MAX: usize = 64;
+
+/// Longer words are no words: nothing is learnt from them.
+const WORD_BYTES_MAX: usize = 256;
+
+/// Counts the words that a tokenizer's own normalizer and pre-tokenizer make.
+pub(super) struct WordCounter {
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: PreTokenizerWrapper,
+    chunker: Chunker,
+    chunks: Counts,
+}
+
+/// Distinct words, sorted, with their counts.
+pub(super) struct Words {
+    pub(super) words: Vec<(Box<str>, u64)>,
+    /// What people should know about the counts.
+    pub(super) notes: Vec<String>,
+}
+
+impl WordCounter {
+    /// A counter for these parts of a tokenizer.json.
+    pub(super) fn new(normalizer: &Value, pre_tokenizer: &Value) -> Result<Self> {
+        let chunker = Chunker::new(&json!({"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}));
+        Ok(Self {
+            normalizer: Option::deserialize(normalizer)?,
+            pre_tokenizer: PreTokenizerWrapper::deserialize(pre_tokenizer)?,
+            chunker,
+            chunks: Counts::new(CHUNKS_MAX),
+        })
+    }
+
+    /// Counts some texts, in parallel.
+    pub(super) fn add<T: AsRef<str> + Sync>(&mut self, texts: &[T]) -> Result<()> {
+        let Self { normalizer, pre_tokenizer, chunker, chunks } = self;
+        // Whether texts can be cut into words does not depend on the text; this one says it.
+        split("a", normalizer.as_ref(), pre_tokenizer)?;
+        chunks.add(texts, |text, count| {
+            for chunk in chunker.chunks(text) {
+                if chunk.len() <= CHUNK_BYTES_MAX {
+                    count(chunk);
+                    continue;
+                }
+                let Ok(words) = split(chunk, normalizer.as_ref(), pre_tokenizer) else { continue };
+                // As they stand in the text, so that each is cut into itself again.
+                for (_, (start, end), _) in words.get_splits(OffsetReferential::Original, OffsetType::Byte) {
+                    chunk.get(start..end).into_iter().for_each(&mut *count);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// The words of all chunks.
+    pub(super) fn finish(self) -> Result<Words> {
+        let Self { normalizer, pre_tokenizer, chunks, .. } = self;
+        let Counted { counts, forgotten, missed_max } = chunks.finish();
+        let words: Vec<Vec<(Box<str>, u64)>> = counts
+            .par_chunks(4096)
+            .map(|some| {
+                let mut words = Vec::new();
+                for (chunk, count) in some {
+                    let cut = split(chunk, normalizer.as_ref(), &pre_tokenizer)?;
+                    let pieces = cut.get_splits(OffsetReferential::Normalized, OffsetType::None);
+                    words.extend(pieces.into_iter().map(|(word, ..)| (Box::from(word), *count)));
+                }
+                Ok(summed(words))
+            })
+            .collect::<Result<_>>()?;
+        drop(counts);
+        let mut words = summed(words.into_iter().flatten().collect());
+        let all = words.len();
+        words.retain(|(word, _)| word.len() <= 2 * WORD_BYTES_MAX);
+        let mut notes = Vec::new();
+        if forgotten > 0 {
+            notes.push(format!("{forgotten} rare chunks of text were forgotten while counting; each was seen {missed_max} times at most"));
+        }
+        if words.len() < all {
+            notes.push(format!(
+                "left out of the tokenizer's training: {} of {all} words, longer than {WORD_BYTES_MAX} characters",
+                all - words.len()
+            ));
+        }
+        Ok(Words { words, notes })
+    }
+}
+
+/// Sorts words and adds up the counts of equal ones.
+fn summed(mut words: Vec<(Box<str>, u64)>) -> Vec<(Box<str>, u64)> {
+    words.sort_unstable();
+    words.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        kept.1 += if is_same { next.1 } else { 0 };
+        is_same
+    });
+    words
+}
+
+fn split(text: &str, normalizer: Option<&NormalizerWrapper>, pre_tokenizer: &PreTokenizerWrapper) -> Result<PreTokenizedString> {
+    let cannot = |e| Problem::new(format!("cannot split a text into words: {e}"));
+    let mut split = PreTokenizedString::from(text);
+    if let Some(normalizer) = normalizer {
+        split.normalize(|text| normalizer.normalize(text)).map_err(cannot)?;
+    }
+    pre_tokenizer.pre_tokenize(&mut split).map_err(cannot)?;
+    Ok(split)
+}
