@@ -86,6 +86,11 @@ pub(super) fn decode_header(json: &[u8], file_bytes: u64) -> Result<Layout, Stri
     Ok(layout)
 }
 
+/// The fingerprint of the tokenizer that the header names, as far as it can be read.
+pub(super) fn tokenizer_of(json: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Header>(json).ok()?.metadata.remove("tokenizer")
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {

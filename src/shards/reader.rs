@@ -61,10 +61,10 @@ enum Bytes {
 }
 
 #[derive(Debug)]
-struct Shard {
+pub(super) struct Shard {
     bytes: Bytes,
     path: PathBuf,
-    layout: Layout,
+    pub(super) layout: Layout,
     /// Index of its first document among all.
     first_document: u64,
 }
@@ -214,7 +214,8 @@ impl Shard {
         Self { bytes: Bytes::Memory(bytes), path: PathBuf::from("memory"), layout, first_document }
     }
 
-    fn open(path: &Path, entry: &ShardEntry, first_document: u64) -> Result<Self> {
+    /// Opens a file and compares length, header and hash with its entry.
+    pub(super) fn open(path: &Path, entry: &ShardEntry, first_document: u64) -> Result<Self> {
         let broken = |message: String| Problem::new(message).at(path.display());
         let mut file = fs::open(path)?;
         let file_bytes = fs::len_bytes(path)?;
@@ -237,7 +238,7 @@ impl Shard {
         Ok(Self { bytes: Bytes::File(file), path: path.to_path_buf(), layout, first_document })
     }
 
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         match &self.bytes {
             Bytes::File(file) => file.read_exact_at(bytes, offset),
             Bytes::Memory(all) => all.as_slice().get(offset as usize..).unwrap_or_default().read_exact(bytes),
@@ -245,11 +246,11 @@ impl Shard {
         .with_context(|| format!("cannot read `{}` at byte {offset}", self.path.display()))
     }
 
-    fn damaged(&self, message: String) -> anyhow::Error {
+    pub(super) fn damaged(&self, message: String) -> anyhow::Error {
         Problem::new(message).at(self.path.display()).hint("it is damaged: prepare the text again").into()
     }
 }
 
-fn le_u64(bytes: &[u8]) -> u64 {
+pub(super) fn le_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -1,39 +1,67 @@
 //! What shards depend on, as JSON under the names of the configuration, and what differs between two of these.
 
+use std::path::Path;
+
+use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::config::PretrainConfig;
 use crate::corpus::Corpus;
+use crate::corpus::SourceFile;
 use crate::fs;
 use crate::tokenizer::Tokenizer;
 
-/// Everything that decides the bytes of tokenizer and shards. Files count with name and length.
-pub(super) fn of(config: &PretrainConfig, corpus: Option<&Corpus>, given: Option<&Tokenizer>) -> Value {
-    let tokenizer = match given {
-        Some(tokenizer) => json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())}),
-        None => json!({
-            "path": null,
-            "family": config.model().map(|model| model.family),
-            "vocab_size": config.tokenizer.vocab_size,
-            "min_frequency": config.tokenizer.min_frequency,
-            "train_bytes": config.tokenizer.train_bytes,
-        }),
+/// Keys of `data` that decide what the shards hold.
+const DECISIVE: [&str; 9] = [
+    "sources",
+    "cleaning",
+    "filters",
+    "deduplication",
+    "contamination",
+    "validation_fraction",
+    "shard_tokens",
+    "max_document_bytes",
+    "max_line_bytes",
+];
+
+/// Everything that decides the bytes of tokenizer and shards. Files count with name, length and a hash of samples of
+/// their content; weights do not count, since they are applied while training.
+pub(super) fn of(config: &PretrainConfig, corpus: Option<&Corpus>, given: Option<&Tokenizer>) -> Result<Value> {
+    let tokenizer = if let Some(tokenizer) = given {
+        json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
+    } else {
+        let mut table = serde_json::to_value(&config.tokenizer)?;
+        table.as_object_mut().into_iter().for_each(|table| table.retain(|key, _| key != "compare_with"));
+        table["family"] = json!(config.model().map(|model| model.family));
+        table
     };
-    let files = |corpus: &Corpus| -> Vec<Value> {
-        corpus.files().iter().map(|file| json!({"path": file.path.to_string_lossy(), "bytes": file.size_bytes})).collect()
-    };
-    json!({
-        "version": 1,
-        "data": {
-            "sources": config.data.sources,
-            "validation_fraction": config.data.validation_fraction,
-            "shard_tokens": config.data.shard_tokens,
-            "max_document_bytes": config.data.max_document_bytes,
-        },
-        "tokenizer": tokenizer,
-        "files": corpus.map(files),
-    })
+    let mut data = serde_json::to_value(&config.data)?;
+    let sources = data["sources"].as_array_mut().into_iter().flatten();
+    for table in sources.filter_map(Value::as_object_mut) {
+        table.remove("weight");
+    }
+    // How much memory the search takes changes nothing that it finds.
+    data["deduplication"].as_object_mut().into_iter().for_each(|table| table.retain(|key, _| key != "memory_bytes"));
+    let table = data.as_object_mut().into_iter();
+    table.for_each(|table| table.retain(|key, _| DECISIVE.contains(&key.as_str())));
+    let lists = lists_of(config).map(|path| Ok((path.clone(), json!(fs::sample_hash(Path::new(path))?))));
+    let lists: serde_json::Map<String, Value> = lists.collect::<Result<_>>()?;
+    let files = corpus.map(|corpus| corpus.files().iter().map(identity).collect::<Result<Vec<Value>>>()).transpose()?;
+    Ok(json!({"version": 2, "data": data, "tokenizer": tokenizer, "lists": lists, "files": files}))
+}
+
+/// Files beside the corpus that decide what is left out of it.
+fn lists_of(config: &PretrainConfig) -> impl Iterator<Item = &String> {
+    let filters = &config.data.filters;
+    let lists = [&filters.gopher.stop_word_files, &filters.words.files, &filters.perplexity.reference_files];
+    lists.into_iter().chain([&config.data.contamination.files]).flatten()
+}
+
+fn identity(file: &SourceFile) -> Result<Value> {
+    // What is piped in cannot be looked at twice.
+    let sample = if file.is_standard_input() { None } else { fs::sample_hash(&file.path)? };
+    Ok(json!({"path": file.path.to_string_lossy(), "bytes": file.size_bytes, "sample": sample}))
 }
 
 /// SHA-256 of settings in hexadecimal.

@@ -13,7 +13,7 @@ use crate::corpus::Side;
 fn write(folder: &Path, documents: &[Vec<u32>], vocab_size: usize, shard_tokens: u64) -> Manifest {
     let mut writer = ShardWriter::new(folder, Side::Train, "fingerprint", vocab_size, shard_tokens);
     for document in documents {
-        writer.push(document, 10).unwrap();
+        writer.push(0, document, 10).unwrap();
     }
     let manifest = Manifest {
         version: Manifest::VERSION,
@@ -138,7 +138,7 @@ fn text_becomes_shards_once_and_is_reused() {
     let mut stages = Vec::new();
     let made = ensure_prepared(&story.config("a", ""), &mut |progress| stages.push(progress.stage)).unwrap();
     stages.dedup();
-    assert_eq!(stages, [Stage::Scan, Stage::CountWords, Stage::Tokenize]);
+    assert_eq!(stages, [Stage::Read, Stage::Count, Stage::CountWords, Stage::Tokenize]);
     assert!(!made.was_reused);
     assert_eq!((made.manifest.documents(), made.manifest.documents_read), (400, 400));
     assert_eq!(made.train.num_tokens() + made.validation.num_tokens(), made.manifest.tokens());

@@ -1,6 +1,7 @@
 //! Writes the shards of one side of the split, one file after the other; memory holds one shard.
 //!
-//! A shard's bytes depend on its documents and the tokenizer alone. Files appear whole or not at all.
+//! A shard's bytes depend on its documents and the tokenizer alone; a shard holds documents of one source. Files appear
+//! whole or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,10 +25,20 @@ pub struct ShardWriter {
     vocab_size: usize,
     token_bytes: u64,
     shard_tokens: u64,
-    offsets: Vec<u64>,
-    /// Little-endian token ids of the shard that is being filled.
+    /// What is being collected for the next shard.
+    open: OpenShard,
+    /// What stands in the shards that are written.
+    written: SplitEntry,
+}
+
+#[derive(Default)]
+struct OpenShard {
+    source: usize,
+    /// Where each document ends, in tokens.
+    ends: Vec<u64>,
+    /// Little-endian token ids.
     tokens: Vec<u8>,
-    entry: SplitEntry,
+    text_bytes: u64,
 }
 
 impl ShardWriter {
@@ -40,49 +51,68 @@ impl ShardWriter {
             vocab_size,
             token_bytes: format::token_bytes_for(vocab_size),
             shard_tokens,
-            offsets: vec![0],
-            tokens: Vec::new(),
-            entry: SplitEntry::default(),
+            open: OpenShard::default(),
+            written: SplitEntry::default(),
         }
     }
 
-    /// Adds a document of `text_bytes` bytes of text.
-    pub fn push(&mut self, ids: &[u32], text_bytes: u64) -> Result<()> {
-        if self.held_tokens() > 0 && self.held_tokens() + ids.len() as u64 > self.shard_tokens {
+    /// Goes on behind the shards that `written` describes.
+    #[must_use]
+    pub fn behind(mut self, written: SplitEntry) -> Self {
+        self.written = written;
+        self
+    }
+
+    /// The shards that are written; documents that are still collected do not count.
+    pub fn written(&self) -> &SplitEntry {
+        &self.written
+    }
+
+    /// Whether `push` of a document of this source and length would first write a shard without it.
+    pub fn is_full_for(&self, source: usize, tokens: usize) -> bool {
+        let held = self.held_tokens();
+        held > 0 && (source != self.open.source || held + tokens as u64 > self.shard_tokens)
+    }
+
+    /// Adds a document of `text_bytes` bytes of text. Documents of a source must follow each other.
+    pub fn push(&mut self, source: usize, ids: &[u32], text_bytes: u64) -> Result<()> {
+        if self.is_full_for(source, ids.len()) {
             self.write_shard()?;
         }
         for &id in ids {
             if id as usize >= self.vocab_size {
                 return Err(Problem::new(format!("the tokenizer gave token id {id}, its vocabulary has {}", self.vocab_size)).into());
             }
-            self.tokens.extend_from_slice(&id.to_le_bytes()[..self.token_bytes as usize]);
+            self.open.tokens.extend_from_slice(&id.to_le_bytes()[..self.token_bytes as usize]);
         }
-        self.offsets.push(self.held_tokens());
-        self.entry.documents += 1;
-        self.entry.tokens += ids.len() as u64;
-        self.entry.text_bytes += text_bytes;
+        let end = self.held_tokens();
+        self.open.source = source;
+        self.open.ends.push(end);
+        self.open.text_bytes += text_bytes;
         Ok(())
     }
 
     /// Writes what is left and says what was written.
     pub fn finish(mut self) -> Result<SplitEntry> {
-        if self.offsets.len() > 1 {
-            self.write_shard()?;
-        }
-        Ok(self.entry)
+        self.write_shard()?;
+        Ok(self.written)
     }
 
     fn held_tokens(&self) -> u64 {
-        self.tokens.len() as u64 / self.token_bytes
+        self.open.tokens.len() as u64 / self.token_bytes
     }
 
-    fn write_shard(&mut self) -> Result<()> {
-        let offsets: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let data_sha256 = fs::sha256_of(&[&offsets, &self.tokens]);
-        let (documents, tokens) = (self.offsets.len() as u64 - 1, self.held_tokens());
+    /// Writes the shard that is being collected; without a document there is none.
+    pub fn write_shard(&mut self) -> Result<()> {
+        if self.open.ends.is_empty() {
+            return Ok(());
+        }
+        let (documents, tokens) = (self.open.ends.len() as u64, self.held_tokens());
+        let offsets: Vec<u8> = std::iter::once(&0).chain(&self.open.ends).flat_map(|offset| offset.to_le_bytes()).collect();
+        let data_sha256 = fs::sha256_of(&[&offsets, &self.open.tokens]);
         let header = format::encode_header(documents, tokens, self.token_bytes, &self.tokenizer, &data_sha256);
-        let file = format!("{}-{:05}.safetensors", manifest::name_of(self.side), self.entry.shards.len());
-        let parts: [&[u8]; 3] = [&header, &offsets, &self.tokens];
+        let file = format!("{}-{:05}.safetensors", manifest::name_of(self.side), self.written.shards.len());
+        let parts: [&[u8]; 3] = [&header, &offsets, &self.open.tokens];
         fs::write_atomic(&self.folder.join(&file), |writer| {
             for part in parts {
                 writer.write_all(part)?;
@@ -91,9 +121,14 @@ impl ShardWriter {
         })?;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let sha256 = fs::sha256_of(&parts);
-        self.entry.shards.push(ShardEntry { file, source: 0, documents, tokens, bytes, sha256 });
-        self.offsets.truncate(1);
-        self.tokens.clear();
+        self.written.shards.push(ShardEntry { file, source: self.open.source, documents, tokens, bytes, sha256 });
+        self.written.documents += documents;
+        self.written.tokens += tokens;
+        self.written.text_bytes += self.open.text_bytes;
+        // The buffer keeps its size: the next shard will be as large.
+        self.open.tokens.clear();
+        self.open.ends.clear();
+        self.open.text_bytes = 0;
         Ok(())
     }
 }

@@ -1,0 +1,112 @@
+//! Puts the report of a prepared corpus together: what was read and left out, how the tokenizer fits, what was written.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::corpus::Curated;
+use crate::corpus::Scan;
+use crate::corpus::report::Fertility as FertilityTable;
+use crate::corpus::report::REPORT_HTML;
+use crate::corpus::report::REPORT_JSON;
+use crate::corpus::report::Report;
+use crate::corpus::report::ShardsSummary;
+use crate::corpus::report::SplitSummary;
+use crate::error::Problem;
+use crate::fs;
+use crate::shards::prepare::Made;
+use crate::tokenizer::Comparison;
+use crate::tokenizer::Fertility;
+use crate::tokenizer::Tokenizer;
+
+const REPORT_BYTES_MAX: u64 = 64 << 20;
+
+/// Text of each source on which two tokenizers are compared, in bytes.
+const COMPARED_BYTES: usize = 1 << 20;
+
+/// A report that can be written into a prepared folder.
+pub(super) struct Written(Report);
+
+impl Written {
+    /// Writes `report.json` and `report.html`.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        fs::write_bytes(&folder.join(REPORT_JSON), self.0.to_json()?.as_bytes())?;
+        fs::write_bytes(&folder.join(REPORT_HTML), self.0.to_html().as_bytes())
+    }
+}
+
+/// The report of a prepared folder; `None` where there is none.
+pub fn read_report(folder: &Path) -> Result<Option<Report>> {
+    let path = folder.join(REPORT_JSON);
+    if !fs::exists(&path) {
+        return Ok(None);
+    }
+    let text = fs::read_text_capped(&path, REPORT_BYTES_MAX)?;
+    Ok(Some(serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?))
+}
+
+/// What is known before there is a tokenizer.
+pub(super) fn without_tokens(curated: &Curated) -> Written {
+    let split = curated.scan().map(|scan| summary(&scan)).unwrap_or_default();
+    Written(Report::new(curated.tally.clone(), split))
+}
+
+/// Everything.
+pub(super) fn whole(curated: &Curated, scan: &Scan, tokenizer: &Tokenizer, other: Option<&Tokenizer>, made: &Made) -> Result<Written> {
+    let mut report = Report::new(curated.tally.clone(), summary(scan));
+    report.tokenizer = Some(match other {
+        None => fertility_table(&made.manifest.sources, &made.fertility),
+        Some(other) => comparison_table(&made.manifest.sources, &compare(curated, scan, tokenizer, other, made.fertility.len())?),
+    });
+    let (train, validation) = (&made.manifest.train, &made.manifest.validation);
+    report.shards = Some(ShardsSummary {
+        source_tokens: made.fertility.iter().map(|fertility| fertility.tokens).collect(),
+        tokens: made.manifest.tokens(),
+        text_bytes: train.text_bytes + validation.text_bytes,
+        disk_bytes: train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).sum(),
+    });
+    Ok(Written(report))
+}
+
+fn summary(scan: &Scan) -> SplitSummary {
+    SplitSummary { train: scan.train, validation: scan.validation }
+}
+
+fn figures(fertility: &Fertility) -> Vec<f64> {
+    vec![fertility.tokens_per_word(), fertility.bytes_per_token(), fertility.unknown_rate()]
+}
+
+const COLUMNS: [&str; 3] = ["tokens_per_word", "bytes_per_token", "unknown_rate"];
+
+fn fertility_table(sources: &[String], fertility: &[Fertility]) -> FertilityTable {
+    let mut all = Fertility::default();
+    for source in fertility {
+        all.merge(source);
+    }
+    let rows = sources.iter().cloned().zip(fertility).chain([("all".to_string(), &all)]);
+    FertilityTable {
+        columns: COLUMNS.map(String::from).to_vec(),
+        rows: rows.filter(|(_, counts)| counts.texts > 0).map(|(name, counts)| (name, figures(counts))).collect(),
+    }
+}
+
+/// The same on a sample of each source, and what another tokenizer makes of it.
+fn comparison_table(sources: &[String], compared: &[Comparison]) -> FertilityTable {
+    let columns = COLUMNS.into_iter().chain(["other_tokens_per_word", "tokens_per_other_token"]).map(String::from).collect();
+    let row = |counts: &Comparison| [figures(&counts.ours), vec![counts.other.tokens_per_word(), counts.token_ratio()]].concat();
+    let rows = sources.iter().cloned().zip(compared).filter(|(_, counts)| counts.ours.texts > 0);
+    FertilityTable { columns, rows: rows.map(|(name, counts)| (name, row(counts))).collect() }
+}
+
+/// Both tokenizers on the first text of each source.
+fn compare(curated: &Curated, scan: &Scan, ours: &Tokenizer, other: &Tokenizer, sources: usize) -> Result<Vec<Comparison>> {
+    let (mut texts, mut bytes) = (vec![Vec::new(); sources], vec![0; sources]);
+    for document in curated.documents_from(scan.split, 0) {
+        let (_, _, document) = document?;
+        if bytes[document.source] < COMPARED_BYTES {
+            bytes[document.source] += document.text.len();
+            texts[document.source].push(document.text);
+        }
+    }
+    texts.iter().map(|texts| Comparison::of(ours, other, texts)).collect()
+}

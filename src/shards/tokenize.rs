@@ -1,0 +1,200 @@
+//! From kept documents to shards, with a journal: an interrupted run goes on behind the last finished shard of each side.
+//!
+//! What the journal counts is what stands in finished shards, never more, so that a resumed run ends in the same bytes and
+//! the same counts as an undisturbed one.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::corpus::Curated;
+use crate::corpus::Side;
+use crate::corpus::Split;
+use crate::error::Problem;
+use crate::fs;
+use crate::shards::ShardWriter;
+use crate::shards::SplitEntry;
+use crate::shards::meter::Meter;
+use crate::shards::portions;
+use crate::shards::portions::Kept;
+use crate::tokenizer::Fertility;
+use crate::tokenizer::Tokenizer;
+
+const JOURNAL_JSON: &str = "progress.json";
+
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// What stands in the finished shards of one side.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SideProgress {
+    /// Index of the first document that is in no finished shard.
+    next_document: u64,
+    /// The shards.
+    pub(super) written: SplitEntry,
+    /// Documents for which the tokenizer has no token.
+    pub(super) without_tokens: u64,
+    /// How well the tokenizer fits each source.
+    pub(super) fertility: Vec<Fertility>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Journal {
+    settings_sha256: String,
+    tokenizer: String,
+    train: SideProgress,
+    validation: SideProgress,
+}
+
+/// How shards are made.
+pub(super) struct Options<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) settings_sha256: &'a str,
+    pub(super) shard_tokens: u64,
+    pub(super) sources: usize,
+}
+
+/// Writes the shards of both sides, as far as they are missing, and says what they hold: training first.
+pub(super) fn run(
+    curated: &Curated,
+    split: Split,
+    tokenizer: &Tokenizer,
+    options: &Options,
+    meter: &mut Meter,
+) -> Result<[SideProgress; 2]> {
+    let journal = Journal::read_or_new(tokenizer, options)?;
+    let writer = |side, progress| SideWriter::new(side, progress, tokenizer, options);
+    let mut sides = [writer(Side::Train, &journal.train), writer(Side::Validation, &journal.validation)];
+    let first = journal.train.next_document.min(journal.validation.next_document);
+    meter.at(journal.train.written.text_bytes + journal.validation.written.text_bytes);
+    portions::for_each(curated, split, first, |mut portion| {
+        portion.retain(|kept| kept.index >= sides[kept.side as usize].resumed_at);
+        let texts: Vec<&str> = portion.iter().map(|kept| kept.document.text.as_str()).collect();
+        let encoded = tokenizer.encode_corpus(&texts)?;
+        let mut wrote_shard = false;
+        for (kept, ids) in portion.iter().zip(encoded) {
+            wrote_shard |= sides[kept.side as usize].add(kept, &ids, tokenizer.special().unk)?;
+        }
+        if wrote_shard {
+            let [train, validation] = sides.each_ref().map(|side| side.saved.clone());
+            Journal { train, validation, ..journal.clone() }.write(options.folder)?;
+        }
+        meter.add(texts.iter().map(|text| text.len() as u64).sum());
+        Ok(())
+    })?;
+    let [train, validation] = sides;
+    let finished = [train.finish()?, validation.finish()?];
+    Ok(finished)
+}
+
+/// Removes the journal of finished shards.
+pub(super) fn forget(folder: &Path) -> Result<()> {
+    fs::remove_file(&folder.join(JOURNAL_JSON))
+}
+
+impl Journal {
+    /// The journal in the folder; an empty one where there is none or where it belongs to other work.
+    fn read_or_new(tokenizer: &Tokenizer, options: &Options) -> Result<Self> {
+        let nothing = SideProgress {
+            next_document: 0,
+            written: SplitEntry::default(),
+            without_tokens: 0,
+            fertility: vec![Fertility::default(); options.sources],
+        };
+        let new = Self {
+            settings_sha256: options.settings_sha256.to_string(),
+            tokenizer: tokenizer.fingerprint().to_string(),
+            train: nothing.clone(),
+            validation: nothing,
+        };
+        let path = options.folder.join(JOURNAL_JSON);
+        if !fs::exists(&path) {
+            return Ok(new);
+        }
+        let text = fs::read_text_capped(&path, JOURNAL_BYTES_MAX)?;
+        let hint = format!("remove the folder `{}` to make the shards again", options.folder.display());
+        let found: Self =
+            serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(&hint))?;
+        let fits = |side: &SideProgress| side.fertility.len() == options.sources;
+        if found.settings_sha256 != new.settings_sha256
+            || found.tokenizer != new.tokenizer
+            || !fits(&found.train)
+            || !fits(&found.validation)
+        {
+            return Err(Problem::new("belongs to shards made with another tokenizer or other settings")
+                .at(path.display())
+                .hint(hint)
+                .into());
+        }
+        for entry in found.train.written.shards.iter().chain(&found.validation.written.shards) {
+            let shard = options.folder.join(&entry.file);
+            if fs::len_bytes(&shard)? != entry.bytes {
+                return Err(Problem::new(format!("does not have the {} bytes it was written with", entry.bytes))
+                    .at(shard.display())
+                    .hint(hint)
+                    .into());
+            }
+        }
+        Ok(found)
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        fs::write_bytes(&folder.join(JOURNAL_JSON), serde_json::to_string(self)?.as_bytes())
+    }
+}
+
+/// Writes the shards of one side and keeps the account of them.
+struct SideWriter {
+    writer: ShardWriter,
+    /// Where this run took up its work.
+    resumed_at: u64,
+    /// Counts of all documents that were added.
+    without_tokens: u64,
+    fertility: Vec<Fertility>,
+    /// What is in finished shards.
+    saved: SideProgress,
+}
+
+impl SideWriter {
+    fn new(side: Side, progress: &SideProgress, tokenizer: &Tokenizer, options: &Options) -> Self {
+        let writer = ShardWriter::new(options.folder, side, tokenizer.fingerprint(), tokenizer.vocab_size(), options.shard_tokens);
+        Self {
+            writer: writer.behind(progress.written.clone()),
+            resumed_at: progress.next_document,
+            without_tokens: progress.without_tokens,
+            fertility: progress.fertility.clone(),
+            saved: progress.clone(),
+        }
+    }
+
+    /// Adds a document; `true` when a shard was written, which is then accounted for.
+    fn add(&mut self, kept: &Kept, ids: &[u32], unk: Option<u32>) -> Result<bool> {
+        if ids.is_empty() {
+            self.without_tokens += 1;
+            return Ok(false);
+        }
+        let (source, text) = (kept.document.source, &kept.document.text);
+        let is_full = self.writer.is_full_for(source, ids.len());
+        if is_full {
+            self.writer.write_shard()?;
+            self.save(kept.index);
+        }
+        self.writer.push(source, ids, text.len() as u64)?;
+        self.fertility[source].add(text, ids, unk);
+        Ok(is_full)
+    }
+
+    fn save(&mut self, next_document: u64) {
+        let (written, fertility) = (self.writer.written().clone(), self.fertility.clone());
+        self.saved = SideProgress { next_document, written, without_tokens: self.without_tokens, fertility };
+    }
+
+    fn finish(mut self) -> Result<SideProgress> {
+        self.writer.write_shard()?;
+        self.save(u64::MAX);
+        Ok(self.saved)
+    }
+}

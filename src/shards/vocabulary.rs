@@ -1,0 +1,89 @@
+//! Trains the tokenizer on a sample of the training side of a corpus.
+
+use anyhow::Result;
+
+use crate::config::PretrainConfig;
+use crate::corpus::Curated;
+use crate::corpus::Scan;
+use crate::corpus::Side;
+use crate::error::Problem;
+use crate::shards::meter::Meter;
+use crate::shards::meter::Progress;
+use crate::shards::meter::Stage;
+use crate::shards::portions;
+use crate::tokenizer::Trained;
+use crate::tokenizer::Trainer;
+use crate::tokenizer::TrainerOptions;
+
+/// A document gives the tokenizer's training a slice of at least this many bytes, or all that it has.
+const SLICE_BYTES_MIN: u64 = 4 << 10;
+
+/// The tokenizer that `config` describes, trained on what `curated` keeps for training.
+pub(super) fn train(config: &PretrainConfig, curated: &Curated, scan: &Scan, observer: &mut dyn FnMut(Progress)) -> Result<Trained> {
+    let model = config.model().ok_or_else(|| Problem::usage("wants exactly one family: `roberta` or `bert`").at("model"))?;
+    let mut trainer = Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))?;
+    let mut sample = Sample { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 };
+    let mut meter = Meter::new(Stage::CountWords, scan.train.bytes, observer);
+    portions::for_each(curated, scan.split, 0, |portion| {
+        // The tokenizer sees no validation text, as the model does not.
+        let train: Vec<&str> = portion.iter().filter(|kept| kept.side == Side::Train).map(|kept| kept.document.text.as_str()).collect();
+        let slices: Vec<&str> = train.iter().map(|text| sample.slice(text)).filter(|slice| !slice.is_empty()).collect();
+        meter.add(train.iter().map(|text| text.len() as u64).sum());
+        trainer.add(&slices)
+    })?;
+    let total = config.tokenizer.padded_vocab_size() as u64;
+    trainer.finish(|entries| {
+        if entries % 256 == 0 {
+            observer(Progress { stage: Stage::LearnVocabulary, done: entries as u64, total });
+        }
+    })
+}
+
+/// Takes at most `budget` of `total` bytes, spread evenly over the documents.
+struct Sample {
+    budget: u64,
+    total: u64,
+    seen: u64,
+    taken: u64,
+}
+
+impl Sample {
+    /// The part of `text` to train on: all of it, its beginning, or nothing.
+    fn slice<'a>(&mut self, text: &'a str) -> &'a str {
+        let len = text.len() as u64;
+        self.seen += len;
+        let due = (u128::from(self.budget) * u128::from(self.seen) / u128::from(self.total)).min(u128::from(self.budget)) as u64;
+        let room = due.saturating_sub(self.taken);
+        if self.budget >= self.total {
+            return text;
+        }
+        // Slices below the minimum would be cut words; the room adds up until one is worth taking.
+        if room < len.min(SLICE_BYTES_MIN.min(self.budget)) {
+            return "";
+        }
+        let mut end = room.min(len) as usize;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.taken += end as u64;
+        &text[..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_keeps_its_budget_and_is_spread_evenly() {
+        let text = "a ".repeat(50_000);
+        let mut sample = Sample { budget: 200_000, total: 1_000_000, seen: 0, taken: 0 };
+        let taken: Vec<usize> = (0..10).map(|_| sample.slice(&text).len()).collect();
+        assert_eq!(taken, [20_000; 10]);
+        let mut whole = Sample { budget: 10, total: 10, seen: 0, taken: 0 };
+        assert_eq!(whole.slice("short text"), "short text");
+        let mut tiny = Sample { budget: 100, total: 1000, seen: 0, taken: 0 };
+        let taken: usize = (0..100).map(|_| tiny.slice("ten bytes.").len()).sum();
+        assert!((90..=100).contains(&taken), "{taken}");
+    }
+}
