@@ -36,6 +36,28 @@ impl Batch {
         self.labels.len()
     }
 
+    /// Empties all arrays and keeps their memory.
+    pub fn clear(&mut self) {
+        for array in self.arrays() {
+            array.clear();
+        }
+        self.token_keys.clear();
+        self.sample_ids.clear();
+    }
+
+    /// Makes room for `tokens` tokens in the arrays that have one entry a token.
+    pub fn reserve(&mut self, tokens: usize) {
+        for array in [&mut self.ids, &mut self.token_type_ids, &mut self.position_ids] {
+            array.reserve(tokens);
+        }
+        self.token_keys.reserve(tokens);
+    }
+
+    fn arrays(&mut self) -> [&mut Vec<u32>; 6] {
+        let Self { ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, .. } = self;
+        [ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels]
+    }
+
     /// Length of the longest segment in tokens.
     pub fn max_seqlen(&self) -> usize {
         self.cu_seqlens.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0)

@@ -7,10 +7,12 @@ use anyhow::Result;
 use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::Frame;
+use crate::batches::MaskBuffers;
 use crate::batches::Masking;
 use crate::batches::Order;
 use crate::batches::Packer;
-use crate::batches::collate;
+use crate::batches::collate::StepSettings;
+use crate::batches::collate::Unmasked;
 use crate::shards::ShardSet;
 
 /// Masks of the evaluation do not depend on the seed of the run, so that seeds can be compared.
@@ -19,9 +21,9 @@ const SEED: u64 = 0;
 /// Iterates over the batches of one evaluation; the last one may be short. Shards without a document give none.
 pub struct EvaluationBatches {
     packer: Option<Packer>,
-    num_tokens: u64,
-    max_seq_length: usize,
     masking: Masking,
+    settings: StepSettings,
+    buffers: MaskBuffers,
     rows_per_batch: usize,
 }
 
@@ -32,20 +34,20 @@ impl EvaluationBatches {
             0 => None,
             _ => Some(Packer::new(Arc::clone(shards), Order::Fixed, frame, Cursor::default())?),
         };
-        let rows_per_batch = rows_per_batch.max(1);
-        Ok(Self { packer, num_tokens: shards.num_tokens(), max_seq_length: frame.max_seq_length, masking, rows_per_batch })
+        let settings = StepSettings { seed: SEED, probability: masking.probability_at(0, 1), max_seq_length: frame.max_seq_length };
+        Ok(Self { packer, masking, settings, buffers: MaskBuffers::default(), rows_per_batch: rows_per_batch.max(1) })
     }
 
     fn batch(&mut self) -> Result<Option<Batch>> {
         let Some(packer) = &mut self.packer else { return Ok(None) };
-        let mut batch = Batch::default();
-        for row in 0..self.rows_per_batch {
-            if packer.cursor().tokens == self.num_tokens {
+        let mut rows = Unmasked::new(Batch::default(), 0);
+        for _ in 0..self.rows_per_batch {
+            if !rows.add_row_of_epoch(packer)? {
                 break;
             }
-            collate::add_row(&mut batch, packer.next_row()?, &self.masking, SEED, (row * self.max_seq_length) as u64);
         }
-        Ok((!batch.ids.is_empty()).then_some(batch))
+        let is_empty = rows.num_tokens() == 0;
+        Ok((!is_empty).then(|| rows.finish(&self.masking, self.settings, &mut self.buffers)))
     }
 }
 

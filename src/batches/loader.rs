@@ -1,6 +1,7 @@
-//! Batches for one update after the other, made ahead on a thread of their own.
+//! Batches for one update after the other, made ahead: one thread packs, others mask.
 //!
-//! A step is a fixed number of rows; how it is cut into micro-batches changes neither its rows nor its masks nor its keys.
+//! A step is a fixed number of rows; how it is cut into ranks and micro-batches, and by how many threads it is made,
+//! changes neither its rows nor its masks nor its keys.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -12,12 +13,18 @@ use anyhow::Context;
 use anyhow::Result;
 
 use crate::batches::Batch;
+use crate::batches::BatchPlan;
 use crate::batches::Cursor;
 use crate::batches::Frame;
+use crate::batches::HostMemory;
 use crate::batches::Masking;
 use crate::batches::Order;
 use crate::batches::Packer;
-use crate::batches::collate;
+use crate::batches::Staging;
+use crate::batches::collate::StepSettings;
+use crate::batches::collate::Unmasked;
+use crate::batches::workers::Pending;
+use crate::batches::workers::Workers;
 use crate::error::Problem;
 use crate::shards::ShardSet;
 
@@ -25,60 +32,119 @@ use crate::shards::ShardSet;
 const STEPS_AHEAD: usize = 2;
 
 /// How rows become steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
-    /// Seed of order and masks.
+    /// Seed of the masks.
     pub seed: u64,
-    /// Rows of a micro-batch.
-    pub rows_per_micro_batch: usize,
-    /// Micro-batches of a step.
-    pub accumulation_steps: usize,
+    /// Order of the documents.
+    pub order: Order,
+    /// Sizes of the steps.
+    pub plan: BatchPlan,
+    /// Steps that are done.
+    pub first_step: u64,
+    /// Steps of the run: over these the share to mask may change.
+    pub total_steps: u64,
+    /// Number of this process, from 0.
+    pub rank: usize,
+    /// Number of processes, each of which takes a block of a step's rows.
+    pub world_size: usize,
+    /// Threads that mask, at least 1.
+    pub workers: usize,
+}
+
+impl LoaderOptions {
+    /// The options of a single process that begins a run, in a shuffled order, with one worker.
+    pub fn new(seed: u64, plan: BatchPlan) -> Self {
+        Self { seed, order: Order::Shuffled { seed }, plan, first_step: 0, total_steps: 1, rank: 0, world_size: 1, workers: 1 }
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.plan.has_rows() {
+            return Err(Problem::usage("a step needs at least one row and one micro-batch").at("training").into());
+        }
+        if self.rank >= self.world_size {
+            return Err(Problem::new(format!("rank {} is not one of {}", self.rank, self.world_size)).into());
+        }
+        Ok(())
+    }
 }
 
 /// All that one update is computed from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepBatches {
-    /// The micro-batches.
+    /// The micro-batches of this process.
     pub micro: Vec<Batch>,
     /// Where the next step starts: goes into a checkpoint.
     pub cursor_after: Cursor,
     /// Passes over the data after this step, with a fraction.
     pub epoch: f64,
-    /// Rows of all micro-batches.
+    /// Rows of these micro-batches.
     pub rows: usize,
-    /// Tokens of all micro-batches (special tokens included).
+    /// Tokens of these micro-batches (special tokens included).
     pub tokens: usize,
-    /// Labels of all micro-batches: what the loss is divided by.
+    /// Labels of these micro-batches: what the loss is divided by.
     pub label_count: usize,
 }
 
-/// Gives the steps of a run in order. Dropping it stops its thread.
+/// Gives the steps of a run in order. Dropping it stops its threads.
 pub struct Loader {
-    steps: Option<Receiver<Result<StepBatches>>>,
+    steps: Option<Receiver<Result<Planned>>>,
     thread: Option<JoinHandle<()>>,
+    staging: Arc<dyn Staging>,
 }
 
 impl Loader {
-    /// Starts making steps from `cursor` on, in the shuffled order of the seed.
+    /// Starts making steps from `cursor` on, into plain memory.
     pub fn start(shards: Arc<ShardSet>, frame: Frame, masking: Masking, options: LoaderOptions, cursor: Cursor) -> Result<Self> {
-        if options.rows_per_micro_batch == 0 || options.accumulation_steps == 0 {
-            return Err(Problem::usage("a step needs at least one row and one micro-batch").at("training").into());
-        }
-        let packer = Packer::new(shards, Order::Shuffled { seed: options.seed }, frame, cursor)?;
-        let maker = Maker { packer, max_seq_length: frame.max_seq_length, masking, options };
+        Self::start_with(Arc::new(HostMemory::default()), shards, frame, masking, options, cursor)
+    }
+
+    /// Like [`start`](Self::start), into arrays that `staging` gives.
+    pub fn start_with(
+        staging: Arc<dyn Staging>,
+        shards: Arc<ShardSet>,
+        frame: Frame,
+        masking: Masking,
+        options: LoaderOptions,
+        cursor: Cursor,
+    ) -> Result<Self> {
+        options.check()?;
+        let frame = Frame { max_seq_length: options.plan.at(options.first_step).max_seq_length, ..frame };
+        let packer = Packer::new(shards, options.order.clone(), frame, cursor)?;
+        let workers = Workers::start(options.workers, masking.clone())?;
+        let step = options.first_step;
+        let maker = Maker { packer, masking, workers, staging: Arc::clone(&staging), options, step };
         let (sender, steps) = sync_channel(STEPS_AHEAD);
         let thread = std::thread::Builder::new()
             .name("loader".to_string())
             .spawn(move || maker.run(&sender))
             .context("cannot start the loader thread")?;
-        Ok(Self { steps: Some(steps), thread: Some(thread) })
+        Ok(Self { steps: Some(steps), thread: Some(thread), staging })
     }
 
     /// The next step; waits until it is made. After an error there are no more steps.
     pub fn next_step(&mut self) -> Result<StepBatches> {
         let ended = || Problem::new("the loader has ended").hint("an earlier error stopped it");
         let steps = self.steps.as_ref().ok_or_else(ended)?;
-        steps.recv().map_err(|_| ended())?
+        let planned = steps.recv().map_err(|_| ended())??;
+        let micro = planned.micro.iter().map(Pending::wait).collect::<Result<Vec<Batch>>>();
+        if micro.is_err() {
+            self.steps = None;
+        }
+        let micro = micro?;
+        Ok(StepBatches {
+            cursor_after: planned.cursor_after,
+            epoch: planned.epoch,
+            rows: planned.rows,
+            tokens: micro.iter().map(Batch::num_tokens).sum(),
+            label_count: micro.iter().map(Batch::num_labels).sum(),
+            micro,
+        })
+    }
+
+    /// Takes a step back that was trained on; its arrays will be used again.
+    pub fn give_back(&self, step: StepBatches) {
+        step.micro.into_iter().for_each(|batch| self.staging.give_back(batch));
     }
 }
 
@@ -93,15 +159,25 @@ impl Drop for Loader {
     }
 }
 
+/// A step whose rows are read.
+struct Planned {
+    micro: Vec<Pending>,
+    cursor_after: Cursor,
+    epoch: f64,
+    rows: usize,
+}
+
 struct Maker {
     packer: Packer,
-    max_seq_length: usize,
     masking: Masking,
+    workers: Workers,
+    staging: Arc<dyn Staging>,
     options: LoaderOptions,
+    step: u64,
 }
 
 impl Maker {
-    fn run(mut self, sender: &SyncSender<Result<StepBatches>>) {
+    fn run(mut self, sender: &SyncSender<Result<Planned>>) {
         loop {
             let step = self.step();
             let is_last = step.is_err();
@@ -111,24 +187,25 @@ impl Maker {
         }
     }
 
-    fn step(&mut self) -> Result<StepBatches> {
-        let mut micro = Vec::with_capacity(self.options.accumulation_steps);
-        for number in 0..self.options.accumulation_steps {
-            let mut batch = Batch::default();
-            for place in 0..self.options.rows_per_micro_batch {
-                let global_row = number * self.options.rows_per_micro_batch + place;
-                let first_key = (global_row * self.max_seq_length) as u64;
-                collate::add_row(&mut batch, self.packer.next_row()?, &self.masking, self.options.seed, first_key);
+    fn step(&mut self) -> Result<Planned> {
+        let LoaderOptions { seed, total_steps, rank, world_size, .. } = self.options;
+        let shape = self.options.plan.at(self.step);
+        let (max_seq_length, rows) = (shape.max_seq_length, shape.rows_per_micro_batch);
+        let settings = StepSettings { seed, max_seq_length, probability: self.masking.probability_at(self.step, total_steps) };
+        let rows_of_rank = rows * shape.micro_batches;
+        let first_row = rank * rows_of_rank;
+        self.packer.set_max_seq_length(max_seq_length);
+        self.packer.skip_rows(first_row)?;
+        let mut micro = Vec::with_capacity(shape.micro_batches);
+        for number in 0..shape.micro_batches {
+            let mut unmasked = Unmasked::new(self.staging.take(rows * max_seq_length), first_row + number * rows);
+            for _ in 0..rows {
+                unmasked.add_row(&mut self.packer)?;
             }
-            micro.push(batch);
+            micro.push(self.workers.mask(unmasked, settings)?);
         }
-        Ok(StepBatches {
-            cursor_after: self.packer.cursor(),
-            epoch: self.packer.epoch(),
-            rows: self.options.accumulation_steps * self.options.rows_per_micro_batch,
-            tokens: micro.iter().map(Batch::num_tokens).sum(),
-            label_count: micro.iter().map(Batch::num_labels).sum(),
-            micro,
-        })
+        self.packer.skip_rows((world_size - rank - 1) * rows_of_rank)?;
+        self.step += 1;
+        Ok(Planned { cursor_after: self.packer.cursor(), epoch: self.packer.epoch(), rows: rows_of_rank, micro })
     }
 }

@@ -1,63 +1,186 @@
 //! Chooses the tokens to predict and what stands in their place (Devlin et al., NAACL 2019, section 3.1).
 //!
-//! A token's fate depends on (seed, sample, place in the row) alone: drawn anew in each epoch, the same for any batching.
+//! A token's fate depends on (seed, sample, place in the row) and the share to mask alone: drawn anew in each epoch, the
+//! same for any batching. How spans are chosen stands in `spans.rs`.
 
 use anyhow::Result;
 
+use crate::batches::spans;
+use crate::config::MaskingUnit;
 use crate::config::MlmConfig;
 use crate::rng::Stream;
 use crate::tokenizer::Tokenizer;
 
+/// Random words that are computed at once.
+const LANES: usize = 16;
+
+/// Longer words (addresses, tables, scripts without spaces) are taken in parts, so that no row is masked as a whole.
+pub(super) const WORD_TOKENS_MAX: u32 = 16;
+
+/// Bits of a token's class: it may be masked; it begins a word; what follows it begins a word.
+pub(super) const ORDINARY: u8 = 1;
+pub(super) const STARTS: u8 = 2;
+pub(super) const ENDS: u8 = 4;
+
 /// How to mask with a given tokenizer.
 #[derive(Debug, Clone)]
 pub struct Masking {
+    unit: MaskingUnit,
+    probability: f64,
+    probability_end: f64,
     /// Bounds on a 32-bit random word.
-    chosen_below: u64,
     mask_below: u64,
     random_below: u64,
     mask: u32,
     /// What a random replacement is drawn from: all tokens that are not special, sorted.
     ordinary: Vec<u32>,
-    is_special: Vec<bool>,
+    /// The class of each token.
+    classes: Vec<u8>,
+}
+
+/// Buffers that masking uses again for the next row.
+#[derive(Debug, Default)]
+pub struct MaskBuffers {
+    pub(super) spans: spans::Buffers,
+}
+
+/// What becomes of a token to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Mask,
+    Random,
+    Keep,
 }
 
 impl Masking {
     /// Masking as configured; a tokenizer without a mask token is an error.
     pub fn new(config: &MlmConfig, tokenizer: &Tokenizer) -> Result<Self> {
-        let bound = |share: f64| (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64;
-        let mut is_special = vec![false; tokenizer.vocab_size()];
-        for &id in tokenizer.special_ids() {
-            is_special[id as usize] = true;
-        }
         Ok(Self {
-            chosen_below: bound(config.mlm_probability),
+            unit: config.masking,
+            probability: config.mlm_probability,
+            probability_end: config.mlm_probability_end.unwrap_or(config.mlm_probability),
             mask_below: bound(config.mask_replace_prob),
             random_below: bound(config.mask_replace_prob + config.random_replace_prob),
             mask: tokenizer.special().mask()?,
             ordinary: tokenizer.ordinary_ids(),
-            is_special,
+            classes: classes(config.masking, tokenizer)?,
         })
     }
 
     /// The masking of every evaluation: 15 % of the tokens, 80/10/10, so that runs with other settings can be compared.
     pub fn for_evaluation(tokenizer: &Tokenizer) -> Result<Self> {
-        Self::new(&MlmConfig { mlm_probability: 0.15, mask_replace_prob: 0.8, random_replace_prob: 0.1 }, tokenizer)
+        Self::new(
+            &MlmConfig {
+                masking: MaskingUnit::Token,
+                mlm_probability: 0.15,
+                mlm_probability_end: None,
+                mask_replace_prob: 0.8,
+                random_replace_prob: 0.1,
+            },
+            tokenizer,
+        )
+    }
+
+    /// The share to mask in the step after `steps_done` of `total_steps`: a straight line from the first to the last step.
+    pub fn probability_at(&self, steps_done: u64, total_steps: u64) -> f64 {
+        let progress = steps_done as f64 / total_steps.saturating_sub(1).max(1) as f64;
+        self.probability + (self.probability_end - self.probability) * progress.min(1.0)
     }
 
     /// Masks one row in place and calls `label(place in the row, original id)` for each chosen token, in order.
-    pub fn apply(&self, stream: Stream, ids: &mut [u32], mut label: impl FnMut(u32, u32)) {
-        for (place, id) in ids.iter_mut().enumerate() {
-            let [choice, fate, low, high] = stream.words(place as u64);
-            if u64::from(choice) >= self.chosen_below || self.is_special.get(*id as usize) != Some(&false) {
-                continue;
-            }
-            label(place as u32, *id);
-            if u64::from(fate) < self.mask_below {
-                *id = self.mask;
-            } else if u64::from(fate) < self.random_below && !self.ordinary.is_empty() {
-                let random = u64::from(low) | u64::from(high) << 32;
-                *id = self.ordinary[((u128::from(random) * self.ordinary.len() as u128) >> 64) as usize];
+    pub fn apply(&self, stream: Stream, ids: &mut [u32], label: impl FnMut(u32, u32)) {
+        self.apply_at(self.probability, stream, ids, &mut MaskBuffers::default(), label);
+    }
+
+    /// Like [`apply`](Self::apply), with another share to mask, and buffers that are used again.
+    pub fn apply_at(&self, probability: f64, stream: Stream, ids: &mut [u32], buffers: &mut MaskBuffers, mut label: impl FnMut(u32, u32)) {
+        match self.unit {
+            MaskingUnit::Token => self.words::<false>(bound(probability), stream, ids, label),
+            MaskingUnit::WholeWord => self.words::<true>(bound(probability), stream, ids, label),
+            // SpanBERT decides by the span, not by the token, what it is replaced by (section 3.1).
+            MaskingUnit::Span => {
+                let class = |id| self.class(id);
+                spans::choose(probability, stream, ids, class, &mut buffers.spans);
+                for &(place, fate) in buffers.spans.chosen() {
+                    let id = &mut ids[place as usize];
+                    label(place, *id);
+                    let [_, _, low, high] = stream.words(u64::from(place));
+                    *id = self.replacement(*id, self.fate(fate), low, high);
+                }
             }
         }
     }
+
+    /// Chooses each token, or each word by its first token. Replacement is by the token in both cases, as in BERT's own
+    /// whole-word masking (create_pretraining_data.py). Every token is chosen with the same probability, so that the
+    /// share is met without a budget.
+    fn words<const WHOLE: bool>(&self, chosen_below: u64, stream: Stream, ids: &mut [u32], mut label: impl FnMut(u32, u32)) {
+        let (mut is_chosen, mut starts_next, mut length) = (false, true, 0);
+        for (block, ids) in ids.chunks_mut(LANES).enumerate() {
+            let first = block * LANES;
+            let [choices, fates, lows, highs] = stream.words_lanes::<LANES>(first as u64);
+            for (lane, id) in ids.iter_mut().enumerate() {
+                let class = self.class(*id);
+                if class & ORDINARY == 0 {
+                    (starts_next, is_chosen) = (true, false);
+                    continue;
+                }
+                if !WHOLE || starts_next || class & STARTS != 0 || length == WORD_TOKENS_MAX {
+                    is_chosen = u64::from(choices[lane]) < chosen_below;
+                    length = 0;
+                }
+                length += 1;
+                starts_next = class & ENDS != 0;
+                if is_chosen {
+                    label((first + lane) as u32, *id);
+                    *id = self.replacement(*id, self.fate(fates[lane]), lows[lane], highs[lane]);
+                }
+            }
+        }
+    }
+
+    /// An id outside the vocabulary is none to predict.
+    #[inline(always)]
+    fn class(&self, id: u32) -> u8 {
+        self.classes.get(id as usize).copied().unwrap_or(0)
+    }
+
+    fn fate(&self, word: u32) -> Fate {
+        match u64::from(word) {
+            word if word < self.mask_below => Fate::Mask,
+            word if word < self.random_below => Fate::Random,
+            _ => Fate::Keep,
+        }
+    }
+
+    fn replacement(&self, id: u32, fate: Fate, low: u32, high: u32) -> u32 {
+        match fate {
+            Fate::Mask => self.mask,
+            Fate::Random if !self.ordinary.is_empty() => {
+                let random = u64::from(low) | u64::from(high) << 32;
+                self.ordinary[((u128::from(random) * self.ordinary.len() as u128) >> 64) as usize]
+            }
+            Fate::Random | Fate::Keep => id,
+        }
+    }
+}
+
+/// A share as a bound on a 32-bit random word.
+fn bound(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
+}
+
+fn classes(unit: MaskingUnit, tokenizer: &Tokenizer) -> Result<Vec<u8>> {
+    let mut classes = vec![ORDINARY | STARTS | ENDS; tokenizer.vocab_size()];
+    if unit != MaskingUnit::Token {
+        let words = tokenizer.word_boundaries()?;
+        for (id, class) in (0..).zip(&mut classes) {
+            let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+            *class = ORDINARY | flag(words.starts_word(id), STARTS) | flag(words.ends_word(id), ENDS);
+        }
+    }
+    for &id in tokenizer.special_ids() {
+        classes[id as usize] = 0;
+    }
+    Ok(classes)
 }

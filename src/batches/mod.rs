@@ -1,27 +1,46 @@
-//! From shards to batches: order -> pack -> mask -> collate -> prefetch.
+//! From shards to batches: order -> plan -> pack -> mask -> collate -> prefetch.
 //!
-//! Knows no model. Same seed and cursor give the same batches and masks for any number of threads and micro-batches.
+//! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers and
+//! micro-batches.
 
 mod batch;
+mod best_fit;
 mod collate;
+mod cursor;
+mod efficiency;
 mod evaluation;
+mod frame;
 mod loader;
 mod mask;
 mod order;
 mod pack;
+mod planner;
+mod spans;
+mod staging;
+mod steps;
+mod workers;
 
 pub use batch::Batch;
+pub use cursor::Cursor;
+pub use efficiency::PackingReport;
+pub use efficiency::packing_report;
+pub use efficiency::rows_per_epoch;
 pub use evaluation::EvaluationBatches;
+pub use frame::Frame;
+pub use frame::Packing;
+pub use frame::Row;
 pub use loader::Loader;
 pub use loader::LoaderOptions;
 pub use loader::StepBatches;
+pub use mask::MaskBuffers;
 pub use mask::Masking;
 pub use order::Order;
-pub use pack::Cursor;
-pub use pack::Frame;
+pub use order::Sequence;
 pub use pack::Packer;
-pub use pack::Row;
-pub use pack::rows_per_epoch;
+pub use staging::HostMemory;
+pub use staging::Staging;
+pub use steps::BatchPlan;
+pub use steps::StepShape;
 
 #[cfg(test)]
 mod tests;

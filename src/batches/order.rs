@@ -1,27 +1,221 @@
-//! In which order documents come: a function of seed and epoch alone.
+//! In which order documents come, and how often: a function of seed and epoch alone, in O(1) memory.
+//!
+//! It knows numbers of documents, not documents.
 
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::error::Problem;
 use crate::rng::Permutation;
 use crate::rng::Purpose;
 use crate::rng::Stream;
+use crate::shards::SourceRange;
+
+/// Streams within a source lie above those of the epochs.
+const WITHIN_SOURCE: u64 = 1 << 55;
+
+/// Bits of a stream's id that count the passes over a source.
+const PASS_BITS: u32 = 32;
 
 /// An order of documents for each epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// A fresh permutation each epoch.
     Shuffled {
         /// Seed of the run.
         seed: u64,
     },
+    /// A fresh permutation each epoch, of some sources' documents more or less often than once.
+    Weighted {
+        /// Seed of the run.
+        seed: u64,
+        /// How often an epoch takes each document of a source, in the order of the sources.
+        weights: Arc<[f64]>,
+    },
     /// As they lie in the shards.
     Fixed,
 }
 
 impl Order {
-    /// The document that comes at place `index` of `epoch`; `index` must be below `documents`.
-    pub fn document(self, epoch: u64, index: u64, documents: u64) -> u64 {
-        match self {
-            Self::Shuffled { seed } => Permutation::new(Stream::new(seed, Purpose::Order, epoch), documents).at(index),
-            Self::Fixed => index,
+    /// The order of the documents of `sources`; weights that are not one a source, or none of which is positive, are an error.
+    pub fn sequence(&self, sources: &[SourceRange]) -> Result<Sequence> {
+        let (seed, weights) = match self {
+            Self::Fixed => (None, None),
+            Self::Shuffled { seed } => (Some(*seed), None),
+            Self::Weighted { seed, weights } => (Some(*seed), Some(weights)),
+        };
+        if weights.is_some_and(|weights| weights.len() != sources.len()) {
+            let names: Vec<&str> = sources.iter().map(|s| s.name.as_str()).collect();
+            return Err(Problem::new(format!("{} weights for {} sources", weights.map_or(0, |w| w.len()), sources.len()))
+                .at("data.sources")
+                .hint(format!("the shards were made from the sources {}", names.join(", ")))
+                .into());
         }
+        let weight = |number: usize| weights.map_or(1.0, |weights| weights[number]);
+        let mut sequence = Sequence { seed, shares: Vec::with_capacity(sources.len()), places: 0, tokens: 0.0, tokens_max: 0 };
+        for (number, source) in sources.iter().enumerate() {
+            sequence.push(number as u64, source, weight(number));
+        }
+        Ok(sequence)
+    }
+}
+
+/// The part of an epoch that one source has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Share {
+    source: u64,
+    first_place: u64,
+    /// Places in an epoch (V).
+    places: u64,
+    first_document: u64,
+    /// Documents (n).
+    documents: u64,
+}
+
+/// The order of certain documents: an epoch has [`places`](Self::places), each of which has a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sequence {
+    seed: Option<u64>,
+    shares: Vec<Share>,
+    places: u64,
+    tokens: f64,
+    tokens_max: u64,
+}
+
+impl Sequence {
+    fn push(&mut self, number: u64, source: &SourceRange, weight: f64) {
+        let n = source.documents;
+        if n == 0 {
+            return;
+        }
+        let places = ((weight * n as f64).round() as u64).max(1);
+        let (first_place, first_document) = (self.places, source.first_document);
+        self.shares.push(Share { source: number, first_place, places, first_document, documents: n });
+        self.places += places;
+        self.tokens += source.tokens as f64 * (places as f64 / n as f64);
+        self.tokens_max += source.tokens * places.div_ceil(n);
+    }
+
+    /// Documents of an epoch; one that comes twice counts twice.
+    pub fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// Tokens of an epoch: exact where every source has weight 1, else the mean over epochs.
+    pub fn tokens(&self) -> f64 {
+        self.tokens
+    }
+
+    /// More tokens than this no epoch has.
+    pub fn tokens_max(&self) -> u64 {
+        self.tokens_max
+    }
+
+    /// The seed of a shuffled order.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    /// The document that comes at place `index` of `epoch`; `index` must be below [`places`](Self::places).
+    ///
+    /// A source's places are counted on from epoch to epoch, and each run of as many as it has documents is a
+    /// permutation of them: so every document comes equally often, give or take one.
+    pub fn document(&self, epoch: u64, index: u64) -> u64 {
+        let place = match self.seed {
+            Some(seed) => Permutation::new(Stream::new(seed, Purpose::Order, epoch), self.places).at(index),
+            None => index,
+        };
+        let next = self.shares.partition_point(|share| share.first_place <= place);
+        let share = &self.shares[next - 1];
+        let offset = place - share.first_place;
+        match self.seed {
+            // Each epoch is one pass: the permutation of the places has shuffled it already.
+            Some(seed) if share.places != share.documents => share.document(seed, u128::from(epoch), offset),
+            _ => share.first_document + offset,
+        }
+    }
+}
+
+impl Share {
+    fn document(&self, seed: u64, epoch: u128, offset: u64) -> u64 {
+        let number = epoch * u128::from(self.places) + u128::from(offset);
+        let (pass, place) = ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
+        let id = WITHIN_SOURCE | self.source << PASS_BITS | (pass & ((1 << PASS_BITS) - 1));
+        self.first_document + Permutation::new(Stream::new(seed, Purpose::Order, id), self.documents).at(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(documents: &[u64]) -> Vec<SourceRange> {
+        let mut first_document = 0;
+        let range = |(number, &documents): (usize, &u64)| {
+            let source = SourceRange { name: format!("s{number}"), first_document, documents, tokens: 10 * documents };
+            first_document += documents;
+            source
+        };
+        documents.iter().enumerate().map(range).collect()
+    }
+
+    fn weighted(documents: &[u64], weights: &[f64]) -> Sequence {
+        Order::Weighted { seed: 5, weights: weights.into() }.sequence(&sources(documents)).unwrap()
+    }
+
+    fn epoch(sequence: &Sequence, epoch: u64) -> Vec<u64> {
+        (0..sequence.places()).map(|index| sequence.document(epoch, index)).collect()
+    }
+
+    #[test]
+    fn weight_one_is_the_plain_permutation_of_all_documents() {
+        let even = weighted(&[30, 0, 12], &[1.0, 1.0, 1.0]);
+        let plain = Order::Shuffled { seed: 5 }.sequence(&sources(&[42])).unwrap();
+        let permutation = |e| Permutation::new(Stream::new(5, Purpose::Order, e), 42);
+        for e in 0..4 {
+            assert_eq!(epoch(&even, e), epoch(&plain, e));
+            assert_eq!(epoch(&even, e), (0..42).map(|index| permutation(e).at(index)).collect::<Vec<_>>());
+        }
+        assert_eq!((even.tokens(), even.tokens_max()), (420.0, 420));
+        assert_eq!(epoch(&Order::Fixed.sequence(&sources(&[3, 2])).unwrap(), 7), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn over_the_epochs_every_document_of_a_source_comes_equally_often() {
+        let (documents, weights) = ([7u64, 5, 1, 100], [0.5, 2.4, 0.01, 1.0]);
+        let sequence = weighted(&documents, &weights);
+        // 0.5 x 7 rounds to 4 places, 2.4 x 5 is 12, the one document of the third source always comes.
+        assert_eq!(sequence.places(), 4 + 12 + 1 + 100);
+        assert_eq!(sequence.tokens_max(), 70 + 3 * 50 + 10 + 1000);
+        let mut counts = vec![0u32; 113];
+        for e in 0..9 {
+            for document in epoch(&sequence, e) {
+                counts[document as usize] += 1;
+            }
+            for source in sources(&documents) {
+                let range = source.first_document as usize..(source.first_document + source.documents) as usize;
+                let (least, most) = (counts[range.clone()].iter().min().unwrap(), counts[range].iter().max().unwrap());
+                assert!(most - least <= 1, "epoch {e}: {counts:?}");
+            }
+        }
+        let total = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
+        assert_eq!([total(0..7), total(7..12), total(12..13), total(13..113)], [9 * 4, 9 * 12, 9, 900]);
+    }
+
+    #[test]
+    fn half_a_source_is_another_half_the_next_epoch() {
+        let sequence = weighted(&[40], &[0.5]);
+        let (mut first, second) = (epoch(&sequence, 0), epoch(&sequence, 1));
+        assert_eq!((first.len(), second.len()), (20, 20));
+        first.extend(second);
+        first.sort_unstable();
+        assert_eq!(first, (0..40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn weights_of_other_sources_are_refused() {
+        let refused = Order::Weighted { seed: 1, weights: [1.0].into() }.sequence(&sources(&[2, 3]));
+        assert!(refused.unwrap_err().to_string().contains("1 weights for 2 sources"));
     }
 }

@@ -7,6 +7,15 @@ use crate::telemetry::Throughput;
 /// Rates are over about this many seconds.
 const WINDOW_SECONDS: f64 = 10.0;
 
+/// How quick a sitting of a run was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// Tokens that went through the model in a second.
+    pub tokens_per_second: f64,
+    /// Share of the time of steps that was spent waiting for data.
+    pub data_wait_share: f64,
+}
+
 /// Started when a sitting of a run starts.
 #[derive(Debug)]
 pub struct Clock {
@@ -17,13 +26,27 @@ pub struct Clock {
     step_seconds: f64,
     wait_seconds: f64,
     wait_since: f64,
+    /// Waiting of the whole sitting.
+    total_wait_seconds: f64,
+    /// Time of the whole sitting that went into steps.
+    total_step_seconds: f64,
 }
 
 impl Clock {
     /// A clock of a run that took `before_seconds` in earlier sittings.
     pub fn new(before_seconds: f64) -> Self {
         let throughput = Throughput::new(WINDOW_SECONDS, 0.0);
-        Self { start: Instant::now(), before_seconds, throughput, step_start: 0.0, step_seconds: 0.0, wait_seconds: 0.0, wait_since: 0.0 }
+        Self {
+            start: Instant::now(),
+            before_seconds,
+            throughput,
+            step_start: 0.0,
+            step_seconds: 0.0,
+            wait_seconds: 0.0,
+            wait_since: 0.0,
+            total_wait_seconds: 0.0,
+            total_step_seconds: 0.0,
+        }
     }
 
     fn now(&self) -> f64 {
@@ -40,16 +63,19 @@ impl Clock {
         self.step_seconds
     }
 
-    /// Tokens per second of this sitting, evaluations and saves left out.
-    pub fn tokens_per_second(&self) -> f64 {
-        self.throughput.overall()
+    /// Tokens per second and the share of waiting for data of this sitting, evaluations and saves left out.
+    pub fn rates(&self) -> Rates {
+        let data_wait_share = self.total_wait_seconds / self.total_step_seconds.max(1e-9);
+        Rates { tokens_per_second: self.throughput.overall(), data_wait_share: data_wait_share.min(1.0) }
     }
 
     /// Runs `f` and counts its time as waiting for data.
     pub fn waiting<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let before = self.now();
         let result = f();
-        self.wait_seconds += self.now() - before;
+        let seconds = self.now() - before;
+        self.wait_seconds += seconds;
+        self.total_wait_seconds += seconds;
         result
     }
 
@@ -58,6 +84,7 @@ impl Clock {
         let now = self.now();
         self.step_seconds = now - self.step_start;
         self.step_start = now;
+        self.total_step_seconds += self.step_seconds;
         self.throughput.add(tokens, now);
     }
 
@@ -74,5 +101,29 @@ impl Clock {
         let now = self.now();
         self.throughput.skip_to(now);
         (self.step_start, self.wait_seconds, self.wait_since) = (now, 0.0, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_share_of_the_steps_and_evaluations_are_none_of_them() {
+        let mut clock = Clock::new(0.0);
+        assert!(clock.rates().data_wait_share.abs() < f64::EPSILON);
+        for _ in 0..2 {
+            clock.waiting(|| std::thread::sleep(Duration::from_millis(2)));
+            clock.step(10);
+            let before = clock.total_step_seconds;
+            std::thread::sleep(Duration::from_millis(2));
+            clock.restart();
+            assert_eq!(clock.total_step_seconds.to_bits(), before.to_bits());
+        }
+        assert!(clock.total_wait_seconds >= 0.004 && clock.total_wait_seconds <= clock.total_step_seconds);
+        let share = clock.rates().data_wait_share;
+        assert!(share > 0.0 && share <= 1.0, "{share}");
     }
 }

@@ -24,6 +24,7 @@ use crate::telemetry::Record;
 use crate::train::cadence::Cadence;
 use crate::train::cadence::Due;
 use crate::train::clock::Clock;
+use crate::train::clock::Rates;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
@@ -48,6 +49,9 @@ pub enum End {
 pub trait Data {
     /// The micro-batches of the next step.
     fn next_step(&mut self) -> Result<StepBatches>;
+
+    /// Takes back the step that was trained on, to use its memory again.
+    fn give_back(&mut self, _step: StepBatches) {}
 
     /// Scores by Trainer's names without prefix, `loss` first; `None` when a signal came in meanwhile.
     fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>>;
@@ -87,11 +91,11 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
-    /// Trains from `state` until an end is reached, and says which, and how many tokens a second went through.
-    pub fn run(&mut self, state: &mut TrainState) -> Result<(End, f64)> {
+    /// Trains from `state` until an end is reached, and says which, and how quick it was.
+    pub fn run(&mut self, state: &mut TrainState) -> Result<(End, Rates)> {
         let mut clock = Clock::new(state.elapsed_seconds);
         let end = self.steps(state, &mut clock)?;
-        Ok((self.finish(state, end)?, clock.tokens_per_second()))
+        Ok((self.finish(state, end)?, clock.rates()))
     }
 
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
@@ -107,6 +111,7 @@ impl Trainer<'_> {
             state.advance(&batches, &outcome);
             state.elapsed_seconds = clock.elapsed_seconds();
             clock.step(outcome.tokens as u64);
+            self.data.give_back(batches);
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
             let due = self.cadence.after(state.step);

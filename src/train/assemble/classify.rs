@@ -162,7 +162,7 @@ pub fn run_seed(
         data: &mut data,
         folder: &mut run_folder,
     };
-    let (end, tokens_per_second) = trainer.run(&mut state)?;
+    let (end, rates) = trainer.run(&mut state)?;
     if matches!(end, End::Signal(_)) {
         let confusion = Confusion::new(examples.labels.len());
         return Ok(Outcome { seed, end: Some(end), step: state.step, results: BTreeMap::new(), confusion, model });
@@ -174,7 +174,7 @@ pub fn run_seed(
     let probabilities = data.predict(&classifier)?;
     write_predictions(&output.join(PREDICTIONS), examples, &probabilities)?;
     let confusion = confusion(examples, &probabilities);
-    let mut results = results::of_training(&state, tokens_per_second);
+    let mut results = results::of_training(&state, rates);
     results.extend(data.eval_loss(task)?.into_iter().chain(scores(&confusion)).map(|(name, value)| (format!("eval_{name}"), value)));
     results::save(output, &results)?;
     Ok(Outcome { seed, end: Some(end), step: state.step, results, confusion, model })

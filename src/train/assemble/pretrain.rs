@@ -8,6 +8,7 @@ use anyhow::Context;
 use anyhow::Result;
 use candle_core::Device;
 
+use crate::batches::BatchPlan;
 use crate::batches::Cursor;
 use crate::batches::EvaluationBatches;
 use crate::batches::Frame;
@@ -15,7 +16,10 @@ use crate::batches::Loader;
 use crate::batches::LoaderOptions;
 use crate::batches::Masking;
 use crate::batches::Order;
+use crate::batches::Packing;
+use crate::batches::PackingReport;
 use crate::batches::StepBatches;
+use crate::batches::packing_report;
 use crate::batches::rows_per_epoch;
 use crate::checkpoint::CheckpointStore;
 use crate::config::ModelConfig;
@@ -36,6 +40,7 @@ use crate::tasks::fill_mask::Candidate;
 use crate::tasks::fill_mask::fill_mask;
 use crate::tasks::mlm::MaskedLm;
 use crate::telemetry::Progress;
+use crate::tokenizer::Tokenizer;
 use crate::train::Data;
 use crate::train::End;
 use crate::train::Trainer;
@@ -110,6 +115,10 @@ impl Data for Corpus {
         self.loader.next_step()
     }
 
+    fn give_back(&mut self, step: StepBatches) {
+        self.loader.give_back(step);
+    }
+
     fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>> {
         Ok(evaluate(task, self.validation.batches()?, signals)?.map(|loss| mlm_scores(&loss)))
     }
@@ -133,9 +142,11 @@ pub fn run(
     let mut stepper = assemble::stepper(task.parameters(), &config.training, config.run.seed)?;
     let baseline = unigram_loss(&prepared.validation)?;
     let (tokenizer, train, validation) = (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));
-    let frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
-    let rows = rows_per_epoch(&train, Order::Shuffled { seed: config.run.seed }, config.data.max_seq_length)?;
-    let total_steps = assemble::total_steps(&config.training, rows);
+    // Evaluation is always packed in segments, so that runs with other packings can be compared.
+    let eval_frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
+    let frame = eval_frame.with_packing(Packing::new(&config.data.packing));
+    let order = order(config);
+    let total_steps = total_steps(config, &train, &order, frame)?;
 
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
     if let Some((resumed, complete)) = &resumed {
@@ -165,16 +176,19 @@ pub fn run(
     };
     let mut folder = RunFolder::open(options, resumed.as_ref().map(|(r, _)| &r.checkpoint), progress)?;
     folder.require_space(task.parameters())?;
+    let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
     let loader_options = LoaderOptions {
-        seed: config.run.seed,
-        rows_per_micro_batch: config.training.per_device_train_batch_size,
-        accumulation_steps: config.training.gradient_accumulation_steps,
+        order,
+        first_step: state.step,
+        total_steps,
+        workers: config.data.loader_workers,
+        ..LoaderOptions::new(config.run.seed, plan)
     };
     let masking = Masking::new(&config.mlm, &tokenizer)?;
     let loader = Loader::start(train, frame, masking, loader_options, state.cursor)?;
     let masking = Masking::for_evaluation(&tokenizer)?;
     let rows_per_batch = config.training.per_device_eval_batch_size;
-    let mut corpus = Corpus { loader, validation: Validation { shards: validation, frame, masking, rows_per_batch } };
+    let mut corpus = Corpus { loader, validation: Validation { shards: validation, frame: eval_frame, masking, rows_per_batch } };
     let mut trainer = Trainer {
         task: &task,
         stepper,
@@ -186,7 +200,7 @@ pub fn run(
         data: &mut corpus,
         folder: &mut folder,
     };
-    let (end, tokens_per_second) = trainer.run(&mut state)?;
+    let (end, rates) = trainer.run(&mut state)?;
     let mut outcome = Outcome { end: Some(end), step: state.step, results: BTreeMap::new(), model: output.join(FINAL), filled: Vec::new() };
     if matches!(end, End::Signal(_)) {
         return Ok(outcome);
@@ -196,10 +210,27 @@ pub fn run(
         None => return Ok(Outcome { end: signals.received().map(End::Signal), ..outcome }),
     }
     outcome.results.insert("eval_unigram_loss".into(), baseline);
-    outcome.results.extend(results::of_training(&state, tokens_per_second));
+    outcome.results.extend(results::of_training(&state, rates));
     results::save(output, &outcome.results)?;
     outcome.filled = sample(config, &task, &tokenizer)?;
     Ok(outcome)
+}
+
+/// The order of training: each source as often as its weight says.
+pub fn order(config: &PretrainConfig) -> Order {
+    Order::Weighted { seed: config.run.seed, weights: config.data.sources.iter().map(|source| source.weight).collect() }
+}
+
+/// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
+pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
+    let frame = Frame::new(tokenizer, config.data.max_seq_length)?.with_packing(Packing::new(&config.data.packing));
+    packing_report(train, &order(config), frame)
+}
+
+/// Steps of a run. Where they are given, no epoch has to be played through.
+fn total_steps(config: &PretrainConfig, train: &ShardSet, order: &Order, frame: Frame) -> Result<u64> {
+    let rows = if config.training.max_steps > 0 { 0 } else { rows_per_epoch(train, order, frame)? };
+    Ok(assemble::total_steps(&config.training, rows))
 }
 
 /// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a signal came in.
@@ -238,7 +269,7 @@ fn unigram_loss(validation: &ShardSet) -> Result<f64> {
     Ok(unigram_entropy(&counts))
 }
 
-fn sample(config: &PretrainConfig, task: &MaskedLm, tokenizer: &crate::tokenizer::Tokenizer) -> Result<Vec<Vec<Candidate>>> {
+fn sample(config: &PretrainConfig, task: &MaskedLm, tokenizer: &Tokenizer) -> Result<Vec<Vec<Candidate>>> {
     match &config.run.sample_text {
         Some(text) => fill_mask(task, tokenizer, text, 5, "run.sample_text"),
         None => Ok(Vec::new()),

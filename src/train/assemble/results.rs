@@ -9,16 +9,18 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::fs;
 use crate::telemetry::write_results;
+use crate::train::clock::Rates;
 use crate::train::state::TrainState;
 
 const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
 /// What training itself says, by the Trainer's names.
-pub fn of_training(state: &TrainState, tokens_per_second: f64) -> BTreeMap<String, f64> {
+pub fn of_training(state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
     [
         ("train_runtime", state.elapsed_seconds),
-        ("train_tokens_per_second", tokens_per_second),
+        ("train_tokens_per_second", rates.tokens_per_second),
+        ("train_data_wait_share", rates.data_wait_share),
         ("train_num_input_tokens_seen", state.num_input_tokens_seen as f64),
         ("total_flos", state.total_flos),
         ("epoch", state.epoch),

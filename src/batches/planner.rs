@@ -1,0 +1,238 @@
+//! Decides which pieces of which documents make the next row, from lengths alone: no token is read here.
+//!
+//! The packer reads what is planned, a rank passes over the rows of the others, and reports play an epoch through.
+//! Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out in any mode.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::batches::Cursor;
+use crate::batches::Frame;
+use crate::batches::Packing;
+use crate::batches::best_fit::Piece;
+use crate::batches::best_fit::Window;
+use crate::batches::order::Sequence;
+use crate::error::Problem;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::shards::Place;
+use crate::shards::ShardSet;
+
+/// A row of segments with fewer places left is closed: a shorter piece would have no context to learn from.
+const SEGMENT_PLACES_MIN: u64 = 8;
+
+/// Special tokens around a segment.
+const SPECIAL: u64 = 2;
+
+/// A row number takes this many bits of a sample id, the epoch the 16 above.
+const ROW_BITS: u32 = 40;
+
+/// Streams that shuffle the rows of windows lie above those of the epochs.
+const WINDOWS: u64 = 1 << 54;
+
+/// A window ends when its tokens would fill this many rows, so that very long documents do not make it huge.
+const WINDOW_ROWS_MAX: u64 = 1 << 16;
+
+/// What a plan is made from.
+pub(super) trait Documents {
+    /// Where a document lies.
+    type Place: Copy;
+
+    /// Where document `index` lies, and its tokens.
+    fn locate(&self, index: u64) -> Result<(Self::Place, u64)>;
+}
+
+impl Documents for Arc<ShardSet> {
+    type Place = Place;
+
+    fn locate(&self, index: u64) -> Result<(Place, u64)> {
+        let place = ShardSet::locate(self, index)?;
+        Ok((place, place.len))
+    }
+}
+
+/// Only lengths, to play an epoch through.
+pub(super) struct Lengths(pub(super) Vec<u32>);
+
+impl Documents for Lengths {
+    type Place = ();
+
+    fn locate(&self, index: u64) -> Result<((), u64)> {
+        Ok(((), u64::from(self.0[index as usize])))
+    }
+}
+
+/// Plans rows, one after the other, epoch after epoch.
+pub(super) struct Planner<D: Documents> {
+    documents: D,
+    sequence: Sequence,
+    packing: Packing,
+    max_seq_length: u64,
+    cursor: Cursor,
+    /// The document at the cursor, once it was looked up.
+    document: Option<(D::Place, u64)>,
+    window: Option<Window<D::Place>>,
+    pieces: Vec<Piece<D::Place>>,
+}
+
+impl<D: Documents> Planner<D> {
+    /// Starts at `cursor`, which must be one of these documents.
+    pub(super) fn new(documents: D, sequence: Sequence, frame: Frame, cursor: Cursor) -> Result<Self> {
+        let (places, tokens) = (sequence.places(), sequence.tokens_max());
+        if cursor.index > places || cursor.tokens > tokens {
+            let (index, used) = (cursor.index, cursor.tokens);
+            return Err(Problem::new(format!(
+                "the position to go on from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
+            ))
+            .hint("the shards are not those that the checkpoint was trained on")
+            .into());
+        }
+        let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
+        Ok(Self { documents, sequence, packing, max_seq_length, cursor, document: None, window: None, pieces: Vec::new() })
+    }
+
+    /// Where the next row starts.
+    pub(super) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Passes over the data, with a fraction.
+    pub(super) fn epoch(&self) -> f64 {
+        let part = if self.cursor.index == self.sequence.places() { 1.0 } else { self.cursor.tokens as f64 / self.sequence.tokens() };
+        self.cursor.epoch as f64 + part.min(1.0)
+    }
+
+    /// The pieces of the row that was planned last.
+    pub(super) fn pieces(&self) -> &[Piece<D::Place>] {
+        &self.pieces
+    }
+
+    /// The rows to come may be longer than those before. A window that is open is used up as it was planned.
+    pub(super) fn set_max_seq_length(&mut self, max_seq_length: usize) {
+        self.max_seq_length = max_seq_length as u64;
+    }
+
+    /// Plans the next row and gives its sample id.
+    pub(super) fn next_row(&mut self) -> Result<u64> {
+        loop {
+            if let Some(sample_id) = self.next_row_of_epoch()? {
+                return Ok(sample_id);
+            }
+            if self.cursor.row == 0 {
+                return Err(Problem::new("the shards are damaged: no document has a token").into());
+            }
+            self.cursor = Cursor { epoch: self.cursor.epoch + 1, ..Cursor::default() };
+        }
+    }
+
+    /// Plans the next row of this epoch; `None` at its end, however often it is asked.
+    pub(super) fn next_row_of_epoch(&mut self) -> Result<Option<u64>> {
+        self.pieces.clear();
+        match self.packing {
+            Packing::BestFit { window_documents } => self.row_of_window(window_documents)?,
+            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents => self.row_of_documents()?,
+        }
+        if self.pieces.is_empty() {
+            return Ok(None);
+        }
+        let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
+        self.cursor.row += 1;
+        self.cursor.tokens += self.pieces.iter().map(|piece| piece.count).sum::<u64>();
+        Ok(Some(sample_id))
+    }
+
+    fn row_of_documents(&mut self) -> Result<()> {
+        let mut used = 0;
+        while self.cursor.index < self.sequence.places() {
+            let Some(room) = self.room(used) else { break };
+            let (place, document_tokens) = self.document()?;
+            let from = self.cursor.token;
+            // Only a cursor that belongs to other shards can point behind the document.
+            let left = document_tokens
+                .checked_sub(from)
+                .ok_or_else(|| Problem::new(format!("the position to go on from is token {from} of a document of {document_tokens}")))?;
+            let count = left.min(room);
+            if count > 0 {
+                self.pieces.push(Piece { place, document_tokens, from, count });
+                used += count + self.overhead(used);
+            }
+            self.cursor.token += count;
+            if count == left {
+                self.cursor.index += 1;
+                self.cursor.token = 0;
+                self.document = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is full.
+    fn room(&self, used: u64) -> Option<u64> {
+        let left = self.max_seq_length - used;
+        let is_full = match self.packing {
+            Packing::Documents => true,
+            Packing::FullSentences { .. } => left <= self.overhead(used),
+            Packing::Segments | Packing::BestFit { .. } => left < SEGMENT_PLACES_MIN,
+        };
+        (used == 0 || !is_full).then(|| left - self.overhead(used))
+    }
+
+    /// Special tokens that the next piece brings along.
+    fn overhead(&self, used: u64) -> u64 {
+        match self.packing {
+            Packing::FullSentences { separator } if used > 0 => u64::from(separator),
+            _ => SPECIAL,
+        }
+    }
+
+    fn document(&mut self) -> Result<(D::Place, u64)> {
+        if let Some(document) = self.document {
+            return Ok(document);
+        }
+        let index = self.sequence.document(self.cursor.epoch, self.cursor.index);
+        Ok(*self.document.insert(self.documents.locate(index)?))
+    }
+
+    fn row_of_window(&mut self, window_documents: u64) -> Result<()> {
+        while self.pieces.is_empty() && self.cursor.index < self.sequence.places() {
+            let window = match self.window.take() {
+                Some(window) => window,
+                None => self.plan_window(window_documents)?,
+            };
+            if let Some(pieces) = window.row(self.cursor.window_row) {
+                self.pieces.extend_from_slice(pieces);
+                self.cursor.window_row += 1;
+            }
+            if self.cursor.window_row < window.len() {
+                self.window = Some(window);
+            } else {
+                self.cursor.index += window.documents;
+                (self.cursor.window_row, self.cursor.window_seq_length) = (0, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_window(&mut self, window_documents: u64) -> Result<Window<D::Place>> {
+        let Cursor { epoch, index: first, .. } = self.cursor;
+        if self.cursor.window_seq_length == 0 {
+            self.cursor.window_seq_length = self.max_seq_length;
+        }
+        let length = self.cursor.window_seq_length;
+        if length <= SPECIAL || length > self.max_seq_length {
+            let message = format!("the position to go on from is of rows of {length} tokens, these have {}", self.max_seq_length);
+            return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());
+        }
+        let end = self.sequence.places().min(first.saturating_add(window_documents));
+        let (mut whole, mut tokens) = (Vec::new(), 0);
+        while first + (whole.len() as u64) < end && tokens < WINDOW_ROWS_MAX * length {
+            let document = self.documents.locate(self.sequence.document(epoch, first + whole.len() as u64))?;
+            tokens += document.1;
+            whole.push(document);
+        }
+        let id = WINDOWS | (epoch & 0x3fff) << ROW_BITS | first & ((1 << ROW_BITS) - 1);
+        let shuffle = self.sequence.seed().map(|seed| Stream::new(seed, Purpose::Order, id));
+        Ok(Window::plan(whole.len() as u64, &whole, length, shuffle))
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the host arrays of batches come from and go back to.
+//!
+//! The seam for GPUs: a build that copies batches to a device page-locks the arrays of a batch when it is made, and that
+//! pays because the same ones come back.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use crate::batches::Batch;
+
+/// Gives out empty batches with room and takes back used ones.
+pub trait Staging: Send + Sync {
+    /// An empty batch whose token arrays hold `tokens` without being moved.
+    fn take(&self, tokens: usize) -> Batch;
+
+    /// Takes a batch back that nobody needs any more.
+    fn give_back(&self, batch: Batch);
+}
+
+/// Plain memory, used again.
+#[derive(Debug, Default)]
+pub struct HostMemory {
+    spare: Mutex<Vec<Batch>>,
+}
+
+impl Staging for HostMemory {
+    fn take(&self, tokens: usize) -> Batch {
+        // A thread that panicked cannot have left a broken list: it is only pushed to and popped from.
+        let mut batch = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        batch.clear();
+        batch.reserve(tokens);
+        batch
+    }
+
+    fn give_back(&self, batch: Batch) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_come_back_empty_and_in_place() {
+        let memory = HostMemory::default();
+        let mut batch = memory.take(100);
+        batch.ids.extend(0..100);
+        batch.sample_ids.push(7);
+        let address = batch.ids.as_ptr();
+        memory.give_back(batch);
+        let again = memory.take(50);
+        assert_eq!((again.ids.as_ptr(), &again), (address, &Batch::default()));
+        assert!(again.ids.capacity() >= 100 && again.token_keys.capacity() >= 100);
+        assert_eq!(memory.take(1).ids.capacity().min(1), 1);
+    }
+}

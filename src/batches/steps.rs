@@ -1,0 +1,102 @@
+//! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of its number.
+
+use crate::config::BatchSizeRamp;
+use crate::config::TrainingConfig;
+
+/// The sizes of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepShape {
+    /// Most tokens of a row (S).
+    pub max_seq_length: usize,
+    /// Rows of a micro-batch of one process.
+    pub rows_per_micro_batch: usize,
+    /// Micro-batches of one process.
+    pub micro_batches: usize,
+}
+
+/// The sizes of all steps of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchPlan {
+    /// Phases by the step behind their last one.
+    phases: Vec<(u64, StepShape)>,
+    last: StepShape,
+    ramp: BatchSizeRamp,
+}
+
+impl BatchPlan {
+    /// The same sizes in every step.
+    pub fn constant(shape: StepShape) -> Self {
+        Self { phases: Vec::new(), last: shape, ramp: BatchSizeRamp::default() }
+    }
+
+    /// As configured; `max_seq_length` holds where no phase says otherwise.
+    pub fn new(training: &TrainingConfig, max_seq_length: usize) -> Self {
+        let last = StepShape {
+            max_seq_length,
+            rows_per_micro_batch: training.per_device_train_batch_size,
+            micro_batches: training.gradient_accumulation_steps,
+        };
+        let phase = |phase: &crate::config::TrainingPhase| {
+            let shape = StepShape {
+                max_seq_length: phase.max_seq_length,
+                rows_per_micro_batch: phase.per_device_train_batch_size.unwrap_or(last.rows_per_micro_batch),
+                micro_batches: phase.gradient_accumulation_steps.unwrap_or(last.micro_batches),
+            };
+            (phase.until_step, shape)
+        };
+        Self { phases: training.phases.iter().map(phase).collect(), last, ramp: training.batch_size_ramp.clone() }
+    }
+
+    /// The sizes of the step after `steps_done`.
+    pub fn at(&self, steps_done: u64) -> StepShape {
+        let phase = self.phases.iter().find(|(until, _)| steps_done < *until);
+        let shape = phase.map_or(self.last, |(_, shape)| *shape);
+        let BatchSizeRamp { start_micro_batches, steps } = self.ramp;
+        match shape.micro_batches.checked_sub(start_micro_batches) {
+            Some(growth) if steps_done < steps => {
+                let grown = (growth as u128 * u128::from(steps_done) / u128::from(steps)) as usize;
+                StepShape { micro_batches: start_micro_batches + grown, ..shape }
+            }
+            _ => shape,
+        }
+    }
+
+    /// Whether every step has at least one row.
+    pub fn has_rows(&self) -> bool {
+        let shapes = self.phases.iter().map(|(_, shape)| shape).chain([&self.last]);
+        self.ramp.start_micro_batches > 0 && shapes.into_iter().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TrainingPhase;
+
+    #[test]
+    fn phases_follow_each_other_and_the_ramp_grows_inside_them() {
+        let phase = |until_step, max_seq_length, rows, micro| TrainingPhase {
+            until_step,
+            max_seq_length,
+            per_device_train_batch_size: rows,
+            gradient_accumulation_steps: micro,
+        };
+        let training = TrainingConfig {
+            per_device_train_batch_size: 8,
+            gradient_accumulation_steps: 16,
+            phases: vec![phase(10, 128, Some(32), Some(4)), phase(20, 256, None, None)],
+            batch_size_ramp: BatchSizeRamp { start_micro_batches: 2, steps: 14 },
+            ..TrainingConfig::default()
+        };
+        let plan = BatchPlan::new(&training, 512);
+        let at = |step| {
+            let shape = plan.at(step);
+            (shape.max_seq_length, shape.rows_per_micro_batch, shape.micro_batches)
+        };
+        assert_eq!([at(0), at(6), at(7), at(9)], [(128, 32, 2), (128, 32, 2), (128, 32, 3), (128, 32, 3)]);
+        assert_eq!([at(10), at(13), at(14), at(19)], [(256, 8, 12), (256, 8, 15), (256, 8, 16), (256, 8, 16)]);
+        assert_eq!([at(20), at(u64::MAX)], [(512, 8, 16), (512, 8, 16)]);
+        assert!(plan.has_rows());
+        assert!(!BatchPlan::constant(StepShape { max_seq_length: 8, rows_per_micro_batch: 0, micro_batches: 1 }).has_rows());
+    }
+}
