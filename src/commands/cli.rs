@@ -13,6 +13,7 @@ use clap::Subcommand;
 use clap::ValueEnum;
 
 pub use crate::commands::finetune_args::FinetuneArgs;
+pub use crate::commands::shards_args::ShardsCommand;
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
@@ -71,6 +72,12 @@ pub enum Command {
   mlmtrain predict --model runs/agnews/final --input news.jsonl --text-column title
   echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
     Predict(PredictArgs),
+    /// Look into tokenised text as a model sees it, or check it for damage
+    #[command(subcommand)]
+    Shards(ShardsCommand),
+    /// Use a tokenizer on its own
+    #[command(subcommand)]
+    Tokenizer(TokenizerCommand),
     /// Check, show or describe configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -204,6 +211,29 @@ pub struct ComputeArgs {
     /// Threads; 0 means one a core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+}
+
+/// Subcommands of `tokenizer`.
+#[derive(Debug, Subcommand)]
+pub enum TokenizerCommand {
+    /// Print the token ids of each line of a text: one JSON array a line
+    ///
+    /// Lines are content: a special token that is spelled out in one is text, and none are put around it.
+    #[command(after_help = "Examples:
+  mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
+  echo 'The capital of France' | mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
+    Encode(TokenizerEncodeArgs),
+}
+
+/// Arguments of `tokenizer encode`.
+#[derive(Debug, Args)]
+pub struct TokenizerEncodeArgs {
+    /// Folder with a tokenizer.json, or the file itself
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: PathBuf,
+    /// Text, plain or compressed (.gz, .zst, .bz2); `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub input: PathBuf,
 }
 
 /// Subcommands of `config`.

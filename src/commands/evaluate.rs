@@ -93,7 +93,7 @@ fn classifier(args: &EvaluateArgs) -> Result<Vec<String>> {
 
 fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
     let (task, tokenizer) = MaskedLm::load(&args.model, &Device::Cpu)?;
-    let documents = documents(args)?;
+    let (documents, left_out) = documents(args)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];
     ids.iter().flatten().for_each(|&id| counts[id as usize] += 1);
@@ -112,29 +112,36 @@ fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
         }
         total += task.evaluate(&batch)?;
     }
-    Ok(vec![
+    let mut lines = vec![
         row("documents", documents.len()),
         row("tokens", tokens),
         row("loss", format!("{:.4}", total.mean())),
         row("perplexity", format!("{:.2}", total.mean().exp())),
         row("masked accuracy", format!("{:.2} %", 100.0 * total.accuracy())),
         row("unigram baseline", format!("{:.4}", unigram_entropy(&counts))),
-    ])
+    ];
+    if left_out > 0 {
+        lines.push(row("left out", format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes)));
+    }
+    Ok(lines)
 }
 
-fn documents(args: &EvaluateArgs) -> Result<Vec<String>> {
+/// The texts of the file, and how many were left out for their length; empty ones are not missed.
+fn documents(args: &EvaluateArgs) -> Result<(Vec<String>, u64)> {
     // A missing file is named as such, not as a pattern without a match.
     fs::open(&args.data)?;
     let pattern = args.data.display().to_string();
     let field = args.columns.text_column.clone().unwrap_or_else(|| "text".to_string());
     let source = SourceConfig { field, ..SourceConfig::of_files(vec![pattern]) };
     let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })?;
-    let text = |item| match item {
-        Ok(Item::Document(document)) => Some(Ok(document.text)),
-        Ok(Item::Rejected(_)) => None,
-        Err(e) => Some(Err(e)),
-    };
-    corpus.documents().filter_map(text).collect()
+    let (mut texts, mut left_out) = (Vec::new(), 0);
+    for item in corpus.documents() {
+        match item? {
+            Item::Document(document) => texts.push(document.text),
+            Item::Rejected(rejected) => left_out += u64::from(rejected.rejection.reason != "empty"),
+        }
+    }
+    Ok((texts, left_out))
 }
 
 /// Writes the first batch and its logits, so that another program can be held against them.

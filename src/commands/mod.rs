@@ -11,7 +11,10 @@ pub mod predict;
 mod plan;
 pub mod prepare;
 pub mod pretrain;
+pub mod shards;
+pub mod shards_args;
 pub mod terminal;
+pub mod tokenizer;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,8 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Finetune(args) => finetune::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Shards(command) => shards::run(command),
+        Command::Tokenizer(command) => tokenizer::run(command),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(args),
     }

@@ -1,5 +1,7 @@
 //! What a run would do: sizes, steps and stages, from the configuration and what lies in its folders already.
 
+use crate::batches::BatchPlan;
+use crate::batches::StepShape;
 use crate::config::PretrainConfig;
 use crate::fs;
 use crate::layers::Registry;
@@ -8,7 +10,7 @@ use crate::models::families;
 use crate::precision::Policy;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::train::assemble;
+use crate::shards::Space;
 
 /// f32 values kept for each parameter: the value, its gradient and two moments.
 const VALUES_PER_PARAMETER: u64 = 4;
@@ -38,8 +40,15 @@ pub(super) fn pretrain(config: &PretrainConfig) -> Vec<String> {
         let kept = config.training.save_total_limit as u64 + 2;
         row("disk", format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)));
     }
-    let rows = assemble::rows_per_step(&config.training);
-    row("update", format!("{rows} rows, at most {} tokens", format_count(rows * config.data.max_seq_length as u64)));
+    let update = |shape: StepShape| {
+        let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
+        format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))
+    };
+    let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
+    for phase in &config.training.phases {
+        row(&format!("update {}", phase.until_step), update(plan.at(phase.until_step.saturating_sub(1))));
+    }
+    row("update", update(plan.at(u64::MAX)));
     let steps = match config.training.max_steps {
         steps if steps > 0 => format_count(steps as u64),
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
@@ -49,6 +58,9 @@ pub(super) fn pretrain(config: &PretrainConfig) -> Vec<String> {
     let state = |name: &str| if fs::exists(&folder.join(name)) { "there" } else { "to be made" };
     row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));
     row("shards", format!("{} in `{}`", state("shards/manifest.json"), folder.display()));
+    if !fs::exists(&folder.join("shards/manifest.json")) {
+        row("disk for data", Space::predict(config).map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()));
+    }
     row("output", config.run.output_dir.display().to_string());
     lines
 }

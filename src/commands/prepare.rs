@@ -6,24 +6,36 @@ use crate::commands::cli::PrepareArgs;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::PretrainConfig;
+use crate::corpus::report::REPORT_HTML;
+use crate::fs;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards;
 use crate::shards::Prepared;
+use crate::shards::Space;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
 use crate::train::assemble;
+use crate::train::assemble::pretrain;
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
     let loaded = config::load_pretrain(&args.config.config, &args.config.set)?;
     assemble::set_up(&loaded.config.run)?;
-    let prepared = ensure_prepared(&loaded.config, &Progress::detect(terminal::is_quiet()))?;
-    for line in summary(&loaded.config, &prepared) {
-        terminal::stdout_line(&line)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    if !fs::exists(&loaded.config.prepared_dir().join("shards")) {
+        progress.note(&format!("disk: {}", Space::predict(&loaded.config)?));
     }
-    Ok(())
+    let prepared = ensure_prepared(&loaded.config, &progress)?;
+    let folder = loaded.config.prepared_dir();
+    if let Some(report) = shards::read_report(&folder)? {
+        report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
+        terminal::stdout_line("")?;
+    }
+    let packing = pretrain::packing(&loaded.config, &prepared.tokenizer, &prepared.train)?;
+    let more = [format!("packing: {packing}"), format!("report: {}", folder.join(REPORT_HTML).display())];
+    summary(&loaded.config, &prepared).iter().chain(&more).try_for_each(|line| terminal::stdout_line(line))
 }
 
 /// Makes what is missing, with a progress bar for each stage.
@@ -55,7 +67,7 @@ fn finish(stage: Option<(shards::Stage, Stage, u64)>) {
 pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<String> {
     let (manifest, folder) = (&prepared.manifest, config.prepared_dir());
     let made = if prepared.was_reused { "found" } else { "made" };
-    let lines = vec![format!(
+    let mut lines = vec![format!(
         "{made} `{}`: vocabulary {}, {} documents, {} tokens ({} for validation) of {} of text",
         folder.display(),
         prepared.tokenizer.vocab_size(),
@@ -64,5 +76,9 @@ pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<Strin
         format_count(manifest.validation.tokens),
         format_bytes(manifest.train.text_bytes + manifest.validation.text_bytes),
     )];
+    if manifest.without_tokens > 0 {
+        lines.push(format!("{} documents have no token in this vocabulary and were left out", format_count(manifest.without_tokens)));
+    }
+    lines.extend(prepared.notes.iter().cloned());
     lines
 }

@@ -5,6 +5,7 @@
 use std::io;
 use std::io::BufWriter;
 use std::io::ErrorKind;
+use std::io::IsTerminal;
 use std::io::Stdout;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -37,6 +38,27 @@ pub fn note(text: &str) {
     if !is_quiet() {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
+}
+
+/// Whether standard output shows colours: a terminal that can, unless `NO_COLOR` is set.
+pub fn shows_colors() -> bool {
+    let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Text from outside that cannot drive a terminal: a line end is `⏎`, other control and direction characters are escaped.
+pub fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => safe.push('⏎'),
+            // What turns the direction of the text around would show it in another order than it has.
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.extend(character.escape_unicode()),
+            _ if character.is_control() => safe.extend(character.escape_default()),
+            _ => safe.push(character),
+        }
+    }
+    safe
 }
 
 /// Writes one line to standard output and flushes it. For many lines, [`Output`] is faster.
@@ -119,6 +141,12 @@ mod tests {
         let full = write_to(Failing(ErrorKind::StorageFull)).expect_err("is wrong");
         assert_eq!(error::class_of(&full), Class::Disk);
         insta::assert_snapshot!(full, @"standard output: cannot write: no storage space");
+    }
+
+    #[test]
+    fn no_text_drives_the_terminal() {
+        let hostile = "\u{1b}[2Jä\r\u{7}\u{9b}31m\u{202e}txt\u{2066}\n\t.";
+        assert_eq!(printable(hostile), r"\u{1b}[2Jä\r\u{7}\u{9b}31m\u{202e}txt\u{2066}⏎\t.");
     }
 
     #[test]

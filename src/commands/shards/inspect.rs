@@ -1,0 +1,86 @@
+//! `mlmtrain shards inspect`: statistics, then rows with their masks, or one document.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::commands::shards::Folders;
+use crate::commands::shards::rows;
+use crate::commands::shards::rows::Rows;
+use crate::commands::shards::statistics;
+use crate::commands::shards_args::InspectArgs;
+use crate::commands::shards_args::SplitName;
+use crate::commands::terminal;
+use crate::commands::terminal::Output;
+use crate::config;
+use crate::config::DataConfig;
+use crate::config::MlmConfig;
+use crate::config::RunSection;
+use crate::corpus::Side;
+use crate::error::Problem;
+use crate::shards::Manifest;
+use crate::shards::ShardSet;
+use crate::tokenizer::Tokenizer;
+
+pub(super) fn run(args: &InspectArgs) -> Result<()> {
+    let folders = Folders::find(&args.folder)?;
+    let manifest = Manifest::read(&folders.shards)?;
+    let side = match args.split {
+        SplitName::Train => Side::Train,
+        SplitName::Validation => Side::Validation,
+    };
+    let set = ShardSet::open(&folders.shards, side)?;
+    let tokenizer = folders.tokenizer.as_deref().map(Tokenizer::load).transpose()?;
+    let mut output = Output::stdout();
+    if let Some(document) = args.document {
+        document_lines(&set, document, needed(tokenizer.as_ref(), args)?)?.iter().try_for_each(|line| output.line(line))?;
+        return output.finish();
+    }
+    statistics::lines(&folders.shards, &manifest, &set, side, tokenizer.as_ref())?.iter().try_for_each(|line| output.line(line))?;
+    if args.rows > 0 && set.num_tokens() > 0 {
+        let tokenizer = needed(tokenizer.as_ref(), args)?;
+        let (data, mlm, run) = settings(args)?;
+        let mut rows = Rows {
+            set: Arc::new(set),
+            tokenizer,
+            side,
+            seed: args.seed.unwrap_or(run.seed),
+            max_seq_length: data.max_seq_length,
+            mlm,
+            in_color: terminal::shows_colors(),
+        };
+        rows.print(args.rows, &mut output)?;
+    }
+    output.finish()
+}
+
+/// Text needs the tokenizer that made the ids.
+fn needed<'a>(tokenizer: Option<&'a Tokenizer>, args: &InspectArgs) -> Result<&'a Tokenizer> {
+    let missing = || {
+        Problem::new("has no tokenizer beside the shards, so that ids cannot be shown as text")
+            .at(args.folder.display())
+            .hint("`--rows 0` prints the statistics alone")
+    };
+    Ok(tokenizer.ok_or_else(missing)?)
+}
+
+/// What decides over rows and masks: the configuration's, or the defaults.
+fn settings(args: &InspectArgs) -> Result<(DataConfig, MlmConfig, RunSection)> {
+    match &args.config {
+        Some(path) => {
+            let config = config::load_pretrain(path, &[])?.config;
+            Ok((config.data, config.mlm, config.run))
+        }
+        None => Ok(Default::default()),
+    }
+}
+
+fn document_lines(set: &ShardSet, index: u64, tokenizer: &Tokenizer) -> Result<Vec<String>> {
+    let ids = set.document(index)?;
+    let source = set.sources().iter().rfind(|source| source.first_document <= index && source.documents > 0);
+    let source = source.map(|source| terminal::printable(&source.name)).unwrap_or_default();
+    let mut lines = vec![format!("document {index} of source `{source}`: {} tokens", ids.len())];
+    // Line ends are kept here: this is the document as people read it.
+    lines.extend(rows::decode(tokenizer, &ids)?.lines().map(terminal::printable));
+    Ok(lines)
+}

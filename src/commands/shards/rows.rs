@@ -1,0 +1,218 @@
+//! Rows as the model sees them: packed, masked, and written so that the masks can be told from the text.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::batches::Cursor;
+use crate::batches::Frame;
+use crate::batches::Masking;
+use crate::batches::Order;
+use crate::batches::Packer;
+use crate::batches::Row;
+use crate::commands::terminal::Output;
+use crate::commands::terminal::printable;
+use crate::config::MlmConfig;
+use crate::corpus::Side;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::shards::ShardSet;
+use crate::tokenizer::Tokenizer;
+
+/// The masks of every evaluation, whatever the seed of the run.
+const EVALUATION_SEED: u64 = 0;
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// What became of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Not chosen.
+    Plain,
+    /// Stands around a segment.
+    Special,
+    /// To predict, behind the mask.
+    Masked,
+    /// To predict, behind a random token.
+    Random,
+    /// To predict, as it is.
+    Kept,
+}
+
+/// Which rows to make, and how to show them.
+pub(super) struct Rows<'a> {
+    pub(super) set: Arc<ShardSet>,
+    pub(super) tokenizer: &'a Tokenizer,
+    pub(super) side: Side,
+    pub(super) seed: u64,
+    pub(super) max_seq_length: usize,
+    pub(super) mlm: MlmConfig,
+    pub(super) in_color: bool,
+}
+
+impl Rows<'_> {
+    /// Writes the first `count` rows of the first epoch, or all if there are fewer.
+    pub(super) fn print<W: Write>(&mut self, count: usize, output: &mut Output<W>) -> Result<()> {
+        let frame = Frame::new(self.tokenizer, self.max_seq_length)?;
+        let (order, masking, seed) = match self.side {
+            Side::Train => (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed),
+            Side::Validation => (Order::Fixed, Masking::for_evaluation(self.tokenizer)?, EVALUATION_SEED),
+        };
+        let mut packer = Packer::new(Arc::clone(&self.set), order, frame, Cursor::default())?;
+        output.line("")?;
+        output.line(&self.legend())?;
+        for number in 0..count {
+            if packer.cursor().tokens >= self.set.num_tokens() {
+                break;
+            }
+            let mut row = packer.next_row()?;
+            let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
+            masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| chosen[place as usize] = true);
+            for line in self.row_lines(number, &row, &original, &chosen)? {
+                output.line(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn legend(&self) -> String {
+        let rows = format!("rows of at most {} tokens", self.max_seq_length);
+        if self.in_color {
+            let masked = format!("{GREEN}masked{RESET} {DIM}original{RESET}");
+            format!("{rows}: {masked}, {RED}random{RESET} {DIM}original{RESET}, {YELLOW}predicted as it is{RESET}")
+        } else {
+            format!("{rows}: tokens to predict are [original→what the model sees]")
+        }
+    }
+
+    fn row_lines(&self, number: usize, row: &Row, original: &[u32], chosen: &[bool]) -> Result<Vec<String>> {
+        let mask = self.tokenizer.special().mask()?;
+        let fates: Vec<Fate> = (0..row.ids.len()).map(|at| self.fate(original[at], row.ids[at], chosen[at], mask)).collect();
+        let count = |fate| fates.iter().filter(|one| **one == fate).count();
+        let (masked, random, kept) = (count(Fate::Masked), count(Fate::Random), count(Fate::Kept));
+        let (tokens, segments, predicted) = (row.ids.len(), row.segment_ends.len(), masked + random + kept);
+        let plural = if segments == 1 { "" } else { "s" };
+        let mut lines = vec![
+            String::new(),
+            format!(
+                "row {number}: {tokens} tokens in {segments} segment{plural}, {predicted} to predict ({masked} masked, {random} random, {kept} kept)"
+            ),
+        ];
+        let mut start = 0;
+        for end in row.segment_ends.iter().map(|end| *end as usize) {
+            lines.push(format!("  {}", self.segment(&original[start..end], &row.ids[start..end], &fates[start..end])?));
+            start = end;
+        }
+        Ok(lines)
+    }
+
+    fn fate(&self, original: u32, seen: u32, is_chosen: bool, mask: u32) -> Fate {
+        match (is_chosen, seen) {
+            (true, seen) if seen == mask => Fate::Masked,
+            (true, seen) if seen == original => Fate::Kept,
+            (true, _) => Fate::Random,
+            (false, _) if self.tokenizer.special_ids().binary_search(&original).is_ok() => Fate::Special,
+            (false, _) => Fate::Plain,
+        }
+    }
+
+    /// One segment: runs of untouched tokens are decoded together, every other token on its own.
+    fn segment(&self, original: &[u32], seen: &[u32], fates: &[Fate]) -> Result<String> {
+        let mut text = String::new();
+        let mut at = 0;
+        while at < seen.len() {
+            let run = if fates[at] == Fate::Plain { fates[at..].iter().take_while(|fate| **fate == Fate::Plain).count() } else { 1 };
+            let before = if at > 0 && fates[at - 1] != Fate::Special { Some(original[at - 1]) } else { None };
+            let was = piece(self.tokenizer, before, &original[at..at + run])?;
+            let is = if original[at] == seen[at] { was.clone() } else { piece(self.tokenizer, None, &seen[at..=at])? };
+            text.push_str(&self.marked(fates[at], &was, &is));
+            at += run;
+        }
+        Ok(text)
+    }
+
+    fn marked(&self, fate: Fate, was: &str, is: &str) -> String {
+        // The space before a word stays outside of the marks.
+        let space = if was.starts_with(' ') { " " } else { "" };
+        let (was_word, is_word) = (was.trim_start_matches(' '), is.trim_start_matches(' '));
+        match (fate, self.in_color) {
+            (Fate::Plain, _) | (Fate::Special, false) => was.to_string(),
+            (Fate::Special, true) => format!("{DIM}{was}{RESET}"),
+            (Fate::Kept, true) => format!("{space}{YELLOW}{was_word}{RESET}"),
+            (Fate::Masked, true) => format!("{space}{GREEN}{is_word}{RESET} {DIM}{was_word}{RESET}"),
+            (Fate::Random, true) => format!("{space}{RED}{is_word}{RESET} {DIM}{was_word}{RESET}"),
+            (Fate::Kept | Fate::Masked | Fate::Random, false) => format!("{space}[{was_word}→{is_word}]"),
+        }
+    }
+}
+
+/// The text of `ids` that follow the token `before`: what a decoder adds between two tokens depends on both.
+fn piece(tokenizer: &Tokenizer, before: Option<u32>, ids: &[u32]) -> Result<String> {
+    let alone = decode(tokenizer, ids)?;
+    let Some(before) = before else { return Ok(printable(&alone)) };
+    let (prefix, both) = (decode(tokenizer, &[before])?, decode(tokenizer, &[&[before], ids].concat())?);
+    // Where two tokens share a character, the first of them alone is not the beginning of both.
+    Ok(printable(both.strip_prefix(&prefix).unwrap_or(&alone)))
+}
+
+/// The text of `ids` with special tokens spelled out.
+pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
+    tokenizer.decode(ids, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Family;
+    use crate::config::TokenizerConfig;
+    use crate::tokenizer::Trainer;
+    use crate::tokenizer::TrainerOptions;
+
+    fn tokenizer() -> Tokenizer {
+        let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };
+        let mut trainer = Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512)).unwrap();
+        trainer.add(&["the fox and the hen and the bear"; 4]).unwrap();
+        trainer.finish(|_| {}).unwrap().tokenizer
+    }
+
+    fn rows(tokenizer: &Tokenizer, in_color: bool) -> Rows<'_> {
+        let set = Arc::new(ShardSet::in_memory(&[], tokenizer.vocab_size()));
+        Rows { set, tokenizer, side: Side::Train, seed: 1, max_seq_length: 16, mlm: MlmConfig::default(), in_color }
+    }
+
+    /// `<s> the fox and the hen\n</s>` with a mask, a random replacement and a token that was kept.
+    fn shown(in_color: bool) -> String {
+        let tokenizer = tokenizer();
+        let id = |token: &str| tokenizer.id(token).unwrap();
+        let mut original = vec![id("<s>")];
+        original.extend(tokenizer.encode("the fox and the hen\n\u{1b}[2J").unwrap());
+        original.push(id("</s>"));
+        let place = |token: &str| original.iter().position(|held| *held == id(token)).unwrap();
+        let (masked, random, kept) = (place("Ġfox"), place("Ġand"), place("Ġhen"));
+        let mut ids = original.clone();
+        (ids[masked], ids[random]) = (id("<mask>"), id("Ġthe"));
+        let chosen: Vec<bool> = (0..ids.len()).map(|at| [masked, random, kept].contains(&at)).collect();
+        let row = Row { sample_id: 0, segment_ends: vec![ids.len() as u32], ids };
+        rows(&tokenizer, in_color).row_lines(0, &row, &original, &chosen).unwrap()[1..].join("\n")
+    }
+
+    #[test]
+    fn masks_stand_in_brackets_and_no_text_drives_the_terminal() {
+        let shown = shown(false);
+        assert!(shown.contains("in 1 segment, 3 to predict (1 masked, 1 random, 1 kept)"), "{shown}");
+        assert!(shown.ends_with("\n  <s>the [fox→<mask>] [and→the] the [hen→hen]⏎\\u{1b}[2J</s>"), "{shown}");
+    }
+
+    #[test]
+    fn masks_are_green_red_and_yellow() {
+        let expected = "\n  {d}<s>{r}the {g}<mask>{r} {d}fox{r} {red}the{r} {d}and{r} the {y}hen{r}⏎\\u{1b}[2J{d}</s>{r}";
+        let codes = [("{d}", DIM), ("{r}", RESET), ("{g}", GREEN), ("{red}", RED), ("{y}", YELLOW)];
+        let expected = codes.iter().fold(expected.to_string(), |text, (name, code)| text.replace(name, code));
+        assert!(shown(true).ends_with(&expected), "{}", shown(true).escape_debug());
+    }
+}

@@ -1,0 +1,95 @@
+//! What a folder of shards holds, in figures.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::commands::terminal::printable;
+use crate::corpus::Side;
+use crate::corpus::report::Lengths;
+use crate::quantity::format_bytes;
+use crate::quantity::format_grouped;
+use crate::shards::Manifest;
+use crate::shards::ShardSet;
+use crate::tokenizer::Tokenizer;
+
+/// Columns of the longest bar.
+const BAR: u64 = 40;
+
+/// Digits of a fingerprint that tell tokenizers apart well enough to be read by people.
+const FINGERPRINT: usize = 16;
+
+pub(super) fn lines(folder: &Path, manifest: &Manifest, set: &ShardSet, side: Side, tokenizer: Option<&Tokenizer>) -> Result<Vec<String>> {
+    let mut lines = vec![format!("{}", folder.display())];
+    let mut row = |name: &str, text: String| lines.push(format!("  {name:12} {text}"));
+    let both = |train: u64, validation: u64| {
+        let all = format_grouped(train.saturating_add(validation));
+        format!("{all} ({} train, {} validation)", format_grouped(train), format_grouped(validation))
+    };
+    let (train, validation) = (&manifest.train, &manifest.validation);
+    let disk_bytes: u64 = train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).fold(0, u64::saturating_add);
+    let text_bytes = train.text_bytes.saturating_add(validation.text_bytes);
+    let tokens = manifest.tokens().max(1) as f64;
+    row("documents", both(train.documents, validation.documents));
+    row("tokens", both(train.tokens, validation.tokens));
+    row("text", format!("{}, {:.2} bytes a token", format_bytes(text_bytes), text_bytes as f64 / tokens));
+    let ratio = disk_bytes as f64 / text_bytes.max(1) as f64;
+    let files = train.shards.len() + validation.shards.len();
+    row(
+        "on the disk",
+        format!("{} in {files} files: {:.2} bytes a token, {ratio:.2} of the text", format_bytes(disk_bytes), disk_bytes as f64 / tokens),
+    );
+    row("vocabulary", format_grouped(manifest.vocab_size as u64));
+    row("tokenizer", fingerprint(manifest, tokenizer));
+    let name = if side == Side::Train { "training" } else { "validation" };
+    lines.extend(sources(set, name));
+    lines.extend(lengths(set, name)?);
+    Ok(lines)
+}
+
+fn fingerprint(manifest: &Manifest, tokenizer: Option<&Tokenizer>) -> String {
+    let short: String = manifest.tokenizer.chars().take(FINGERPRINT).collect();
+    let beside = match tokenizer {
+        None => "there is none beside the shards",
+        Some(tokenizer) if tokenizer.fingerprint() == manifest.tokenizer => "the one beside the shards",
+        Some(_) => "NOT the one beside the shards",
+    };
+    format!("{}: {beside}", printable(&short))
+}
+
+fn sources(set: &ShardSet, name: &str) -> Vec<String> {
+    let mut lines = vec![String::new(), format!("sources of the {name} documents")];
+    let width = set.sources().iter().map(|source| printable(&source.name).chars().count()).max().unwrap_or(0).min(40);
+    for source in set.sources() {
+        let share = 100.0 * source.tokens as f64 / set.num_tokens().max(1) as f64;
+        let (documents, tokens) = (format_grouped(source.documents), format_grouped(source.tokens));
+        lines.push(format!("  {:width$}  {documents:>13} documents  {tokens:>15} tokens  {share:5.1} %", printable(&source.name)));
+    }
+    lines
+}
+
+fn lengths(set: &ShardSet, name: &str) -> Result<Vec<String>> {
+    let mut lengths = set.lengths()?;
+    lengths.sort_unstable();
+    let mut lines = vec![String::new(), format!("tokens of the {name} documents")];
+    let (Some(first), Some(last)) = (lengths.first(), lengths.last()) else {
+        lines.push("  there are none".to_string());
+        return Ok(lines);
+    };
+    let at = |part: usize| format_grouped(u64::from(lengths[(lengths.len() - 1) * part / 100]));
+    let mean = set.num_tokens() as f64 / lengths.len() as f64;
+    let (first, last) = (format_grouped(u64::from(*first)), format_grouped(u64::from(*last)));
+    lines.push(format!("  shortest {first}, median {}, mean {mean:.1}, 90 % up to {}, longest {last}", at(50), at(90)));
+    let mut histogram = Lengths::default();
+    for length in &lengths {
+        histogram.add(u64::from(*length));
+    }
+    let highest = histogram.0.iter().copied().max().unwrap_or(1).max(1);
+    for (bucket, &documents) in histogram.0.iter().enumerate().skip_while(|(_, documents)| **documents == 0) {
+        // A bar for any document at all: a rare length is not a missing one.
+        let columns = (documents * BAR).div_ceil(highest) as usize;
+        let from = format_grouped(Lengths::least(bucket));
+        lines.push(format!("  from {from:>9}  {:>13}  {}", format_grouped(documents), "█".repeat(columns)).trim_end().to_string());
+    }
+    Ok(lines)
+}

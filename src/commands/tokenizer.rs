@@ -1,0 +1,84 @@
+//! `mlmtrain tokenizer encode`: the token ids of each line of a text, one JSON array a line.
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::commands::cli::TokenizerCommand;
+use crate::commands::cli::TokenizerEncodeArgs;
+use crate::commands::terminal::Output;
+use crate::error::Problem;
+use crate::fs;
+use crate::tokenizer::Tokenizer;
+
+/// A longer line is no text.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// Lines are encoded in portions of about this many bytes.
+const PORTION_BYTES: usize = 4 << 20;
+
+/// Runs the subcommand.
+pub fn run(command: &TokenizerCommand) -> Result<()> {
+    match command {
+        TokenizerCommand::Encode(args) => encode(args),
+    }
+}
+
+fn encode(args: &TokenizerEncodeArgs) -> Result<()> {
+    let tokenizer = Tokenizer::load(&args.tokenizer)?;
+    let is_stdin = args.input == Path::new("-");
+    let reader: Box<dyn Read> = if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
+    let name = if is_stdin { "standard input".to_string() } else { args.input.display().to_string() };
+    let (mut reader, mut out, mut read) = (BufReader::new(reader), Output::stdout(), 0);
+    loop {
+        let lines = portion(&mut reader, &name, read)?;
+        if lines.is_empty() {
+            return out.finish();
+        }
+        read += lines.len();
+        for ids in tokenizer.encode_corpus(&lines)? {
+            out.line(&serde_json::to_string(&ids)?)?;
+        }
+    }
+}
+
+/// The next lines without their ends; none at the end of the input. `before` lines were read already.
+fn portion(reader: &mut impl BufRead, name: &str, before: usize) -> Result<Vec<String>> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    while bytes < PORTION_BYTES {
+        let place = || format!("{name}:{}", before + lines.len() + 1);
+        let mut line = Vec::new();
+        let count = reader.take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).with_context(|| format!("cannot read {}", place()))?;
+        if count == 0 {
+            break;
+        }
+        if count as u64 > LINE_BYTES_MAX {
+            return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes")).at(place()).into());
+        }
+        bytes += count;
+        let end = if line.ends_with(b"\r\n") { 2 } else { usize::from(line.ends_with(b"\n")) };
+        line.truncate(count - end);
+        let wrong = |e: std::string::FromUtf8Error| {
+            Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.utf8_error().valid_up_to())).at(place())
+        };
+        lines.push(String::from_utf8(line).map_err(wrong)?);
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_without_their_ends_and_broken_ones_are_named() {
+        let lines = |text: &[u8]| portion(&mut &text[..], "a.txt", 4);
+        assert_eq!(lines(b"one\r\n\ntwo \r x").unwrap(), ["one", "", "two \r x"]);
+        assert_eq!(lines(b"").unwrap(), [""; 0]);
+        assert_eq!(lines(b"one\nab\xff").unwrap_err().to_string(), "a.txt:6: is not UTF-8 text (byte 2 of the line)");
+    }
+}
