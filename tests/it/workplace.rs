@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub(super) const RUN: &str = "run";
 
 /// A row of 32 tokens, 8 rows a step, 40 steps: the whole run takes a second or two.
-const CONFIG: &str = "\
+pub(super) const CONFIG: &str = "\
 run: {output_dir: run, seed: 7, threads: 2, sample_text: 'the <mask> sees <mask> and the <mask> sleeps.'}
 data:
   sources: [{files: [corpus.txt], document: paragraph}]
@@ -121,8 +121,13 @@ impl Workplace {
 
     /// `pretrain --config config.yaml`, then each of `sets` behind a `--set`, then `more`.
     pub(super) fn command(&self, sets: &[&str], more: &[&str]) -> Command {
+        self.subcommand("pretrain", sets, more)
+    }
+
+    /// The same with another subcommand that takes a configuration.
+    pub(super) fn subcommand(&self, name: &str, sets: &[&str], more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
-        command.args(["pretrain", "--config", "config.yaml"]).args(sets.iter().flat_map(|set| ["--set", set])).args(more);
+        command.args([name, "--config", "config.yaml"]).args(sets.iter().flat_map(|set| ["--set", set])).args(more);
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

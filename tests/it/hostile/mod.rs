@@ -1,0 +1,127 @@
+//! Two thousand damaged inputs: each gives documents or an error that names its file, never a panic, never a hang.
+//!
+//! They run in this process, one after the other, on a thread that a watchdog looks after. Bombs, which would take this
+//! process with them, run as processes of their own (`bombs`).
+
+mod bombs;
+mod inputs;
+mod mutate;
+mod watchdog;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inputs::Input;
+use inputs::Outcome;
+use mlmtrain::rng::Purpose;
+use mlmtrain::rng::Stream;
+use watchdog::Ended;
+
+/// Mutated inputs over all kinds.
+const CASES: usize = 2000;
+
+/// The share of errors that must name the file, in percent.
+const NAMED_PERCENT: usize = 99;
+
+/// Formats whose reader may be missing.
+const PENDING: [&str; 0] = [];
+
+#[test]
+fn two_thousand_damaged_inputs_are_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs: Vec<Input> = inputs::all(folder.path()).into_iter().filter(is_readable).collect();
+    let found = run(&inputs, CASES);
+    println!(
+        "{} inputs, {CASES} cases: {} read, {} refused, {} without the file's name",
+        inputs.len(),
+        found.read,
+        found.refused,
+        found.unnamed.len()
+    );
+    assert!(found.broken.is_empty(), "{}", found.broken.join("\n"));
+    let allowed = found.refused * (100 - NAMED_PERCENT) / 100;
+    assert!(
+        found.unnamed.len() <= allowed,
+        "{} of {} errors name no file:\n{}",
+        found.unnamed.len(),
+        found.refused,
+        found.unnamed.join("\n")
+    );
+    assert!(found.refused > CASES / 10 && found.read > CASES / 20, "the mutations are neither harmless nor hopeless: {found:?}");
+}
+
+#[test]
+fn the_harness_finds_a_panic_a_hang_and_a_message_without_the_file() {
+    let planted = |read: fn(&Path) -> Outcome| Input::planted(read);
+    let found = run(&[planted(|_| panic!("planted"))], 3);
+    assert_eq!((found.broken.len(), found.refused), (3, 0), "{found:?}");
+    assert!(found.broken[0].contains("planted"), "{found:?}");
+    let found = run(&[planted(|_| anyhow::bail!("broken"))], 3);
+    assert_eq!((found.unnamed.len(), found.refused), (3, 3), "{found:?}");
+    let hang = watchdog::run(Duration::from_millis(50), || {
+        loop {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    assert!(matches!(hang, Ended::<()>::Hung));
+}
+
+/// What came out of the cases.
+#[derive(Debug, Default)]
+struct Found {
+    read: usize,
+    refused: usize,
+    /// Errors that name no file.
+    unnamed: Vec<String>,
+    /// Panics and hangs.
+    broken: Vec<String>,
+}
+
+/// Without damage an input must give all its documents; those of [`PENDING`] may be left out, and it is said.
+fn is_readable(input: &Input) -> bool {
+    input.write(&input.bytes);
+    let outcome = (input.read)(&input.path);
+    let right = outcome.as_ref().is_ok_and(|documents| *documents == input.documents);
+    let is_pending = PENDING.iter().any(|part| input.name.contains(part));
+    assert!(right || is_pending, "the undamaged {} gives {outcome:?}, not {} documents", input.name, input.documents);
+    if !right {
+        println!("left out, there is no reader yet: {}", input.name);
+    }
+    right
+}
+
+fn run(inputs: &[Input], cases: usize) -> Found {
+    let mut found = Found::default();
+    for case in 0..cases {
+        let input = &inputs[case % inputs.len()];
+        // The seed is the case: any one of them can be run again on its own.
+        let stream = Stream::new(20, Purpose::Test, case as u64);
+        let mutated = match &input.inside {
+            Some((plain, compress)) if (case / inputs.len()).is_multiple_of(2) => compress(&mutate::mutate(plain, stream)),
+            _ => mutate::mutate(&input.bytes, stream),
+        };
+        input.write(&mutated);
+        let (read, path) = (Arc::clone(&input.read), input.path.clone());
+        let label = format!("case {case}, {}", input.name);
+        match watchdog::run(watchdog::LIMIT, move || read(&path)) {
+            Ended::Well(Ok(_)) => found.read += 1,
+            Ended::Well(Err(e)) => {
+                found.refused += 1;
+                let message = format!("{e:#}");
+                // A damaged manifest shows in the shard beside it, too.
+                let folder = input.path.parent().unwrap_or(&input.path).to_string_lossy();
+                if !message.contains(folder.as_ref()) {
+                    found.unnamed.push(format!("{label}: {message}"));
+                }
+            }
+            Ended::Panicked(message) => found.broken.push(format!("{label}: panicked: {message}")),
+            Ended::Hung => {
+                found.broken.push(format!("{label}: took more than {:?}", watchdog::LIMIT));
+                // Its thread still holds the file: what follows would not be what it says.
+                break;
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,6 @@
+//! `mlmtrain prepare` from raw text to shards: killed and resumed, on a made corpus with planted faults, on real corpora.
+
+mod interruption;
+mod made_corpus;
+mod real;
+mod standard_input;
