@@ -48,8 +48,13 @@ pub enum Command {
   mlmtrain pretrain --config configs/quickstart.yaml --resume runs/quickstart/checkpoint-500")]
     Pretrain(PretrainArgs),
     /// Make the tokenizer and the shards of a configuration, without training
+    ///
+    /// Reads, cleans, filters and deduplicates the corpus, and leaves a report (report.html, report.json) of what was left out.
+    /// It may be stopped at any moment: the same command goes on behind its last finished part.
     #[command(after_help = "Examples:
-  mlmtrain prepare --config configs/quickstart.yaml")]
+  mlmtrain prepare --config configs/quickstart.yaml
+  mlmtrain prepare --config configs/corpus/finnish.yaml --set data.filters.length.min_words=10
+  zcat crawl.gz | mlmtrain prepare --config my.yaml --set 'data.sources.0.files=[\"-\"]'")]
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
