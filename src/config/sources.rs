@@ -78,6 +78,9 @@ pub struct SourceConfig {
     /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not missing.
     #[serde(default)]
     pub title_field: Option<String>,
+    /// The character between the columns of CSV where it is no comma, such as `;`.
+    #[serde(default)]
+    pub separator: Option<String>,
     /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next time.
     #[serde(default = "one")]
     pub weight: f64,
@@ -105,7 +108,17 @@ fn fail() -> InvalidUtf8 {
 impl SourceConfig {
     /// Files that are read by their extensions, with all other keys at their defaults.
     pub fn of_files(files: Vec<String>) -> Self {
-        Self { name: None, files, format: auto(), document: file(), field: text(), title_field: None, weight: one(), invalid_utf8: fail() }
+        Self {
+            name: None,
+            files,
+            format: auto(),
+            document: file(),
+            field: text(),
+            title_field: None,
+            separator: None,
+            weight: one(),
+            invalid_utf8: fail(),
+        }
     }
 
     /// What it is called: its name, else one made of the first of its files.

@@ -20,6 +20,7 @@ pub(super) fn sources(data: &DataConfig, findings: &mut Findings) {
         name(&path, source, &data.sources[..index], findings);
         files(&path, source, findings);
         fields(&path, source, findings);
+        separator(&path, source, findings);
         weight(&path, source.weight, findings);
     }
     standard_input(&data.sources, findings);
@@ -68,6 +69,19 @@ fn fields(path: &str, source: &SourceConfig, findings: &mut Findings) {
     if source.format == Format::Text {
         let message = format!("`{key}` is given, but plain text has no fields");
         findings.add(&[&key, &format!("{path}.format")], message, "leave it out, or set `format`");
+    }
+}
+
+fn separator(path: &str, source: &SourceConfig, findings: &mut Findings) {
+    let Some(separator) = &source.separator else { return };
+    let key = format!("{path}.separator");
+    if !matches!(separator.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte)) {
+        let message = format!("`{key}` is `{}`, it must be one ASCII character, no quote and no line end", separator.escape_debug());
+        findings.add(&[&key], message, "`;` is usual where the comma is the decimal point");
+    }
+    if !matches!(source.format, Format::Auto | Format::Csv) {
+        let message = format!("`{key}` is given, but the format is not `csv`");
+        findings.add(&[&key, &format!("{path}.format")], message, "leave it out, or set `format: csv`");
     }
 }
 

@@ -125,6 +125,9 @@ fn the_sources() {
     insta::assert_snapshot!(source(|s| s.title_field = Some("text".to_string())), @"`data.sources.0.title_field` and `data.sources.0.field` both name `text`");
     insta::assert_snapshot!(source(|s| { s.title_field = Some("title".to_string()); s.format = Format::Text }), @"`data.sources.0.title_field` is given, but plain text has no fields");
     assert_eq!(source(|s| s.title_field = Some("title".to_string())), "");
+    assert_eq!(source(|s| s.separator = Some(";".to_string())), "");
+    insta::assert_snapshot!(source(|s| s.separator = Some("::".to_string())), @"`data.sources.0.separator` is `::`, it must be one ASCII character, no quote and no line end");
+    insta::assert_snapshot!(source(|s| { s.separator = Some(";".to_string()); s.format = Format::Tsv }), @"`data.sources.0.separator` is given, but the format is not `csv`");
     insta::assert_snapshot!(source(|s| s.name = Some(" ".to_string())), @"`data.sources.0.name` is empty");
     insta::assert_snapshot!(source(|s| { s.files = vec!["-".to_string()]; s.format = Format::Parquet }), @"`data.sources.0.files.0` is standard input, which cannot be Parquet: its index stands at the end");
     insta::assert_snapshot!(source(|s| s.files = vec!["-".to_string(), "-".to_string()]), @"`data.sources.0.files.0` and `data.sources.0.files.1` both name standard input, which can be read only once");

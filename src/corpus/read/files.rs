@@ -208,11 +208,13 @@ fn reading_of(source: &SourceConfig, path: &Path) -> Result<Reading> {
         Format::Auto => extension_of(path).and_then(|extension| format_of(&extension)).unwrap_or(Format::Text),
         given => given,
     };
+    // Validation lets one ASCII character pass.
+    let separator = source.separator.as_deref().and_then(|text| text.bytes().next()).unwrap_or(b',');
     Ok(match format {
         Format::Auto | Format::Text => Reading::Text(source.document),
         Format::Jsonl => Reading::Jsonl(columns),
         Format::Json => Reading::Json(columns),
-        Format::Csv => Reading::Table(Dialect::Csv, columns),
+        Format::Csv => Reading::Table(Dialect::Csv(separator), columns),
         Format::Tsv => Reading::Table(Dialect::Tsv, columns),
         Format::Parquet if fs::Compression::of(path) != fs::Compression::None => {
             return Err(Problem::usage("is a compressed Parquet file, which cannot be read in place")

@@ -107,7 +107,7 @@ impl Fields {
             reader.consume(BYTE_ORDER_MARK.len());
         }
         let (delimiter, has_quotes) = match dialect {
-            Dialect::Csv => (b',', true),
+            Dialect::Csv(separator) => (separator, true),
             Dialect::Tsv => (b'\t', false),
         };
         let path = Arc::clone(&file.path);
@@ -260,7 +260,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_csv_crate_reads_the_same(text in "(\r\n|[,\t\"a\n ä]){0,40}", is_csv: bool) {
-            let (dialect, delimiter) = if is_csv { (Dialect::Csv, b',') } else { (Dialect::Tsv, b'\t') };
+            let (dialect, delimiter) = if is_csv { (Dialect::Csv(b','), b',') } else { (Dialect::Tsv, b'\t') };
             let mut reader = csv::ReaderBuilder::new()
                 .has_headers(false).flexible(true).delimiter(delimiter).quoting(is_csv).from_reader(text.as_bytes());
             let expected: Vec<Vec<Vec<u8>>> =
@@ -273,8 +273,14 @@ mod tests {
     }
 
     #[test]
+    fn another_separator_leaves_commas_alone() {
+        let found = records("a,b;\"c;d\"\n", Dialect::Csv(b';')).unwrap();
+        assert_eq!(found, [vec![b"a,b".to_vec(), b"c;d".to_vec()]]);
+    }
+
+    #[test]
     fn a_return_in_quotes_belongs_to_the_field() {
-        let found = records("\"a\r\",\"b\r\"\r\n\"\"\r\n\r\nc\r\n", Dialect::Csv).unwrap();
+        let found = records("\"a\r\",\"b\r\"\r\n\"\"\r\n\r\nc\r\n", Dialect::Csv(b',')).unwrap();
         assert_eq!(found, [vec![b"a\r".to_vec(), b"b\r".to_vec()], vec![Vec::new()], vec![b"c".to_vec()]]);
     }
 }

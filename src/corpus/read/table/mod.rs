@@ -25,8 +25,8 @@ const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// How fields are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Commas; a field with a comma, a quote or a newline stands in quotes (RFC 4180).
-    Csv,
+    /// This byte, usually a comma; a field with it, a quote or a newline stands in quotes (RFC 4180).
+    Csv(u8),
     /// Tabs; a quote is a character like any other.
     Tsv,
 }
