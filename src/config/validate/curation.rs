@@ -176,7 +176,7 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
         }
         (None, false) => {
             let message = format!("`{}` is given, but no `max_perplexity`", at("reference_files"));
-            findings.add(&[&at("max_perplexity"), "data.filters.perplexity"], message, "`max_perplexity: 10` is a start");
+            findings.add(&[&at("max_perplexity"), "data.filters.perplexity"], message, "`max_perplexity: 30` is a start");
         }
         _ => {}
     }
@@ -184,7 +184,7 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
         && !(limit.is_finite() && limit > 1.0)
     {
         let message = format!("`{}` is {limit}, it must be above 1 and finite", at("max_perplexity"));
-        findings.add(&[&at("max_perplexity")], message, "`10` is a start");
+        findings.add(&[&at("max_perplexity")], message, "`30` is a start");
     }
     findings.count(&at("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
     findings.count(&at("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
@@ -262,10 +262,10 @@ mod tests {
         insta::assert_snapshot!(found(|d| { d.filters.gopher.enabled = true; d.filters.gopher.stop_words.clear() }), @"`data.filters.gopher.stop_words` is empty, every document would be left out (name a list, such as `[finnish]`, or set `min_stop_words: null`)");
         insta::assert_snapshot!(found(|d| d.filters.perplexity.max_perplexity = Some(1.0)), @"
         `data.filters.perplexity.max_perplexity` is given, but no `reference_files` (name files of good text to learn from)
-        `data.filters.perplexity.max_perplexity` is 1, it must be above 1 and finite (`10` is a start)
+        `data.filters.perplexity.max_perplexity` is 1, it must be above 1 and finite (`30` is a start)
         ");
         insta::assert_snapshot!(found(|d| d.filters.perplexity.reference_files = vec![String::new()]), @"
-        `data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 10` is a start)
+        `data.filters.perplexity.reference_files` is given, but no `max_perplexity` (`max_perplexity: 30` is a start)
         `data.filters.perplexity.reference_files.0` is empty (write it like `lists/good.txt.zst`)
         ");
     }

@@ -98,7 +98,7 @@ fn other_languages_are_found_and_finnish_is_kept() {
         let kept = judged.iter().filter(|judged| judged.rejection.is_none() && judged.language.is_some()).count();
         assert_eq!(kept, 0, "{language}");
     }
-    // Some 3 % of these pages are lists of names, or English and Swedish.
+    // Some 3 % of these pages are taken for other languages.
     for (name, least) in [("text_fi/web_c4_fi.jsonl", 0.95), ("text_fi/news_headlines_2018.jsonl", 0.98)] {
         let texts = documents(name, DocumentUnit::File, 500).expect("is there");
         let kept = tally(&judge, &texts)["kept"];
