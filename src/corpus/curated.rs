@@ -27,12 +27,15 @@ use crate::corpus::pass;
 use crate::corpus::report::Tally;
 use crate::corpus::split::SplitTally;
 use crate::corpus::store;
+use crate::corpus::store::Part;
 use crate::corpus::store::PartEntry;
-use crate::corpus::store::PartPaths;
 use crate::corpus::store::PartReader;
 
 /// A part is about as large as the text of a shard, within these bounds in bytes.
 const PART_BYTES: (u64, u64) = (64 << 10, 64 << 20);
+
+/// Parts whose counts are held in memory before they are added up.
+const COUNTED_AT_ONCE: usize = 64;
 
 /// How far the work on the raw text has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub fn deduplication_bytes_per_document(config: &DeduplicationConfig) -> u64 {
 
 /// The kept documents of a corpus.
 pub struct Curated {
-    parts: Vec<(PartPaths, PartEntry<Tally>)>,
+    parts: Vec<Part>,
     /// Index of each part's first document, and the number of all documents at the end.
     first_documents: Vec<u64>,
     duplicates: Option<Duplicates>,
@@ -73,7 +76,8 @@ impl Curated {
     }
 
     fn open(source_names: &[String], config: &DataConfig, folder: &Path, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<Self> {
-        let parts = store::whole_parts::<Tally>(folder)?;
+        let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
+        let parts = store::whole_parts(folder, |part| tally.merge(part))?;
         let ends = parts.iter().scan(0, |end, (_, entry)| {
             *end += entry.documents;
             Some(*end)
@@ -88,19 +92,21 @@ impl Curated {
             None
         };
         let total: u64 = parts.iter().map(|(_, entry)| entry.text_bytes).sum();
-        progress(Step::Count, 0, total);
-        let counted: Vec<(Tally, SplitTally)> = parts
-            .par_iter()
-            .zip(&first_documents)
-            .map(|(part, first)| count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names))
-            .collect::<Result<_>>()?;
-        let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
-        for ((_, entry), (part_tally, part_split)) in parts.iter().zip(counted) {
-            tally.merge(entry.tally.clone());
-            tally.merge(part_tally);
-            split.merge(&part_split);
+        let mut done = 0;
+        progress(Step::Count, done, total);
+        for (some, firsts) in parts.chunks(COUNTED_AT_ONCE).zip(first_documents.chunks(COUNTED_AT_ONCE)) {
+            let counted: Vec<(Tally, SplitTally)> = some
+                .par_iter()
+                .zip(firsts)
+                .map(|(part, first)| count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names))
+                .collect::<Result<_>>()?;
+            for ((_, entry), (part_tally, part_split)) in some.iter().zip(counted) {
+                tally.merge(part_tally);
+                split.merge(&part_split);
+                done += entry.text_bytes;
+            }
+            progress(Step::Count, done, total);
         }
-        progress(Step::Count, total, total);
         let mut curated = Self { parts, first_documents, duplicates, split, tally: Tally::new(source_names) };
         curated.name_originals(&mut tally)?;
         curated.tally = tally;
@@ -158,7 +164,7 @@ impl Curated {
 
 /// Counts what of a part is kept, and what is left out only now.
 fn count(
-    (paths, entry): &(PartPaths, PartEntry<Tally>),
+    (paths, entry): &Part,
     first_document: u64,
     duplicates: Option<&Duplicates>,
     validation_fraction: f64,
@@ -181,7 +187,7 @@ fn count(
     Ok((tally, split))
 }
 
-fn location_of(document: &StoredDocument, entry: &PartEntry<Tally>) -> Location {
+fn location_of(document: &StoredDocument, entry: &PartEntry<()>) -> Location {
     let path = entry.files.get(document.file as usize).map_or_else(|| Path::new("?"), PathBuf::as_path);
     Location { path: path.into(), line: document.line }
 }

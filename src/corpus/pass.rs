@@ -44,7 +44,7 @@ pub(super) fn run(corpus: &Corpus, config: &DataConfig, folder: &Path, part_byte
         return Ok(());
     }
     let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
-    let whole = store::whole_parts::<Tally>(folder)?;
+    let whole = store::whole_parts(folder, |_: Tally| {})?;
     let items_done = whole.iter().map(|(_, entry)| entry.items).sum();
     let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, parts: whole.len(), part_bytes, open: None };
     std::thread::scope(|scope| {

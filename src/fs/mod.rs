@@ -19,6 +19,8 @@ mod lock;
 mod scratch;
 mod space;
 mod staged;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
 
 pub use hash::sample_hash;

@@ -1,7 +1,6 @@
 //! Real pages, news and reviews in Finnish and English: what is left out of them, and that it is always the same.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use rayon::prelude::*;
 
@@ -11,16 +10,11 @@ use crate::config::Format;
 use crate::config::SourceConfig;
 use crate::corpus::Corpus;
 use crate::corpus::Item;
+use crate::fs::testing::real_data;
 
 /// Files of the folder of real data; without it, says so and gives none.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn real(names: &[&str]) -> Option<Vec<String>> {
-    let folder = std::env::var("MLMTRAIN_DATA")
-        .map_or_else(|_| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
-    if !folder.is_dir() {
-        eprintln!("skipped: no real data at `{}`, set MLMTRAIN_DATA", folder.display());
-        return None;
-    }
+    let folder = real_data()?;
     Some(names.iter().map(|name| folder.join(name).display().to_string()).collect())
 }
 

@@ -60,8 +60,11 @@ impl PartPaths {
     }
 }
 
-/// The whole parts of a folder, in order.
-pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path) -> Result<Vec<(PartPaths, PartEntry<T>)>> {
+/// A part without its tally: of these, many are held at once.
+pub(super) type Part = (PartPaths, PartEntry<()>);
+
+/// The whole parts of a folder, in order; their tallies, which are large, go to `each` one by one.
+pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path, mut each: impl FnMut(T)) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     loop {
         let paths = PartPaths::new(folder, parts.len());
@@ -78,7 +81,9 @@ pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path) -> Result<Vec<(Par
         if file_bytes != entry.file_bytes {
             return Err(broken(format!("has {file_bytes} bytes, {} are wanted: it is cut", entry.file_bytes), &paths.documents).into());
         }
-        parts.push((paths, entry));
+        let PartEntry { items, documents, text_bytes, file_bytes, files, tally } = entry;
+        each(tally);
+        parts.push((paths, PartEntry { items, documents, text_bytes, file_bytes, files, tally: () }));
     }
 }
 

@@ -24,8 +24,8 @@ use crate::corpus::Item;
 use crate::corpus::read::tests::Folder;
 use crate::corpus::read::tests::items;
 use crate::corpus::read::tests::message;
-use crate::corpus::read::tests::real::real_data;
 use crate::corpus::read::tests::short;
+use crate::fs::testing::real_data;
 
 const SCHEMA: &str = "message m { required int32 id; optional binary text (UTF8); required binary title (UTF8); required group g { required binary a (UTF8); } }";
 

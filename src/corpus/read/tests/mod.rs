@@ -2,7 +2,7 @@
 
 mod bombs;
 mod formats;
-pub(super) mod real;
+mod real;
 
 use std::io::Write;
 

@@ -1,8 +1,5 @@
 //! The real files under `MLMTRAIN_DATA`: each gives exactly the documents that it holds. Skipped where they are absent.
 
-use std::io::Write;
-use std::path::PathBuf;
-
 use crate::config::DataConfig;
 use crate::config::DocumentUnit;
 use crate::config::Format;
@@ -10,17 +7,7 @@ use crate::config::InvalidUtf8;
 use crate::config::SourceConfig;
 use crate::corpus::read::tests::items;
 use crate::corpus::read::tests::read;
-
-/// The folder of real data, if it is there.
-pub(in crate::corpus::read) fn real_data() -> Option<PathBuf> {
-    let folder = std::env::var_os("MLMTRAIN_DATA")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
-    if folder.join("text_en").is_dir() {
-        return Some(folder);
-    }
-    let _ = writeln!(std::io::stderr(), "skipped: there is no real data in `{}`", folder.display());
-    None
-}
+use crate::fs::testing::real_data;
 
 /// Documents, rejected items and bytes of text of some files.
 fn counts(name: &str, change: impl FnOnce(&mut SourceConfig)) -> Option<(u64, u64)> {
