@@ -123,10 +123,18 @@ impl Layout {
     }
 }
 
-/// The values of all parameters.
+/// The values of all parameters, and their copy in the type that products are computed in.
 #[derive(Debug)]
 pub struct Parameters {
     layout: Layout,
+    flat: Tensor,
+    views: Vec<Tensor>,
+    shadow: Option<Shadow>,
+}
+
+/// A copy of the flat buffer in a half type; whoever changes the values rounds them into it.
+#[derive(Debug)]
+struct Shadow {
     flat: Tensor,
     views: Vec<Tensor>,
 }
@@ -143,12 +151,37 @@ impl Parameters {
         })?;
         let flat = flat.to_device(device)?;
         let views = layout.views(&flat)?;
-        Ok(Self { layout, flat, views })
+        Ok(Self { layout, flat, views, shadow: None })
     }
 
-    /// A view of one parameter.
+    /// The same parameters for a model that computes in `dtype`: f32 needs no copy, bf16 and f16 get their shadow.
+    pub fn computing_in(mut self, dtype: DType) -> Result<Self> {
+        self.shadow = None;
+        if dtype != DType::F32 {
+            let flat = self.flat.to_dtype(dtype)?;
+            self.shadow = Some(Shadow { views: self.layout.views(&flat)?, flat });
+        }
+        Ok(self)
+    }
+
+    /// The type that activations and products have.
+    pub fn compute_dtype(&self) -> DType {
+        self.shadow.as_ref().map_or(DType::F32, |shadow| shadow.flat.dtype())
+    }
+
+    /// A view of one parameter, f32.
     pub fn get(&self, id: ParameterId) -> &Tensor {
         &self.views[id.0]
+    }
+
+    /// A view of one parameter as products want it: in [`Self::compute_dtype`].
+    pub fn compute(&self, id: ParameterId) -> &Tensor {
+        &self.shadow.as_ref().map_or(&self.views, |shadow| &shadow.views)[id.0]
+    }
+
+    /// The whole copy in a half type, `[N]`; `None` where the model computes in f32.
+    pub fn shadow(&self) -> Option<&Tensor> {
+        self.shadow.as_ref().map(|shadow| &shadow.flat)
     }
 
     /// The whole buffer, `[N]`.
@@ -176,7 +209,11 @@ impl Parameters {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), view.dims());
         }
         let values = value.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
-        with_slice_mut(view, |target| target.copy_from_slice(&values))
+        with_slice_mut(view, |target| target.copy_from_slice(&values))?;
+        match &self.shadow {
+            Some(shadow) => shadow.views[index].slice_set(&value.to_dtype(shadow.flat.dtype())?.reshape(view.shape())?, 0, 0),
+            None => Ok(()),
+        }
     }
 }
 
@@ -253,7 +290,24 @@ mod tests {
         parameters.set("a.bias", &Tensor::arange(0f32, 7., &Device::Cpu).unwrap()).unwrap();
         assert_eq!(parameters.get(bias).to_vec1::<f32>().unwrap()[6..], [6.0]);
         assert_eq!(parameters.flat().to_vec1::<f32>().unwrap()[6..7], [6.0]);
+        assert_eq!((parameters.compute_dtype(), parameters.shadow().is_none()), (DType::F32, true));
         let error = parameters.set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap()).unwrap_err();
         assert!(error.to_string().contains("`b.weight` is [2, 5], the model wants [3, 5]"), "{error}");
+    }
+
+    #[test]
+    fn the_shadow_is_the_rounded_copy_and_follows_what_is_set() {
+        let (weight, bias, layout) = layout();
+        let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
+        let same = |id| {
+            let rounded = parameters.get(id).to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+            let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+            assert_eq!(parameters.compute(id).dtype(), DType::BF16);
+            assert_eq!(rounded.to_vec1::<f32>().unwrap(), shadow.to_vec1::<f32>().unwrap());
+        };
+        same(weight);
+        parameters.set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap()).unwrap();
+        same(weight);
+        same(bias);
     }
 }

@@ -12,6 +12,7 @@ pub mod adamw;
 pub mod attention;
 pub mod cross_entropy;
 pub mod dropout;
+pub mod element;
 pub mod embedding;
 pub mod gather_rows;
 pub mod gelu;

@@ -4,17 +4,20 @@
 //! everywhere: a result does not depend on which instruction set was found at run time.
 
 /// Defines functions whose body is compiled for the widest instruction set that the machine has (found once, at run time):
-/// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`.
+/// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type parameters are number types:
+/// `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
 ///
 /// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that it calls
 /// `#[inline(always)]`, and write loops rather than iterator adaptors with large closures. What is not inlined stays code for
 /// the oldest machine, where each fused multiply-add is a call into the C library, fifty times slower.
 macro_rules! kernel {
-    ($($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block)+) => {$(
+    ($(
+        $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
+    )+) => {$(
         $(#[$attribute])*
-        $visibility fn $name($($argument: $type),*) $(-> $output)? {
+        $visibility fn $name $(<$($T: $crate::ops::element::Element),+>)? ($($argument: $type),*) $(-> $output)? {
             struct Kernel<A>(A);
-            impl pulp::WithSimd for Kernel<($($type,)*)> {
+            impl $(<$($T: $crate::ops::element::Element),+>)? pulp::WithSimd for Kernel<($($type,)*)> {
                 type Output = $crate::ops::simd::kernel!(@output $($output)?);
                 #[inline(always)]
                 fn with_simd<S: pulp::Simd>(self, _: S) -> Self::Output {

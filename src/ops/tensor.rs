@@ -3,6 +3,9 @@
 //! It knows no arithmetic. Every function wants a contiguous tensor on the CPU and says so otherwise.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ops::Range;
 
 use candle_core::CpuStorage;
 use candle_core::DType;
@@ -16,47 +19,96 @@ use candle_core::Tensor;
 use candle_core::WithDType;
 use candle_core::bail;
 
-/// Runs `f` on the values of a contiguous f32 CPU tensor; a view gives exactly its own range.
+use crate::ops::element::Element;
+
+/// The values of a contiguous CPU tensor of type `T`, for reading; a view gives exactly its own range.
 ///
-/// A read lock on the tensor's storage is held while `f` runs: see [`with_slice_mut`] for what that forbids.
+/// A read lock on the tensor's storage is held as long as this lives: see [`with_values_mut`] for what that forbids.
+pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Storage> + '_, T>> {
+    let (storage, layout) = t.storage_and_layout();
+    check_place(t, T::DTYPE)?;
+    let Some((start, end)) = layout.contiguous_offsets() else { bail!("tensor {:?} is not contiguous", t.shape()) };
+    let Storage::Cpu(on_cpu) = &*storage else { bail!("tensor {:?} is not on the CPU", t.shape()) };
+    // The one check of the type; from here on it is known.
+    on_cpu.as_slice::<T>()?;
+    Ok(Values { storage, range: start..end, element: PhantomData })
+}
+
+/// What [`values`] gives: a slice that holds the lock of its storage.
+pub struct Values<G, T> {
+    storage: G,
+    range: Range<usize>,
+    element: PhantomData<T>,
+}
+
+impl<G: Deref<Target = Storage>, T: WithDType> Deref for Values<G, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let Storage::Cpu(storage) = &*self.storage else { unreachable!("`values` saw that the tensor is on the CPU") };
+        &storage.as_slice::<T>().expect("`values` checked the type")[self.range.clone()]
+    }
+}
+
+/// Runs `f` on the values of a contiguous f32 CPU tensor.
 pub fn with_slice<R>(t: &Tensor, f: impl FnOnce(&[f32]) -> R) -> Result<R> {
-    with_slices([t], |[slice]| f(slice))
+    Ok(f(&values(t)?))
 }
 
 /// [`with_slice`] for a contiguous u32 CPU tensor.
 pub fn with_slice_u32<R>(t: &Tensor, f: impl FnOnce(&[u32]) -> R) -> Result<R> {
-    let (storage, layout) = t.storage_and_layout();
-    Ok(f(slice_of(t, &storage, layout)?))
+    Ok(f(&values(t)?))
 }
 
 /// [`with_slice`] for several f32 tensors at once; they may share a storage.
 pub fn with_slices<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let guards = tensors.map(Tensor::storage_and_layout);
-    let mut slices: [&[f32]; N] = [&[]; N];
-    for ((slice, (storage, layout)), t) in slices.iter_mut().zip(&guards).zip(tensors) {
-        *slice = slice_of(t, storage, layout)?;
+    let mut guards = Vec::with_capacity(N);
+    for t in tensors {
+        guards.push(values::<f32>(t)?);
     }
+    let mut slices: [&[f32]; N] = [&[]; N];
+    slices.iter_mut().zip(&guards).for_each(|(slice, guard)| *slice = guard);
     Ok(f(slices))
 }
 
-/// Runs `f` on the values of a contiguous f32 CPU tensor for writing in place.
+/// Runs `f` on the values of a contiguous CPU tensor of type `T` for writing in place.
 ///
 /// `f` sees exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are written into
 /// the buffer that it views, and every other view of that buffer sees them.
 ///
 /// The storage is locked for writing while `f` runs. Reading or writing, inside `f`, another view *of the same storage*
 /// waits for that lock for ever: two ranges of one flat buffer are written one after the other, never nested. For the same
-/// reason this must not be called inside a [`with_slice`] of the same storage.
-pub fn with_slice_mut<R>(t: &Tensor, f: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
-    let write = Write { f: RefCell::new(Some(f)), result: RefCell::new(None) };
-    check_place(t, DType::F32)?;
+/// reason this must not be called while [`values`] of the same storage are held.
+pub fn with_values_mut<T: Element, R>(t: &Tensor, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    let write = Write { f: RefCell::new(Some(f)), result: RefCell::new(None), element: PhantomData };
+    check_place(t, T::DTYPE)?;
     t.inplace_op1(&write)?;
     Ok(write.result.into_inner().expect("candle ran the op, else it returned an error"))
 }
 
-/// A contiguous f32 CPU tensor of `shape` that owns `values`; the count of values must match.
-pub fn from_vec(values: Vec<f32>, shape: impl Into<Shape>) -> Result<Tensor> {
+/// [`with_values_mut`] for f32, the type of parameters and their gradients.
+pub fn with_slice_mut<R>(t: &Tensor, f: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+    with_values_mut(t, f)
+}
+
+/// A contiguous CPU tensor of `shape` that owns `values`; the count of values must match.
+pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor> {
     Tensor::from_vec(values, shape.into(), &Device::Cpu)
+}
+
+/// A vector of `len` values that `write` fills: without the pass that would set them to zero first. What the closure
+/// returns comes back beside it.
+///
+/// The closure must write every element and read none before it has written it.
+pub fn written<T: Element, R>(len: usize, write: impl FnOnce(&mut [T]) -> R) -> (Vec<T>, R) {
+    let mut out = Vec::with_capacity(len);
+    // SAFETY: the capacity was just asked for; every bit pattern is a number, and `write` overwrites each before it is read.
+    #[expect(clippy::uninit_vec, reason = "the closure is what fills it")]
+    unsafe {
+        out.set_len(len);
+    }
+    let result = write(&mut out);
+    (out, result)
 }
 
 /// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient buffer.
@@ -90,28 +142,21 @@ fn check_place(t: &Tensor, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-fn slice_of<'a, T: WithDType>(t: &Tensor, storage: &'a Storage, layout: &Layout) -> Result<&'a [T]> {
-    check_place(t, T::DTYPE)?;
-    let (Storage::Cpu(storage), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
-        bail!("tensor {:?} is not a contiguous CPU tensor", t.shape());
-    };
-    Ok(&storage.as_slice::<T>()?[start..end])
-}
-
 /// An in-place op that hands the slice to a closure and keeps what it returns; candle passes `&self`, hence the cells.
-struct Write<F, R> {
+struct Write<F, R, T> {
     f: RefCell<Option<F>>,
     result: RefCell<Option<R>>,
+    element: PhantomData<T>,
 }
 
-impl<R, F: FnOnce(&mut [f32]) -> R> InplaceOp1 for Write<F, R> {
+impl<T: Element, R, F: FnOnce(&mut [T]) -> R> InplaceOp1 for Write<F, R, T> {
     fn name(&self) -> &'static str {
         "write"
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
-        let (CpuStorage::F32(values), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
-            bail!("write: {:?} is not contiguous f32", layout.shape());
+        let (Some(values), Some((start, end))) = (T::of_storage(storage), layout.contiguous_offsets()) else {
+            bail!("write: {:?} is not contiguous {:?}", layout.shape(), T::DTYPE);
         };
         let f = self.f.borrow_mut().take().expect("candle runs an in-place op once");
         *self.result.borrow_mut() = Some(f(&mut values[start..end]));
@@ -140,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_wrong_dtype_layout_or_count_is_named() {
-        let square = from_vec(vec![0.0; 6], (2, 3)).unwrap();
+        let square = from_vec::<f32>(vec![0.0; 6], (2, 3)).unwrap();
         let error = with_slice(&square.t().unwrap(), |_| ()).unwrap_err().to_string();
         assert!(error.contains("[3, 2]") && error.contains("contiguous"), "{error}");
         assert!(with_slice_mut(&square.t().unwrap(), |_| ()).is_err());

@@ -16,7 +16,7 @@ fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
 }
 
 fn zeros(count: usize) -> Tensor {
-    from_vec(vec![0.0; count], count).unwrap()
+    from_vec::<f32>(vec![0.0; count], count).unwrap()
 }
 
 /// Parameters after each of five steps of `torch.optim.AdamW` 2.15.0 in f64: two groups of three with decay 0.1 and 0,
@@ -32,7 +32,7 @@ const TORCH: [[f64; 6]; 5] = [
 
 #[test]
 fn five_steps_are_those_of_pytorch() {
-    let parameters = from_vec(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap();
+    let parameters = from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap();
     let (gradients, first, second) = (zeros(6), zeros(6), zeros(6));
     let groups = [Group { range: 0..3, weight_decay: 0.1 }, Group { range: 3..6, weight_decay: 0.0 }];
     for (step, want) in (1i32..).zip(TORCH) {

@@ -43,10 +43,10 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn no_rows_give_no_output_and_no_gradient() {
-    let (x, weight, dweight) = (from_vec(vec![], (0, 4)).unwrap(), fresh((3, 4), 1), fresh((3, 4), 2));
+    let (x, weight, dweight) = (from_vec(Vec::<f32>::new(), (0, 4)).unwrap(), fresh((3, 4), 1), fresh((3, 4), 2));
     assert_eq!(linear::forward(&x, &weight, None).unwrap().dims(), [0, 3]);
     let before = dweight.to_vec2::<f32>().unwrap();
-    linear::backward_parameters(&from_vec(vec![], (0, 3)).unwrap(), &x, &dweight, None).unwrap();
+    linear::backward_parameters(&from_vec(Vec::<f32>::new(), (0, 3)).unwrap(), &x, &dweight, None).unwrap();
     assert_eq!(dweight.to_vec2::<f32>().unwrap(), before);
 }
 
