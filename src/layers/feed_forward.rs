@@ -76,7 +76,7 @@ impl FeedForward {
         let bias = ctx.parameters.get(self.intermediate.bias);
         let d_pre = gelu::backward(&d_activation, &saved.pre_activation_tf, bias, gradients.get(self.intermediate.bias))?;
         linear::backward_parameters(&d_pre, &saved.x, gradients.get(self.intermediate.weight), None)?;
-        linear::backward_input_accumulate(&d_pre, ctx.parameters.get(self.intermediate.weight), &dx)?;
+        linear::backward_inputs_accumulate(&[(&d_pre, ctx.parameters.compute(self.intermediate.weight))], &dx)?;
         Ok(dx)
     }
 }

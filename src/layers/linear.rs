@@ -30,33 +30,28 @@ impl Linear {
 
     /// `x W^T + b`.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        linear::forward(x, ctx.parameters.get(self.weight), Some(ctx.parameters.get(self.bias)))
+        linear::forward(x, ctx.parameters.compute(self.weight), Some(ctx.parameters.get(self.bias)))
     }
 
     /// `x W^T`, for an op that adds the bias itself.
     pub fn forward_without_bias(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        linear::forward(x, ctx.parameters.get(self.weight), None)
+        linear::forward(x, ctx.parameters.compute(self.weight), None)
     }
 
     /// Gradient of the input; those of weight and bias accumulate.
     pub fn backward(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
         self.backward_parameters(dy, x, gradients)?;
-        linear::backward_input(dy, ctx.parameters.get(self.weight))
-    }
-
-    /// As [`Linear::backward`], but the gradient of the input is added to `dx`.
-    pub fn backward_into(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
-        self.backward_parameters(dy, x, gradients)?;
-        linear::backward_input_accumulate(dy, ctx.parameters.get(self.weight), dx)
+        linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
     /// As [`Linear::backward`], for an output whose bias belongs to the op that follows.
     pub fn backward_without_bias(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
         linear::backward_parameters(dy, x, gradients.get(self.weight), None)?;
-        linear::backward_input(dy, ctx.parameters.get(self.weight))
+        linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
-    fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
+    /// Accumulates the gradients of weight and bias alone.
+    pub fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
         linear::backward_parameters(dy, x, gradients.get(self.weight), Some(gradients.get(self.bias)))
     }
 }

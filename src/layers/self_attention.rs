@@ -14,6 +14,7 @@ use crate::layers::output_block::OutputSizes;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
 use crate::ops::dropout::Dropout;
+use crate::ops::linear;
 
 /// Sizes and dropout of the attention block of layer `layer`.
 #[derive(Debug, Clone, Copy)]
@@ -85,10 +86,13 @@ impl SelfAttention {
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
         let segments = ctx.segments(self.sizes.heads, dropout.as_ref());
         let [dq, dk, dv] = attention::backward(&d_out, activations, &saved.attention, &segments)?;
-        // The input feeds four paths; their gradients meet in the residual's.
-        self.query.backward_into(&dq, &saved.x, &dx, ctx, gradients)?;
-        self.key.backward_into(&dk, &saved.x, &dx, ctx, gradients)?;
-        self.value.backward_into(&dv, &saved.x, &dx, ctx, gradients)?;
+        for (map, d) in [(&self.query, &dq), (&self.key, &dk), (&self.value, &dv)] {
+            map.backward_parameters(d, &saved.x, gradients)?;
+        }
+        // The input feeds four paths: the gradients of three meet in one sum, added to the residual's.
+        let weight = |map: &Linear| ctx.parameters.compute(map.weight);
+        let maps = [(&dq, weight(&self.query)), (&dk, weight(&self.key)), (&dv, weight(&self.value))];
+        linear::backward_inputs_accumulate(&maps, &dx)?;
         Ok(dx)
     }
 

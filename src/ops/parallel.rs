@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::ops::element::Element;
 use crate::ops::simd::kernel;
 
 /// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
@@ -64,20 +65,22 @@ pub fn add_in_order<'a>(acc: &mut [f32], partials: impl IntoIterator<Item = &'a 
 }
 
 kernel! {
-    fn add(acc: &mut [f32], values: &[f32]) {
+    fn add<T>(acc: &mut [f32], values: &[T]) {
         for (a, v) in acc.iter_mut().zip(values) {
-            *a += v;
+            *a += v.widen();
         }
     }
 }
 
 /// Adds the sum over the rows of `x`, a matrix with rows of `acc.len()` values, to `acc`.
-pub fn column_sums_into(x: &[f32], acc: &mut [f32]) {
+pub fn column_sums_into<T: Element>(x: &[T], acc: &mut [f32]) {
     let cols = acc.len();
     let partials: Vec<Vec<f32>> = blocks(x.len() / cols.max(1), cols)
         .map(|rows| {
             let mut partial = vec![0.0; cols];
-            add_in_order(&mut partial, x[rows.start * cols..rows.end * cols].chunks_exact(cols));
+            for row in x[rows.start * cols..rows.end * cols].chunks_exact(cols) {
+                add(&mut partial, row);
+            }
             partial
         })
         .collect();

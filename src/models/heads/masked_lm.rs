@@ -88,7 +88,7 @@ impl Head for MaskedLmHead {
         let bias = ctx.parameters.get(self.dense.bias);
         let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias))?;
         linear::backward_parameters(&d_pre, &saved.gathered_md, gradients.get(self.dense.weight), None)?;
-        let d_gathered = linear::backward_input(&d_pre, ctx.parameters.get(self.dense.weight))?;
+        let d_gathered = linear::backward_input(&d_pre, ctx.parameters.compute(self.dense.weight))?;
         gather_rows::backward(&d_gathered, positions, tokens)
     }
 }

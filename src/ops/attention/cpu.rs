@@ -1,6 +1,7 @@
-//! Attention on the CPU, f32: one task for each (segment, head), blocks of query rows against all keys of the segment.
+//! Attention on the CPU: one task for each (segment, head), blocks of query rows against all keys of the segment.
 //!
-//! Scores live in a buffer of `QUERY_BLOCK` rows that a thread uses again; no `[T, T]` matrix is ever in memory.
+//! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are rounded to the type
+//! of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -10,25 +11,28 @@ use super::Activations;
 use super::Saved;
 use super::Segments;
 use super::rows;
+use crate::ops::dropout::Dropout;
+use crate::ops::element::Element;
 use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::product;
 use crate::ops::tensor::from_vec;
-use crate::ops::tensor::with_slices;
+use crate::ops::tensor::values;
+use crate::ops::tensor::written;
 
 /// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2 cache.
 const QUERY_BLOCK: usize = 128;
 
 /// An output that tasks share; each writes only the rows of its segment and the columns of its head.
 #[derive(Clone, Copy)]
-struct SharedOutput(*mut f32);
+struct SharedOutput<T>(*mut T);
 // SAFETY: tasks of different (segment, head) touch disjoint elements, see `Task`.
-unsafe impl Send for SharedOutput {}
+unsafe impl<T: Element> Send for SharedOutput<T> {}
 // SAFETY: as above.
-unsafe impl Sync for SharedOutput {}
+unsafe impl<T: Element> Sync for SharedOutput<T> {}
 
-impl SharedOutput {
-    fn pointer(self) -> *mut f32 {
+impl<T> SharedOutput<T> {
+    fn pointer(&self) -> *mut T {
         self.0
     }
 }
@@ -60,14 +64,14 @@ impl Shape {
     }
 
     /// Rows from `row` on of a head of a segment as a matrix.
-    fn window(&self, data: &[f32], task: Task, row: usize) -> Matrix {
+    fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
         // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the caller).
         unsafe { Matrix::window(data.as_ptr(), self.at(task, row), self.hidden) }
     }
 
-    fn output(&self, data: SharedOutput, task: Task, row: usize, accumulate: bool) -> Output {
+    fn output<T: Element>(&self, data: &SharedOutput<T>, task: Task, row: usize) -> Output<'static, T> {
         // SAFETY: as in `window`; the output has the same shape.
-        Output { data: unsafe { data.pointer().add(self.at(task, row)) }, row_stride: self.hidden, accumulate }
+        Output::rows(unsafe { data.pointer().add(self.at(task, row)) }, self.hidden)
     }
 }
 
@@ -82,152 +86,180 @@ fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     tasks
 }
 
-/// Buffers of one thread.
-#[derive(Default)]
-struct Scratch {
+/// Buffers of one thread: scores and their gradients in f32, and what they become for the next products.
+struct Scratch<T> {
     scores: Vec<f32>,
     d_scores: Vec<f32>,
     factors: Vec<f32>,
+    probabilities: Vec<T>,
+    rounded_d_scores: Vec<T>,
+    /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
+    d_keys: Vec<f32>,
+    d_values: Vec<f32>,
 }
 
-pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+impl<T> Scratch<T> {
+    fn new() -> Self {
+        Self {
+            scores: Vec::new(),
+            d_scores: Vec::new(),
+            factors: Vec::new(),
+            probabilities: Vec::new(),
+            rounded_d_scores: Vec::new(),
+            d_keys: Vec::new(),
+            d_values: Vec::new(),
+        }
+    }
+}
+
+/// The first `len` values of a buffer, which grows when it must; they hold what was left there.
+fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+    if buffer.len() < len {
+        buffer.resize(len, T::narrow(0.0));
+    }
+    &mut buffer[..len]
+}
+
+pub(super) fn forward<T: Element>(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q.dims2()?;
     let shape = Shape::of(q, segments.heads)?;
-    let mut output = vec![0.0f32; tokens * hidden];
-    let mut log_sum_exp_th = vec![0.0f32; tokens * segments.heads];
-    let (out, lse) = (SharedOutput(output.as_mut_ptr()), SharedOutput(log_sum_exp_th.as_mut_ptr()));
-    with_slices([q, k, v], |inputs| {
-        tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
-            forward_task(&shape, task, inputs, segments, scratch, out, lse);
-        });
-    })?;
+    let (q, k, v) = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?);
+    // Every token is in a segment, so every element is written.
+    let (output, log_sum_exp_th) = written::<T, _>(tokens * hidden, |output| {
+        let out = SharedOutput(output.as_mut_ptr());
+        written::<f32, _>(tokens * segments.heads, |log_sum_exp| {
+            let log_sum_exp = SharedOutput(log_sum_exp.as_mut_ptr());
+            tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+                forward_task(&shape, task, [&q, &k, &v], segments, scratch, &out, &log_sum_exp);
+            });
+        })
+        .0
+    });
     Ok((from_vec(output, (tokens, hidden))?, Saved { log_sum_exp_th }))
 }
 
-fn forward_task(
+fn forward_task<T: Element>(
     shape: &Shape,
     task: Task,
-    [q, k, v]: [&[f32]; 3],
+    [q, k, v]: [&[T]; 3],
     segments: &Segments<'_>,
-    scratch: &mut Scratch,
-    out: SharedOutput,
-    lse: SharedOutput,
+    scratch: &mut Scratch<T>,
+    out: &SharedOutput<T>,
+    log_sum_exp: &SharedOutput<f32>,
 ) {
     let n = task.len;
     for first in (0..n).step_by(QUERY_BLOCK) {
         let block = QUERY_BLOCK.min(n - first);
-        score_block(shape, task, first, block, q, k, &mut scratch.scores);
-        for row in 0..block {
-            let token = task.start + first + row;
-            let scores = &mut scratch.scores[row * n..(row + 1) * n];
-            let log_sum_exp = rows::softmax(scores);
+        score_block(shape, task, first, block, q, k, room(&mut scratch.scores, block * n));
+        let (factors, probabilities) = (room(&mut scratch.factors, n), room(&mut scratch.probabilities, block * n));
+        let rows = scratch.scores.chunks_exact_mut(n).zip(probabilities.chunks_exact_mut(n));
+        for (token, (scores, probabilities)) in (task.start + first..).zip(rows).take(block) {
+            let keep = keep(segments, token, task.head);
             // SAFETY: only this task owns (token, head).
-            unsafe { *lse.pointer().add(token * shape.heads + task.head) = log_sum_exp };
-            if let Some(dropout) = segments.dropout {
-                scratch.factors.resize(n, 0.0);
-                rows::factors(dropout, dropout_row(segments, token, task.head), &mut scratch.factors);
-                rows::multiply(scores, &scratch.factors);
-            }
+            unsafe { *log_sum_exp.pointer().add(token * shape.heads + task.head) = rows::softmax(scores, keep, factors, probabilities) };
         }
-        let probabilities = Matrix::rows(&scratch.scores, n);
+        let probabilities = Matrix::rows(probabilities, n);
+        let out = shape.output(out, task, first);
         // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
-        unsafe {
-            product(
-                (block, shape.head_size, n),
-                shape.output(out, task, first, false),
-                probabilities,
-                shape.window(v, task, 0),
-                1.0,
-                false,
-            );
-        }
+        unsafe { product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false) };
     }
 }
 
 /// `scores[block, n] = c q k^T` for query rows `first..first + block`.
-fn score_block(shape: &Shape, task: Task, first: usize, block: usize, q: &[f32], k: &[f32], scores: &mut Vec<f32>) {
-    scores.resize(block * task.len, 0.0);
-    let out = Output { data: scores.as_mut_ptr(), row_stride: task.len, accumulate: false };
-    // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
-    unsafe {
-        let keys = shape.window(k, task, 0).transposed();
-        product((block, task.len, shape.head_size), out, shape.window(q, task, first), keys, shape.scale, false);
-    }
+fn score_block<T: Element>(shape: &Shape, task: Task, first: usize, block: usize, q: &[T], k: &[T], scores: &mut [f32]) {
+    let (keys, out) = (shape.window(k, task, 0).transposed(), Output::rows(scores.as_mut_ptr(), task.len));
+    // SAFETY: the windows lie inside `[T, D]`, and `scores` is `[block, n]`.
+    unsafe { product((block, task.len, shape.head_size), out, shape.window(q, task, first), keys, shape.scale, false) };
 }
 
-fn dropout_row(segments: &Segments<'_>, token: usize, head: usize) -> u64 {
-    segments.token_keys[token] * segments.heads as u64 + head as u64
+/// The dropout of a row of probabilities and the key of the row.
+fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize) -> Option<(&'a Dropout, u64)> {
+    segments.dropout.map(|dropout| (dropout, segments.token_keys[token] * segments.heads as u64 + head as u64))
 }
 
-pub(super) fn backward(d_out: &Tensor, activations: Activations<'_>, saved: &Saved, segments: &Segments<'_>) -> Result<[Tensor; 3]> {
+pub(super) fn backward<T: Element>(
+    d_out: &Tensor,
+    activations: Activations<'_>,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<[Tensor; 3]> {
     let Activations { q_td: q, k_td: k, v_td: v, o_td: o } = activations;
     let (tokens, hidden) = q.dims2()?;
     let shape = Shape::of(q, segments.heads)?;
-    let mut gradients = [(); 3].map(|()| vec![0.0f32; tokens * hidden]);
-    let outputs = gradients.each_mut().map(|g| SharedOutput(g.as_mut_ptr()));
-    with_slices([q, k, v, o, d_out], |inputs| {
-        tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
-            backward_task(&shape, task, inputs, saved, segments, scratch, outputs);
+    let inputs = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?, values::<T>(o)?, values::<T>(d_out)?);
+    let inputs: [&[T]; 5] = [&inputs.0, &inputs.1, &inputs.2, &inputs.3, &inputs.4];
+    let len = tokens * hidden;
+    // Every token is in a segment, so every element is written.
+    let (dq, (dk, dv)) = written::<T, _>(len, |dq| {
+        let (dk, dv) = written::<T, _>(len, |dk| {
+            let dkv = (SharedOutput(dq.as_mut_ptr()), SharedOutput(dk.as_mut_ptr()));
+            written::<T, _>(len, |dv| {
+                let outputs = [dkv.0, dkv.1, SharedOutput(dv.as_mut_ptr())];
+                tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+                    backward_task(&shape, task, inputs, saved, segments, scratch, &outputs);
+                });
+            })
+            .0
         });
-    })?;
-    let [dq, dk, dv] = gradients;
+        (dk, dv)
+    });
     Ok([from_vec(dq, (tokens, hidden))?, from_vec(dk, (tokens, hidden))?, from_vec(dv, (tokens, hidden))?])
 }
 
-fn backward_task(
+fn backward_task<T: Element>(
     shape: &Shape,
     task: Task,
-    [q, k, v, o, d_out]: [&[f32]; 5],
+    [q, k, v, o, d_out]: [&[T]; 5],
     saved: &Saved,
     segments: &Segments<'_>,
-    scratch: &mut Scratch,
-    [dq, dk, dv]: [SharedOutput; 3],
+    scratch: &mut Scratch<T>,
+    [dq, dk, dv]: &[SharedOutput<T>; 3],
 ) {
     let (n, head_size) = (task.len, shape.head_size);
+    // One block of queries gives the whole sums; those of several meet in f32 before they are rounded.
+    let several = n > QUERY_BLOCK;
+    let sums = if several { n * head_size } else { 0 };
+    let (d_keys, d_values) = (room(&mut scratch.d_keys, sums), room(&mut scratch.d_values, sums));
     for first in (0..n).step_by(QUERY_BLOCK) {
         let block = QUERY_BLOCK.min(n - first);
-        let accumulate = first > 0;
-        score_block(shape, task, first, block, q, k, &mut scratch.scores);
-        scratch.d_scores.resize(block * n, 0.0);
-        let d_scores = Output { data: scratch.d_scores.as_mut_ptr(), row_stride: n, accumulate: false };
+        let (scores, d_scores) = (room(&mut scratch.scores, block * n), room(&mut scratch.d_scores, block * n));
+        score_block(shape, task, first, block, q, k, scores);
+        let (values, out) = (shape.window(v, task, 0).transposed(), Output::rows(d_scores.as_mut_ptr(), n));
         // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
-        unsafe {
-            product((block, n, head_size), d_scores, shape.window(d_out, task, first), shape.window(v, task, 0).transposed(), 1.0, false);
-        };
+        unsafe { product((block, n, head_size), out, shape.window(d_out, task, first), values, 1.0, false) };
+        let factors = room(&mut scratch.factors, n);
+        let (dropped, ds) = (room(&mut scratch.probabilities, block * n), room(&mut scratch.rounded_d_scores, block * n));
         for row in 0..block {
-            let token = task.start + first + row;
-            let at = shape.at(task, first + row);
+            let (token, at, range) = (task.start + first + row, shape.at(task, first + row), row * n..(row + 1) * n);
             let delta = rows::dot(&d_out[at..at + head_size], &o[at..at + head_size]);
             let log_sum_exp = saved.log_sum_exp_th[token * shape.heads + task.head];
-            let (p, ds) = (&mut scratch.scores[row * n..(row + 1) * n], &mut scratch.d_scores[row * n..(row + 1) * n]);
-            if let Some(dropout) = segments.dropout {
-                scratch.factors.resize(n, 0.0);
-                rows::factors(dropout, dropout_row(segments, token, task.head), &mut scratch.factors);
-                rows::backward_dropped(p, ds, &scratch.factors, log_sum_exp, delta);
+            let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
+            let keep = keep(segments, token, task.head);
+            rows::backward(&scores[range.clone()], &d_scores[range], (log_sum_exp, delta), keep, factors, out);
+        }
+        let (dropped, ds) = (Matrix::rows(dropped, n), Matrix::rows(ds, n));
+        let d_out = shape.window(d_out, task, first);
+        let query = shape.window(q, task, first);
+        let size = (n, head_size, block);
+        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs; the sums were
+        // sized above.
+        unsafe {
+            product((block, head_size, n), shape.output(dq, task, first), ds, shape.window(k, task, 0), shape.scale, false);
+            if several {
+                let sum = |data: &mut [f32]| Output { accumulate: first > 0, ..Output::rows(data.as_mut_ptr(), head_size) };
+                product(size, sum(d_values), dropped.transposed(), d_out, 1.0, false);
+                product(size, sum(d_keys), ds.transposed(), query, shape.scale, false);
             } else {
-                rows::backward(p, ds, log_sum_exp, delta);
+                product(size, shape.output(dv, task, 0), dropped.transposed(), d_out, 1.0, false);
+                product(size, shape.output(dk, task, 0), ds.transposed(), query, shape.scale, false);
             }
         }
-        let (dropped, ds) = (Matrix::rows(&scratch.scores, n), Matrix::rows(&scratch.d_scores, n));
-        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs.
-        unsafe {
-            product(
-                (n, head_size, block),
-                shape.output(dv, task, 0, accumulate),
-                dropped.transposed(),
-                shape.window(d_out, task, first),
-                1.0,
-                false,
-            );
-            product((block, head_size, n), shape.output(dq, task, first, false), ds, shape.window(k, task, 0), shape.scale, false);
-            product(
-                (n, head_size, block),
-                shape.output(dk, task, 0, accumulate),
-                ds.transposed(),
-                shape.window(q, task, first),
-                shape.scale,
-                false,
-            );
+    }
+    for (sums, out) in [(d_keys, dk), (d_values, dv)] {
+        for (row, sums) in sums.chunks_exact(head_size).enumerate() {
+            // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
+            let out = unsafe { std::slice::from_raw_parts_mut(out.pointer().add(shape.at(task, row)), head_size) };
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::narrow(*sum));
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`
 //! (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the dropout drawn again. Nothing
-//! accumulates. Formulation after Dao et al., "FlashAttention" (2022), section 3.
+//! accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
 use candle_core::Device;
 use candle_core::Result;
@@ -17,6 +17,7 @@ use candle_core::Tensor;
 use candle_core::bail;
 
 use crate::ops::dropout::Dropout;
+use crate::ops::element::by_dtype;
 
 mod cpu;
 pub mod reference;
@@ -45,7 +46,7 @@ pub struct Saved {
 pub fn forward(q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
     check(&[q_td, k_td, v_td], segments)?;
     match q_td.device() {
-        Device::Cpu => cpu::forward(q_td, k_td, v_td, segments),
+        Device::Cpu => by_dtype!("attention", q_td, T => cpu::forward::<T>(q_td, k_td, v_td, segments)),
         device => bail!("attention: no implementation for {device:?}"),
     }
 }
@@ -68,7 +69,7 @@ pub fn backward(do_td: &Tensor, activations: Activations<'_>, saved: &Saved, seg
     let Activations { q_td, k_td, v_td, o_td } = activations;
     check(&[do_td, q_td, k_td, v_td, o_td], segments)?;
     match q_td.device() {
-        Device::Cpu => cpu::backward(do_td, activations, saved, segments),
+        Device::Cpu => by_dtype!("attention", do_td, T => cpu::backward::<T>(do_td, activations, saved, segments)),
         device => bail!("attention: no implementation for {device:?}"),
     }
 }

@@ -5,53 +5,57 @@ use crate::ops::simd;
 use crate::ops::simd::kernel;
 
 kernel! {
-    /// Scores to probabilities in place; gives the row's log-sum-exp.
-    pub(super) fn softmax(scores: &mut [f32]) -> f32 {
+    /// One row of forward: scores to probabilities, dropped where `keep` says so; gives the row's log-sum-exp.
+    pub(super) fn softmax<T>(scores: &mut [f32], keep: Option<(&Dropout, u64)>, factors: &mut [f32], probabilities: &mut [T]) -> f32 {
+        let len = probabilities.len();
+        let (scores, factors) = (&mut scores[..len], &mut factors[..len]);
         let max = simd::max(scores);
         for score in scores.iter_mut() {
             *score = simd::exp_f32(*score - max);
         }
-        let sum = simd::sum_by(scores.len(), |i| scores[i]);
+        let sum = simd::sum_by(len, |i| scores[i]);
         let inverse = 1.0 / sum;
-        for score in scores {
-            *score *= inverse;
+        if let Some((dropout, row_key)) = keep {
+            dropout.keep_row(row_key, factors);
+            for i in 0..len {
+                probabilities[i] = T::narrow(scores[i] * inverse * factors[i]);
+            }
+        } else {
+            for i in 0..len {
+                probabilities[i] = T::narrow(scores[i] * inverse);
+            }
         }
         max + sum.ln()
     }
 
-    /// The dropout factors of the row `row_key`.
-    pub(super) fn factors(dropout: &Dropout, row_key: u64, factors: &mut [f32]) {
-        dropout.keep_row(row_key, factors);
-    }
-
-    /// `values *= factors`.
-    pub(super) fn multiply(values: &mut [f32], factors: &[f32]) {
-        for (value, factor) in values.iter_mut().zip(factors) {
-            *value *= factor;
-        }
-    }
-
     /// `a . b`.
-    pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    pub(super) fn dot<T>(a: &[T], b: &[T]) -> f32 {
         let b = &b[..a.len()];
-        simd::sum_by(a.len(), |i| a[i] * b[i])
+        simd::sum_by(a.len(), |i| a[i].widen() * b[i].widen())
     }
 
-    /// One row of backward. In: scores and `d_dropped = do v^T`. Out: probabilities and gradients of the scores.
-    pub(super) fn backward(scores: &mut [f32], d_dropped: &mut [f32], log_sum_exp: f32, delta: f32) {
-        for (score, d) in scores.iter_mut().zip(d_dropped) {
-            let probability = simd::exp_f32(*score - log_sum_exp);
-            *d = probability * (*d - delta);
-            *score = probability;
+    /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out: dropped probabilities
+    /// and gradients of the scores.
+    pub(super) fn backward<T>(
+        scores: &[f32],
+        d_dropped: &[f32],
+        sums: (f32, f32),
+        keep: Option<(&Dropout, u64)>,
+        factors: &mut [f32],
+        out: (&mut [T], &mut [T]),
+    ) {
+        let (len, (log_sum_exp, delta), (probabilities, d_scores)) = (scores.len(), sums, out);
+        let (d_dropped, factors) = (&d_dropped[..len], &mut factors[..len]);
+        let (probabilities, d_scores) = (&mut probabilities[..len], &mut d_scores[..len]);
+        if let Some((dropout, row_key)) = keep {
+            dropout.keep_row(row_key, factors);
+        } else {
+            factors.fill(1.0);
         }
-    }
-
-    /// [`backward`] with dropout: the probabilities come out dropped.
-    pub(super) fn backward_dropped(scores: &mut [f32], d_dropped: &mut [f32], factors: &[f32], log_sum_exp: f32, delta: f32) {
-        for ((score, d), factor) in scores.iter_mut().zip(d_dropped).zip(factors) {
-            let probability = simd::exp_f32(*score - log_sum_exp);
-            *d = probability * (*d * factor - delta);
-            *score = probability * factor;
+        for i in 0..len {
+            let probability = simd::exp_f32(scores[i] - log_sum_exp);
+            d_scores[i] = T::narrow(probability * (d_dropped[i] * factors[i] - delta));
+            probabilities[i] = T::narrow(probability * factors[i]);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::ops::attention::Activations;
 use crate::ops::attention::Segments;
 use crate::ops::attention::reference;
 use crate::ops::dropout::Dropout;
+use crate::ops::element::rounding;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::fresh;
@@ -30,7 +31,15 @@ fn factors(dropout: &Dropout, heads: usize, cu_seqlens: &[u32], token_keys: &[u6
     cu_seqlens.windows(2).map(segment).collect()
 }
 
+/// In every type: a half type rounds probabilities and gradients of scores once, and its results once more.
 fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
+    compare_in(DType::F32, (2e-6, 5e-6), heads, head_size, lengths, dropout);
+    for dtype in [DType::BF16, DType::F16] {
+        compare_in(dtype, (rounding(dtype), 2.0 * rounding(dtype)), heads, head_size, lengths, dropout);
+    }
+}
+
+fn compare_in(dtype: DType, tolerances: (f64, f64), heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
     let cu_seqlens: Vec<u32> = std::iter::once(0)
         .chain(lengths.iter().scan(0, |sum, n| {
             Some({
@@ -42,17 +51,17 @@ fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dro
     let tokens = *cu_seqlens.last().unwrap() as usize;
     let token_keys: Vec<u64> = (0..tokens as u64).map(|t| t * 3 + 5).collect();
     let hidden = heads * head_size;
-    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh((tokens, hidden), id));
+    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh((tokens, hidden), id).to_dtype(dtype).unwrap());
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
     let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
     let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
     let segments = Segments { heads, cu_seqlens: &cu_seqlens, token_keys: &token_keys, dropout };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
-    assert_close("o", &o, &want, 2e-6);
+    assert_close("o", &o, &want, tolerances.0);
     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
     let got = attention::backward(&d_out, activations, &saved, &segments).unwrap();
     for ((what, got), want) in ["dq", "dk", "dv"].into_iter().zip(&got).zip(&gradients) {
-        assert_close(what, got, want, 5e-6);
+        assert_close(what, got, want, tolerances.1);
     }
 }
 

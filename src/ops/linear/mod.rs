@@ -1,18 +1,22 @@
 //! Linear map: `y = x W^T + b`.
 //!
-//! | value | shape | gradient |
-//! |---|---|---|
-//! | `x` | `[T, I]` | `dx = dy W` |
-//! | `W` | `[O, I]` | `dW += dy^T x` (accumulates) |
-//! | `b` | `[O]` | `db += sum over rows of dy` (accumulates) |
-//! | `y` | `[T, O]` | `dy` |
+//! | value | shape | type | gradient |
+//! |---|---|---|---|
+//! | `x` | `[T, I]` | compute | `dx = dy W` |
+//! | `W` | `[O, I]` | compute | `dW += dy^T x` (accumulates in f32) |
+//! | `b` | `[O]` | f32 | `db += sum over rows of dy` (accumulates in f32) |
+//! | `y` | `[T, O]` | compute | `dy` |
 //!
-//! Saved for backward: `x`, by the caller.
+//! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the caller.
 
 use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
+
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
 
 mod cpu;
 pub mod reference;
@@ -20,9 +24,12 @@ pub mod reference;
 /// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it.
 pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {
     check(x_ti, weight_oi, 1)?;
+    if let Some(bias) = bias_o {
+        check_shape("linear: bias", bias, &[weight_oi.dim(0)?])?;
+    }
     match x_ti.device() {
-        Device::Cpu => cpu::forward(x_ti, weight_oi, bias_o),
-        device => bail!("linear: no implementation for {device:?}"),
+        Device::Cpu => by_dtype!("linear", x_ti, T => cpu::forward::<T>(x_ti, weight_oi, bias_o)),
+        _ => unsupported("linear", x_ti),
     }
 }
 
@@ -30,27 +37,37 @@ pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Re
 pub fn backward_input(dy_to: &Tensor, weight_oi: &Tensor) -> Result<Tensor> {
     check(dy_to, weight_oi, 0)?;
     match dy_to.device() {
-        Device::Cpu => cpu::backward_input(dy_to, weight_oi),
-        device => bail!("linear: no implementation for {device:?}"),
+        Device::Cpu => by_dtype!("linear", dy_to, T => cpu::backward_input::<T>(dy_to, weight_oi)),
+        _ => unsupported("linear", dy_to),
     }
 }
 
-/// `dx_ti += dy_to W_oi`, for an input that feeds several maps.
-pub fn backward_input_accumulate(dy_to: &Tensor, weight_oi: &Tensor, dx_ti: &Tensor) -> Result<()> {
-    check(dy_to, weight_oi, 0)?;
-    match dy_to.device() {
-        Device::Cpu => cpu::backward_input_accumulate(dy_to, weight_oi, dx_ti),
-        device => bail!("linear: no implementation for {device:?}"),
+/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps: one sum, rounded once.
+pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -> Result<()> {
+    for (dy_to, weight_oi) in maps {
+        check(dy_to, weight_oi, 0)?;
+        check_shape("linear: dx", dx_ti, &[dy_to.dim(0)?, weight_oi.dim(1)?])?;
+        if dy_to.dtype() != dx_ti.dtype() {
+            bail!("linear: dx is {:?}, dy is {:?}", dx_ti.dtype(), dy_to.dtype());
+        }
+    }
+    match dx_ti.device() {
+        Device::Cpu => by_dtype!("linear", dx_ti, T => cpu::backward_inputs_accumulate::<T>(maps, dx_ti)),
+        _ => unsupported("linear", dx_ti),
     }
 }
 
-/// `dW_oi += dy_to^T x_ti`, and `db_o += sum of dy_to` where there is a bias here.
+/// `dW_oi += dy_to^T x_ti`, and `db_o += sum of dy_to` where there is a bias here; both gradients are f32.
 pub fn backward_parameters(dy_to: &Tensor, x_ti: &Tensor, dweight_oi: &Tensor, dbias_o: Option<&Tensor>) -> Result<()> {
-    check(dy_to, dweight_oi, 0)?;
-    check(x_ti, dweight_oi, 1)?;
+    let ((rows, outputs), inputs) = (dy_to.dims2()?, x_ti.dims2()?.1);
+    check_shape("linear: x", x_ti, &[rows, inputs])?;
+    check_shape("linear: weight gradient", dweight_oi, &[outputs, inputs])?;
+    if let Some(dbias) = dbias_o {
+        check_shape("linear: bias gradient", dbias, &[outputs])?;
+    }
     match dy_to.device() {
-        Device::Cpu => cpu::backward_parameters(dy_to, x_ti, dweight_oi, dbias_o),
-        device => bail!("linear: no implementation for {device:?}"),
+        Device::Cpu => by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o)),
+        _ => unsupported("linear", dy_to),
     }
 }
 

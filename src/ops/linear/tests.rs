@@ -1,8 +1,10 @@
 //! The CPU's products against the reference: odd sizes, one row, no row, accumulation into what is there.
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::rounding;
 use crate::ops::linear;
 use crate::ops::linear::reference;
 use crate::ops::tensor::from_vec;
@@ -18,20 +20,26 @@ fn composed(inputs: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn forward_and_backward_are_the_reference() {
-    for (rows, inputs, outputs) in [(1, 1, 1), (1, 24, 96), (7, 5, 3), (65, 96, 24), (130, 131, 129)] {
-        let (x, weight, bias, dy) = (fresh((rows, inputs), 1), fresh((outputs, inputs), 2), fresh(outputs, 3), fresh((rows, outputs), 4));
-        let (want, gradients) = reference_gradients(composed, &[&x, &weight, &bias], &dy);
-        assert_close("y", &linear::forward(&x, &weight, Some(&bias)).unwrap(), &want, 1e-6);
-        assert_close("dx", &linear::backward_input(&dy, &weight).unwrap(), &gradients[0], 1e-6);
+    for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::BF16, rounding(DType::BF16)), (DType::F16, rounding(DType::F16))] {
+        for (rows, inputs, outputs) in [(1, 1, 1), (1, 24, 96), (7, 5, 3), (65, 96, 24), (130, 131, 129)] {
+            let half = |t: Tensor| t.to_dtype(dtype).unwrap();
+            let (x, weight, dy) = (half(fresh((rows, inputs), 1)), half(fresh((outputs, inputs), 2)), half(fresh((rows, outputs), 4)));
+            let bias = fresh(outputs, 3);
+            let (want, gradients) = reference_gradients(composed, &[&x, &weight, &bias], &dy);
+            assert_close("y", &linear::forward(&x, &weight, Some(&bias)).unwrap(), &want, tolerance);
+            assert_close("dx", &linear::backward_input(&dy, &weight).unwrap(), &gradients[0], tolerance);
 
-        // Everything that accumulates starts from something.
-        let (dx, dweight, dbias) = (fresh((rows, inputs), 5), fresh((outputs, inputs), 6), fresh(outputs, 7));
-        let wanted = [&dx, &dweight, &dbias].into_iter().zip(&gradients).map(|(start, g)| (double(start) + g).unwrap());
-        let wanted: Vec<Tensor> = wanted.collect();
-        linear::backward_input_accumulate(&dy, &weight, &dx).unwrap();
-        linear::backward_parameters(&dy, &x, &dweight, Some(&dbias)).unwrap();
-        for (what, got, want) in [("dx", &dx, &wanted[0]), ("dweight", &dweight, &wanted[1]), ("dbias", &dbias, &wanted[2])] {
-            assert_close(what, got, want, 1e-6);
+            // Everything that accumulates starts from something; two maps that share their input add up.
+            let (dx, dweight, dbias) = (half(fresh((rows, inputs), 5)), fresh((outputs, inputs), 6), fresh(outputs, 7));
+            let twice = (&gradients[0] * 2.0).unwrap();
+            let wanted = [&dx, &dweight, &dbias].into_iter().zip([&twice, &gradients[1], &gradients[2]]);
+            let wanted: Vec<Tensor> = wanted.map(|(start, g)| (double(start) + g).unwrap()).collect();
+            linear::backward_inputs_accumulate(&[(&dy, &weight), (&dy, &weight)], &dx).unwrap();
+            linear::backward_parameters(&dy, &x, &dweight, Some(&dbias)).unwrap();
+            assert_close("dx", &dx, &wanted[0], tolerance);
+            // Gradients of parameters are f32 sums of exact products.
+            assert_close("dweight", &dweight, &wanted[1], 1e-6);
+            assert_close("dbias", &dbias, &wanted[2], 1e-6);
         }
     }
 }

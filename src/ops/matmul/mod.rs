@@ -1,5 +1,16 @@
-//! Matrix products on raw slices: the one door to the `gemm` crate that linear and attention share.
+//! Matrix products on raw slices: the one door to fast products that linear and attention share.
 //!
-//! Not an op by itself: it has no gradient. Products are f32 with f32 accumulation.
+//! `out[m, n] = scale * sum over terms of a[m, k] b[k, n]`, with a bias for each column or added to what stands in `out`.
+//! Not an op by itself: it has no gradient. Operands are f32, bf16 or f16 with any strides, sums are f32, `out` is f32 or
+//! has the type of the operands (rounded once). The order of each sum depends on the depth `k` alone: results are bitwise
+//! the same for any number of threads.
+//!
+//! | operands | machine | kernel |
+//! |---|---|---|
+//! | f32 | any | the `gemm` crate: 88 % of the peak of Zen 4 |
+//! | bf16 | AVX-512-BF16 | `cpu/avx512_bf16.rs`: `vdpbf16ps`, whose sums of two products flush subnormal numbers |
+//! | bf16, f16 | any other | `cpu/widened.rs`: operands become f32 while they are packed |
 
 pub mod cpu;
+#[cfg(test)]
+mod tests;

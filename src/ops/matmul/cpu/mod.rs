@@ -1,0 +1,217 @@
+//! The operands of a product on the CPU, and the choice of its kernel.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
+mod blocked;
+mod widened;
+
+use candle_core::DType;
+
+use crate::ops::element::Element;
+
+/// A matrix in memory that somebody else owns: element (r, c) lies at `data[r * row_stride + c * col_stride]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Matrix<T> {
+    data: *const T,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl<T: Element> Matrix<T> {
+    /// A row-major `[rows, cols]` matrix that fills `data`.
+    pub fn rows(data: &[T], cols: usize) -> Self {
+        Self { data: data.as_ptr(), row_stride: cols, col_stride: 1 }
+    }
+
+    /// A window of a row-major matrix: starts at `offset`, rows are `row_stride` apart.
+    ///
+    /// # Safety
+    /// Every element that a product reads through it must lie inside one live allocation.
+    pub unsafe fn window(data: *const T, offset: usize, row_stride: usize) -> Self {
+        // SAFETY: the caller promises that the window lies inside the allocation.
+        Self { data: unsafe { data.add(offset) }, row_stride, col_stride: 1 }
+    }
+
+    /// The transpose: no data moves.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { data: self.data, row_stride: self.col_stride, col_stride: self.row_stride }
+    }
+
+    /// The matrix from (row, col) on.
+    ///
+    /// # Safety
+    /// The element must lie inside the matrix.
+    unsafe fn from(self, row: usize, col: usize) -> Self {
+        // SAFETY: the caller promises that the element exists.
+        Self { data: unsafe { self.data.add(row * self.row_stride + col * self.col_stride) }, ..self }
+    }
+}
+
+// SAFETY: a `Matrix` is only read; whoever starts a product promises that nobody writes to its elements meanwhile.
+unsafe impl<T: Element> Send for Matrix<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Matrix<T> {}
+
+/// Where a product goes: row-major, rows `row_stride` apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a, O> {
+    /// First element.
+    pub data: *mut O,
+    /// Distance between rows in elements.
+    pub row_stride: usize,
+    /// Add to what is there instead of overwriting it.
+    pub accumulate: bool,
+    /// Added to each row, `[n]`; not together with `accumulate`.
+    pub bias: Option<&'a [f32]>,
+}
+
+impl<O: Element> Output<'_, O> {
+    /// A row-major matrix with rows of `cols` values that is overwritten.
+    pub fn rows(data: *mut O, cols: usize) -> Self {
+        Self { data, row_stride: cols, accumulate: false, bias: None }
+    }
+
+    /// The same place, added to.
+    #[must_use]
+    pub fn accumulating(self) -> Self {
+        Self { accumulate: true, ..self }
+    }
+}
+
+// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that nobody else touches it.
+unsafe impl<O: Element> Send for Output<'_, O> {}
+// SAFETY: as above.
+unsafe impl<O: Element> Sync for Output<'_, O> {}
+
+/// One summand: `a [m, depth]` times `b [depth, n]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Term<T> {
+    /// Left operand.
+    pub a: Matrix<T>,
+    /// Right operand.
+    pub b: Matrix<T>,
+    /// The dimension that is summed over.
+    pub depth: usize,
+}
+
+/// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's speed or less.
+pub fn is_native(dtype: DType) -> bool {
+    match dtype {
+        DType::F32 => true,
+        DType::BF16 => has_avx512_bf16(),
+        _ => false,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512_bf16() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bf16")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512_bf16() -> bool {
+    false
+}
+
+/// `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
+///
+/// # Safety
+/// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`; nothing else may touch `out` meanwhile.
+pub unsafe fn product<T: Element, O: Element>(
+    (m, n, depth): (usize, usize, usize),
+    out: Output<'_, O>,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    scale: f32,
+    parallel: bool,
+) {
+    // SAFETY: the caller's promise is that of `sum_of_products`.
+    unsafe { sum_of_products((m, n), out, &[Term { a, b, depth }], scale, parallel) }
+}
+
+/// `out[m, n] (+)= scale * sum of the terms (+ bias)`: the terms are summed in f32 and rounded once.
+///
+/// # Safety
+/// Each term's operands must cover `[m, depth]` and `[depth, n]`, `out` must cover `[m, n]`, nothing else may touch `out`
+/// meanwhile. `O` is f32 or `T`.
+pub unsafe fn sum_of_products<T: Element, O: Element>(
+    (m, n): (usize, usize),
+    out: Output<'_, O>,
+    terms: &[Term<T>],
+    scale: f32,
+    parallel: bool,
+) {
+    debug_assert!(!(out.accumulate && out.bias.is_some()), "a bias and what is there cannot both be the start");
+    if T::DTYPE == DType::F32 {
+        // SAFETY: `T` is f32, and so is `O` by the caller's promise; the extents are the caller's.
+        return unsafe { of_f32((m, n), cast_output(out), terms, scale, parallel) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if T::DTYPE == DType::BF16 && has_avx512_bf16() {
+        let terms: Vec<_> = terms.iter().map(cast_term).collect();
+        // SAFETY: the machine has the instructions; the extents are the caller's.
+        return unsafe { blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &terms, scale, parallel) };
+    }
+    // SAFETY: the extents are the caller's.
+    unsafe { blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel) }
+}
+
+/// The same addresses under the type that `T` was found to be.
+fn cast_matrix<T: Element, U: Element>(matrix: Matrix<T>) -> Matrix<U> {
+    Matrix { data: matrix.data.cast(), row_stride: matrix.row_stride, col_stride: matrix.col_stride }
+}
+
+fn cast_term<T: Element, U: Element>(term: &Term<T>) -> Term<U> {
+    Term { a: cast_matrix(term.a), b: cast_matrix(term.b), depth: term.depth }
+}
+
+fn cast_output<O: Element, U: Element>(out: Output<'_, O>) -> Output<'_, U> {
+    Output { data: out.data.cast(), row_stride: out.row_stride, accumulate: out.accumulate, bias: out.bias }
+}
+
+/// Products of f32 by the `gemm` crate, one term after the other; the bias is laid down first and added to.
+///
+/// # Safety
+/// As [`sum_of_products`], with `T` and `O` f32.
+unsafe fn of_f32<T: Element>((m, n): (usize, usize), out: Output<'_, f32>, terms: &[Term<T>], scale: f32, parallel: bool) {
+    let mut accumulate = out.accumulate;
+    if let Some(bias) = out.bias {
+        for row in 0..m {
+            // SAFETY: `out` covers `[m, n]`, and the bias has `n` values.
+            unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), n) }.copy_from_slice(bias);
+        }
+        accumulate = true;
+    }
+    let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    for term in terms {
+        let Term { a, b, depth } = cast_term::<T, f32>(term);
+        // SAFETY: the caller promises the extents; gemm reads and writes nothing outside them.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                depth,
+                out.data,
+                1,
+                out.row_stride as isize,
+                accumulate,
+                a.data,
+                a.col_stride as isize,
+                a.row_stride as isize,
+                b.data,
+                b.col_stride as isize,
+                b.row_stride as isize,
+                1.0f32,
+                scale,
+                false,
+                false,
+                false,
+                parallelism,
+            );
+        }
+        accumulate = true;
+    }
+}

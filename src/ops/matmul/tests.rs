@@ -1,0 +1,171 @@
+//! Products of every type and layout against sums in f64: odd sizes, several terms, windows, bias, accumulation, threads.
+
+use half::bf16;
+use half::f16;
+
+use crate::ops::element::Element;
+use crate::ops::element::rounding;
+use crate::ops::matmul::cpu::Matrix;
+use crate::ops::matmul::cpu::Output;
+use crate::ops::matmul::cpu::Term;
+use crate::ops::matmul::cpu::sum_of_products;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+fn values<T: Element>(count: usize, id: u64) -> Vec<T> {
+    let stream = Stream::new(7, Purpose::Test, id);
+    (0..count).map(|i| T::narrow(stream.normal(i as u64) as f32)).collect()
+}
+
+/// How an operand lies in memory.
+#[derive(Debug, Clone, Copy)]
+enum Lay {
+    Rows,
+    Columns,
+    /// Rows of a wider matrix.
+    Window,
+}
+
+struct Operand<T> {
+    data: Vec<T>,
+    lay: Lay,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T: Element> Operand<T> {
+    fn new(rows: usize, cols: usize, lay: Lay, id: u64) -> Self {
+        let count = if matches!(lay, Lay::Window) { rows * (cols + 3) + 1 } else { rows * cols };
+        Self { data: values(count, id), lay, rows, cols }
+    }
+
+    fn matrix(&self) -> Matrix<T> {
+        match self.lay {
+            Lay::Rows => Matrix::rows(&self.data, self.cols),
+            Lay::Columns => Matrix::rows(&self.data, self.rows).transposed(),
+            // SAFETY: the vector was made for it.
+            Lay::Window => unsafe { Matrix::window(self.data.as_ptr(), 1, self.cols + 3) },
+        }
+    }
+
+    fn at(&self, row: usize, col: usize) -> f64 {
+        let index = match self.lay {
+            Lay::Rows => row * self.cols + col,
+            Lay::Columns => col * self.rows + row,
+            Lay::Window => 1 + row * (self.cols + 3) + col,
+        };
+        f64::from(self.data[index].widen())
+    }
+}
+
+/// One product of random operands against f64, into `O`; gives the bits that came out.
+fn check<T: Element, O: Element>((m, n): (usize, usize), depths: &[usize], lays: (Lay, Lay), start: Start) -> Vec<u32> {
+    let terms: Vec<(Operand<T>, Operand<T>)> =
+        (0..).zip(depths).map(|(i, &depth)| (Operand::new(m, depth, lays.0, 10 + i), Operand::new(depth, n, lays.1, 20 + i))).collect();
+    let (stride, scale) = (n + 2, 0.5f32);
+    let (before, bias): (Vec<O>, Vec<f32>) = (values(m * stride, 1), values(n, 2));
+    let mut out = before.clone();
+    let target = Output {
+        data: out.as_mut_ptr(),
+        row_stride: stride,
+        accumulate: matches!(start, Start::There),
+        bias: matches!(start, Start::Bias).then_some(bias.as_slice()),
+    };
+    let products: Vec<Term<T>> = terms.iter().map(|(a, b)| Term { a: a.matrix(), b: b.matrix(), depth: a.cols }).collect();
+    // SAFETY: operands and output were made with these extents.
+    unsafe { sum_of_products((m, n), target, &products, scale, true) };
+    let (mut error, mut size) = (0.0, 0.0);
+    for row in 0..m {
+        for col in 0..stride {
+            let (got, was) = (f64::from(out[row * stride + col].widen()), f64::from(before[row * stride + col].widen()));
+            if col >= n {
+                assert_eq!(got.to_bits(), was.to_bits(), "written beyond the last column");
+                continue;
+            }
+            let sum: f64 = terms.iter().map(|(a, b)| (0..a.cols).map(|k| a.at(row, k) * b.at(k, col)).sum::<f64>()).sum();
+            let want = sum * f64::from(scale)
+                + match start {
+                    Start::Nothing => 0.0,
+                    Start::There => was,
+                    Start::Bias => f64::from(bias[col]),
+                };
+            error += (got - want).powi(2);
+            size += want.powi(2);
+        }
+    }
+    let tolerance = 1e-6 + rounding(O::DTYPE);
+    assert!(
+        error.sqrt() <= tolerance * size.sqrt().max(1e-3),
+        "{m}x{n} of {depths:?}, {lays:?} {start:?} {:?} to {:?}: {:e} of {:e}",
+        T::DTYPE,
+        O::DTYPE,
+        error.sqrt(),
+        size.sqrt()
+    );
+    out.iter().map(|v| v.widen().to_bits()).collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    Nothing,
+    There,
+    Bias,
+}
+
+fn check_types(shape: (usize, usize), depths: &[usize], lays: (Lay, Lay), start: Start) {
+    check::<f32, f32>(shape, depths, lays, start);
+    check::<bf16, f32>(shape, depths, lays, start);
+    check::<bf16, bf16>(shape, depths, lays, start);
+    check::<f16, f32>(shape, depths, lays, start);
+    check::<f16, f16>(shape, depths, lays, start);
+}
+
+#[test]
+fn every_layout_and_start_of_odd_sizes_is_the_sum() {
+    let sizes = [(1, 1), (1, 70), (13, 33), (25, 16), (12, 32), (40, 100)];
+    for (shape, depths) in sizes.into_iter().zip([&[1usize] as &[_], &[7], &[64], &[33, 2, 65], &[128, 128, 128], &[97]]) {
+        for a in [Lay::Rows, Lay::Columns, Lay::Window] {
+            for b in [Lay::Rows, Lay::Columns, Lay::Window] {
+                for start in [Start::Nothing, Start::There, Start::Bias] {
+                    check_types(shape, depths, (a, b), start);
+                }
+            }
+        }
+    }
+}
+
+/// Sizes beyond one task and one piece of the depth.
+#[test]
+fn large_products_are_cut_and_put_together_again() {
+    for (shape, depths) in [((525, 9), &[1100usize] as &[_]), ((5, 790), &[1030, 31]), ((3, 5), &[5000])] {
+        for lays in [(Lay::Rows, Lay::Columns), (Lay::Columns, Lay::Rows), (Lay::Rows, Lay::Rows)] {
+            check_types(shape, depths, lays, Start::There);
+            check_types(shape, depths, lays, Start::Bias);
+        }
+    }
+}
+
+#[test]
+fn without_depth_only_the_start_remains() {
+    check_types((3, 4), &[0], (Lay::Rows, Lay::Rows), Start::Nothing);
+    check_types((3, 4), &[0], (Lay::Rows, Lay::Rows), Start::There);
+    check_types((3, 4), &[0], (Lay::Rows, Lay::Rows), Start::Bias);
+    check_types((0, 4), &[2], (Lay::Rows, Lay::Rows), Start::Bias);
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let lays = (Lay::Columns, Lay::Rows);
+            [
+                check::<bf16, f32>((100, 70), &[1500], lays, Start::There),
+                check::<bf16, bf16>((100, 70), &[1500], lays, Start::Bias),
+                check::<f16, f16>((100, 70), &[1500], lays, Start::Nothing),
+            ]
+        })
+    };
+    let one = run(1);
+    assert!([2, 3, 7].into_iter().all(|threads| run(threads) == one));
+}
