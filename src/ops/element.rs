@@ -18,6 +18,17 @@ pub trait Element: WithDType + Send + Sync + 'static {
     /// The nearest value; NaN stays NaN, what is too large becomes infinite.
     fn narrow(value: f32) -> Self;
 
+    /// The exact values of a row, in `buffer` (at least as long) where they are not f32 already: for loops that pass over a
+    /// row several times.
+    #[inline(always)]
+    fn widen_row<'a>(row: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32] {
+        let buffer = &mut buffer[..row.len()];
+        for (wide, value) in buffer.iter_mut().zip(row) {
+            *wide = value.widen();
+        }
+        buffer
+    }
+
     /// The values of a storage of this type.
     fn of_storage(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
@@ -31,6 +42,11 @@ impl Element for f32 {
     #[inline(always)]
     fn narrow(value: f32) -> Self {
         value
+    }
+
+    #[inline(always)]
+    fn widen_row<'a>(row: &'a [Self], _: &'a mut [f32]) -> &'a [f32] {
+        row
     }
 
     fn of_storage(storage: &mut CpuStorage) -> Option<&mut [Self]> {
@@ -90,10 +106,14 @@ impl Element for f16 {
     }
 }
 
-/// Runs `$body` with `$T` the Rust type of a tensor's elements; another dtype is an error that names the op.
+/// Runs `$body` with `$T` the Rust type of a tensor's elements, or (`by_dtype!(of dtype, "op", T => ..)`) of a dtype; another
+/// dtype is an error that names the op.
 macro_rules! by_dtype {
     ($op:expr, $tensor:expr, $T:ident => $body:expr) => {
-        match $tensor.dtype() {
+        $crate::ops::element::by_dtype!(of $tensor.dtype(), $op, $T => $body)
+    };
+    (of $dtype:expr, $op:expr, $T:ident => $body:expr) => {
+        match $dtype {
             candle_core::DType::F32 => {
                 type $T = f32;
                 $body

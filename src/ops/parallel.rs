@@ -9,9 +9,13 @@ use rayon::prelude::*;
 
 use crate::ops::element::Element;
 use crate::ops::simd::kernel;
+use crate::ops::tensor::written;
 
 /// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
 pub const BLOCK_VALUES: usize = 32 * 1024;
+
+/// How many sums one task takes where partial sums are added up.
+const SUMS: usize = 256;
 
 /// How many rows of `cols` values make one block; a function of `cols` alone.
 pub fn block_rows(cols: usize) -> usize {
@@ -26,9 +30,9 @@ pub fn blocks(rows: usize, cols: usize) -> impl IndexedParallelIterator<Item = R
 
 /// Calls `f(rows, values of these rows)` for each block of `out`, a matrix with rows of `cols` values, in parallel; returns
 /// what the calls returned, in block order.
-pub fn map_rows<P: Send>(out: &mut [f32], cols: usize, f: impl Fn(Range<usize>, &mut [f32]) -> P + Sync) -> Vec<P> {
+pub fn map_rows<T: Send, P: Send>(out: &mut [T], cols: usize, f: impl Fn(Range<usize>, &mut [T]) -> P + Sync) -> Vec<P> {
     let size = block_rows(cols);
-    let run = |(block, values): (usize, &mut [f32])| {
+    let run = |(block, values): (usize, &mut [T])| {
         let first = block * size;
         f(first..first + values.len() / cols.max(1), values)
     };
@@ -36,15 +40,15 @@ pub fn map_rows<P: Send>(out: &mut [f32], cols: usize, f: impl Fn(Range<usize>, 
 }
 
 /// [`map_rows`] for two matrices of the same shape that are written together.
-pub fn map_rows2<P: Send>(
-    first: &mut [f32],
-    second: &mut [f32],
+pub fn map_rows2<T: Send, P: Send>(
+    first: &mut [T],
+    second: &mut [T],
     cols: usize,
-    f: impl Fn(Range<usize>, &mut [f32], &mut [f32]) -> P + Sync,
+    f: impl Fn(Range<usize>, &mut [T], &mut [T]) -> P + Sync,
 ) -> Vec<P> {
     debug_assert_eq!(first.len(), second.len());
     let size = block_rows(cols);
-    let run = |(block, (first, second)): (usize, (&mut [f32], &mut [f32]))| {
+    let run = |(block, (first, second)): (usize, (&mut [T], &mut [T]))| {
         let start = block * size;
         f(start..start + first.len() / cols.max(1), first, second)
     };
@@ -53,12 +57,66 @@ pub fn map_rows2<P: Send>(
 }
 
 /// [`map_rows`] where the blocks return nothing.
-pub fn for_rows(out: &mut [f32], cols: usize, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+pub fn for_rows<T: Send>(out: &mut [T], cols: usize, f: impl Fn(Range<usize>, &mut [T]) + Sync) {
     map_rows(out, cols, f);
 }
 
+/// [`map_rows`] where each block also adds up `width` sums, all zero at first: `f(rows, values of these rows, sums)`.
+pub fn sum_rows<T: Send>(out: &mut [T], cols: usize, width: usize, f: impl Fn(Range<usize>, &mut [T], &mut [f32]) + Sync) -> PartialSums {
+    let step = (block_rows(cols) * cols).max(1);
+    PartialSums::of(width, out.len().div_ceil(step), |sums| {
+        let run = |(block, (values, sums)): (usize, (&mut [T], &mut [f32]))| {
+            sums.fill(0.0);
+            let first = block * block_rows(cols);
+            f(first..first + values.len() / cols.max(1), values, sums);
+        };
+        out.par_chunks_mut(step).zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(run);
+    })
+}
+
+/// [`sum_rows`] for two matrices of the same shape that are written together.
+pub fn sum_rows2<T: Send>(
+    first: &mut [T],
+    second: &mut [T],
+    cols: usize,
+    width: usize,
+    f: impl Fn(Range<usize>, &mut [T], &mut [T], &mut [f32]) + Sync,
+) -> PartialSums {
+    debug_assert_eq!(first.len(), second.len());
+    let step = (block_rows(cols) * cols).max(1);
+    PartialSums::of(width, first.len().div_ceil(step), |sums| {
+        let run = |(block, ((first, second), sums)): (usize, ((&mut [T], &mut [T]), &mut [f32]))| {
+            sums.fill(0.0);
+            let start = block * block_rows(cols);
+            f(start..start + first.len() / cols.max(1), first, second, sums);
+        };
+        let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
+        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(run);
+    })
+}
+
+/// The sums of all blocks, one block after the other in one vector.
+pub struct PartialSums {
+    values: Vec<f32>,
+    width: usize,
+}
+
+impl PartialSums {
+    fn of(width: usize, blocks: usize, write: impl FnOnce(&mut [f32])) -> Self {
+        Self { values: written(width * blocks, write).0, width }
+    }
+
+    /// Adds the sums from the one numbered `first` on to `acc`, block after block.
+    pub fn add_to(&self, acc: &mut [f32], first: usize) {
+        acc.par_chunks_mut(SUMS).enumerate().for_each(|(chunk, acc)| {
+            let columns = first + chunk * SUMS..first + chunk * SUMS + acc.len();
+            add_in_order(acc, self.values.chunks_exact(self.width.max(1)).map(|sums| &sums[columns.clone()]));
+        });
+    }
+}
+
 /// Adds partial sums to `acc` in the order given.
-pub fn add_in_order<'a>(acc: &mut [f32], partials: impl IntoIterator<Item = &'a [f32]>) {
+pub fn add_in_order<'a, T: Element>(acc: &mut [f32], partials: impl IntoIterator<Item = &'a [T]>) {
     for partial in partials {
         add(&mut *acc, partial);
     }
@@ -113,6 +171,27 @@ mod tests {
             for (c, got) in one.iter().enumerate() {
                 let want = 1.0 + (0..rows).map(|r| f64::from(x[r * cols + c])).sum::<f64>();
                 assert!((f64::from(*got) - want).abs() < 1e-3, "{rows}x{cols}: {got} is not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_beside_the_rows_are_those_of_the_columns() {
+        for (rows, cols) in [(0, 7), (1, 24), (5000, 24), (700, 300)] {
+            let x = values(rows * cols);
+            let mut want = vec![1.0f32; cols];
+            column_sums_into(&x, &mut want);
+            let copy = |rows: Range<usize>, out: &mut [f32], sums: &mut [f32]| {
+                out.copy_from_slice(&x[rows.start * cols..rows.end * cols]);
+                add_in_order(&mut sums[1..], out.chunks_exact(cols));
+            };
+            let (mut once, mut twice) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            let sums = sum_rows(&mut once, cols, cols + 1, copy);
+            let sums2 = sum_rows2(&mut once, &mut twice, cols, cols + 1, |rows, _, out, sums| copy(rows, out, sums));
+            for (sums, out) in [(sums, once), (sums2, twice)] {
+                let mut got = vec![1.0f32; cols];
+                sums.add_to(&mut got, 1);
+                assert_eq!((got, out), (want.clone(), x.clone()));
             }
         }
     }

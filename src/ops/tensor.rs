@@ -129,6 +129,15 @@ pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
     if t.dims() == want { Ok(()) } else { bail!("{what} is {:?}, it must be {want:?}", t.dims()) }
 }
 
+/// An error unless all tensors have the type of the first; `op` and the names of two that differ are in it.
+pub fn check_one_dtype(op: &str, named: &[(&str, &Tensor)]) -> Result<()> {
+    let Some((first, rest)) = named.split_first() else { return Ok(()) };
+    match rest.iter().find(|(_, t)| t.dtype() != first.1.dtype()) {
+        Some((name, t)) => bail!("{op}: {name} is {:?}, {} is {:?}: they must be of one type", t.dtype(), first.0, first.1.dtype()),
+        None => Ok(()),
+    }
+}
+
 /// An error unless there are as many values as wanted; `what` names the op and the slice.
 pub fn check_len(what: &str, len: usize, want: usize) -> Result<()> {
     if len == want { Ok(()) } else { bail!("{what} has {len} values, it must have {want}") }

@@ -10,6 +10,7 @@ use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::Var;
 
+use crate::ops::element::rounding;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -19,6 +20,25 @@ pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
     let stream = Stream::new(0x7e57, Purpose::Test, id);
     let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+/// The types that activations may have.
+pub(crate) const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+
+/// [`fresh`] rounded to a type.
+pub(crate) fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor {
+    fresh(shape, id).to_dtype(dtype).unwrap()
+}
+
+/// The tolerance for values of `dtype`: `in_f32`, or `roundings` times the error of one rounding to a half type.
+pub(crate) fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
+    if dtype == DType::F32 { in_f32 } else { rounding(dtype) * roundings + in_f32 }
+}
+
+/// The bits of all values, widened to f32: for comparisons to the last bit.
+pub(crate) fn bits(t: &Tensor) -> Vec<u32> {
+    let values = t.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    values.into_iter().map(f32::to_bits).collect()
 }
 
 /// Whole numbers in `0..bound`.

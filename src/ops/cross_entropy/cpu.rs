@@ -1,25 +1,31 @@
 //! Softmax cross-entropy on the CPU: two passes over a row forward, one in place backward.
 
+use std::ops::Range;
+
 use candle_core::Result;
 use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 
 use crate::ops::cross_entropy::Entropy;
+use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
-use crate::ops::tensor::with_slice;
-use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::values;
+use crate::ops::tensor::with_values_mut;
 
-/// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one f32 sum.
+/// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one f32 sum. So many
+/// columns are widened at a time, too: they stay in the first cache.
 const SUM_COLUMNS: usize = 4096;
 
-pub(super) fn forward(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
+pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
     let classes = logits_mv.dims2()?.1;
-    let rows: Vec<Vec<Row>> = with_slice(logits_mv, |logits| {
-        let row = |m: usize| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize);
-        parallel::blocks(labels.len(), classes).map(|block| block.map(row).collect()).collect()
-    })?;
+    let logits = values::<T>(logits_mv)?;
+    let of_block = |block: Range<usize>| -> Vec<Row> {
+        let mut room = vec![0.0; SUM_COLUMNS.min(classes)];
+        block.map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room)).collect()
+    };
+    let rows: Vec<Vec<Row>> = parallel::blocks(labels.len(), classes).map(of_block).collect();
     let rows = || rows.iter().flatten();
     Ok(Entropy {
         loss_sum: rows().map(|row| row.loss).sum(),
@@ -35,36 +41,48 @@ struct Row {
 }
 
 kernel! {
-    fn forward_row(logits: &[f32], label: usize) -> Row {
-        let max = simd::max(logits);
+    fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
+        let mut max = f32::NEG_INFINITY;
+        for chunk in logits.chunks(SUM_COLUMNS) {
+            let largest = simd::max(T::widen_row(chunk, &mut *room));
+            max = if largest > max { largest } else { max };
+        }
         let mut sum = 0.0;
         for chunk in logits.chunks(SUM_COLUMNS) {
-            sum += f64::from(simd::sum_exp(chunk, max));
+            sum += f64::from(simd::sum_exp(T::widen_row(chunk, &mut *room), max));
         }
         let log_sum_exp = f64::from(max) + sum.ln();
+        let at_label = logits[label].widen();
         // Of equal largest logits the first is the prediction.
-        let correct = logits[label] >= max && logits[..label].iter().all(|z| *z < max);
-        Row { loss: log_sum_exp - f64::from(logits[label]), correct, log_sum_exp: log_sum_exp as f32 }
+        let correct = at_label >= max && all_below(&logits[..label], max);
+        Row { loss: log_sum_exp - f64::from(at_label), correct, log_sum_exp: log_sum_exp as f32 }
     }
 }
 
-pub(super) fn backward(logits_mv: Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f32) -> Result<Tensor> {
+/// Looks at every value: a loop that may end early does not vectorise.
+#[inline(always)]
+fn all_below<T: Element>(logits: &[T], limit: f32) -> bool {
+    logits.iter().fold(true, |all, z| all & (z.widen() < limit))
+}
+
+pub(super) fn backward<T: Element>(logits_mv: &Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f32) -> Result<()> {
     let classes = logits_mv.dims2()?.1;
-    with_slice_mut(&logits_mv, |logits| {
+    with_values_mut::<T, _>(logits_mv, |logits| {
         parallel::for_rows(logits, classes, |rows, logits| {
             for (m, z) in rows.zip(logits.chunks_exact_mut(classes)) {
-                softmax_row(z, log_sum_exp[m], scale);
-                z[labels[m] as usize] -= scale;
+                softmax_row(z, labels[m] as usize, log_sum_exp[m], scale);
             }
         });
-    })?;
-    Ok(logits_mv)
+    })
 }
 
 kernel! {
-    fn softmax_row(z: &mut [f32], log_sum_exp: f32, scale: f32) {
-        for z in z {
-            *z = scale * simd::exp_f32(*z - log_sum_exp);
+    fn softmax_row<T>(z: &mut [T], label: usize, log_sum_exp: f32, scale: f32) {
+        // The label's gradient is a difference: rounded once, after it.
+        let at_label = scale * simd::exp_f32(z[label].widen() - log_sum_exp) - scale;
+        for z in &mut *z {
+            *z = T::narrow(scale * simd::exp_f32(z.widen() - log_sum_exp));
         }
+        z[label] = T::narrow(at_label);
     }
 }

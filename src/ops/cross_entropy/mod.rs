@@ -6,6 +6,8 @@
 //!
 //! Backward: `dz[m, v] = scale * (exp(z[m, v] - lse[m]) - [v = l[m]])`, written over the logits, with `scale` the gradient of
 //! the step's loss by `loss_sum` (one over the count of labels).
+//!
+//! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is f32, the loss f64.
 
 mod cpu;
 pub mod reference;
@@ -16,6 +18,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::unsupported;
@@ -35,7 +38,7 @@ pub struct Entropy {
 pub fn forward(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
     check(logits_mv, labels)?;
     match logits_mv.device() {
-        Device::Cpu => cpu::forward(logits_mv, labels),
+        Device::Cpu => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, labels)),
         _ => unsupported("cross entropy", logits_mv),
     }
 }
@@ -45,7 +48,10 @@ pub fn backward(logits_mv: Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f
     check(&logits_mv, labels)?;
     check_len("cross entropy: log sum exp", log_sum_exp.len(), labels.len())?;
     match logits_mv.device() {
-        Device::Cpu => cpu::backward(logits_mv, labels, log_sum_exp, scale),
+        Device::Cpu => {
+            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, labels, log_sum_exp, scale))?;
+            Ok(logits_mv)
+        }
         _ => unsupported("cross entropy", &logits_mv),
     }
 }

@@ -1,27 +1,57 @@
 //! Cross-entropy against its reference, and at the edges.
 
+use candle_core::DType;
+
 use super::*;
 use crate::ops::tensor::from_vec;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (rows, classes, spread) in [(1, 2, 1.0), (7, 96, 1.0), (40, 1001, 4.0), (3, 30_001, 20.0), (5, 1, 1.0)] {
-        let logits = fresh((rows, classes), 1).affine(spread, 3.0).unwrap();
+    let sizes = [(1, 2, 1.0), (7, 96, 1.0), (40, 1001, 4.0), (3, 30_001, 20.0), (5, 1, 1.0)];
+    for (dtype, (rows, classes, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let logits = fresh((rows, classes), 1).affine(spread, 3.0).unwrap().to_dtype(dtype).unwrap();
         let labels = fresh_ids(rows, classes as u64, 2);
         let seed = from_vec::<f32>(vec![0.25], ()).unwrap();
         let (loss, gradients) = reference_gradients(|i| reference::forward(&i[0], &labels), &[&logits], &seed);
         let loss = loss.to_scalar::<f64>().unwrap();
         let got = forward(&logits, &labels).unwrap();
         assert!((got.loss_sum - loss).abs() <= 1e-6 * loss.abs() + 1e-6, "{} is not {loss}", got.loss_sum);
-        let predicted = logits.argmax(1).unwrap().to_vec1::<u32>().unwrap();
-        assert_eq!(got.correct, predicted.iter().zip(&labels).filter(|(a, b)| a == b).count());
+        assert_eq!(got.correct, correct(&logits, &labels));
         let gradient = backward(logits.copy().unwrap(), &labels, &got.log_sum_exp, 0.25).unwrap();
-        assert_close("dlogits", &gradient, &gradients[0], 1e-5);
+        assert_eq!(gradient.dtype(), dtype);
+        assert_close("dlogits", &gradient, &gradients[0], within(dtype, 1e-5, 1.0));
+    }
+}
+
+/// How many labels are the first of the largest logits of their row.
+fn correct(logits: &Tensor, labels: &[u32]) -> usize {
+    let rows = logits.to_dtype(DType::F32).unwrap().to_vec2::<f32>().unwrap();
+    let first_largest = |row: &[f32]| (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    rows.iter().zip(labels).filter(|(row, label)| first_largest(row) == **label as usize).count()
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let labels = fresh_ids(200, 5000, 2);
+    let run = |dtype, threads| {
+        let logits = fresh_in((200, 5000), 1, dtype);
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let entropy = forward(&logits, &labels).unwrap();
+            (bits(&backward(logits, &labels, &entropy.log_sum_exp, 0.25).unwrap()), entropy)
+        })
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
     }
 }
 
@@ -37,7 +67,9 @@ fn the_reference_is_differentiable() {
 #[test]
 fn of_equal_logits_the_first_counts() {
     let logits = from_vec::<f32>(vec![1.0, 2.0, 2.0, 1.0, 2.0, 2.0], (2, 3)).unwrap();
-    assert_eq!(forward(&logits, &[1, 2]).unwrap().correct, 1);
+    for dtype in DTYPES {
+        assert_eq!(forward(&logits.to_dtype(dtype).unwrap(), &[1, 2]).unwrap().correct, 1);
+    }
 }
 
 #[test]

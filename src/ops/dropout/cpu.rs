@@ -4,10 +4,12 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::dropout::Dropout;
+use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
-use crate::ops::tensor::with_slice;
+use crate::ops::tensor::values;
+use crate::ops::tensor::written;
 use crate::rng::Stream;
 
 /// Counters that are advanced side by side; each gives the decisions of eight columns.
@@ -39,24 +41,26 @@ fn keep_block(stream: &Stream, first: u64, threshold: u32, scale: f32, factors: 
     }
 }
 
-pub(super) fn apply(x_td: &Tensor, row_keys: &[u64], dropout: &Dropout) -> Result<Tensor> {
+pub(super) fn apply<T: Element>(x_td: &Tensor, row_keys: &[u64], dropout: &Dropout) -> Result<Tensor> {
     let cols = x_td.dims2()?.1;
-    let mut y = vec![0.0; x_td.elem_count()];
-    with_slice(x_td, |x| {
-        parallel::for_rows(&mut y, cols, |rows, y| {
-            apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], y);
+    let x = values::<T>(x_td)?;
+    let (y, ()) = written::<T, _>(x.len(), |y| {
+        parallel::for_rows(y, cols, |rows, y| {
+            let mut room = vec![0.0; cols];
+            apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], &mut room, y);
         });
-    })?;
+    });
     from_vec(y, x_td.shape())
 }
 
 kernel! {
-    fn apply_rows(dropout: &Dropout, row_keys: &[u64], x: &[f32], y: &mut [f32]) {
-        let cols = y.len() / row_keys.len();
+    /// `y = keep * x` for the rows with these keys; `room` is for the factors of one row.
+    fn apply_rows<T>(dropout: &Dropout, row_keys: &[u64], x: &[T], room: &mut [f32], y: &mut [T]) {
+        let cols = room.len();
         for ((y, x), &row_key) in y.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(row_keys) {
-            dropout.keep_row(row_key, y);
-            for (y, x) in y.iter_mut().zip(x) {
-                *y *= x;
+            dropout.keep_row(row_key, room);
+            for ((y, x), keep) in y.iter_mut().zip(x).zip(&*room) {
+                *y = T::narrow(keep * x.widen());
             }
         }
     }

@@ -1,10 +1,14 @@
 //! Dropout against its reference, and the statistics of its mask.
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 use crate::rng::Purpose;
 
 fn dropout(probability: f32) -> Dropout {
@@ -17,12 +21,15 @@ fn keys(rows: usize) -> Vec<u64> {
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (rows, cols) in [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768)] {
-        let (x, dy, dropout, keys) = (fresh((rows, cols), 1), fresh((rows, cols), 2), dropout(0.3), keys(rows));
+    let sizes = [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768)];
+    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let (x, dy, dropout, keys) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, cols), 2, dtype), dropout(0.3), keys(rows));
         let mask = reference::mask(&dropout, &keys, cols).unwrap();
         let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
-        assert_close("y", &forward(&x, &keys, Some(&dropout)).unwrap(), &y, 1e-6);
-        assert_close("dx", &backward(&dy, &keys, Some(&dropout)).unwrap(), &gradients[0], 1e-6);
+        let (got, dx) = (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
+        assert_eq!([got.dtype(), dx.dtype()], [dtype; 2]);
+        assert_close("y", &got, &y, within(dtype, 1e-6, 1.0));
+        assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
     }
 }
 
@@ -30,6 +37,20 @@ fn forward_and_backward_agree_with_the_reference() {
 fn the_reference_is_differentiable() {
     let mask = reference::mask(&dropout(0.5), &keys(3), 10).unwrap();
     assert_reference_is_differentiable(|i| reference::forward(&i[0], &mask), &[&fresh((3, 10), 1)], &fresh((3, 10), 2));
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let (keys, dropout) = (keys(700), dropout(0.2));
+    let run = |dtype, threads| {
+        let x = fresh_in((700, 96), 1, dtype);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        bits(&pool.install(|| forward(&x, &keys, Some(&dropout))).unwrap())
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
 }
 
 #[test]

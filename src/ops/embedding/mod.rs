@@ -5,8 +5,10 @@
 //! | `word`, `position`, `type` | `[V, D]`, `[P, D]`, `[types, D]` | `table[id] += dy[t]` for each token (accumulates) |
 //! | `y` | `[T, D]` | `dy` |
 //!
+//! The tables and their gradients are f32; `y` and `dy` are f32, bf16 or f16: the sum of three is rounded once.
 //! A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but the ids, by the caller.
 
+use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
@@ -16,6 +18,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
@@ -52,11 +55,11 @@ pub struct Padding {
     pub position: Option<u32>,
 }
 
-/// `y_td`; an id outside of its table is an error that names both.
-pub fn forward(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
+/// `y_td`, of the type `dtype`; an id outside of its table is an error that names both.
+pub fn forward(ids: Ids<'_>, tables: &Tables<'_>, dtype: DType) -> Result<Tensor> {
     check(ids, tables)?;
     match tables.word_vd.device() {
-        Device::Cpu => cpu::forward(ids, tables),
+        Device::Cpu => by_dtype!(of dtype, "embedding", T => cpu::forward::<T>(ids, tables)),
         _ => unsupported("embedding", tables.word_vd),
     }
 }
@@ -66,12 +69,12 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     check(ids, gradients)?;
     check_shape("embedding: dy", dy_td, &[ids.word.len(), gradients.word_vd.dim(1)?])?;
     match dy_td.device() {
-        Device::Cpu => {
+        Device::Cpu => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
-            cpu::backward(dy_td, ids.word, padding.word, gradients.word_vd)?;
-            cpu::backward(dy_td, ids.position, padding.position, gradients.position_pd)?;
-            cpu::backward(dy_td, ids.token_type, None, gradients.type_nd)
-        }
+            cpu::backward::<T>(dy_td, ids.word, padding.word, gradients.word_vd)?;
+            cpu::backward::<T>(dy_td, ids.position, padding.position, gradients.position_pd)?;
+            cpu::backward::<T>(dy_td, ids.token_type, None, gradients.type_nd)
+        }),
         _ => unsupported("embedding", dy_td),
     }
 }

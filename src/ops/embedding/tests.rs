@@ -1,11 +1,15 @@
 //! The sum of embeddings against its reference, padding rows, and ids outside.
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 fn tables(tensors: &[Tensor; 3]) -> Tables<'_> {
     let [word_vd, position_pd, type_nd] = tensors.each_ref();
@@ -21,14 +25,17 @@ fn blank(table: &Tensor, padding: Option<u32>) -> Tensor {
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (tokens, hidden, types, padding) in [(1, 24, 1, None), (70, 96, 2, Some(1)), (3000, 67, 2, Some(0)), (5, 24, 12, Some(3))] {
+    let sizes = [(1, 24, 1, None), (70, 96, 2, Some(1)), (3000, 67, 2, Some(0)), (5, 24, 12, Some(3))];
+    for (dtype, (tokens, hidden, types, padding)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
         let (vocabulary, positions) = (50, 20);
         let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
-        let dy = fresh((tokens, hidden), 4);
+        let dy = fresh_in((tokens, hidden), 4, dtype);
         let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
         let ids = Ids { word: &ids[0], position: &ids[1], token_type: &ids[2] };
         let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
-        assert_close("y", &forward(ids, &tables(&values)).unwrap(), &want, 1e-6);
+        let y = forward(ids, &tables(&values), dtype).unwrap();
+        assert_eq!(y.dtype(), dtype);
+        assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
 
         let sums = values.each_ref().map(|t| t.affine(0.5, 1.0).unwrap());
         let before = sums.each_ref().map(|t| t.copy().unwrap());
@@ -50,27 +57,33 @@ fn the_reference_is_differentiable() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let (tokens, hidden) = (3000, 96);
-    let (dy, ids, types) = (fresh((tokens, hidden), 1), fresh_ids(tokens, 40, 2), fresh_ids(tokens, 2, 3));
+    let (ids, types) = (fresh_ids(tokens, 40, 2), fresh_ids(tokens, 2, 3));
     let ids = Ids { word: &ids, position: &ids, token_type: &types };
-    let run = |threads| {
+    let run = |dtype, threads| {
+        let dy = fresh_in((tokens, hidden), 1, dtype);
         let sums = [fresh((40, hidden), 4), fresh((40, hidden), 5), fresh((2, hidden), 6)];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let y = pool.install(|| forward(ids, &tables(&sums), dtype)).unwrap();
         pool.install(|| backward(&dy, ids, &tables(&sums), Padding::default())).unwrap();
-        sums.map(|t| t.to_vec2::<f32>().unwrap())
+        (bits(&y), sums.map(|t| bits(&t)))
     };
-    let one = run(1);
-    assert!((2..5).all(|threads| run(threads) == one));
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
 }
 
 #[test]
 fn an_id_outside_or_missing_is_named() {
     let values = [fresh((4, 5), 1), fresh((3, 5), 2), fresh((1, 5), 3)];
     let error = |word: &[u32], position: &[u32], token_type: &[u32]| {
-        forward(Ids { word, position, token_type }, &tables(&values)).unwrap_err().to_string()
+        forward(Ids { word, position, token_type }, &tables(&values), DType::F32).unwrap_err().to_string()
     };
     assert!(error(&[3, 4], &[0, 1], &[0, 0]).contains("token id 4 (number 1 of 2) is not below 4"));
     assert!(error(&[0], &[3], &[0]).contains("position id 3"));
     assert!(error(&[0], &[0], &[1]).contains("token type id 1"));
     assert!(error(&[0, 1], &[0], &[0, 0]).contains("position ids has 1 values, it must have 2"));
-    assert_eq!(forward(Ids { word: &[], position: &[], token_type: &[] }, &tables(&values)).unwrap().dims(), [0, 5]);
+    let none = Ids { word: &[], position: &[], token_type: &[] };
+    assert_eq!(forward(none, &tables(&values), DType::BF16).unwrap().dims(), [0, 5]);
+    assert!(forward(none, &tables(&values), DType::U32).unwrap_err().to_string().contains("embedding: no implementation for U32"));
 }

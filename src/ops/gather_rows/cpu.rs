@@ -6,36 +6,69 @@ use candle_core::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+use crate::ops::element::Element;
 use crate::ops::parallel;
+use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
-use crate::ops::tensor::with_slice;
+use crate::ops::tensor::values;
+use crate::ops::tensor::written;
 
 /// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy few threads.
 const FEW_ROWS: usize = 8;
 
-pub(super) fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
+pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
     let cols = x_td.dims2()?.1;
-    let mut y = vec![0.0; positions.len() * cols];
-    with_slice(x_td, |x| {
-        parallel::for_rows(&mut y, cols, |rows, y| {
+    let x = values::<T>(x_td)?;
+    let (y, ()) = written::<T, _>(positions.len() * cols, |y| {
+        parallel::for_rows(y, cols, |rows, y| {
             for (position, y) in positions[rows].iter().zip(y.chunks_exact_mut(cols)) {
                 y.copy_from_slice(&x[*position as usize * cols..][..cols]);
             }
         });
-    })?;
+    });
     from_vec(y, (positions.len(), cols))
 }
 
-pub(super) fn backward(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
+/// The rows of the result are shared out, so each is written once; those of one position add up in their order.
+pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
     let cols = dy_md.dims2()?.1;
-    let mut dx = vec![0.0; tokens * cols];
-    with_slice(dy_md, |dy| add_rows(dy, positions, None, &mut dx, cols))?;
+    let dy = values::<T>(dy_md)?;
+    let order = by_id(positions, None);
+    let position = |i: &u32| positions[*i as usize] as usize;
+    let (dx, ()) = written::<T, _>(tokens * cols, |dx| {
+        parallel::for_rows(dx, cols, |rows, dx| {
+            let mut sum = vec![0.0; cols];
+            dx.fill(T::narrow(0.0));
+            let picked = &order[order.partition_point(|i| position(i) < rows.start)..];
+            let picked = &picked[..picked.partition_point(|i| position(i) < rows.end)];
+            for group in picked.chunk_by(|a, b| position(a) == position(b)) {
+                sum.fill(0.0);
+                parallel::add_in_order(&mut sum, group.iter().map(|&i| &dy[i as usize * cols..][..cols]));
+                narrow(&sum, &mut dx[(position(&group[0]) - rows.start) * cols..][..cols]);
+            }
+        });
+    });
     from_vec(dx, (tokens, cols))
+}
+
+kernel! {
+    fn narrow<T>(sum: &[f32], dx: &mut [T]) {
+        for (dx, sum) in dx.iter_mut().zip(sum) {
+            *dx = T::narrow(*sum);
+        }
+    }
+}
+
+/// The numbers of the ids other than `skip`: by id, and in the order of the input where ids are equal.
+fn by_id(ids: &[u32], skip: Option<u32>) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..ids.len() as u32).filter(|&i| Some(ids[i as usize]) != skip).collect();
+    order.sort_by_key(|&i| ids[i as usize]);
+    order
 }
 
 /// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with `ids[i]` other than
 /// `skip`. Every row of the table adds up in an order that depends on the ids alone.
-pub(in crate::ops) fn add_rows(source: &[f32], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+pub(in crate::ops) fn add_rows<T: Element>(source: &[T], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
     if cols == 0 {
         return;
     }
@@ -44,8 +77,7 @@ pub(in crate::ops) fn add_rows(source: &[f32], ids: &[u32], skip: Option<u32>, t
         return;
     }
     // Rows with one id stand together, in the order of the input: each group is the business of one thread.
-    let mut order: Vec<u32> = (0..ids.len() as u32).filter(|&i| Some(ids[i as usize]) != skip).collect();
-    order.sort_by_key(|&i| ids[i as usize]);
+    let order = by_id(ids, skip);
     let mut work = Vec::new();
     let (mut rest, mut next_id) = (table, 0);
     for group in order.chunk_by(|&a, &b| ids[a as usize] == ids[b as usize]) {
@@ -59,7 +91,7 @@ pub(in crate::ops) fn add_rows(source: &[f32], ids: &[u32], skip: Option<u32>, t
     });
 }
 
-fn add_rows_by_blocks(source: &[f32], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+fn add_rows_by_blocks<T: Element>(source: &[T], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
     let len = table.len();
     let sum_block = |rows: Range<usize>| {
         let mut partial = vec![0.0; len];

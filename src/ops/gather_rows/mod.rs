@@ -2,6 +2,7 @@
 //!
 //! Forward: `y[m] = x[positions[m]]`, `x` `[T, D]`, `y` `[M, D]`. Nothing is saved but the positions.
 //! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked.
+//! `x`, `y` and their gradients are f32, bf16 or f16; what is added up is added in f32 and rounded once.
 
 pub(in crate::ops) mod cpu;
 pub mod reference;
@@ -13,6 +14,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::unsupported;
 
@@ -20,7 +22,7 @@ use crate::ops::tensor::unsupported;
 pub fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
     check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
     match x_td.device() {
-        Device::Cpu => cpu::forward(x_td, positions),
+        Device::Cpu => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, positions)),
         _ => unsupported("gather rows", x_td),
     }
 }
@@ -30,7 +32,7 @@ pub fn backward(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tens
     check_ids("gather rows: position", positions, tokens)?;
     check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
     match dy_md.device() {
-        Device::Cpu => cpu::backward(dy_md, positions, tokens),
+        Device::Cpu => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, positions, tokens)),
         _ => unsupported("gather rows", dy_md),
     }
 }

@@ -1,19 +1,43 @@
 //! Gathering rows against its reference: many and few rows, repeated positions, none.
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (tokens, picked, cols) in [(1, 1, 24), (40, 6, 96), (9, 300, 67), (3, 500, 24), (2000, 300, 24)] {
-        let (x, dy, positions) = (fresh((tokens, cols), 1), fresh((picked, cols), 2), fresh_ids(picked, tokens as u64, 3));
+    let sizes = [(1, 1, 24), (40, 6, 96), (9, 300, 67), (3, 500, 24), (2000, 300, 24)];
+    for (dtype, (tokens, picked, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let (x, dy) = (fresh_in((tokens, cols), 1, dtype), fresh_in((picked, cols), 2, dtype));
+        let positions = fresh_ids(picked, tokens as u64, 3);
         let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &positions), &[&x], &dy);
         assert_close("y", &forward(&x, &positions).unwrap(), &want, 0.0);
-        assert_close("dx", &backward(&dy, &positions, tokens).unwrap(), &gradients[0], 1e-6);
+        let dx = backward(&dy, &positions, tokens).unwrap();
+        assert_eq!(dx.dtype(), dtype);
+        assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let positions = fresh_ids(900, 3000, 3);
+    let run = |dtype, threads| {
+        let x = fresh_in((3000, 96), 1, dtype);
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let y = forward(&x, &positions).unwrap();
+            [bits(&y), bits(&backward(&y, &positions, 3000).unwrap())]
+        })
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
     }
 }
 

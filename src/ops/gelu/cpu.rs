@@ -3,12 +3,14 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::with_slices;
+use crate::ops::tensor::written;
 
 /// The normal distribution function.
 #[inline(always)]
@@ -23,50 +25,51 @@ fn phi(u: f32) -> f32 {
     INVERSE_ROOT_TAU * simd::exp_f32(-0.5 * u * u)
 }
 
-pub(super) fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn forward<T: Element>(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
-    let mut y = vec![0.0; x_tf.elem_count()];
-    with_slices([x_tf, bias_f], |[x, bias]| {
-        parallel::for_rows(&mut y, cols, |rows, y| {
+    let (x, bias) = (values::<T>(x_tf)?, values::<f32>(bias_f)?);
+    let (y, ()) = written::<T, _>(x.len(), |y| {
+        parallel::for_rows(y, cols, |rows, y| {
             for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
-                forward_row(&x[row * cols..][..cols], bias, y);
+                forward_row(&x[row * cols..][..cols], &bias, y);
             }
         });
-    })?;
+    });
     from_vec(y, x_tf.shape())
 }
 
 kernel! {
-    fn forward_row(x: &[f32], bias: &[f32], y: &mut [f32]) {
+    fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [T]) {
         for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
-            let u = x + bias;
-            *y = u * phi_integral(u);
+            let u = x.widen() + bias;
+            *y = T::narrow(u * phi_integral(u));
         }
     }
 }
 
-pub(super) fn backward(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn backward<T: Element>(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
-    let mut dx = vec![0.0; x_tf.elem_count()];
-    let partials = with_slices([dy_tf, x_tf, bias_f], |[dy, x, bias]| {
-        parallel::map_rows(&mut dx, cols, |rows, dx| {
-            let mut dbias = vec![0.0; cols];
-            for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
-                backward_row(&dy[row * cols..][..cols], &x[row * cols..][..cols], bias, dx, dbias.as_mut_slice());
-            }
-            dbias
+    let (dx, sums) = {
+        let (dy, x, bias) = (values::<T>(dy_tf)?, values::<T>(x_tf)?, values::<f32>(bias_f)?);
+        written::<T, _>(x.len(), |dx| {
+            parallel::sum_rows(dx, cols, cols, |rows, dx, dbias| {
+                for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
+                    backward_row(&dy[row * cols..][..cols], &x[row * cols..][..cols], &bias, dx, &mut *dbias);
+                }
+            })
         })
-    })?;
-    with_slice_mut(dbias_f, |acc| parallel::add_in_order(acc, partials.iter().map(Vec::as_slice)))?;
+    };
+    with_slice_mut(dbias_f, |acc| sums.add_to(acc, 0))?;
     from_vec(dx, x_tf.shape())
 }
 
 kernel! {
-    fn backward_row(dy: &[f32], x: &[f32], bias: &[f32], dx: &mut [f32], dbias: &mut [f32]) {
+    fn backward_row<T>(dy: &[T], x: &[T], bias: &[f32], dx: &mut [T], dbias: &mut [f32]) {
         for ((((dx, dy), x), bias), dbias) in dx.iter_mut().zip(dy).zip(x).zip(bias).zip(dbias) {
-            let u = x + bias;
-            *dx = dy * u.mul_add(phi(u), phi_integral(u));
-            *dbias += *dx;
+            let u = x.widen() + bias;
+            let value = dy.widen() * u.mul_add(phi(u), phi_integral(u));
+            *dx = T::narrow(value);
+            *dbias += value;
         }
     }
 }

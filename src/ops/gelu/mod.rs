@@ -5,6 +5,8 @@
 //!
 //! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over t of dx`
 //! accumulates into what the caller passes.
+//!
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
 
 mod cpu;
 pub mod reference;
@@ -15,6 +17,8 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
 
@@ -22,7 +26,7 @@ use crate::ops::tensor::unsupported;
 pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
     match x_tf.device() {
-        Device::Cpu => cpu::forward(x_tf, bias_f),
+        Device::Cpu => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(x_tf, bias_f)),
         _ => unsupported("gelu", x_tf),
     }
 }
@@ -32,8 +36,9 @@ pub fn backward(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor
     check_shape("gelu: output gradient", dy_tf, x_tf.dims())?;
     check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
     check_shape("gelu: bias gradient", dbias_f, bias_f.dims())?;
+    check_one_dtype("gelu", &[("the input", x_tf), ("the output gradient", dy_tf)])?;
     match x_tf.device() {
-        Device::Cpu => cpu::backward(dy_tf, x_tf, bias_f, dbias_f),
+        Device::Cpu => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),
         _ => unsupported("gelu", x_tf),
     }
 }

@@ -1,20 +1,29 @@
 //! GELU against its reference, in the bulk and in both tails.
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (rows, cols, spread) in [(1, 24, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 3072, 0.1)] {
-        let x = (fresh((rows, cols), 1) * spread).unwrap();
-        let (bias, dy, dbias) = (fresh(cols, 2), fresh((rows, cols), 3), fresh(cols, 4));
+    let sizes = [(1, 24, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 3072, 0.1)];
+    for (dtype, (rows, cols, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let x = (fresh((rows, cols), 1) * spread).unwrap().to_dtype(dtype).unwrap();
+        let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
         let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
-        assert_close("y", &forward(&x, &bias).unwrap(), &want, 2e-6);
+        let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
+        assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
+        assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
+        assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
         let before = dbias.copy().unwrap();
-        assert_close("dx", &backward(&dy, &x, &bias, &dbias).unwrap(), &gradients[0], 2e-6);
+        assert_eq!(bits(&backward(&dy, &x, &bias, &dbias).unwrap()), bits(&dx));
+        // From the values as computed, before they are rounded: as close for every type.
         assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
     }
 }
@@ -25,10 +34,29 @@ fn the_reference_is_differentiable() {
 }
 
 #[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let bias = fresh(96, 2);
+    let run = |dtype, threads| {
+        let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias).unwrap());
+            [y, dx, dbias].map(|t| bits(&t))
+        })
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
+}
+
+#[test]
 fn no_rows_work_and_wrong_shapes_are_named() {
     let bias = fresh(8, 1);
     let none = fresh((0, 8), 1);
     assert_eq!(backward(&none, &none, &bias, &bias.copy().unwrap()).unwrap().dims(), forward(&none, &bias).unwrap().dims());
     let error = forward(&fresh((2, 9), 1), &bias).unwrap_err().to_string();
     assert!(error.contains("gelu: bias is [8], it must be [9]"), "{error}");
+    let half = fresh_in((0, 8), 1, candle_core::DType::BF16);
+    let error = backward(&half, &none, &bias, &bias).unwrap_err().to_string();
+    assert!(error.contains("gelu: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
 }

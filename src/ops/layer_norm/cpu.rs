@@ -4,49 +4,83 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::Element;
 use crate::ops::layer_norm::Saved;
 use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::with_slices;
+use crate::ops::tensor::written;
 
 /// The mean and inverse standard deviation of one row.
 pub(in crate::ops) type Moments = (f32, f32);
 
 kernel! {
-    /// Normalises one row into `y`.
-    pub(in crate::ops) fn forward_row(x: &[f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [f32]) -> Moments {
+    /// Normalises one row into `y`; `row` is room for its values in f32.
+    pub(in crate::ops) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [T]) -> Moments {
         let len = y.len();
-        let (x, weight, bias) = (&x[..len], &weight[..len], &bias[..len]);
+        let (weight, bias) = (&weight[..len], &bias[..len]);
+        let x = &T::widen_row(&x[..len], row)[..len];
         let mean = simd::sum_by(len, |i| x[i]) / len as f32;
         let variance = simd::sum_by(len, |i| (x[i] - mean) * (x[i] - mean)) / len as f32;
         let rstd = (1.0 / (f64::from(variance) + eps).sqrt()) as f32;
         for i in 0..len {
-            y[i] = ((x[i] - mean) * rstd).mul_add(weight[i], bias[i]);
+            y[i] = T::narrow(((x[i] - mean) * rstd).mul_add(weight[i], bias[i]));
         }
         (mean, rstd)
     }
 }
 
+/// Room for the f32 values of a row on its way back.
+pub(in crate::ops) struct Room {
+    /// After [`backward_row`] the gradient of the row, not rounded.
+    pub(in crate::ops) dx: Vec<f32>,
+    dy: Vec<f32>,
+}
+
+impl Room {
+    pub(in crate::ops) fn new(hidden: usize) -> Self {
+        Self { dx: vec![0.0; hidden], dy: vec![0.0; hidden] }
+    }
+}
+
+/// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the gradient of the
+/// output and the input.
+#[inline]
+pub(in crate::ops) fn backward_row<T: Element>(
+    inputs: [&[T]; 2],
+    weight: &[f32],
+    moments: Moments,
+    room: &mut Room,
+    dx: &mut [T],
+    sums: [&mut [f32]; 2],
+) {
+    backward_values(inputs, weight, moments, [&mut room.dx, &mut room.dy], dx, sums);
+}
+
 kernel! {
-    /// The gradient of one row into `dx`; adds to the sums over rows.
-    pub(in crate::ops) fn backward_row(inputs: [&[f32]; 3], moments: Moments, dx: &mut [f32], dweight: &mut [f32], dbias: &mut [f32]) {
+    fn backward_values<T>(
+        inputs: [&[T]; 2], weight: &[f32], moments: Moments, room: [&mut [f32]; 2], dx: &mut [T], sums: [&mut [f32]; 2],
+    ) {
         let len = dx.len();
-        let ([dy, x, weight], (mean, rstd)) = (inputs.map(|input| &input[..len]), moments);
-        let (dweight, dbias) = (&mut dweight[..len], &mut dbias[..len]);
-        // The normalised row lies in `dx` until the sums are known.
+        let ([dy, x], (mean, rstd), weight) = (inputs.map(|input| &input[..len]), moments, &weight[..len]);
+        let ([row, room], [dweight, dbias]) = (room.map(|room| &mut room[..len]), sums.map(|sums| &mut sums[..len]));
+        let dy = &T::widen_row(dy, room)[..len];
+        // The normalised row lies in `row` until the sums are known.
         for i in 0..len {
-            dx[i] = (x[i] - mean) * rstd;
+            row[i] = (x[i].widen() - mean) * rstd;
         }
         let gradient_mean = simd::sum_by(len, |i| dy[i] * weight[i]) / len as f32;
-        let gradient_dot = simd::sum_by(len, |i| dy[i] * weight[i] * dx[i]) / len as f32;
+        let gradient_dot = simd::sum_by(len, |i| dy[i] * weight[i] * row[i]) / len as f32;
         for i in 0..len {
-            let normalised = dx[i];
+            let normalised = row[i];
             dweight[i] = dy[i].mul_add(normalised, dweight[i]);
             dbias[i] += dy[i];
-            dx[i] = rstd * (dy[i].mul_add(weight[i], -gradient_mean) - normalised * gradient_dot);
+            let value = rstd * (dy[i].mul_add(weight[i], -gradient_mean) - normalised * gradient_dot);
+            row[i] = value;
+            dx[i] = T::narrow(value);
         }
     }
 }
@@ -58,19 +92,20 @@ pub(in crate::ops) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
     Ok(Saved { mean_t: from_vec(mean, tokens)?, rstd_t: from_vec(rstd, tokens)? })
 }
 
-pub(super) fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+pub(super) fn forward<T: Element>(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
-    let mut y = vec![0.0; x_td.elem_count()];
-    let moments = with_slices([x_td, weight_d, bias_d], |[x, weight, bias]| {
-        parallel::map_rows(&mut y, hidden, |rows, y| {
-            let row = |(row, y): (usize, &mut [f32])| forward_row(&x[row * hidden..], weight, bias, eps, y);
+    let (x, weight, bias) = (values::<T>(x_td)?, values::<f32>(weight_d)?, values::<f32>(bias_d)?);
+    let (y, moments) = written::<T, _>(x.len(), |y| {
+        parallel::map_rows(y, hidden, |rows, y| {
+            let mut room = vec![0.0; hidden];
+            let row = |(row, y): (usize, &mut [T])| forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y);
             rows.zip(y.chunks_exact_mut(hidden)).map(row).collect::<Vec<_>>()
         })
-    })?;
+    });
     Ok((from_vec(y, x_td.shape())?, saved(&moments)?))
 }
 
-pub(super) fn backward(
+pub(super) fn backward<T: Element>(
     dy_td: &Tensor,
     x_td: &Tensor,
     weight_d: &Tensor,
@@ -79,19 +114,21 @@ pub(super) fn backward(
     dbias_d: &Tensor,
 ) -> Result<Tensor> {
     let hidden = x_td.dims2()?.1;
-    let mut dx = vec![0.0; x_td.elem_count()];
-    let inputs = [dy_td, x_td, weight_d, &saved.mean_t, &saved.rstd_t];
-    let partials = with_slices(inputs, |[dy, x, weight, mean, rstd]| {
-        parallel::map_rows(&mut dx, hidden, |rows, dx| {
-            let (mut dweight, mut dbias) = (vec![0.0; hidden], vec![0.0; hidden]);
-            for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
-                let inputs = [&dy[row * hidden..], &x[row * hidden..], weight];
-                backward_row(inputs, (mean[row], rstd[row]), dx, &mut dweight, &mut dbias);
-            }
-            (dweight, dbias)
+    let (dx, sums) = {
+        let (dy, x, weight) = (values::<T>(dy_td)?, values::<T>(x_td)?, values::<f32>(weight_d)?);
+        let (mean, rstd) = (values::<f32>(&saved.mean_t)?, values::<f32>(&saved.rstd_t)?);
+        written::<T, _>(x.len(), |dx| {
+            parallel::sum_rows(dx, hidden, 2 * hidden, |rows, dx, sums| {
+                let mut room = Room::new(hidden);
+                let (dweight, dbias) = sums.split_at_mut(hidden);
+                for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
+                    let inputs = [&dy[row * hidden..], &x[row * hidden..]];
+                    backward_row(inputs, &weight, (mean[row], rstd[row]), &mut room, dx, [dweight, dbias]);
+                }
+            })
         })
-    })?;
-    with_slice_mut(dweight_d, |acc| parallel::add_in_order(acc, partials.iter().map(|p| p.0.as_slice())))?;
-    with_slice_mut(dbias_d, |acc| parallel::add_in_order(acc, partials.iter().map(|p| p.1.as_slice())))?;
+    };
+    with_slice_mut(dweight_d, |acc| sums.add_to(acc, 0))?;
+    with_slice_mut(dbias_d, |acc| sums.add_to(acc, hidden))?;
     from_vec(dx, x_td.shape())
 }

@@ -6,6 +6,8 @@
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
 //! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over t of dy`.
 //! The two sums over `t` accumulate into what the caller passes.
+//!
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the arithmetic.
 
 pub(in crate::ops) mod cpu;
 pub mod reference;
@@ -16,6 +18,8 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
 
@@ -34,7 +38,7 @@ pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> R
     check_shape("layer norm: weight", weight_d, &[hidden])?;
     check_shape("layer norm: bias", bias_d, &[hidden])?;
     match x_td.device() {
-        Device::Cpu => cpu::forward(x_td, weight_d, bias_d, eps),
+        Device::Cpu => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(x_td, weight_d, bias_d, eps)),
         _ => unsupported("layer norm", x_td),
     }
 }
@@ -47,8 +51,9 @@ pub fn backward(dy_td: &Tensor, x_td: &Tensor, weight_d: &Tensor, saved: &Saved,
     for (what, t) in [("weight", weight_d), ("weight gradient", dweight_d), ("bias gradient", dbias_d)] {
         check_shape(&format!("layer norm: {what}"), t, &[hidden])?;
     }
+    check_one_dtype("layer norm", &[("the input", x_td), ("the output gradient", dy_td)])?;
     match x_td.device() {
-        Device::Cpu => cpu::backward(dy_td, x_td, weight_d, saved, dweight_d, dbias_d),
+        Device::Cpu => by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d)),
         _ => unsupported("layer norm", x_td),
     }
 }

@@ -1,27 +1,36 @@
 //! Layer normalisation against its reference.
 
+use candle_core::DType;
+
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 const EPS: f64 = 1e-5;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (rows, cols) in [(1, 24), (1, 1), (7, 96), (5, 67), (700, 128), (3, 768)] {
-        let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh((rows, cols), 4));
+    let sizes = [(1, 24), (1, 1), (7, 96), (5, 67), (700, 128), (3, 768)];
+    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh_in((rows, cols), 4, dtype));
         // Rows away from zero: the mean must not swallow the variance.
-        let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap();
+        let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
         let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1], &i[2], EPS), &[&x, &weight, &bias], &dy);
         let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
-        assert_close("y", &y, &want, 1e-5);
+        assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
+        assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
 
         let (dweight, dbias) = (fresh(cols, 5), fresh(cols, 6));
         let (before_weight, before_bias) = (dweight.copy().unwrap(), dbias.copy().unwrap());
         let dx = backward(&dy, &x, &weight, &saved, &dweight, &dbias).unwrap();
-        assert_close("dx", &dx, &gradients[0], if cols == 1 { 1e-3 } else { 1e-5 });
+        assert_eq!(dx.dtype(), dtype);
+        assert_close("dx", &dx, &gradients[0], within(dtype, if cols == 1 { 1e-3 } else { 1e-5 }, 1.0));
         assert_close("dweight", &(dweight - before_weight).unwrap(), &gradients[1], 1e-5);
         assert_close("dbias", &(dbias - before_bias).unwrap(), &gradients[2], 1e-5);
     }
@@ -35,17 +44,20 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    let (x, weight, bias, dy) = (fresh((700, 96), 1), fresh(96, 2), fresh(96, 3), fresh((700, 96), 4));
-    let run = |threads| {
+    let (weight, bias) = (fresh(96, 2), fresh(96, 3));
+    let run = |dtype, threads| {
+        let (x, dy) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 4, dtype));
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
             let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
             let gradient = weight.zeros_like().unwrap();
             let dx = backward(&dy, &x, &weight, &saved, &gradient, &bias.zeros_like().unwrap()).unwrap();
-            (y.to_vec2::<f32>().unwrap(), dx.to_vec2::<f32>().unwrap(), gradient.to_vec1::<f32>().unwrap())
+            [bits(&y), bits(&dx), bits(&gradient)]
         })
     };
-    let one = run(1);
-    assert!((2..5).all(|threads| run(threads) == one));
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
 }
 
 #[test]
@@ -57,4 +69,7 @@ fn no_rows_work_and_wrong_shapes_are_named() {
     assert_eq!(backward(&y, &x, &weight, &saved, &gradient, &gradient).unwrap().dims(), [0, 8]);
     let error = forward(&x, &fresh(9, 1), &weight, EPS).unwrap_err().to_string();
     assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
+    let half = fresh_in((0, 8), 1, DType::BF16);
+    let error = backward(&half, &x, &weight, &saved, &gradient, &gradient).unwrap_err().to_string();
+    assert!(error.contains("layer norm: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
 }

@@ -4,6 +4,8 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::dropout::Dropout;
+use crate::ops::element::Element;
+use crate::ops::layer_norm::cpu::Room;
 use crate::ops::layer_norm::cpu::backward_row;
 use crate::ops::layer_norm::cpu::forward_row;
 use crate::ops::layer_norm::cpu::saved as saved_moments;
@@ -13,10 +15,11 @@ use crate::ops::residual_norm::WeightGradients;
 use crate::ops::residual_norm::Weights;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::with_slices;
+use crate::ops::tensor::written;
 
-pub(super) fn forward(
+pub(super) fn forward<T: Element>(
     x_td: &Tensor,
     residual_td: &Tensor,
     weights: &Weights<'_>,
@@ -24,41 +27,45 @@ pub(super) fn forward(
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
-    let (mut sum, mut y) = (vec![0.0; x_td.elem_count()], vec![0.0; x_td.elem_count()]);
-    let (inputs, eps) = ([x_td, weights.bias, residual_td, weights.norm_weight, weights.norm_bias], weights.eps);
-    let moments = with_slices(inputs, |[x, bias, residual, weight, norm_bias]| {
-        parallel::map_rows2(&mut sum, &mut y, hidden, |rows, sum, y| {
-            let row = |(row, (sum, y)): (usize, (&mut [f32], &mut [f32]))| {
-                let at = row * hidden..(row + 1) * hidden;
-                let keep = dropout.map(|dropout| (dropout, row_keys[row]));
-                add_row(&x[at.clone()], bias, &residual[at], keep, &mut *sum);
-                forward_row(sum, weight, norm_bias, eps, y)
-            };
-            rows.zip(sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden))).map(row).collect::<Vec<_>>()
+    let (x, residual, bias) = (values::<T>(x_td)?, values::<T>(residual_td)?, values::<f32>(weights.bias)?);
+    let (weight, norm_bias, eps) = (values::<f32>(weights.norm_weight)?, values::<f32>(weights.norm_bias)?, weights.eps);
+    let (sum, (y, moments)) = written::<T, _>(x.len(), |sum| {
+        written::<T, _>(x.len(), |y| {
+            parallel::map_rows2(sum, y, hidden, |rows, sum, y| {
+                let mut room = vec![0.0; hidden];
+                let row = |(row, (sum, y)): (usize, (&mut [T], &mut [T]))| {
+                    let at = row * hidden..(row + 1) * hidden;
+                    let keep = dropout.map(|dropout| (dropout, row_keys[row]));
+                    add_row(&x[at.clone()], &bias, &residual[at], keep, &mut room, &mut *sum);
+                    // The moments are those of the sum as rounded, which is what backward will see.
+                    forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
+                };
+                rows.zip(sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden))).map(row).collect::<Vec<_>>()
+            })
         })
-    })?;
+    });
     Ok((from_vec(y, x_td.shape())?, Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)? }))
 }
 
 kernel! {
-    /// `sum = residual + keep * (x + bias)` for one row.
-    fn add_row(x: &[f32], bias: &[f32], residual: &[f32], keep: Option<(&Dropout, u64)>, sum: &mut [f32]) {
+    /// `sum = residual + keep * (x + bias)` for one row; `room` is for the factors.
+    fn add_row<T>(x: &[T], bias: &[f32], residual: &[T], keep: Option<(&Dropout, u64)>, room: &mut [f32], sum: &mut [T]) {
         let len = sum.len();
-        let (x, bias, residual) = (&x[..len], &bias[..len], &residual[..len]);
+        let (x, bias, residual, room) = (&x[..len], &bias[..len], &residual[..len], &mut room[..len]);
         if let Some((dropout, row_key)) = keep {
-            dropout.keep_row(row_key, sum);
+            dropout.keep_row(row_key, room);
             for i in 0..len {
-                sum[i] = sum[i].mul_add(x[i] + bias[i], residual[i]);
+                sum[i] = T::narrow(room[i].mul_add(x[i].widen() + bias[i], residual[i].widen()));
             }
         } else {
             for i in 0..len {
-                sum[i] = residual[i] + (x[i] + bias[i]);
+                sum[i] = T::narrow(residual[i].widen() + (x[i].widen() + bias[i]));
             }
         }
     }
 }
 
-pub(super) fn backward(
+pub(super) fn backward<T: Element>(
     dy_td: &Tensor,
     saved: &Saved,
     norm_weight_d: &Tensor,
@@ -67,63 +74,61 @@ pub(super) fn backward(
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
     let hidden = dy_td.dims2()?.1;
-    let mut dresidual = vec![0.0; dy_td.elem_count()];
-    let mut dx = vec![0.0; if dropout.is_some() { dresidual.len() } else { 0 }];
-    let inputs = [dy_td, &saved.sum_td, norm_weight_d, &saved.moments.mean_t, &saved.moments.rstd_t];
-    let partials = with_slices(inputs, |[dy, sum, weight, mean, rstd]| {
-        let norm_row = |row: usize, dsum: &mut [f32], sums: &mut Sums| {
-            let at = row * hidden..(row + 1) * hidden;
-            let inputs = [&dy[at.clone()], &sum[at], weight];
-            backward_row(inputs, (mean[row], rstd[row]), dsum, &mut sums.weight, &mut sums.norm_bias);
+    let (dresidual, (dx, sums)) = {
+        let (dy, sum, weight) = (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
+        let (mean, rstd) = (values::<f32>(&saved.moments.mean_t)?, values::<f32>(&saved.moments.rstd_t)?);
+        let norm_row = |row: usize, room: &mut Room, dsum: &mut [T], sums: [&mut [f32]; 2]| {
+            let inputs = [&dy[row * hidden..], &sum[row * hidden..]];
+            backward_row(inputs, &weight, (mean[row], rstd[row]), room, dsum, sums);
         };
-        if let Some(dropout) = dropout {
-            parallel::map_rows2(&mut dresidual, &mut dx, hidden, |rows, dsum, dx| {
-                let mut sums = Sums::new(hidden);
-                for (row, (dsum, dx)) in rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden))) {
-                    norm_row(row, dsum, &mut sums);
-                    drop_row(dropout, row_keys[row], &*dsum, dx, &mut sums.bias);
-                }
-                sums
-            })
-        } else {
-            parallel::map_rows(&mut dresidual, hidden, |rows, dsum| {
-                let mut sums = Sums::new(hidden);
-                for (row, dsum) in rows.zip(dsum.chunks_exact_mut(hidden)) {
-                    norm_row(row, dsum, &mut sums);
-                    parallel::add_in_order(&mut sums.bias, [&*dsum]);
-                }
-                sums
-            })
-        }
-    })?;
-    with_slice_mut(into.dbias, |acc| parallel::add_in_order(acc, partials.iter().map(|p| p.bias.as_slice())))?;
-    with_slice_mut(into.dnorm_weight, |acc| parallel::add_in_order(acc, partials.iter().map(|p| p.weight.as_slice())))?;
-    with_slice_mut(into.dnorm_bias, |acc| parallel::add_in_order(acc, partials.iter().map(|p| p.norm_bias.as_slice())))?;
+        written::<T, _>(dy.len(), |dresidual| {
+            if let Some(dropout) = dropout {
+                written::<T, _>(dy.len(), |dx| {
+                    parallel::sum_rows2(dresidual, dx, hidden, 3 * hidden, |rows, dsum, dx, sums| {
+                        let (mut room, mut keep, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), vec![0.0; hidden], thirds(sums));
+                        for (row, (dsum, dx)) in rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden))) {
+                            norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
+                            drop_row(dropout, row_keys[row], &room.dx, &mut keep, dx, &mut *dbias);
+                        }
+                    })
+                })
+            } else {
+                let sums = parallel::sum_rows(dresidual, hidden, 3 * hidden, |rows, dsum, sums| {
+                    let (mut room, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), thirds(sums));
+                    for (row, dsum) in rows.zip(dsum.chunks_exact_mut(hidden)) {
+                        norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
+                        parallel::add_in_order(dbias, [room.dx.as_slice()]);
+                    }
+                });
+                (Vec::new(), sums)
+            }
+        })
+    };
+    for (third, acc) in [into.dbias, into.dnorm_weight, into.dnorm_bias].into_iter().enumerate() {
+        with_slice_mut(acc, |acc| sums.add_to(acc, third * hidden))?;
+    }
     let dresidual = from_vec(dresidual, dy_td.shape())?;
     let dx = if dropout.is_some() { from_vec(dx, dy_td.shape())? } else { dresidual.clone() };
     Ok((dx, dresidual))
 }
 
+/// The sums of the gradients of the three vectors.
+fn thirds(sums: &mut [f32]) -> [&mut [f32]; 3] {
+    let (bias, norm) = sums.split_at_mut(sums.len() / 3);
+    let (weight, norm_bias) = norm.split_at_mut(norm.len() / 2);
+    [bias, weight, norm_bias]
+}
+
 kernel! {
     /// `dx = keep * dsum` for one row, added to the gradient of the bias.
-    fn drop_row(dropout: &Dropout, row_key: u64, dsum: &[f32], dx: &mut [f32], dbias: &mut [f32]) {
-        dropout.keep_row(row_key, dx);
-        for ((dx, dsum), dbias) in dx.iter_mut().zip(dsum).zip(dbias) {
-            *dx *= dsum;
-            *dbias += *dx;
+    fn drop_row<T>(dropout: &Dropout, row_key: u64, dsum: &[f32], keep: &mut [f32], dx: &mut [T], dbias: &mut [f32]) {
+        let len = dx.len();
+        let (dsum, keep, dbias) = (&dsum[..len], &mut keep[..len], &mut dbias[..len]);
+        dropout.keep_row(row_key, keep);
+        for i in 0..len {
+            let value = keep[i] * dsum[i];
+            dx[i] = T::narrow(value);
+            dbias[i] += value;
         }
-    }
-}
-
-/// The gradients of the three vectors over one block of rows.
-struct Sums {
-    bias: Vec<f32>,
-    weight: Vec<f32>,
-    norm_bias: Vec<f32>,
-}
-
-impl Sums {
-    fn new(hidden: usize) -> Self {
-        Self { bias: vec![0.0; hidden], weight: vec![0.0; hidden], norm_bias: vec![0.0; hidden] }
     }
 }

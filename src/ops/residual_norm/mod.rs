@@ -7,6 +7,9 @@
 //! Backward: `ds` is the gradient of `LN`; `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`,
 //! `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`: these three
 //! accumulate into what the caller passes.
+//!
+//! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the
+//! arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
 
 mod cpu;
 pub mod reference;
@@ -18,8 +21,10 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::dropout::Dropout;
+use crate::ops::element::by_dtype;
 use crate::ops::layer_norm;
 use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
 
@@ -73,8 +78,9 @@ pub fn forward(
     if dropout.is_some() {
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
+    check_one_dtype("residual norm", &[("the input", x_td), ("the residual", residual_td)])?;
     match x_td.device() {
-        Device::Cpu => cpu::forward(x_td, residual_td, weights, row_keys, dropout),
+        Device::Cpu => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, row_keys, dropout)),
         _ => unsupported("residual norm", x_td),
     }
 }
@@ -105,8 +111,11 @@ pub fn backward(
     if dropout.is_some() {
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
+    check_one_dtype("residual norm", &[("the saved sum", &saved.sum_td), ("the output gradient", dy_td)])?;
     match dy_td.device() {
-        Device::Cpu => cpu::backward(dy_td, saved, norm_weight_d, into, row_keys, dropout),
+        Device::Cpu => {
+            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, row_keys, dropout))
+        }
         _ => unsupported("residual norm", dy_td),
     }
 }

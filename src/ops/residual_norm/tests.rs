@@ -3,10 +3,14 @@
 use candle_core::DType;
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -30,10 +34,11 @@ fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor)
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
-    for (rows, cols) in [(1, 24), (7, 96), (5, 67), (700, 128), (0, 8)] {
+    let sizes = [(1, 24), (7, 96), (5, 67), (700, 128), (0, 8)];
+    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
         let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
         for dropout in [None, Some(&some)] {
-            let (x, residual, dy) = (fresh((rows, cols), 1), fresh((rows, cols), 2), fresh((rows, cols), 3));
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((rows, cols), id, dtype));
             let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
             let mask = mask(dropout, &keys, cols);
             let inputs = [&x, &bias, &residual, &weight, &norm_bias];
@@ -48,7 +53,9 @@ fn forward_and_backward_agree_with_the_reference() {
                 continue;
             }
             let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
-            assert_close("y", &y, &want, 1e-5);
+            // Rounded twice: the sum, and what becomes of it.
+            let tolerance = within(dtype, 1e-5, 2.0);
+            assert_close("y", &y, &want, tolerance);
             for (what, got, want) in [
                 ("dx", &dx, 0),
                 ("dbias", &added[0], 1),
@@ -56,10 +63,54 @@ fn forward_and_backward_agree_with_the_reference() {
                 ("dweight", &added[1], 3),
                 ("dnorm_bias", &added[2], 4),
             ] {
-                assert_close(what, got, &gradients[want], 1e-5);
+                assert_close(what, got, &gradients[want], tolerance);
             }
         }
     }
+}
+
+/// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that of the norm.
+#[test]
+fn the_norm_is_the_layer_norm_of_the_saved_sum() {
+    for dtype in DTYPES {
+        let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, 67), id, dtype));
+        let (bias, weight, norm_bias) = (fresh(67, 4), fresh(67, 5), fresh(67, 6));
+        let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
+        let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, &norm_bias, EPS).unwrap();
+        assert_eq!([&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits), [&want, &moments.mean_t, &moments.rstd_t].map(bits));
+        let into = WeightGradients { dbias: &fresh(67, 7), dnorm_weight: &fresh(67, 8), dnorm_bias: &fresh(67, 9) };
+        let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &[], None).unwrap();
+        let want = layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(67, 8), &fresh(67, 9)).unwrap();
+        assert_eq!([&dx, &dresidual].map(bits), [&want, &want].map(bits));
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let dropout = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
+    let keys: Vec<u64> = (0..700).collect();
+    let (bias, weight, norm_bias) = (fresh(96, 4), fresh(96, 5), fresh(96, 6));
+    let run = |dtype, threads| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((700, 96), id, dtype));
+            let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+            let sums = [7, 8, 9].map(|id| fresh(96, id));
+            let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
+            let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+            ([y, dx, dresidual].map(|t| bits(&t)), sums.map(|t| bits(&t)))
+        })
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
+}
+
+#[test]
+fn types_that_differ_are_named() {
+    let (x, residual, vector) = (fresh((2, 3), 1), fresh_in((2, 3), 2, DType::F16), fresh(3, 3));
+    let error = forward(&x, &residual, &weights(&vector, &vector, &vector), &[], None).unwrap_err().to_string();
+    assert!(error.contains("residual norm: the residual is F16, the input is F32: they must be of one type"), "{error}");
 }
 
 #[test]

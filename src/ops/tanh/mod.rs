@@ -3,6 +3,8 @@
 //! Forward: `y = tanh(x + bias)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
 //!
 //! Backward: `dx = dy * (1 - y^2)`; `dbias += sum over rows of dx` accumulates into what the caller passes.
+//!
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
 
 mod cpu;
 pub mod reference;
@@ -13,6 +15,8 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
 
@@ -20,7 +24,7 @@ use crate::ops::tensor::unsupported;
 pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
     check_shape("tanh: bias", bias_d, &[x_bd.dims2()?.1])?;
     match x_bd.device() {
-        Device::Cpu => cpu::forward(x_bd, bias_d),
+        Device::Cpu => by_dtype!("tanh", x_bd, T => cpu::forward::<T>(x_bd, bias_d)),
         _ => unsupported("tanh", x_bd),
     }
 }
@@ -29,8 +33,9 @@ pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
 pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
     check_shape("tanh: output gradient", dy_bd, y_bd.dims())?;
     check_shape("tanh: bias gradient", dbias_d, &[y_bd.dims2()?.1])?;
+    check_one_dtype("tanh", &[("the output", y_bd), ("the output gradient", dy_bd)])?;
     match y_bd.device() {
-        Device::Cpu => cpu::backward(dy_bd, y_bd, dbias_d),
+        Device::Cpu => by_dtype!("tanh", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),
         _ => unsupported("tanh", y_bd),
     }
 }

@@ -1,27 +1,52 @@
 //! The hyperbolic tangent against its reference.
 
 use super::*;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
 use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    for (rows, cols) in [(1, 24), (16, 96), (300, 67)] {
-        let (x, bias, dy, dbias) = (fresh((rows, cols), 1), fresh(cols, 2), fresh((rows, cols), 3), fresh(cols, 4));
+    let sizes = [(1, 24), (16, 96), (300, 67)];
+    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        let (x, bias, dy, dbias) = (fresh_in((rows, cols), 1, dtype), fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
         let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
         let y = forward(&x, &bias).unwrap();
-        assert_close("y", &y, &want, 1e-6);
+        assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
         let before = dbias.copy().unwrap();
-        assert_close("dx", &backward(&dy, &y, &dbias).unwrap(), &gradients[0], 2e-6);
-        assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
+        let dx = backward(&dy, &y, &dbias).unwrap();
+        assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
+        // `y` was rounded, and `1 - y^2` doubles its error.
+        assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 3.0));
+        assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], within(dtype, 1e-5, 3.0));
     }
 }
 
 #[test]
 fn the_reference_is_differentiable() {
     assert_reference_is_differentiable(|i| reference::forward(&i[0], &i[1]), &[&fresh((3, 7), 1), &fresh(7, 2)], &fresh((3, 7), 3));
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let bias = fresh(96, 2);
+    let run = |dtype, threads| {
+        let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+            let y = forward(&x, &bias).unwrap();
+            let dx = backward(&dy, &y, &dbias).unwrap();
+            [y, dx, dbias].map(|t| bits(&t))
+        })
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
 }
 
 #[test]
