@@ -84,6 +84,7 @@ fn run(case: &str) -> Option<String> {
         gradients: Gradients::zeros_like(task.parameters()).ok()?,
         max_grad_norm: 1.0,
         seed: 1,
+        loss_scale: None,
     };
     let mut seconds = Vec::new();
     for step in 1..=WARM_UP_STEPS + TIMED_STEPS {

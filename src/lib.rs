@@ -24,7 +24,7 @@
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
 //! | [`shards`] | from raw text to tokenised shards: `prepare`, its stages and journal; format, reader, manifest |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
-//! | [`precision`] | which dtype where |
+//! | [`precision`] | which dtype where; loss scaling |
 //! | [`distributed`] | the seam for several processes |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
 //! | [`optim`] | parameter groups, `AdamW`, schedules, clipping |

@@ -14,6 +14,11 @@ use clap::ValueEnum;
 
 pub use crate::commands::finetune_args::FinetuneArgs;
 pub use crate::commands::shards_args::ShardsCommand;
+use crate::config;
+use crate::config::Loaded;
+use crate::config::Override;
+use crate::config::PretrainConfig;
+use crate::error::Problems;
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
@@ -102,6 +107,18 @@ pub struct ConfigArgs {
     /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+}
+
+impl ConfigArgs {
+    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
+    pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
+        let mut overrides = Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+        overrides.extend(config::overrides(&self.set)?);
+        config::load_pretrain_with(&self.config, &overrides)
+    }
 }
 
 /// Arguments of `pretrain`.
@@ -213,7 +230,7 @@ pub struct ComputeArgs {
     /// Texts in one batch
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,
-    /// Threads; 0 means one a core
+    /// Threads; 0 means one for each core that this process may use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
 }

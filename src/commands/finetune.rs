@@ -27,8 +27,9 @@ use crate::train::signals::Signals;
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let config = args.load()?.config;
-    let device = assemble::set_up(&config.run)?;
+    let machine = assemble::set_up(&config.run, &config.precision)?;
     let progress = Progress::detect(terminal::is_quiet());
+    machine.announce(&progress);
     let examples = Examples::read(&config)?;
     progress.note(&format!(
         "{} training and {} evaluation examples, {} labels",
@@ -40,7 +41,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
     for (seed, output) in seeds(&config) {
-        let outcome = classify::run_seed(&config, &examples, seed, &output, &device, &progress, &signals)?;
+        let outcome = classify::run_seed(&config, &examples, seed, &output, &machine, &progress, &signals)?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(interrupted(signal, outcome.step).into());
         }

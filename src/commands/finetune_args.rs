@@ -52,6 +52,9 @@ pub struct FinetuneArgs {
     /// Folder of the results (key `run.output_dir`)
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
     /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -100,6 +103,7 @@ impl FinetuneArgs {
         flags.extend(self.max_train_fraction.map(|share| Override::flag("--max-train-fraction", "data.max_train_fraction", share)));
         flags.extend(self.max_train_samples.map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)));
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
+        flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         Ok(flags)
     }
 }

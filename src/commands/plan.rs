@@ -1,5 +1,7 @@
 //! What a run would do: sizes, steps and stages, from the configuration and what lies in its folders already.
 
+use candle_core::DType;
+
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
 use crate::config::PretrainConfig;
@@ -7,18 +9,20 @@ use crate::fs;
 use crate::layers::Registry;
 use crate::models::Encoder;
 use crate::models::families;
-use crate::precision::Policy;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards::Space;
+use crate::train::assemble::Machine;
 
 /// f32 values kept for each parameter: the value, its gradient and two moments.
 const VALUES_PER_PARAMETER: u64 = 4;
 
 /// The lines of `pretrain --dry-run`.
-pub(super) fn pretrain(config: &PretrainConfig) -> Vec<String> {
+pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String> {
     let mut lines = vec!["dry run: nothing is written".to_string()];
     let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));
+    row("compute", machine.summary());
+    machine.policy.notes.iter().for_each(|note| row("", note.clone()));
     if let Some(mut model) = config.model() {
         if model.encoder.vocab_size == 0 {
             model.encoder.vocab_size = config.tokenizer.vocab_size;
@@ -30,11 +34,10 @@ pub(super) fn pretrain(config: &PretrainConfig) -> Vec<String> {
         let shape = &model.encoder;
         let sizes = format!("{} x {}, vocabulary {}", shape.num_hidden_layers, shape.hidden_size, format_count(shape.vocab_size as u64));
         row("model", format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)));
-        row("compute", format!("{} on the CPU", Policy::of(&config.precision).compute.as_str()));
-        row(
-            "memory of state",
-            format!("{} (values, gradients, moments; activations besides)", format_bytes(4 * VALUES_PER_PARAMETER * parameters)),
-        );
+        // A half type has a copy of the values besides.
+        let half = if machine.policy.compute == DType::F32 { 0 } else { 2 };
+        let state = (4 * VALUES_PER_PARAMETER + half) * parameters;
+        row("memory of state", format!("{} (values, gradients, moments; activations besides)", format_bytes(state)));
         // Weights and two moments; the newest, the best and the one being written may exist at once.
         let checkpoint = 4 * 3 * parameters;
         let kept = config.training.save_total_limit as u64 + 2;

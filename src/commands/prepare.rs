@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use crate::commands::cli::PrepareArgs;
 use crate::commands::terminal;
-use crate::config;
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
 use crate::fs;
@@ -21,9 +20,10 @@ use crate::train::assemble::pretrain;
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
-    let loaded = config::load_pretrain(&args.config.config, &args.config.set)?;
-    assemble::set_up(&loaded.config.run)?;
+    let loaded = args.config.load()?;
+    let threads = assemble::set_up_threads(&loaded.config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
+    progress.note(&format!("working with {}", assemble::threads_text(threads)));
     if !fs::exists(&loaded.config.prepared_dir().join("shards")) {
         progress.note(&format!("disk: {}", Space::predict(&loaded.config)?));
     }

@@ -7,7 +7,6 @@ use crate::commands::cli::Resume;
 use crate::commands::plan;
 use crate::commands::prepare;
 use crate::commands::terminal;
-use crate::config;
 use crate::config::PretrainConfig;
 use crate::error::Class;
 use crate::error::Problem;
@@ -23,12 +22,13 @@ use crate::train::signals::Signals;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
-    let config = config::load_pretrain(&args.config.config, &args.config.set)?.config;
+    let config = args.config.load()?.config;
+    let machine = assemble::set_up(&config.run, &config.precision)?;
     if args.dry_run {
-        return plan::pretrain(&config).into_iter().try_for_each(|line| terminal::stdout_line(&line));
+        return plan::pretrain(&config, &machine).into_iter().try_for_each(|line| terminal::stdout_line(&line));
     }
-    let device = assemble::set_up(&config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
+    machine.announce(&progress);
     let prepared = prepare::ensure_prepared(&config, &progress)?;
     for line in prepare::summary(&config, &prepared) {
         progress.note(&line);
@@ -38,7 +38,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
-    let outcome = pretrain::run(&config, prepared, &start, &device, &progress, &Signals::listen()?)?;
+    let outcome = pretrain::run(&config, prepared, &start, &machine, &progress, &Signals::listen()?)?;
     if let Some(End::Signal(signal)) = outcome.end {
         return Err(interrupted(signal, outcome.step).into());
     }

@@ -69,6 +69,23 @@ fn finetune_takes_flags_without_a_file() {
 }
 
 #[test]
+fn threads_have_a_flag_wherever_there_is_work() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
+    for command in ["pretrain", "prepare"] {
+        let args = match parse(&format!("mlmtrain {command} --config {file} --threads 3")) {
+            Ok(Command::Pretrain(args)) => args.config,
+            Ok(Command::Prepare(args)) => args.config,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(args.load().expect("is right").config.run.threads, 3);
+    }
+    assert_eq!(finetune("--model m --train a.csv --eval b.csv --threads 3").load().expect("is right").config.run.threads, 3);
+    let Ok(Command::Evaluate(args)) = parse("mlmtrain evaluate --model m --data a.csv --threads 3") else { panic!("evaluate") };
+    let Ok(Command::Predict(other)) = parse("mlmtrain predict --model m --input a.txt --threads 3") else { panic!("predict") };
+    assert_eq!((args.compute.threads, other.compute.threads), (3, 3));
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/finetune-agnews.yaml");
     let config = finetune(&format!("--config {file} --output-dir runs/other --text-column title")).load().expect("is right").config;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::config::pretrain::PrecisionConfig;
+use crate::config::precision::PrecisionConfig;
 use crate::config::pretrain::RunSection;
 use crate::config::training::TrainingConfig;
 

@@ -54,7 +54,12 @@ impl<T: Serialize> Loaded<T> {
 
 /// Reads the configuration of `pretrain` and `prepare`; `sets` are the texts after `--set`.
 pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConfig>, Problems> {
-    load(Some(path), &overrides(sets)?, validate::pretrain_findings)
+    load_pretrain_with(path, &overrides(sets)?)
+}
+
+/// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
+pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
+    load(Some(path), overrides, validate::pretrain_findings)
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.

@@ -15,6 +15,7 @@ use crate::config::mlm::MlmConfig;
 use crate::config::model::EncoderConfig;
 use crate::config::model::Family;
 use crate::config::model::ModelConfig;
+use crate::config::precision::PrecisionConfig;
 use crate::config::tokenizer::TokenizerConfig;
 use crate::config::training::TrainingConfig;
 
@@ -28,28 +29,6 @@ pub enum DeviceChoice {
     Cpu,
 }
 
-/// In which type the model computes; parameters, moments and sums are always f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ComputeType {
-    /// 32-bit floats.
-    F32,
-}
-
-/// Which precision where.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct PrecisionConfig {
-    /// Type of activations and products.
-    pub compute: ComputeType,
-}
-
-impl Default for PrecisionConfig {
-    fn default() -> Self {
-        Self { compute: ComputeType::F32 }
-    }
-}
-
 /// Where results go and what everything random starts from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -60,7 +39,8 @@ pub struct RunSection {
     pub seed: u64,
     /// Where to compute.
     pub device: DeviceChoice,
-    /// Threads; 0 means one a core.
+    /// Threads of the one pool that everything computes in; 0 means one for each core that this process may use, by its
+    /// CPU affinity and its cgroup's CPU quota.
     pub threads: usize,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,

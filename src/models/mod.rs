@@ -8,6 +8,7 @@ pub mod families;
 pub mod flops;
 pub mod heads;
 
+use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
@@ -49,6 +50,11 @@ impl Model<ClassificationHead> {
 }
 
 impl<H> Model<H> {
+    /// The same model computing in `dtype`; its parameters stay f32.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
+    }
+
     fn build(config: &ModelConfig, seed: u64, device: &Device, head: impl FnOnce(&mut Registry, &Encoder) -> H) -> Result<Self> {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, config);

@@ -1,25 +1,93 @@
 //! Which number type where.
 //!
-//! Parameters, moments, gradients and sums are f32 always; the policy says in which type the model computes.
+//! Parameters, moments, gradients of parameters and sums are f32 always; the policy says in which type the model computes
+//! and whether the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
+
+mod hardware;
+mod loss_scale;
 
 use candle_core::DType;
 
-use crate::config::pretrain::ComputeType;
-use crate::config::pretrain::PrecisionConfig;
+use crate::config::ComputeType;
+use crate::config::LossScaleConfig;
+use crate::config::PrecisionConfig;
+use crate::error::Problem;
+
+pub use hardware::Hardware;
+pub use hardware::Support;
+pub use loss_scale::LossScale;
+pub use loss_scale::LossScaleState;
 
 /// The types of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// Type of activations and matrix products.
+    /// Type of activations, of their gradients, and of matrix products.
     pub compute: DType,
+    /// What whoever starts the run should know of this type on this hardware.
+    pub notes: Vec<String>,
+    loss_scale: Option<LossScaleConfig>,
 }
 
 impl Policy {
-    /// The policy that a configuration asks for.
-    pub fn of(config: &PrecisionConfig) -> Self {
+    /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it can.
+    pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
         let compute = match config.compute {
             ComputeType::F32 => DType::F32,
+            ComputeType::Bf16 => DType::BF16,
+            ComputeType::F16 => DType::F16,
         };
-        Self { compute }
+        let notes = match hardware.support(compute) {
+            Support::Native => Vec::new(),
+            Support::Slow(why) => vec![format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str())],
+            Support::Missing => {
+                let able = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|dtype| hardware.support(*dtype) != Support::Missing);
+                let able: Vec<String> = able.map(|dtype| format!("`{}`", dtype.as_str())).collect();
+                return Err(Problem::usage(format!("{} cannot compute in {}", hardware.name, compute.as_str()))
+                    .at("precision.compute")
+                    .hint(format!("it can in {}", able.join(" and "))));
+            }
+        };
+        // bf16 has the exponents of f32: what f32 holds does not overflow in it.
+        let loss_scale = (compute == DType::F16).then(|| config.loss_scale.clone().unwrap_or_default());
+        Ok(Self { compute, notes, loss_scale })
+    }
+
+    /// The scale of the loss at the beginning of a run; `None` where none is needed.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.loss_scale.as_ref().map(LossScale::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(compute: ComputeType, hardware: &Hardware) -> Result<Policy, Problem> {
+        Policy::new(&PrecisionConfig { compute, loss_scale: None }, hardware)
+    }
+
+    #[test]
+    fn a_cpu_computes_in_every_type_and_says_what_is_slow() {
+        let without = Hardware { name: "the CPU".into(), bf16: Support::Slow("it widens".into()), f16: Support::Slow("it widens".into()) };
+        let f32 = policy(ComputeType::F32, &without).unwrap();
+        assert_eq!((f32.compute, f32.notes.len(), f32.loss_scale()), (DType::F32, 0, None));
+        let bf16 = policy(ComputeType::Bf16, &without).unwrap();
+        assert_eq!((bf16.compute, bf16.loss_scale()), (DType::BF16, None));
+        insta::assert_snapshot!(bf16.notes[0], @"note: `precision.compute: bf16` is slow here: it widens");
+        let f16 = policy(ComputeType::F16, &Hardware::cpu()).unwrap();
+        assert_eq!(f16.loss_scale().unwrap().factor().to_bits(), 65536f64.to_bits());
+        assert_eq!(f16.notes.len(), 1, "f16 is slow on every CPU");
+        let native = Hardware { bf16: Support::Native, ..without };
+        assert!(policy(ComputeType::Bf16, &native).unwrap().notes.is_empty());
+    }
+
+    #[test]
+    fn what_the_hardware_cannot_do_is_refused_with_what_it_can() {
+        let turing = Hardware { name: "the GPU `T4`".into(), bf16: Support::Missing, f16: Support::Native };
+        assert!(policy(ComputeType::F16, &turing).is_ok());
+        insta::assert_snapshot!(policy(ComputeType::Bf16, &turing).unwrap_err(), @r"
+        precision.compute: the GPU `T4` cannot compute in bf16
+          hint: it can in `f32` and `f16`
+        ");
     }
 }

@@ -39,8 +39,8 @@ impl MaskedLm {
 }
 
 impl Task for MaskedLm {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss> {
-        supervised::accumulate(&self.model, batch, dropout, gradients)
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss> {
+        supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 
     fn logits(&self, batch: &Batch) -> Result<Tensor> {

@@ -56,8 +56,11 @@ impl std::ops::AddAssign for Loss {
 
 /// What the trainer needs of a task.
 pub trait Task {
-    /// Adds the gradient of the *summed* loss of `batch` to `gradients`.
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss>;
+    /// Adds `scale` times the gradient of the *summed* loss of `batch` to `gradients`. The loss that it gives is not scaled.
+    ///
+    /// With one over the count of targets of the whole step as `scale`, gradients add up to that of the mean loss; loss
+    /// scaling is a further factor, there from the first gradient on.
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;

@@ -17,8 +17,14 @@ use crate::models::Model;
 use crate::ops::cross_entropy;
 use crate::tasks::Loss;
 
-/// Adds the gradient of the summed loss of `batch` to `gradients`; a batch without labels has none.
-pub(super) fn accumulate<H: Head>(model: &Model<H>, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss> {
+/// Adds `scale` times the gradient of the summed loss of `batch` to `gradients`; a batch without labels has none.
+pub(super) fn accumulate<H: Head>(
+    model: &Model<H>,
+    batch: &Batch,
+    dropout: DropoutSeed,
+    scale: f32,
+    gradients: &Gradients,
+) -> Result<Loss> {
     if batch.num_labels() == 0 {
         return Ok(Loss::default());
     }
@@ -26,7 +32,7 @@ pub(super) fn accumulate<H: Head>(model: &Model<H>, batch: &Batch, dropout: Drop
     let (hidden_td, saved) = model.encoder.forward(input(batch), &ctx)?;
     let (logits, head_saved) = model.head.forward(&hidden_td, &batch.label_positions, &ctx)?;
     let entropy = cross_entropy::forward(&logits, &batch.labels)?;
-    let d_logits = cross_entropy::backward(logits, &batch.labels, &entropy.log_sum_exp, 1.0)?;
+    let d_logits = cross_entropy::backward(logits, &batch.labels, &entropy.log_sum_exp, scale)?;
     let d_hidden = model.head.backward(&d_logits, &batch.label_positions, batch.num_tokens(), &head_saved, &ctx, gradients)?;
     // The logits of a large vocabulary are the largest buffer of a step: the encoder's backward does without them.
     drop((d_logits, head_saved, hidden_td));

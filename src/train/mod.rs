@@ -19,6 +19,7 @@ use anyhow::Result;
 
 use crate::batches::StepBatches;
 use crate::optim::schedule::Schedule;
+use crate::precision::LossScale;
 use crate::tasks::Task;
 use crate::telemetry::Record;
 use crate::train::cadence::Cadence;
@@ -94,6 +95,9 @@ impl Trainer<'_> {
     /// Trains from `state` until an end is reached, and says which, and how quick it was.
     pub fn run(&mut self, state: &mut TrainState) -> Result<(End, Rates)> {
         let mut clock = Clock::new(state.elapsed_seconds);
+        if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {
+            loss_scale.restore(saved);
+        }
         let end = self.steps(state, &mut clock)?;
         Ok((self.finish(state, end)?, clock.rates()))
     }
@@ -109,6 +113,7 @@ impl Trainer<'_> {
             let lr = self.schedule.lr_at(state.step);
             let outcome = self.stepper.run(self.task, &batches.micro, state.step + 1, lr)?;
             state.advance(&batches, &outcome);
+            state.loss_scale = self.stepper.loss_scale.as_ref().map(LossScale::snapshot);
             state.elapsed_seconds = clock.elapsed_seconds();
             clock.step(outcome.tokens as u64);
             self.data.give_back(batches);
@@ -173,7 +178,11 @@ impl Trainer<'_> {
             ("perf/tokens_per_second", tokens_per_second),
             ("perf/data_wait_share", wait_share),
         ];
-        let values = values.into_iter().filter(|(_, v)| !v.is_nan()).map(|(tag, value)| (tag.to_string(), value)).collect();
+        let precision = outcome.loss_scale.map(|scale| ("train/loss_scale", scale));
+        let skipped = (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
+        // What there is no value of is left out: the loss without targets, the norm of a step that was skipped.
+        let values = values.into_iter().chain(precision).chain(skipped).filter(|(_, v)| v.is_finite());
+        let values = values.map(|(tag, value)| (tag.to_string(), value)).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }
 

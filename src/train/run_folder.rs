@@ -201,7 +201,7 @@ impl Resumed {
         let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
         let moments = self.checkpoint.tensors(OPTIMIZER)?;
         let moment = |name: &str| moments.get(name).ok_or_else(|| Problem::new(format!("tensor `{name}` is missing")).at(place()));
-        optimizer.restore(moment("exp_avg")?, moment("exp_avg_sq")?, self.state.step).with_context(place)
+        optimizer.restore(moment("exp_avg")?, moment("exp_avg_sq")?, self.state.updates()).with_context(place)
     }
 }
 

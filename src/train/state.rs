@@ -7,15 +7,17 @@ use serde::Serialize;
 
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
+use crate::precision::LossScaleState;
 use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
 use crate::train::stopping::Better;
 
-/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default.
+/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default, but for what checkpoints of
+/// the first version cannot have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainState {
-    /// Updates done.
+    /// Steps done, those included that were skipped.
     pub step: u64,
     /// Passes over the training data, with a fraction.
     pub epoch: f64,
@@ -35,6 +37,12 @@ pub struct TrainState {
     pub last_eval_step: Option<u64>,
     /// Losses since the last log record, so that a record after a resume is of the same steps.
     pub window: LossWindow,
+    /// The scale of the loss for the next step; `None` where the loss is not scaled.
+    #[serde(default)]
+    pub loss_scale: Option<LossScaleState>,
+    /// Steps that updated nothing, because their gradients overflowed.
+    #[serde(default)]
+    pub skipped_steps: u64,
     /// Whether training came to its end (and was not interrupted).
     pub finished: bool,
 }
@@ -70,13 +78,21 @@ impl TrainState {
             last_eval: Vec::new(),
             last_eval_step: None,
             window: LossWindow::default(),
+            loss_scale: None,
+            skipped_steps: 0,
             finished: false,
         }
+    }
+
+    /// How often the optimizer has updated the parameters.
+    pub fn updates(&self) -> u64 {
+        self.step - self.skipped_steps.min(self.step)
     }
 
     /// Takes note of a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;
+        self.skipped_steps += u64::from(outcome.skipped);
         self.epoch = batches.epoch;
         self.cursor = batches.cursor_after;
         self.num_input_tokens_seen += outcome.tokens as u64;

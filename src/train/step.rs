@@ -8,7 +8,9 @@ use crate::error::Problem;
 use crate::layers::Gradients;
 use crate::layers::context::DropoutSeed;
 use crate::ops::norm;
+use crate::ops::tensor::with_slice_mut;
 use crate::optim::AdamW;
+use crate::precision::LossScale;
 use crate::tasks::Loss;
 use crate::tasks::Task;
 
@@ -17,12 +19,16 @@ use crate::tasks::Task;
 pub struct StepOutcome {
     /// Loss over all targets of the step.
     pub loss: Loss,
-    /// Norm of the mean gradient before clipping.
+    /// Norm of the mean gradient before clipping; not finite in a step that was skipped.
     pub grad_norm: f64,
     /// Tokens that went through the model.
     pub tokens: usize,
     /// Floating-point operations.
     pub flops: f64,
+    /// The factor of the loss in this step; `None` where the loss is not scaled.
+    pub loss_scale: Option<f64>,
+    /// Whether the scaled gradients overflowed, so that nothing was updated.
+    pub skipped: bool,
 }
 
 /// The parts that a step changes, and the rules it follows.
@@ -36,16 +42,24 @@ pub struct Stepper {
     pub max_grad_norm: f64,
     /// Seed of dropout.
     pub seed: u64,
+    /// Scale of the loss; `None` for types that need none.
+    pub loss_scale: Option<LossScale>,
 }
 
 impl Stepper {
     /// Trains on the micro-batches of step number `step` (from 1). A non-finite loss or norm is an error that names the
-    /// step and its samples; parameters and optimizer are as before it.
+    /// step and its samples; parameters and optimizer are as before it. Where the loss is scaled, a non-finite norm is an
+    /// overflow: the step is skipped, and only overflows that do not end are an error.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
         let dropout = DropoutSeed { seed: self.seed, step };
+        let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
+        let scale = loss_scale.unwrap_or(1.0);
+        // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the loss scale.
+        let targets: usize = micro.iter().map(Batch::num_labels).sum();
+        let factor = (scale / targets.max(1) as f64) as f32;
         let (mut loss, mut tokens, mut flops) = (Loss::default(), 0, 0.0);
         for batch in micro {
-            let part = task.accumulate(batch, dropout, &self.gradients)?;
+            let part = task.accumulate(batch, dropout, factor, &self.gradients)?;
             if !part.sum.is_finite() {
                 return Err(diverged("loss", part.mean(), step, std::slice::from_ref(batch)));
             }
@@ -53,16 +67,20 @@ impl Stepper {
             tokens += batch.num_tokens();
             flops += task.flops(batch);
         }
-        // The buffer holds the gradient of the summed loss; the mean is over the targets of all micro-batches.
-        let mean = 1.0 / loss.count.max(1) as f64;
-        let grad_norm = norm::l2(self.gradients.flat())? * mean;
+        let grad_norm = norm::l2(self.gradients.flat())? / scale;
         if !grad_norm.is_finite() {
-            return Err(diverged("gradient norm", grad_norm, step, micro));
+            let Some(loss_scale) = &mut self.loss_scale else { return Err(diverged("gradient norm", grad_norm, step, micro)) };
+            loss_scale.overflowed(step)?;
+            with_slice_mut(self.gradients.flat(), |gradients| gradients.fill(0.0))?;
+            return Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale: Some(scale), skipped: true });
         }
         // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.
         let clip = if self.max_grad_norm > 0.0 { (self.max_grad_norm / (grad_norm + 1e-6)).min(1.0) } else { 1.0 };
-        self.optimizer.update(task.parameters(), &self.gradients, lr, mean * clip)?;
-        Ok(StepOutcome { loss, grad_norm, tokens, flops })
+        self.optimizer.update(task.parameters(), &self.gradients, lr, clip / scale)?;
+        if let Some(loss_scale) = &mut self.loss_scale {
+            loss_scale.succeeded();
+        }
+        Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale, skipped: false })
     }
 }
 

@@ -9,7 +9,12 @@ use candle_core::Tensor;
 use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
+use crate::config::ComputeType;
+use crate::config::LossScaleConfig;
+use crate::config::PrecisionConfig;
 use crate::config::TrainingConfig;
+use crate::error::Class;
+use crate::error::class_of;
 use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::Parameters;
@@ -18,6 +23,8 @@ use crate::layers::context::DropoutSeed;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
 use crate::optim::schedule::Schedule;
+use crate::precision::Hardware;
+use crate::precision::Policy;
 use crate::tasks::Loss;
 use crate::tasks::Task;
 use crate::telemetry::Progress;
@@ -31,18 +38,22 @@ use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
+use crate::train::step::StepOutcome;
+use crate::train::step::Stepper;
 use crate::train::stopping::Better;
 
-/// Half the squared distance from one, element by element.
+/// Half the squared distance from one, element by element; its scaled gradients are in range below a factor.
 struct Parabola {
     parameters: Parameters,
+    overflows_from: f32,
 }
 
 impl Parabola {
     fn new() -> Self {
         let mut registry = Registry::default();
         registry.weight("w", &[3, 2], Init::Normal);
-        Self { parameters: Parameters::initialise(registry.layout(), 1.0, 1, &Device::Cpu).unwrap() }
+        let parameters = Parameters::initialise(registry.layout(), 1.0, 1, &Device::Cpu).unwrap();
+        Self { parameters, overflows_from: f32::INFINITY }
     }
 
     fn loss(&self) -> candle_core::Result<f64> {
@@ -51,9 +62,10 @@ impl Parabola {
 }
 
 impl Task for Parabola {
-    fn accumulate(&self, _: &Batch, _: DropoutSeed, gradients: &Gradients) -> candle_core::Result<Loss> {
+    fn accumulate(&self, _: &Batch, _: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<Loss> {
+        let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
-        with_slice_mut(gradients.flat(), |g| g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += w - 1.0))?;
+        with_slice_mut(gradients.flat(), |g| g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0)))?;
         Ok(Loss { sum: self.loss()?, count: 1, correct: 0 })
     }
 
@@ -103,10 +115,21 @@ fn config() -> TrainingConfig {
     TrainingConfig { learning_rate: 0.1, logging_steps: 1, eval_steps: 4, save_steps: 0, ..TrainingConfig::default() }
 }
 
+/// f16 begins with a loss scale of 1024 here, and doubles it after three good steps.
+fn policy(compute: ComputeType) -> Policy {
+    let loss_scale = LossScaleConfig { init_scale: Some(1024.0), growth_interval: 3, min_scale: 1.0 };
+    let loss_scale = (compute == ComputeType::F16).then_some(loss_scale);
+    Policy::new(&PrecisionConfig { compute, loss_scale }, &Hardware::cpu()).unwrap()
+}
+
 /// One sitting of a run in `folder`: goes on with its newest checkpoint.
 fn sitting(folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, TrainState) {
-    let (task, signals) = (Parabola::new(), Signals::none());
-    let mut stepper = assemble::stepper(task.parameters(), config, 1).unwrap();
+    sitting_of(&Parabola::new(), &policy(ComputeType::F32), folder, config, signal_in)
+}
+
+fn sitting_of(task: &Parabola, policy: &Policy, folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, TrainState) {
+    let signals = Signals::none();
+    let mut stepper = assemble::stepper(task.parameters(), config, policy, 1).unwrap();
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
     let store = crate::checkpoint::CheckpointStore::new(folder);
     let resumed = store.newest_valid().unwrap().0.map(|checkpoint| Resumed::read(checkpoint).unwrap());
@@ -120,7 +143,7 @@ fn sitting(folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, Tr
     let mut run_folder = RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
     let mut data = Steps { signal_in, ..Steps::default() };
     let mut trainer = Trainer {
-        task: &task,
+        task,
         stepper,
         schedule: Schedule::new(config, TOTAL),
         cadence: Cadence::new(config, TOTAL),
@@ -170,4 +193,97 @@ fn the_last_evaluation_is_not_done_twice() {
     assert_eq!((end, state.step), (End::Patience, 6));
     let evaluated = |record: &serde_json::Value| (!record["eval/loss"].is_null()).then(|| record["step"].as_u64().unwrap());
     assert_eq!(records(folder.path()).iter().filter_map(evaluated).collect::<Vec<_>>(), [2, 4, 6]);
+}
+
+/// The gradients of [`Parabola`] as f16 would have them: the scale of 1024 overflows, that of 512 does not.
+fn overflowing() -> Parabola {
+    Parabola { overflows_from: 1000.0, ..Parabola::new() }
+}
+
+#[test]
+fn an_interruption_leaves_the_loss_scale_as_it_was() {
+    let undisturbed = tempfile::tempdir().unwrap();
+    let (_, whole) = sitting_of(&overflowing(), &policy(ComputeType::F16), undisturbed.path(), &config(), 0);
+    // Steps 1, 5 and 9 overflow, each after three good ones.
+    assert_eq!((whole.step, whole.skipped_steps, whole.updates()), (TOTAL, 3, 7));
+    let scales: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/loss_scale"].as_f64()).collect();
+    assert_eq!(scales, [1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0]);
+    let skipped: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/skipped_steps"].as_f64()).collect();
+    assert_eq!(skipped, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0]);
+    for signal_in in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(sitting_of(&overflowing(), &policy(ComputeType::F16), folder.path(), &config(), signal_in).0, End::Signal(15));
+        let (_, state) = sitting_of(&overflowing(), &policy(ComputeType::F16), folder.path(), &config(), 0);
+        assert_eq!((state.loss_scale, state.skipped_steps), (whole.loss_scale, whole.skipped_steps));
+        assert_eq!(records(folder.path()), records(undisturbed.path()));
+        for name in ["model.safetensors", "trainer/optimizer.safetensors"] {
+            let read = |folder: &Path| std::fs::read(folder.join("checkpoint-10").join(name)).unwrap();
+            assert!(read(folder.path()) == read(undisturbed.path()), "`{name}` differs");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_from_before_loss_scaling_still_loads() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, state) = sitting(folder.path(), &config(), 0);
+    assert_eq!((state.loss_scale, state.skipped_steps), (None, 0));
+    let mut json = serde_json::to_value(&state).unwrap();
+    json.as_object_mut().unwrap().retain(|key, _| !["loss_scale", "skipped_steps"].contains(&key.as_str()));
+    assert_eq!(serde_json::from_value::<TrainState>(json).unwrap(), state);
+}
+
+/// A stepper of its own, for what the loop does not show.
+fn stepper(task: &Parabola, compute: ComputeType) -> Stepper {
+    assemble::stepper(task.parameters(), &config(), &policy(compute), 1).unwrap()
+}
+
+fn step(task: &Parabola, stepper: &mut Stepper, step: u64) -> Result<StepOutcome> {
+    stepper.run(task, &[Batch::default()], step, 0.1)
+}
+
+/// Parameters and moments.
+fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
+    let mut tensors = vec![task.parameters().flat().clone()];
+    tensors.extend(stepper.optimizer.snapshot().into_iter().map(|(_, tensor)| tensor));
+    tensors.iter().map(|t| t.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()).collect()
+}
+
+#[test]
+fn a_skipped_step_is_as_if_it_had_not_been_and_scaling_costs_no_bit() {
+    let (plain, scaled) = (Parabola::new(), overflowing());
+    let (mut plain_stepper, mut scaled_stepper) = (stepper(&plain, ComputeType::F32), stepper(&scaled, ComputeType::F16));
+    for number in 1..=10 {
+        let before = bits(&scaled, &scaled_stepper);
+        let outcome = step(&scaled, &mut scaled_stepper, number).unwrap();
+        assert_eq!(outcome.skipped, [1, 5, 9].contains(&number));
+        if outcome.skipped {
+            assert!(bits(&scaled, &scaled_stepper) == before && !outcome.grad_norm.is_finite());
+            continue;
+        }
+        let want = step(&plain, &mut plain_stepper, number).unwrap();
+        assert_eq!((outcome.loss, outcome.grad_norm.to_bits()), (want.loss, want.grad_norm.to_bits()));
+        assert!(bits(&scaled, &scaled_stepper) == bits(&plain, &plain_stepper), "step {number}");
+    }
+}
+
+#[test]
+fn only_what_a_smaller_scale_cannot_mend_ends_a_run_in_f16() {
+    let task = Parabola { overflows_from: 0.0, ..Parabola::new() };
+    let mut stepper = stepper(&task, ComputeType::F16);
+    let before = bits(&task, &stepper);
+    // Ten halvings lead to 1, ten more steps end the run.
+    for number in 1..=19 {
+        assert!(step(&task, &mut stepper, number).unwrap().skipped);
+    }
+    let error = step(&task, &mut stepper, 20).unwrap_err();
+    assert!(error.to_string().contains("at the smallest loss scale 1: step 20"), "{error}");
+    assert_eq!(class_of(&error), Class::Diverged);
+    assert!(bits(&task, &stepper) == before);
+
+    // No scale mends a loss that is no number.
+    let task = Parabola::new();
+    with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
+    let error = step(&task, &mut stepper, 1).unwrap_err();
+    assert!(error.to_string().contains("loss is NaN in step 1"), "{error}");
 }

@@ -106,7 +106,7 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
 
 fn gradients_of(task: &dyn Task, batch: &Batch, dropout: DropoutSeed) -> (f64, Vec<f32>) {
     let gradients = Gradients::zeros_like(task.parameters()).unwrap();
-    let loss = task.accumulate(batch, dropout, &gradients).unwrap();
+    let loss = task.accumulate(batch, dropout, 1.0, &gradients).unwrap();
     (loss.sum, gradients.flat().to_vec1::<f32>().unwrap())
 }
 
@@ -116,6 +116,7 @@ fn stepper(task: &dyn Task) -> Stepper {
         gradients: Gradients::zeros_like(task.parameters()).unwrap(),
         max_grad_norm: 1.0,
         seed: 1,
+        loss_scale: None,
     }
 }
 

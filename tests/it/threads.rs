@@ -55,6 +55,7 @@ fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
             gradients: Gradients::zeros_like(task.parameters()).unwrap(),
             max_grad_norm: 1.0,
             seed: 1,
+            loss_scale: None,
         };
         for step in 1..=2 {
             stepper.run(&task, &[batch()], step, 1e-3).unwrap();

@@ -11,6 +11,7 @@ mod curation;
 mod data;
 mod deduplication;
 mod model;
+mod precision;
 mod sources;
 mod tokenizer;
 mod training;
@@ -51,6 +52,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     data::sample_text(config, &mut findings);
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
+    precision::precision(&config.precision, &mut findings);
     findings.0
 }
 
@@ -60,6 +62,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     data::examples(config, &mut findings);
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
+    precision::precision(&config.precision, &mut findings);
     findings.0
 }
 

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::config::ComputeType;
 use crate::config::EncoderConfig;
 use crate::config::Family;
 use crate::config::FinetuneConfig;
 use crate::config::Format;
+use crate::config::LossScaleConfig;
+use crate::config::PrecisionConfig;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
 use crate::config::SourceConfig;
@@ -202,4 +205,20 @@ fn fine_tuning() {
     insta::assert_snapshot!(found_in_finetune(|c| c.data.labels = vec!["a".to_string(), "a".to_string()]), @"`data.labels` names `a` twice");
     insta::assert_snapshot!(found_in_finetune(|c| c.seeds = vec![1, 2, 1]), @"`seeds` names `1` twice");
     insta::assert_snapshot!(found_in_finetune(|c| { c.data.text_column = Some("x".into()); c.data.label_column = Some("x".into()) }), @"`data.label_column` and `data.text_column` name the same column `x`");
+}
+
+#[test]
+fn the_precision() {
+    let with = |compute, loss_scale: LossScaleConfig| found(|c| c.precision = PrecisionConfig { compute, loss_scale: Some(loss_scale) });
+    let defaults = LossScaleConfig::default;
+    assert_eq!(found(|c| c.precision.compute = ComputeType::Bf16), "");
+    assert_eq!(with(ComputeType::F16, defaults()), "");
+    assert_eq!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(1_048_576.0), min_scale: 0.125, ..defaults() }), "");
+    insta::assert_snapshot!(with(ComputeType::Bf16, defaults()), @"`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss");
+    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
+    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
+    let in_finetune = found_in_finetune(|c| c.precision.loss_scale = Some(defaults()));
+    assert!(in_finetune.contains("only `precision.compute: f16` scales the loss"), "{in_finetune}");
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use candle_core::D;
+use candle_core::DType;
 use candle_core::Device;
 
 use crate::config::Family;
@@ -81,6 +82,11 @@ impl Classifier {
         Ok((Self { task: Classify { model }, tokenizer, labels, collator }, new))
     }
 
+    /// The same classifier computing in `dtype`.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { task: Classify { model: self.task.model.computing_in(dtype)? }, ..self })
+    }
+
     /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0 where unknown).
     pub fn encode(&self, texts: &[TextPair], labels: &[u32]) -> Result<(Vec<Encoded>, Truncation)> {
         let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
@@ -101,7 +107,7 @@ impl Classifier {
         if examples.is_empty() {
             return Ok(Vec::new());
         }
-        let logits = self.task.logits(&self.collator.batch(examples, 0))?;
+        let logits = self.task.logits(&self.collator.batch(examples, 0))?.to_dtype(DType::F32)?;
         Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
     }
 }

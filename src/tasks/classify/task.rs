@@ -22,8 +22,8 @@ pub struct Classify {
 }
 
 impl Task for Classify {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, gradients: &Gradients) -> Result<Loss> {
-        supervised::accumulate(&self.model, batch, dropout, gradients)
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss> {
+        supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 
     fn logits(&self, batch: &Batch) -> Result<Tensor> {

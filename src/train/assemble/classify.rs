@@ -5,7 +5,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use candle_core::Device;
+use candle_core::DType;
 
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
@@ -42,6 +42,7 @@ use crate::train::Data;
 use crate::train::End;
 use crate::train::Trainer;
 use crate::train::assemble;
+use crate::train::assemble::Machine;
 use crate::train::assemble::results;
 use crate::train::assemble::resume;
 use crate::train::assemble::resume::Start;
@@ -110,17 +111,17 @@ pub fn run_seed(
     examples: &Examples,
     seed: u64,
     output: &Path,
-    device: &Device,
+    machine: &Machine,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<Outcome> {
     let _lock = FolderLock::take(output)?;
     let folder = read_folder(&config.model)?;
-    let classifier = classifier(config, examples, &folder, seed, device, progress)?;
+    let classifier = classifier(config, examples, &folder, seed, machine, progress)?;
     let mut data = TrainingData::encode(config, examples, &classifier, seed, progress)?;
     let task = &classifier.task;
     let training = &config.training;
-    let mut stepper = assemble::stepper(task.parameters(), training, seed)?;
+    let mut stepper = assemble::stepper(task.parameters(), training, &machine.policy, seed)?;
     let total_steps = assemble::total_steps(training, data.steps_per_epoch() * assemble::rows_per_step(training));
     let found = resume::find(&Start::Auto, &CheckpointStore::new(output), config, progress)?;
     let mut state = TrainState::new(Cursor::default(), Better::Higher);
@@ -136,7 +137,8 @@ pub fn run_seed(
     }
     let (model, results) = (output.join(FINAL), results::read(output)?);
     if is_complete && results::are_whole(&results) {
-        let probabilities = data.predict(&Classifier::load(&model, device)?)?;
+        // In the type of the run, so that the scores are those that it gave when it ended.
+        let probabilities = data.predict(&Classifier::load(&model, &machine.device)?.computing_in(machine.policy.compute)?)?;
         return Ok(Outcome { seed, end: None, step: state.step, results, confusion: confusion(examples, &probabilities), model });
     }
     results::forget(output)?;
@@ -185,17 +187,17 @@ fn classifier(
     examples: &Examples,
     folder: &PretrainedFolder,
     seed: u64,
-    device: &Device,
+    machine: &Machine,
     progress: &Progress,
 ) -> Result<Classifier> {
     folder.notes.iter().for_each(|note| progress.note(&format!("{}: {note}", config.model.display())));
     let pairs = config.data.text_pair_column.is_some();
     let length = config.data.max_seq_length;
-    let (classifier, new) = Classifier::from_folder(&config.model, folder, examples.labels.clone(), length, pairs, seed, device)?;
+    let (classifier, new) = Classifier::from_folder(&config.model, folder, examples.labels.clone(), length, pairs, seed, &machine.device)?;
     if !new.is_empty() {
         progress.note(&format!("new parameters, drawn from seed {seed}: {}", new.join(", ")));
     }
-    Ok(classifier)
+    classifier.computing_in(machine.policy.compute)
 }
 
 fn hub_config(folder: &PretrainedFolder, labels: &[String]) -> HubConfig {
@@ -321,7 +323,7 @@ impl Data for TrainingData {
                 return Ok(None);
             }
             let batch = self.collator.batch(examples, 0);
-            let logits = task.logits(&batch)?;
+            let logits = task.logits(&batch)?.to_dtype(DType::F32)?;
             let entropy = cross_entropy::forward(&logits, &batch.labels)?;
             loss += Loss::of(&entropy, batch.num_labels());
             for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {

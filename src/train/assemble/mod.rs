@@ -13,6 +13,7 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
+use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
@@ -21,21 +22,62 @@ use crate::interop::HubConfig;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::optim::AdamW;
+use crate::precision::Hardware;
+use crate::precision::Policy;
 use crate::quantity;
+use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 use crate::train::StopRules;
 use crate::train::signals::Signals;
 use crate::train::step::Stepper;
 
-/// Sets up threads and picks the device; refuses to be one of several processes.
-pub fn set_up(run: &RunSection) -> Result<Device> {
-    World::detect(|name| std::env::var(name).ok())?;
-    use_threads(run.threads)?;
-    // `auto` and `cpu` are the same in this build: there is no other device to fall back from.
-    Ok(Device::Cpu)
+/// What a run computes on, and in which types.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Where parameters and activations are.
+    pub device: Device,
+    /// Number types.
+    pub policy: Policy,
+    /// Threads of the pool.
+    pub threads: usize,
 }
 
-/// Sizes the one pool that everything computes in; 0 means one thread a core that this process may use.
+impl Machine {
+    /// `bf16 on the CPU, 2 threads`.
+    pub fn summary(&self) -> String {
+        format!("{} on {}, {}", self.policy.compute.as_str(), Hardware::of(&self.device).name, threads_text(self.threads))
+    }
+
+    /// Says what is computed on, and what should be known of it.
+    pub fn announce(&self, progress: &Progress) {
+        progress.note(&format!("computing in {}", self.summary()));
+        self.policy.notes.iter().for_each(|note| progress.note(note));
+    }
+}
+
+/// Sets up threads, picks the device and the types; refuses to be one of several processes.
+pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
+    let threads = set_up_threads(run)?;
+    // `auto` and `cpu` are the same in this build: there is no other device to fall back from.
+    let device = Device::Cpu;
+    let policy = Policy::new(precision, &Hardware::of(&device))?;
+    Ok(Machine { device, policy, threads })
+}
+
+/// Sets up threads alone, and says how many; refuses to be one of several processes.
+pub fn set_up_threads(run: &RunSection) -> Result<usize> {
+    World::detect(|name| std::env::var(name).ok())?;
+    use_threads(run.threads)?;
+    Ok(rayon::current_num_threads())
+}
+
+/// `1 thread`, `2 threads`.
+pub fn threads_text(threads: usize) -> String {
+    format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
+}
+
+/// Sizes the one pool that everything computes in; 0 means one thread for each core that this process may use, by its CPU
+/// affinity and its cgroup's CPU quota: rayon asks `std::thread::available_parallelism`, which knows both.
 pub fn use_threads(threads: usize) -> Result<()> {
     if rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_err()
         && threads > 0
@@ -66,12 +108,13 @@ pub fn rows_per_step(training: &TrainingConfig) -> u64 {
 }
 
 /// The step of a run, with fresh moments and zero gradients.
-pub fn stepper(parameters: &Parameters, training: &TrainingConfig, seed: u64) -> Result<Stepper> {
+pub fn stepper(parameters: &Parameters, training: &TrainingConfig, policy: &Policy, seed: u64) -> Result<Stepper> {
     Ok(Stepper {
         optimizer: AdamW::new(parameters, training)?,
         gradients: Gradients::zeros_like(parameters)?,
         max_grad_norm: training.max_grad_norm,
         seed,
+        loss_scale: policy.loss_scale(),
     })
 }
 

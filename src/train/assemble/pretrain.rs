@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::Result;
-use candle_core::Device;
 
 use crate::batches::BatchPlan;
 use crate::batches::Cursor;
@@ -45,6 +44,7 @@ use crate::train::Data;
 use crate::train::End;
 use crate::train::Trainer;
 use crate::train::assemble;
+use crate::train::assemble::Machine;
 use crate::train::assemble::results;
 use crate::train::assemble::resume;
 use crate::train::assemble::resume::Start;
@@ -129,7 +129,7 @@ pub fn run(
     config: &PretrainConfig,
     prepared: Prepared,
     start: &Start,
-    device: &Device,
+    machine: &Machine,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<Outcome> {
@@ -138,8 +138,9 @@ pub fn run(
     let store = CheckpointStore::new(output);
     let resumed = resume::find(start, &store, config, progress)?;
     let model = model_config(config, &prepared)?;
-    let task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, device)? };
-    let mut stepper = assemble::stepper(task.parameters(), &config.training, config.run.seed)?;
+    let policy = &machine.policy;
+    let task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, &machine.device)?.computing_in(policy.compute)? };
+    let mut stepper = assemble::stepper(task.parameters(), &config.training, policy, config.run.seed)?;
     let baseline = unigram_loss(&prepared.validation)?;
     let (tokenizer, train, validation) = (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));
     // Evaluation is always packed in segments, so that runs with other packings can be compared.

@@ -112,6 +112,20 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
+fn types_and_threads_are_said_before_anything_is_done() {
+    let place = Workplace::new();
+    assert!(place.run(&[], &["--dry-run"]).ok().stdout.contains("f32 on the CPU, 2 threads"), "as the file says");
+    let half = place.run(&["precision.compute=f16"], &["--dry-run", "--threads", "1"]).ok();
+    for words in ["f16 on the CPU, 1 thread\n", "note: `precision.compute: f16` is slow here: on a CPU it is for checking"] {
+        assert!(half.stdout.contains(words), "{}", half.stdout);
+    }
+    let run = place.run(&["training.max_steps=1"], &["--threads", "1"]).ok();
+    assert!(run.stderr.starts_with("computing in f32 on the CPU, 1 thread\n"), "{}", run.stderr);
+    let unused = place.run(&["precision.compute=bf16", "precision.loss_scale.growth_interval=100"], &["--dry-run"]);
+    unused.refused(2, &["precision.loss_scale", "only `precision.compute: f16` scales the loss", "hint:"]);
+}
+
+#[test]
 fn quiet_means_only_the_report() {
     let place = Workplace::new();
     let short = ["training.max_steps=2"];

@@ -1,0 +1,52 @@
+//! In which number types a run computes.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// In which type the model computes; parameters, moments and sums are always f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeType {
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats with the range of f32 and 8 bits of precision: half the memory of activations, no loss scaling.
+    Bf16,
+    /// 16-bit floats with 11 bits of precision that end at 65,504: gradients are scaled so that they stay in range.
+    F16,
+}
+
+/// Which precision where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrecisionConfig {
+    /// Type of activations and products.
+    pub compute: ComputeType,
+    /// Loss scaling; for `compute: f16` only, which has it with these defaults when it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScaleConfig>,
+}
+
+impl Default for PrecisionConfig {
+    fn default() -> Self {
+        Self { compute: ComputeType::F32, loss_scale: None }
+    }
+}
+
+/// The factor of the loss that keeps gradients within f16; the names are those of PyTorch's `GradScaler`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossScaleConfig {
+    /// The first factor, a power of two; absent means 65536. 1048576 is usual for LAMB.
+    pub init_scale: Option<f64>,
+    /// Good steps in a row after which the factor doubles. A step whose gradients overflow is skipped and halves it.
+    pub growth_interval: u64,
+    /// The smallest factor, a power of two; a run whose gradients overflow even there ends as diverged.
+    pub min_scale: f64,
+}
+
+impl Default for LossScaleConfig {
+    fn default() -> Self {
+        Self { init_scale: None, growth_interval: 2000, min_scale: 1.0 }
+    }
+}

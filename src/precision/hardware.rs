@@ -1,0 +1,68 @@
+//! What the hardware at hand can do with each number type.
+
+use candle_core::DType;
+use candle_core::Device;
+
+/// How well a type is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Support {
+    /// By instructions of its own.
+    Native,
+    /// It works, but is no faster than f32; why, and what serves it better.
+    Slow(String),
+    /// Not at all.
+    Missing,
+}
+
+/// A device as the precision policy sees it. Every device computes in f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hardware {
+    /// How messages call it.
+    pub name: String,
+    /// Support of bf16.
+    pub bf16: Support,
+    /// Support of f16.
+    pub f16: Support,
+}
+
+impl Hardware {
+    /// The hardware behind `device`.
+    pub fn of(device: &Device) -> Self {
+        match device {
+            Device::Cpu => Self::cpu(),
+            // Of a device of which nothing more is known, f32 is all that is promised.
+            other => Self { name: format!("{:?}", other.location()), bf16: Support::Missing, f16: Support::Missing },
+        }
+    }
+
+    /// The CPU that this process runs on. Half types work on each: values are widened to f32 where it has no instructions.
+    pub fn cpu() -> Self {
+        let widened = "this CPU has no AVX-512-BF16 (AMD Zen 4 and later, Intel Sapphire Rapids and later), so values are widened to f32; \
+                       activations take half the memory all the same";
+        Self {
+            name: "the CPU".to_string(),
+            bf16: if has_avx512_bf16() { Support::Native } else { Support::Slow(widened.to_string()) },
+            f16: Support::Slow("on a CPU it is for checking what a GPU will do, and slower than f32".to_string()),
+        }
+    }
+
+    /// Support of `dtype`.
+    pub fn support(&self, dtype: DType) -> Support {
+        match dtype {
+            DType::F32 => Support::Native,
+            DType::BF16 => self.bf16.clone(),
+            DType::F16 => self.f16.clone(),
+            _ => Support::Missing,
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512_bf16() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512_bf16() -> bool {
+    false
+}
