@@ -19,6 +19,7 @@ use crate::layers::Registry;
 pub use encoder::Encoder;
 pub use encoder::Input;
 pub use heads::Head;
+pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::sequence_classification::ClassificationHead;
 

@@ -18,6 +18,7 @@ pub mod gather_rows;
 pub mod gelu;
 pub mod layer_norm;
 pub mod linear;
+pub mod linear_cross_entropy;
 pub mod matmul;
 pub mod memory;
 pub mod norm;

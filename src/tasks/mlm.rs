@@ -47,6 +47,10 @@ impl Task for MaskedLm {
         supervised::logits(&self.model, batch)
     }
 
+    fn evaluate(&self, batch: &Batch) -> Result<Loss> {
+        supervised::evaluate(&self.model, batch)
+    }
+
     fn parameters(&self) -> &Parameters {
         &self.model.parameters
     }

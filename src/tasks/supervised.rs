@@ -14,7 +14,7 @@ use crate::layers::context::DropoutSeed;
 use crate::models::Head;
 use crate::models::Input;
 use crate::models::Model;
-use crate::ops::cross_entropy;
+use crate::models::Targets;
 use crate::tasks::Loss;
 
 /// Adds `scale` times the gradient of the summed loss of `batch` to `gradients`; a batch without labels has none.
@@ -30,21 +30,24 @@ pub(super) fn accumulate<H: Head>(
     }
     let ctx = context(&model.parameters, batch, Some(dropout));
     let (hidden_td, saved) = model.encoder.forward(input(batch), &ctx)?;
-    let (logits, head_saved) = model.head.forward(&hidden_td, &batch.label_positions, &ctx)?;
-    let entropy = cross_entropy::forward(&logits, &batch.labels)?;
-    let d_logits = cross_entropy::backward(logits, &batch.labels, &entropy.log_sum_exp, scale)?;
-    let d_hidden = model.head.backward(&d_logits, &batch.label_positions, batch.num_tokens(), &head_saved, &ctx, gradients)?;
-    // The logits of a large vocabulary are the largest buffer of a step: the encoder's backward does without them.
-    drop((d_logits, head_saved, hidden_td));
+    let (entropy, d_hidden) = model.head.loss_and_gradient(&hidden_td, targets(batch), scale, &ctx, gradients)?;
+    drop(hidden_td);
     model.encoder.backward(d_hidden, input(batch), saved, &ctx, gradients)?;
     Ok(Loss::of(&entropy, batch.num_labels()))
+}
+
+/// The loss of `batch` without dropout and without gradients.
+pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss> {
+    let ctx = context(&model.parameters, batch, None);
+    let (hidden_td, _) = model.encoder.forward(input(batch), &ctx)?;
+    Ok(Loss::of(&model.head.loss(&hidden_td, targets(batch), &ctx)?, batch.num_labels()))
 }
 
 /// Logits at the label positions, `[M, classes]`, without dropout.
 pub(super) fn logits<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Tensor> {
     let ctx = context(&model.parameters, batch, None);
     let (hidden_td, _) = model.encoder.forward(input(batch), &ctx)?;
-    Ok(model.head.forward(&hidden_td, &batch.label_positions, &ctx)?.0)
+    model.head.logits(&hidden_td, &batch.label_positions, &ctx)
 }
 
 /// Length of the segment that a token attends to, averaged over tokens.
@@ -55,6 +58,10 @@ pub(super) fn mean_length(batch: &Batch) -> f64 {
 
 fn context<'a>(parameters: &'a Parameters, batch: &'a Batch, dropout: Option<DropoutSeed>) -> Context<'a> {
     Context { parameters, rows: Rows { cu_seqlens: &batch.cu_seqlens, token_keys: &batch.token_keys }, dropout }
+}
+
+fn targets(batch: &Batch) -> Targets<'_> {
+    Targets { positions: &batch.label_positions, labels: &batch.labels }
 }
 
 fn input(batch: &Batch) -> Input<'_> {

@@ -1,4 +1,4 @@
-//! Heads: hidden states of chosen positions to predictions, with explicit backward.
+//! Heads: hidden states of chosen positions to predictions and losses, with explicit backward.
 
 pub mod masked_lm;
 pub mod sequence_classification;
@@ -8,23 +8,33 @@ use candle_core::Tensor;
 
 use crate::layers::Context;
 use crate::layers::Gradients;
+use crate::ops::cross_entropy::Entropy;
 
-/// What stands on top of an encoder: logits of the `M` rows that carry a label.
+/// The `M` rows of a batch that carry a label.
+#[derive(Debug, Clone, Copy)]
+pub struct Targets<'a> {
+    /// Their rows in the hidden states, `[M]`.
+    pub positions: &'a [u32],
+    /// Their classes, `[M]`.
+    pub labels: &'a [u32],
+}
+
+/// What stands on top of an encoder: predictions and losses of the rows that carry a label.
 pub trait Head {
-    /// What backward needs.
-    type Saved;
-
     /// Logits of the rows at `positions` of `hidden_td`, `[M, classes]`.
-    fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Self::Saved)>;
+    fn logits(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<Tensor>;
 
-    /// Gradient of the hidden states of all `tokens` tokens, `[T, D]`; those of the head's parameters accumulate.
-    fn backward(
+    /// The summed cross-entropy of the targets.
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy>;
+
+    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states of all tokens, `[T, D]`; those of the
+    /// head's parameters accumulate.
+    fn loss_and_gradient(
         &self,
-        d_logits: &Tensor,
-        positions: &[u32],
-        tokens: usize,
-        saved: &Self::Saved,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<Tensor>;
+    ) -> Result<(Entropy, Tensor)>;
 }

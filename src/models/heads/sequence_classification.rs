@@ -12,6 +12,9 @@ use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
 use crate::models::heads::Head;
+use crate::models::heads::Targets;
+use crate::ops::cross_entropy;
+use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::tanh;
@@ -36,7 +39,7 @@ pub struct ClassificationHead {
 
 /// What backward needs; `M` is the number of segments.
 #[derive(Debug)]
-pub struct Saved {
+struct Saved {
     keys: Vec<u64>,
     input_md: Tensor,
     activation_md: Tensor,
@@ -56,9 +59,7 @@ impl ClassificationHead {
     }
 }
 
-impl Head for ClassificationHead {
-    type Saved = Saved;
-
+impl ClassificationHead {
     fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let keys: Vec<u64> = positions.iter().map(|&p| ctx.rows.token_keys[p as usize]).collect();
         let gathered = gather_rows::forward(hidden_td, positions)?;
@@ -70,20 +71,37 @@ impl Head for ClassificationHead {
         Ok((logits, Saved { keys, input_md, activation_md, output_input_md }))
     }
 
-    fn backward(
-        &self,
-        d_logits: &Tensor,
-        positions: &[u32],
-        tokens: usize,
-        saved: &Saved,
-        ctx: &Context<'_>,
-        gradients: &Gradients,
-    ) -> Result<Tensor> {
+    /// Gradient of the rows that the head took, `[M, D]`.
+    fn backward(&self, d_logits: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
         let d_output_input = self.output.backward(d_logits, &saved.output_input_md, ctx, gradients)?;
         let d_activation = dropout::backward(&d_output_input, &saved.keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let d_pre = tanh::backward(&d_activation, &saved.activation_md, gradients.get(self.dense.bias))?;
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input_md, ctx, gradients)?;
-        let d_gathered = dropout::backward(&d_input, &saved.keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
-        gather_rows::backward(&d_gathered, positions, tokens)
+        dropout::backward(&d_input, &saved.keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
+    }
+}
+
+impl Head for ClassificationHead {
+    fn logits(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.forward(hidden_td, positions, ctx)?.0)
+    }
+
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
+        cross_entropy::forward(&self.logits(hidden_td, targets.positions, ctx)?, targets.labels)
+    }
+
+    fn loss_and_gradient(
+        &self,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Entropy, Tensor)> {
+        let (logits, saved) = self.forward(hidden_td, targets.positions, ctx)?;
+        let entropy = cross_entropy::forward(&logits, targets.labels)?;
+        let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp, scale)?;
+        let d_gathered = self.backward(&d_logits, &saved, ctx, gradients)?;
+        Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
 }

@@ -18,30 +18,42 @@ use crate::ops::tensor::with_values_mut;
 /// columns are widened at a time, too: they stay in the first cache.
 const SUM_COLUMNS: usize = 4096;
 
+/// Where the columns of one chunk of a row of `classes` logits are widened to.
+pub(in crate::ops) fn chunk_room(classes: usize) -> Vec<f32> {
+    vec![0.0; SUM_COLUMNS.min(classes)]
+}
+
 pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
     let classes = logits_mv.dims2()?.1;
     let logits = values::<T>(logits_mv)?;
     let of_block = |block: Range<usize>| -> Vec<Row> {
-        let mut room = vec![0.0; SUM_COLUMNS.min(classes)];
+        let mut room = chunk_room(classes);
         block.map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room)).collect()
     };
     let rows: Vec<Vec<Row>> = parallel::blocks(labels.len(), classes).map(of_block).collect();
-    let rows = || rows.iter().flatten();
-    Ok(Entropy {
-        loss_sum: rows().map(|row| row.loss).sum(),
-        correct: rows().filter(|row| row.correct).count(),
-        log_sum_exp: rows().map(|row| row.log_sum_exp).collect(),
-    })
+    Ok(entropy(&rows.concat()))
 }
 
-struct Row {
+/// What the rows come to, in order.
+pub(in crate::ops) fn entropy(rows: &[Row]) -> Entropy {
+    Entropy {
+        loss_sum: rows.iter().map(|row| row.loss).sum(),
+        correct: rows.iter().filter(|row| row.correct).count(),
+        log_sum_exp: rows.iter().map(|row| row.log_sum_exp).collect(),
+    }
+}
+
+/// What a row of logits comes to.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Row {
     loss: f64,
     correct: bool,
-    log_sum_exp: f32,
+    pub(in crate::ops) log_sum_exp: f32,
 }
 
 kernel! {
-    fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
+    /// Loss and score of one row; `room` is that of [`chunk_room`].
+    pub(in crate::ops) fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
         let mut max = f32::NEG_INFINITY;
         for chunk in logits.chunks(SUM_COLUMNS) {
             let largest = simd::max(T::widen_row(chunk, &mut *room));
@@ -56,6 +68,15 @@ kernel! {
         // Of equal largest logits the first is the prediction.
         let correct = at_label >= max && all_below(&logits[..label], max);
         Row { loss: log_sum_exp - f64::from(at_label), correct, log_sum_exp: log_sum_exp as f32 }
+    }
+
+    /// The gradient of one row's logits, times `scale`.
+    pub(in crate::ops) fn gradient_row<T>(logits: &[f32], label: usize, log_sum_exp: f32, scale: f32, out: &mut [T]) {
+        for (out, z) in out.iter_mut().zip(logits) {
+            *out = T::narrow(scale * simd::exp_f32(z - log_sum_exp));
+        }
+        // The label's gradient is a difference: rounded once, after it.
+        out[label] = T::narrow(scale * simd::exp_f32(logits[label] - log_sum_exp) - scale);
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is f32, the loss f64.
 
-mod cpu;
+pub(in crate::ops) mod cpu;
 pub mod reference;
 #[cfg(test)]
 mod tests;

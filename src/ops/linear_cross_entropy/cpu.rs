@@ -1,0 +1,109 @@
+//! The pieces on the CPU: a product, a pass over the rows of logits, and two products with their gradient.
+
+use std::ops::Range;
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::Map;
+use super::MapGradients;
+use super::PIECE_VALUES;
+use crate::ops::cross_entropy::Entropy;
+use crate::ops::cross_entropy::cpu::Row;
+use crate::ops::cross_entropy::cpu::chunk_room;
+use crate::ops::cross_entropy::cpu::entropy;
+use crate::ops::cross_entropy::cpu::forward_row;
+use crate::ops::cross_entropy::cpu::gradient_row;
+use crate::ops::element::Element;
+use crate::ops::matmul::cpu::Matrix;
+use crate::ops::matmul::cpu::Output;
+use crate::ops::matmul::cpu::product;
+use crate::ops::parallel;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
+use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::written;
+
+/// Rows whose logits are in memory at once: a function of the shapes alone.
+fn pieces(rows: usize, classes: usize) -> impl Iterator<Item = Range<usize>> {
+    let size = (PIECE_VALUES / classes.max(1)).max(1);
+    (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
+}
+
+/// The logits of some rows of `x`, f32.
+fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
+    let classes = bias.len();
+    let inputs = weight.len() / classes.max(1);
+    let rows = x.len() / inputs.max(1);
+    let logits = written::<f32, _>(rows * classes, |logits| {
+        let out = Output { bias: Some(bias), ..Output::rows(logits.as_mut_ptr(), classes) };
+        // SAFETY: all three are whole matrices of these shapes.
+        unsafe { product((rows, classes, inputs), out, Matrix::rows(x, inputs), Matrix::rows(weight, inputs).transposed(), 1.0, true) }
+    });
+    logits.0
+}
+
+pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Entropy> {
+    let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
+    let (x, weight, bias) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?, values::<f32>(map.bias_v)?);
+    let mut found: Vec<Row> = Vec::with_capacity(rows);
+    for piece in pieces(rows, classes) {
+        let mut logits = logits(&x[piece.start * inputs..piece.end * inputs], &weight, &bias);
+        let labels = &labels[piece];
+        found.extend(each_row(&mut logits, classes, |row, logits, room| forward_row(logits, labels[row] as usize, room)));
+    }
+    Ok(entropy(&found))
+}
+
+/// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
+fn each_row<T: Element>(matrix: &mut [T], cols: usize, f: impl Fn(usize, &mut [T], &mut [f32]) -> Row + Sync) -> impl Iterator<Item = Row> {
+    let of_block = |rows: Range<usize>, values: &mut [T]| -> Vec<Row> {
+        let mut room = chunk_room(cols);
+        rows.zip(values.chunks_exact_mut(cols)).map(|(row, values)| f(row, values, &mut room)).collect()
+    };
+    parallel::map_rows(matrix, cols, of_block).into_iter().flatten()
+}
+
+pub(super) fn forward_backward<T: Element>(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: &[u32],
+    scale: f32,
+    into: MapGradients<'_>,
+) -> Result<(Entropy, Tensor)> {
+    let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
+    let (x, weight) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?);
+    let mut found: Vec<Row> = Vec::with_capacity(rows);
+    let (dx, done) = written::<T, _>(rows * inputs, |dx| -> Result<()> {
+        for piece in pieces(rows, classes) {
+            let (at, count) = (piece.start * inputs..piece.end * inputs, piece.len());
+            let (x, labels, dx) = (&x[at.clone()], &labels[piece], &mut dx[at]);
+            let (dz, ()) = {
+                let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
+                written::<T, _>(count * classes, |dz| {
+                    found.extend(each_row(dz, classes, |row, dz, room| {
+                        let (logits, label) = (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
+                        let found = forward_row(logits, label, room);
+                        gradient_row(logits, label, found.log_sum_exp, scale, dz);
+                        found
+                    }));
+                })
+            };
+            let gradient = Matrix::rows(&dz, classes);
+            // SAFETY: `dz`, `weight` and this part of `dx` are whole matrices of these shapes.
+            unsafe {
+                let out = Output::rows(dx.as_mut_ptr(), inputs);
+                product((count, inputs, classes), out, gradient, Matrix::rows(&weight, inputs), 1.0, true);
+            }
+            with_slice_mut(into.dweight_vd, |dweight| {
+                let out = Output::rows(dweight.as_mut_ptr(), inputs).accumulating();
+                // SAFETY: `dz`, this part of `x` and `dweight` are whole matrices of these shapes.
+                unsafe { product((classes, inputs, count), out, gradient.transposed(), Matrix::rows(x, inputs), 1.0, true) }
+            })?;
+            with_slice_mut(into.dbias_v, |dbias| parallel::column_sums_into(&dz, dbias))?;
+        }
+        Ok(())
+    });
+    done?;
+    Ok((entropy(&found), from_vec(dx, (rows, inputs))?))
+}

@@ -1,0 +1,78 @@
+//! A linear map to many classes and the softmax cross-entropy of its logits in one op: the decoder of a masked language
+//! model, whose logits are never all in memory.
+//!
+//! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of [`crate::ops::cross_entropy`], whose
+//! sum, score and log-sum-exp are given. Backward, with `dz` as there: `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
+//!
+//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make: `scale`, the gradient of the step's loss
+//! by the loss sum, is known before. Logits are f32 whatever the type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to
+//! that type for the two products, which sum in f32. Nothing is saved. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
+
+mod cpu;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::cross_entropy::Entropy;
+use crate::ops::element::by_dtype;
+use crate::ops::gather_rows::check_ids;
+use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::unsupported;
+
+/// Most logits in memory at once: 48 MiB in f32, and half of that or as much again for their gradient.
+pub const PIECE_VALUES: usize = 12 << 20;
+
+/// The map: `W` `[V, D]` in the type of `x`, `b` `[V]` in f32.
+#[derive(Debug, Clone, Copy)]
+pub struct Map<'a> {
+    /// `W`.
+    pub weight_vd: &'a Tensor,
+    /// `b`.
+    pub bias_v: &'a Tensor,
+}
+
+/// Where the gradients of the map accumulate, f32.
+#[derive(Debug, Clone, Copy)]
+pub struct MapGradients<'a> {
+    /// Of `W`, `[V, D]`.
+    pub dweight_vd: &'a Tensor,
+    /// Of `b`, `[V]`.
+    pub dbias_v: &'a Tensor,
+}
+
+/// Loss and score without gradients; an error names a label that is not below `V`.
+pub fn forward(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Entropy> {
+    check(x_md, map, labels)?;
+    match x_md.device() {
+        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels)),
+        _ => unsupported("linear cross entropy", x_md),
+    }
+}
+
+/// Loss and score, and `dx_md` for `scale` times the summed loss; adds to the gradients in `into`.
+pub fn forward_backward(x_md: &Tensor, map: Map<'_>, labels: &[u32], scale: f32, into: MapGradients<'_>) -> Result<(Entropy, Tensor)> {
+    check(x_md, map, labels)?;
+    check_shape("linear cross entropy: weight gradient", into.dweight_vd, map.weight_vd.dims())?;
+    check_shape("linear cross entropy: bias gradient", into.dbias_v, map.bias_v.dims())?;
+    match x_md.device() {
+        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels, scale, into)),
+        _ => unsupported("linear cross entropy", x_md),
+    }
+}
+
+fn check(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<()> {
+    let ((rows, inputs), (classes, width)) = (x_md.dims2()?, map.weight_vd.dims2()?);
+    if inputs != width || x_md.dtype() != map.weight_vd.dtype() {
+        let (x, weight) = (x_md, map.weight_vd);
+        bail!("linear cross entropy: rows {:?} {:?} do not fit weight {:?} {:?}", x.shape(), x.dtype(), weight.shape(), weight.dtype());
+    }
+    check_shape("linear cross entropy: bias", map.bias_v, &[classes])?;
+    check_len("linear cross entropy: labels", labels.len(), rows)?;
+    check_ids("linear cross entropy: label", labels, classes)
+}

@@ -1,0 +1,115 @@
+//! The op against its reference in every type, over several pieces, and at the edges.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::*;
+use crate::ops::linear;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
+    reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)
+}
+
+fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
+    let (x, weight, bias) = (fresh_in((rows, inputs), 1, dtype), fresh_in((classes, inputs), 2, dtype), fresh(classes, 3));
+    let labels = fresh_ids(rows, classes as u64, 4);
+    let seed = Tensor::new(0.25f32, &Device::Cpu).unwrap();
+    let (loss, gradients) = reference_gradients(|i| reference(i, &labels), &[&x, &weight, &bias], &seed);
+    let loss = loss.to_scalar::<f64>().unwrap();
+    let map = Map { weight_vd: &weight, bias_v: &bias };
+    let (dweight, dbias) = (fresh((classes, inputs), 5), fresh(classes, 6));
+    let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
+    let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+    let (entropy, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
+    assert!((entropy.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", entropy.loss_sum);
+    assert_eq!(forward(&x, map, &labels).unwrap(), entropy);
+    assert_eq!(dx.dtype(), dtype);
+    // `dz` is rounded once, then the sum.
+    assert_close("dx", &dx, &gradients[0], within(dtype, 1e-5, 2.0));
+    assert_close("dweight", &dweight, &wanted[0], within(dtype, 1e-5, 1.0));
+    assert_close("dbias", &dbias, &wanted[1], within(dtype, 1e-5, 1.0));
+}
+
+#[test]
+fn loss_and_gradients_agree_with_the_reference() {
+    for dtype in DTYPES {
+        for size in [(1, 3, 2), (7, 24, 96), (40, 16, 1001), (3, 8, 30_001), (5, 4, 1)] {
+            compare(dtype, size);
+        }
+    }
+}
+
+/// More logits than one piece holds: the losses are those of the parts on their own, gradients add up.
+#[test]
+fn several_pieces_are_one_loss() {
+    let (classes, inputs) = (1 << 20, 2);
+    let rows = PIECE_VALUES / classes + 3;
+    let (x, weight, bias) = (fresh((rows, inputs), 1), fresh((classes, inputs), 2), fresh(classes, 3));
+    let labels = fresh_ids(rows, classes as u64, 4);
+    let map = Map { weight_vd: &weight, bias_v: &bias };
+    let run = |from: usize, count: usize, into: (&Tensor, &Tensor)| {
+        let x = x.narrow(0, from, count).unwrap();
+        let into = MapGradients { dweight_vd: into.0, dbias_v: into.1 };
+        forward_backward(&x, map, &labels[from..from + count], 1.0, into).unwrap()
+    };
+    let zeros = || (weight.zeros_like().unwrap(), bias.zeros_like().unwrap());
+    let (whole, parts) = (zeros(), zeros());
+    let (entropy, dx) = run(0, rows, (&whole.0, &whole.1));
+    let (first, dx_first) = run(0, 5, (&parts.0, &parts.1));
+    let (second, dx_second) = run(5, rows - 5, (&parts.0, &parts.1));
+    assert!((entropy.loss_sum - first.loss_sum - second.loss_sum).abs() < 1e-6 * entropy.loss_sum);
+    assert_eq!(entropy.log_sum_exp, [first.log_sum_exp, second.log_sum_exp].concat());
+    assert_close("dx", &dx, &Tensor::cat(&[dx_first, dx_second], 0).unwrap(), 1e-6);
+    assert_close("dweight", &whole.0, &parts.0, 1e-6);
+    assert_close("dbias", &whole.1, &parts.1, 1e-6);
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let inputs = [&fresh((3, 4), 1), &fresh((5, 4), 2), &fresh(5, 3)];
+    assert_reference_is_differentiable(|i| reference(i, &[4, 0, 2]), &inputs, &Tensor::new(1.5f32, &Device::Cpu).unwrap());
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for dtype in DTYPES {
+        let (x, weight, bias) = (fresh_in((50, 32), 1, dtype), fresh_in((3000, 32), 2, dtype), fresh(3000, 3));
+        let labels = fresh_ids(50, 3000, 4);
+        let run = |threads| {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+                let (dweight, dbias) = (fresh((3000, 32), 5), fresh(3000, 6));
+                let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+                let map = Map { weight_vd: &weight, bias_v: &bias };
+                let (entropy, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
+                (entropy.loss_sum.to_bits(), bits(&dx), bits(&dweight), bits(&dbias))
+            })
+        };
+        let one = run(1);
+        assert!((2..4).all(|threads| run(threads) == one));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (x, weight, bias) = (fresh((2, 4), 1), fresh((3, 4), 2), fresh(3, 3));
+    let map = Map { weight_vd: &weight, bias_v: &bias };
+    assert!(forward(&x, map, &[0, 3]).unwrap_err().to_string().contains("label 3"));
+    assert!(forward(&x, map, &[0]).is_err());
+    let half = x.to_dtype(DType::BF16).unwrap();
+    assert!(forward(&half, map, &[0, 1]).unwrap_err().to_string().contains("BF16"));
+    // Two ways to the same logits.
+    let logits = linear::forward(&x, &weight, Some(&bias)).unwrap();
+    let apart = crate::ops::cross_entropy::forward(&logits, &[2, 1]).unwrap();
+    assert!((forward(&x, map, &[2, 1]).unwrap().loss_sum - apart.loss_sum).abs() < 1e-6);
+}
