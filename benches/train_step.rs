@@ -24,6 +24,9 @@ use mlmtrain::tasks::Task;
 use mlmtrain::tasks::mlm::MaskedLm;
 use mlmtrain::train::step::Stepper;
 
+#[global_allocator]
+static ALLOCATOR: memory::LargeBlocks = memory::LargeBlocks;
+
 const WARM_UP_STEPS: u64 = 2;
 const TIMED_STEPS: u64 = 5;
 
@@ -102,7 +105,7 @@ fn run(case: &str) -> Option<String> {
 }
 
 fn main() {
-    memory::keep_freed_pages();
+    let _keeping = memory::keep_freed_blocks();
     let mut cases: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if cases.is_empty() {
         cases = ["tiny,32,128", "small,16,128"].map(String::from).to_vec();

@@ -31,6 +31,7 @@ use crate::fs::FolderLock;
 use crate::interop::HeadKind;
 use crate::interop::HubConfig;
 use crate::models::Model;
+use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::scores::unigram_entropy;
 use crate::shards::Prepared;
@@ -138,7 +139,10 @@ pub fn run(
     let store = CheckpointStore::new(output);
     let resumed = resume::find(start, &store, config, progress)?;
     let model = model_config(config, &prepared)?;
-    let task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, device)? };
+    // From here to the end every step needs the memory of the one before.
+    let _keeping = memory::keep_freed_blocks();
+    let mut task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, device)? };
+    task.model.encoder.gradient_checkpointing = config.training.gradient_checkpointing;
     let mut stepper = assemble::stepper(task.parameters(), &config.training, config.run.seed)?;
     let baseline = unigram_loss(&prepared.validation)?;
     let (tokenizer, train, validation) = (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));
