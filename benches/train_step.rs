@@ -2,11 +2,13 @@
 //!
 //! `cargo bench --bench train_step -- small,16,128 base,8,128` times the named shapes (size, rows, length), the same as
 //! `size,batch,length` of the PyTorch script beside it (`scripts/peer_pytorch.py`). It prints one line a shape. With `,short`
-//! at the end each row holds several documents of 20 to 60 tokens, as rows of packed short texts do.
+//! at the end each row holds several documents of 20 to 60 tokens, as rows of packed short texts do; with `,checkpointing` layers save
+//! their input only.
 
 use std::io::Write;
 use std::time::Instant;
 
+use candle_core::DType;
 use candle_core::Device;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::EncoderConfig;
@@ -16,6 +18,8 @@ use mlmtrain::config::TrainingConfig;
 use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
 use mlmtrain::models::flops::masked_lm_step;
+use mlmtrain::models::memory::Prediction;
+use mlmtrain::models::memory::StepSizes;
 use mlmtrain::ops::memory;
 use mlmtrain::optim::AdamW;
 use mlmtrain::rng::Purpose;
@@ -23,6 +27,9 @@ use mlmtrain::rng::Stream;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::mlm::MaskedLm;
 use mlmtrain::train::step::Stepper;
+
+#[global_allocator]
+static ALLOCATOR: memory::LargeBlocks = memory::LargeBlocks;
 
 const WARM_UP_STEPS: u64 = 2;
 const TIMED_STEPS: u64 = 5;
@@ -74,9 +81,11 @@ fn segments(rows: usize, length: usize, short: bool) -> Vec<u32> {
 fn run(case: &str) -> Option<String> {
     let mut parts = case.split(',');
     let (size, rows, length) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let short = parts.next() == Some("short");
+    let options: Vec<&str> = parts.collect();
+    let (short, gradient_checkpointing) = (options.contains(&"short"), options.contains(&"checkpointing"));
     let config = ModelConfig { family: Family::Roberta, encoder: encoder(size)? };
-    let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).ok()? };
+    let mut task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).ok()? };
+    task.model.encoder.gradient_checkpointing = gradient_checkpointing;
     let batch = batch(config.encoder.vocab_size, rows, length, short);
     let training = TrainingConfig { weight_decay: 0.01, ..TrainingConfig::default() };
     let mut stepper = Stepper {
@@ -99,19 +108,29 @@ fn run(case: &str) -> Option<String> {
     let tokens = (rows * length) as f64;
     let mean_length = tokens / (batch.cu_seqlens.len() - 1) as f64;
     let flops = masked_lm_step(&config, tokens, mean_length, batch.num_labels() as f64);
-    Some(format!("{case:20} {:9.1} ms/step {:9.0} tokens/s {:7.1} GFLOP/s", median * 1e3, tokens / median, flops / median / 1e9))
+    let predicted = Prediction::of(&StepSizes {
+        model: &config,
+        parameters: task.parameters().layout().num_elements() as u64,
+        tokens: tokens as u64,
+        masked: batch.num_labels() as u64,
+        compute: DType::F32,
+        gradient_checkpointing,
+    });
+    let (rates, mib) = ((median * 1e3, tokens / median, flops / median / 1e9), predicted.total() >> 20);
+    Some(format!("{case:20} {:9.1} ms/step {:9.0} tokens/s {:7.1} GFLOP/s, {mib} MiB predicted", rates.0, rates.1, rates.2))
 }
 
 fn main() {
-    memory::keep_freed_pages();
+    let _keeping = memory::keep_freed_blocks();
     let mut cases: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     if cases.is_empty() {
         cases = ["tiny,32,128", "small,16,128"].map(String::from).to_vec();
     }
     let mut out = std::io::stdout();
     for case in cases {
-        let line =
-            run(&case).unwrap_or_else(|| format!("{case}: not a case, want size,rows,length[,short] with size tiny|small|base|large"));
+        let line = run(&case).unwrap_or_else(|| {
+            format!("{case}: not a case, want size,rows,length[,short][,checkpointing] with size tiny|small|base|large")
+        });
         // A closed pipe ends the bench; there is nobody left to tell.
         if writeln!(out, "{line}").is_err() {
             return;

@@ -18,7 +18,7 @@
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
 //! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
-//! | [`models`] | one encoder for all families, heads, FLOP counts |
+//! | [`models`] | one encoder for all families, heads, counts of FLOPs and memory |
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
 //! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |

@@ -12,10 +12,12 @@ use mlmtrain::commands::cli::Cli;
 use mlmtrain::commands::terminal::ReaderGone;
 use mlmtrain::error;
 use mlmtrain::error::Class;
-use mlmtrain::ops::memory;
+use mlmtrain::ops::memory::LargeBlocks;
+
+#[global_allocator]
+static ALLOCATOR: LargeBlocks = LargeBlocks;
 
 fn main() -> ExitCode {
-    memory::keep_freed_pages();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message),

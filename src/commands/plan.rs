@@ -4,18 +4,19 @@ use candle_core::DType;
 
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
+use crate::config::ModelConfig;
 use crate::config::PretrainConfig;
 use crate::fs;
 use crate::layers::Registry;
 use crate::models::Encoder;
 use crate::models::families;
+use crate::models::memory::PROCESS_BYTES;
+use crate::models::memory::Prediction;
+use crate::models::memory::StepSizes;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards::Space;
 use crate::train::assemble::Machine;
-
-/// f32 values kept for each parameter: the value, its gradient and two moments.
-const VALUES_PER_PARAMETER: u64 = 4;
 
 /// The lines of `pretrain --dry-run`.
 pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String> {
@@ -34,10 +35,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
         let shape = &model.encoder;
         let sizes = format!("{} x {}, vocabulary {}", shape.num_hidden_layers, shape.hidden_size, format_count(shape.vocab_size as u64));
         row("model", format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)));
-        // A half type has a copy of the values besides.
-        let half = if machine.policy.compute == DType::F32 { 0 } else { 2 };
-        let state = (4 * VALUES_PER_PARAMETER + half) * parameters;
-        row("memory of state", format!("{} (values, gradients, moments; activations besides)", format_bytes(state)));
+        row("memory", memory(config, machine.policy.compute, &model, parameters));
         // Weights and two moments; the newest, the best and the one being written may exist at once.
         let checkpoint = 4 * 3 * parameters;
         let kept = config.training.save_total_limit as u64 + 2;
@@ -66,4 +64,29 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
     }
     row("output", config.run.output_dir.display().to_string());
     lines
+}
+
+/// The peak of the largest step of all phases.
+fn memory(config: &PretrainConfig, compute: DType, model: &ModelConfig, parameters: u64) -> String {
+    let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
+    let steps = config.training.phases.iter().map(|phase| phase.until_step.saturating_sub(1)).chain([u64::MAX]);
+    let tokens = steps.map(|step| plan.at(step)).map(|shape| (shape.rows_per_micro_batch * shape.max_seq_length) as u64).max();
+    let tokens = tokens.unwrap_or(0);
+    let probability = config.mlm.mlm_probability.max(config.mlm.mlm_probability_end.unwrap_or(0.0));
+    let prediction = Prediction::of(&StepSizes {
+        model,
+        parameters,
+        tokens,
+        masked: (tokens as f64 * probability).ceil() as u64,
+        compute,
+        gradient_checkpointing: config.training.gradient_checkpointing,
+    });
+    let Prediction { state_bytes, activation_bytes, temporary_bytes } = prediction;
+    format!(
+        "{} at the peak: {} of values, gradients and moments, {} of activations, {} besides",
+        format_bytes(prediction.total()),
+        format_bytes(state_bytes),
+        format_bytes(activation_bytes),
+        format_bytes(temporary_bytes + PROCESS_BYTES)
+    )
 }

@@ -24,6 +24,7 @@ const FREE: &[&str] = &[
     "training.num_train_epochs",
     "training.max_train_time",
     "training.per_device_eval_batch_size",
+    "training.gradient_checkpointing",
     "training.logging_steps",
     "training.eval_steps",
     "training.save_steps",

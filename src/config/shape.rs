@@ -33,6 +33,7 @@ pub(super) struct Field {
 /// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same thing.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
     ("warmup_ratio", "warmup_steps"),
+    ("activation_checkpointing", "gradient_checkpointing"),
     ("per_gpu_train_batch_size", "per_device_train_batch_size"),
     ("per_gpu_eval_batch_size", "per_device_eval_batch_size"),
     ("max_length", "max_seq_length"),

@@ -184,9 +184,12 @@ fn wrong_types() {
 
 #[test]
 fn other_names_and_units_are_read() {
-    let text = format!("{SMALL}training:\n  warmup_ratio: 0.06\n  max_steps: 5k\ntokenizer:\n  train_bytes: 64MB\n");
+    let text = format!(
+        "{SMALL}training:\n  warmup_ratio: 0.06\n  max_steps: 5k\n  activation_checkpointing: true\ntokenizer:\n  train_bytes: 64MB\n"
+    );
     let loaded = load(text, &["data.max_length=64", "data.shard_tokens=1M"]).expect("is right").config;
     assert_eq!((loaded.training.warmup_steps, loaded.training.max_steps), (0.06, 5_000));
+    assert!(loaded.training.gradient_checkpointing);
     assert_eq!((loaded.data.max_seq_length, loaded.data.shard_tokens), (64, 1_000_000));
     assert_eq!(loaded.tokenizer.train_bytes, 64_000_000);
     let both = format!("{SMALL}training:\n  warmup_ratio: 0.06\n  warmup_steps: 10\n");

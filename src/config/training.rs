@@ -35,6 +35,9 @@ pub struct TrainingConfig {
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
     pub gradient_accumulation_steps: usize,
+    /// Save only the input of each layer and compute the rest again in backward (its other name: `activation_checkpointing`).
+    /// It takes far less memory and about a third more time; no number changes.
+    pub gradient_checkpointing: bool,
     /// Other rows for the first steps, such as short sequences before long ones; needs `max_steps`.
     pub phases: Vec<TrainingPhase>,
     /// Fewer micro-batches at the beginning; needs `max_steps`.
@@ -85,6 +88,7 @@ impl Default for TrainingConfig {
             per_device_train_batch_size: 8,
             per_device_eval_batch_size: 8,
             gradient_accumulation_steps: 1,
+            gradient_checkpointing: false,
             phases: Vec::new(),
             batch_size_ramp: BatchSizeRamp::default(),
             num_train_epochs: 3.0,

@@ -7,6 +7,7 @@ pub mod encoder;
 pub mod families;
 pub mod flops;
 pub mod heads;
+pub mod memory;
 
 use candle_core::DType;
 use candle_core::Device;

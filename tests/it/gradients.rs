@@ -213,6 +213,23 @@ fn the_loss_follows_from_the_seeds() {
 }
 
 #[test]
+fn checkpointing_changes_no_bit() {
+    let bits = |task: &dyn Task, batch: &Batch| {
+        let (loss, gradients) = gradients_of(task, batch, DROPOUT);
+        (loss.to_bits(), gradients.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+    };
+    for family in FAMILIES {
+        let mut lm = MaskedLm { model: Model::masked_lm(&shape(family, 0.1), 8, &Device::Cpu).unwrap() };
+        let mut classify = Classify { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
+        let (masked, labelled) = (with_types(masked_batch(), family), with_types(labelled_batch(), family));
+        let before = (bits(&lm, &masked), bits(&classify, &labelled));
+        lm.model.encoder.gradient_checkpointing = true;
+        classify.model.encoder.gradient_checkpointing = true;
+        assert!((bits(&lm, &masked), bits(&classify, &labelled)) == before, "{family:?}");
+    }
+}
+
+#[test]
 fn one_batch_is_learnt_by_heart() {
     for (name, task, batch) in all_tasks(0.0, 5) {
         let mut stepper = stepper(task.as_ref());

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::print_stdout, reason = "figures of a comparison are shown with the test's output")]
 
+mod allocation;
 mod architecture;
 mod cli;
 mod finetune;
@@ -14,3 +15,7 @@ mod pretrain;
 mod shards;
 mod threads;
 mod workplace;
+
+/// The allocator of the program, so that the tests run on what the program runs on.
+#[global_allocator]
+static ALLOCATOR: mlmtrain::ops::memory::LargeBlocks = mlmtrain::ops::memory::LargeBlocks;

@@ -19,6 +19,7 @@ use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::ops::cross_entropy;
+use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::scores::Confusion;
 use crate::tasks::Loss;
@@ -117,7 +118,10 @@ pub fn run_seed(
 ) -> Result<Outcome> {
     let _lock = FolderLock::take(output)?;
     let folder = read_folder(&config.model)?;
-    let classifier = classifier(config, examples, &folder, seed, machine, progress)?;
+    // From here to the end every step needs the memory of the one before.
+    let _keeping = memory::keep_freed_blocks();
+    let mut classifier = classifier(config, examples, &folder, seed, machine, progress)?;
+    classifier.task.model.encoder.gradient_checkpointing = config.training.gradient_checkpointing;
     let mut data = TrainingData::encode(config, examples, &classifier, seed, progress)?;
     let task = &classifier.task;
     let training = &config.training;

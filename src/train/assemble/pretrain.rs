@@ -30,6 +30,7 @@ use crate::fs::FolderLock;
 use crate::interop::HeadKind;
 use crate::interop::HubConfig;
 use crate::models::Model;
+use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::scores::unigram_entropy;
 use crate::shards::Prepared;
@@ -138,8 +139,11 @@ pub fn run(
     let store = CheckpointStore::new(output);
     let resumed = resume::find(start, &store, config, progress)?;
     let model = model_config(config, &prepared)?;
+    // From here to the end every step needs the memory of the one before.
+    let _keeping = memory::keep_freed_blocks();
     let policy = &machine.policy;
-    let task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, &machine.device)?.computing_in(policy.compute)? };
+    let mut task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, &machine.device)?.computing_in(policy.compute)? };
+    task.model.encoder.gradient_checkpointing = config.training.gradient_checkpointing;
     let mut stepper = assemble::stepper(task.parameters(), &config.training, policy, config.run.seed)?;
     let baseline = unigram_loss(&prepared.validation)?;
     let (tokenizer, train, validation) = (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));

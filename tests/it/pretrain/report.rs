@@ -108,6 +108,7 @@ fn a_dry_run_writes_nothing() {
     let place = Workplace::new();
     let plan = place.run(&[], &["--dry-run"]).ok();
     assert!(plan.stdout.starts_with("dry run: nothing is written") && plan.stdout.contains("to be made"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("MiB at the peak: "), "{}", plan.stdout);
     assert!(!place.path("run").exists());
 }
 

@@ -1,0 +1,75 @@
+//! Pages straight from the system for the largest blocks, in huge pages where it has them.
+
+/// Blocks of this size and more are pages of their own.
+pub(super) const MAPPED_BYTES: usize = 4 << 20;
+
+/// What such a block is aligned to: a huge page on the usual machines.
+pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// No smaller than an ordinary page of any machine.
+#[cfg(target_os = "linux")]
+const PAGE_BYTES: usize = 64 << 10;
+
+/// Zeroed pages, aligned to a huge page; null when there is no memory.
+///
+/// The system is asked for huge pages: it clears one in a single pass and a thousandth of the faults, and address
+/// translation keeps up with large matrices.
+#[cfg(target_os = "linux")]
+pub(super) fn map(bytes: usize) -> *mut u8 {
+    let len = bytes.next_multiple_of(PAGE_BYTES);
+    let wanted = len + HUGE_PAGE_BYTES;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new private mapping at an address of the system's choice touches no memory of ours.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), wanted, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return std::ptr::null_mut();
+    }
+    let start = start.cast::<u8>();
+    let before = start.align_offset(HUGE_PAGE_BYTES);
+    let after = HUGE_PAGE_BYTES - before;
+    // SAFETY: head and tail lie inside the mapping just made and nobody knows of them yet; the block is what remains. The
+    // advice changes no contents, and a system without huge pages only refuses it.
+    unsafe {
+        let block = start.add(before);
+        if before > 0 {
+            libc::munmap(start.cast(), before);
+        }
+        if after > 0 {
+            libc::munmap(block.add(len).cast(), after);
+        }
+        libc::madvise(block.cast(), len, libc::MADV_HUGEPAGE);
+        block
+    }
+}
+
+/// Gives back what [`map`] gave for as many bytes.
+///
+/// # Safety
+/// `block` must come from [`map`] with the same `bytes`, and nobody may use it any more.
+#[cfg(target_os = "linux")]
+pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
+    // SAFETY: the caller promises that this is a whole mapping without users.
+    unsafe { libc::munmap(block.cast(), bytes.next_multiple_of(PAGE_BYTES)) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, HUGE_PAGE_BYTES).expect("a class is far below the address space")
+}
+
+/// Zeroed memory, aligned as on Linux; null when there is none.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn map(bytes: usize) -> *mut u8 {
+    // SAFETY: the size is not zero.
+    unsafe { std::alloc::GlobalAlloc::alloc_zeroed(&std::alloc::System, layout(bytes)) }
+}
+
+/// Gives back what [`map`] gave for as many bytes.
+///
+/// # Safety
+/// `block` must come from [`map`] with the same `bytes`, and nobody may use it any more.
+#[cfg(not(target_os = "linux"))]
+pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
+    // SAFETY: the caller promises that the block came from `map` with this layout.
+    unsafe { std::alloc::GlobalAlloc::dealloc(&std::alloc::System, block, layout(bytes)) };
+}

@@ -1,0 +1,163 @@
+//! Large blocks of a training step: later steps ask the system for none, and their number is the predicted one.
+//!
+//! The counters are those of a process, so each test runs alone in a child process of this test program.
+
+use std::process::Command;
+
+use candle_core::DType;
+use candle_core::Device;
+use mlmtrain::batches::Batch;
+use mlmtrain::config::EncoderConfig;
+use mlmtrain::config::Family;
+use mlmtrain::config::ModelConfig;
+use mlmtrain::config::TrainingConfig;
+use mlmtrain::layers::Context;
+use mlmtrain::layers::Gradients;
+use mlmtrain::layers::Rows;
+use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::models::Head;
+use mlmtrain::models::Input;
+use mlmtrain::models::Model;
+use mlmtrain::models::memory::Prediction;
+use mlmtrain::models::memory::StepSizes;
+use mlmtrain::ops::memory;
+use mlmtrain::optim::AdamW;
+use mlmtrain::tasks::Task;
+use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::train::step::Stepper;
+
+/// Says to a process of this program that it runs one test only.
+const ALONE: &str = "MLMTRAIN_TEST_ALONE";
+
+/// Runs `test` in a child process that runs nothing else; `name` is its full name.
+fn alone(name: &str, test: fn()) {
+    if std::env::var_os(ALONE).is_some() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        return pool.install(test);
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("1 passed"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn config(vocab_size: usize, hidden_size: usize) -> ModelConfig {
+    let encoder = EncoderConfig {
+        vocab_size,
+        hidden_size,
+        num_hidden_layers: 2,
+        num_attention_heads: 2,
+        intermediate_size: 4 * hidden_size,
+        ..EncoderConfig::of(Family::Roberta)
+    };
+    ModelConfig { family: Family::Roberta, encoder }
+}
+
+/// Segments of 64 tokens, of which `masked` tokens from `first` on, a few apart, are to be found again.
+fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
+    let label_positions: Vec<u32> = (first..tokens).step_by(6).take(masked).collect();
+    assert_eq!(label_positions.len(), masked);
+    Batch {
+        ids: (0..tokens).map(|t| 5 + (t * 7 + first) % (vocabulary - 5)).collect(),
+        token_type_ids: vec![0; tokens as usize],
+        position_ids: (0..tokens).map(|t| t % 64).collect(),
+        token_keys: (0..u64::from(tokens)).collect(),
+        labels: label_positions.iter().map(|t| 5 + t % (vocabulary - 5)).collect(),
+        label_positions,
+        sample_ids: (0..u64::from(tokens.div_ceil(64))).collect(),
+        cu_seqlens: (0..tokens).step_by(64).chain([tokens]).collect(),
+    }
+}
+
+fn stepper(task: &dyn Task) -> Stepper {
+    Stepper {
+        optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
+        gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+        max_grad_norm: 1.0,
+        seed: 1,
+    }
+}
+
+/// Blocks asked of the system by 20 steps after two steps of warm-up; no two batches have their masks in the same places.
+fn blocks_of_twenty_steps() -> usize {
+    const VOCABULARY: u32 = 2000;
+    let task = MaskedLm { model: Model::masked_lm(&config(VOCABULARY as usize, 96), 1, &Device::Cpu).unwrap() };
+    let mut stepper = stepper(&task);
+    let mut run = |step: u32, masked: usize| {
+        stepper.run(&task, &[batch(600, masked, step % 6, VOCABULARY)], u64::from(step), 1e-3).unwrap();
+    };
+    run(1, 90);
+    run(2, 80);
+    let before = memory::usage().system_requests;
+    for step in 3..23 {
+        run(step, 80 + (step as usize * 7) % 11);
+    }
+    memory::usage().system_requests - before
+}
+
+#[test]
+fn after_the_warm_up_no_large_block_is_asked_of_the_system() {
+    alone("allocation::after_the_warm_up_no_large_block_is_asked_of_the_system", || {
+        let without = blocks_of_twenty_steps();
+        assert!(without > 20 * 30, "the control: {without} blocks without keeping");
+        let keeping = memory::keep_freed_blocks();
+        assert_eq!(blocks_of_twenty_steps(), 0);
+        let usage = memory::usage();
+        assert!(usage.held_bytes > usage.used_bytes + (1 << 20), "{usage:?}");
+        drop(keeping);
+        assert_eq!(memory::usage().held_bytes, memory::usage().used_bytes, "what was kept went back");
+    });
+}
+
+/// Relative difference of what was measured from what was predicted.
+fn error(measured: usize, predicted: u64) -> f64 {
+    (measured as f64 - predicted as f64) / predicted as f64
+}
+
+/// Sizes of which every large tensor fills its block, so that blocks can be compared with tensors.
+#[test]
+fn a_step_takes_the_memory_that_was_predicted() {
+    alone("allocation::a_step_takes_the_memory_that_was_predicted", || {
+        const VOCABULARY: u32 = 6144;
+        let config = config(VOCABULARY as usize, 128);
+        let batch = batch(1024, 128, 3, VOCABULARY);
+        for gradient_checkpointing in [false, true] {
+            let keeping = memory::keep_freed_blocks();
+            let mut task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
+            task.model.encoder.gradient_checkpointing = gradient_checkpointing;
+            let sizes = StepSizes {
+                model: &config,
+                parameters: task.parameters().layout().len() as u64,
+                tokens: batch.num_tokens() as u64,
+                masked: batch.num_labels() as u64,
+                compute: DType::F32,
+                gradient_checkpointing,
+            };
+            let predicted = Prediction::of(&sizes);
+            let mut stepper = stepper(&task);
+            let start = memory::usage();
+            // Blocks are up to an eighth larger than the four buffers in them.
+            assert!((0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)), "{start:?} {predicted:?}");
+            assert_eq!(start.used_bytes, start.held_bytes);
+
+            let rows = Rows { cu_seqlens: &batch.cu_seqlens, token_keys: &batch.token_keys };
+            let ctx = Context { parameters: task.parameters(), rows, dropout: Some(DropoutSeed { seed: 1, step: 1 }) };
+            let input = Input { ids: &batch.ids, position_ids: &batch.position_ids, token_type_ids: &batch.token_type_ids };
+            let (hidden, saved) = task.model.encoder.forward(input, &ctx).unwrap();
+            let head = task.model.head.forward(&hidden, &batch.label_positions, &ctx).unwrap();
+            let between = error(memory::usage().used_bytes - start.used_bytes, predicted.activation_bytes);
+            println!("checkpointing {gradient_checkpointing}: between forward and backward {:+.2} %", 100.0 * between);
+            assert!(between.abs() < 0.015, "{between}: {:?} {predicted:?}", memory::usage());
+            drop((hidden, saved, head));
+
+            for step in 1..=2 {
+                stepper.run(&task, std::slice::from_ref(&batch), step, 1e-3).unwrap();
+            }
+            let held = memory::usage().held_bytes - start.held_bytes;
+            let peak = error(held, predicted.activation_bytes + predicted.temporary_bytes);
+            println!("checkpointing {gradient_checkpointing}: at the peak {:+.2} %", 100.0 * peak);
+            assert!(peak.abs() < 0.05, "{peak}: {:?} {predicted:?}", memory::usage());
+            drop((task, stepper, keeping));
+        }
+    });
+}
