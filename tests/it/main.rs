@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "figures of a comparison are shown with the test's output")]
 
 mod architecture;
+mod bench;
 mod cli;
 mod finetune;
 mod golden;
