@@ -54,7 +54,7 @@ def ratios(ours, theirs):
         others = [column[number] for column in theirs if number in column]
         if others:
             pairs.append(value / max(others))
-    return spread(pairs, lambda ratio: f"{ratio:.2f}") + "x" if pairs else "-"
+    return spread(pairs, lambda ratio: f"{ratio:.2f}x") if pairs else "-"
 
 
 def table(arguments):
