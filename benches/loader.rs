@@ -1,7 +1,7 @@
 //! Tokens/s of the loader alone: order, packing, masking, layout of batches; no model.
 //!
 //! `cargo bench --bench loader -- 40000` prints a table; the number is what a training step consumes (tokens/s of `tiny`
-//! on this machine's CPU, see `train_step`), and the last column how many times that the loader gives on one thread. The
+//! on this machine's CPU, see `mlmtrain bench`), and the last column how many times that the loader gives on one thread. The
 //! processor time of all its threads is what counts there: with two cores it is quicker by the clock.
 
 use std::io::Write;

@@ -12,6 +12,8 @@ use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
 
+pub use crate::commands::bench_args::BenchArgs;
+pub use crate::commands::bench_args::BenchJobArgs;
 pub use crate::commands::finetune_args::FinetuneArgs;
 pub use crate::commands::shards_args::ShardsCommand;
 use crate::config;
@@ -88,6 +90,18 @@ pub enum Command {
     /// Use a tokenizer on its own
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),
+    /// Measure whole training steps: speed, share of the machine's peak, memory
+    ///
+    /// Each row trains on made batches in a process of its own: forward, backward, clipping, AdamW, 15 % of tokens masked.
+    /// MFU is the share of the peak that this machine reaches in the row's compute type, measured at the beginning.
+    #[command(after_help = "Examples:
+  mlmtrain bench --model tiny,small,base --batch 8,16 --length 128 --compute f32,bf16
+  mlmtrain bench --model configs/quickstart.yaml
+  mlmtrain bench --model base --batch 8 --steps 20 --threads 2 --json > base.jsonl")]
+    Bench(BenchArgs),
+    /// One measurement of `bench`, in a process of its own
+    #[command(hide = true)]
+    BenchJob(BenchJobArgs),
     /// Check, show or describe configurations
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -1,5 +1,7 @@
 //! The subcommands: one file each. What they share is the command line (`cli`) and the terminal (`terminal`).
 
+pub mod bench;
+pub mod bench_args;
 pub mod cli;
 pub mod completions;
 pub mod config;
@@ -35,6 +37,8 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Predict(args) => predict::run(args),
         Command::Shards(command) => shards::run(command),
         Command::Tokenizer(command) => tokenizer::run(command),
+        Command::Bench(args) => bench::run(args),
+        Command::BenchJob(args) => bench::run_job(args),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(args),
     }

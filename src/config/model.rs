@@ -83,7 +83,7 @@ impl EncoderConfig {
 }
 
 /// A family and its encoder: what `models` builds from.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// The family.
     pub family: Family,

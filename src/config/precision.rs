@@ -1,11 +1,12 @@
 //! In which number types a run computes.
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// In which type the model computes; parameters, moments and sums are always f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeType {
     /// 32-bit floats.
@@ -14,6 +15,20 @@ pub enum ComputeType {
     Bf16,
     /// 16-bit floats with 11 bits of precision that end at 65,504: gradients are scaled so that they stay in range.
     F16,
+}
+
+impl ComputeType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
+
+    /// As it is written in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
 }
 
 /// Which precision where.

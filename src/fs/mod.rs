@@ -16,6 +16,7 @@ use crate::error::Problem;
 
 mod hash;
 mod lock;
+mod memory;
 mod scratch;
 mod space;
 mod staged;
@@ -29,6 +30,9 @@ pub use hash::sha256_of_reader;
 pub use std::fs::File;
 
 pub use lock::FolderLock;
+pub use memory::available_bytes;
+pub use memory::end_me_first;
+pub use memory::peak_resident_bytes;
 pub use scratch::ScratchFile;
 pub use space::free_bytes;
 pub use staged::StagedFile;

@@ -23,6 +23,7 @@ pub mod matmul;
 pub mod memory;
 pub mod norm;
 pub mod parallel;
+pub mod peak;
 pub mod residual_norm;
 pub mod simd;
 pub mod tanh;

@@ -29,13 +29,14 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// A policy without a configuration: this type on this machine's CPU, whatever its speed.
+    pub fn on_cpu(compute: ComputeType) -> Result<Self, Problem> {
+        Self::new(&PrecisionConfig { compute, loss_scale: None }, &Hardware::cpu())
+    }
+
     /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it can.
     pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
-        let compute = match config.compute {
-            ComputeType::F32 => DType::F32,
-            ComputeType::Bf16 => DType::BF16,
-            ComputeType::F16 => DType::F16,
-        };
+        let compute = dtype(config.compute);
         let notes = match hardware.support(compute) {
             Support::Native => Vec::new(),
             Support::Slow(why) => vec![format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str())],
@@ -55,6 +56,15 @@ impl Policy {
     /// The scale of the loss at the beginning of a run; `None` where none is needed.
     pub fn loss_scale(&self) -> Option<LossScale> {
         self.loss_scale.as_ref().map(LossScale::new)
+    }
+}
+
+/// The type that a configuration names.
+pub fn dtype(compute: ComputeType) -> DType {
+    match compute {
+        ComputeType::F32 => DType::F32,
+        ComputeType::Bf16 => DType::BF16,
+        ComputeType::F16 => DType::F16,
     }
 }
 

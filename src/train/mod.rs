@@ -4,6 +4,7 @@
 //! `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
 
 pub mod assemble;
+pub mod bench;
 pub mod cadence;
 pub mod clock;
 pub mod evaluate;

@@ -5,6 +5,7 @@
 
 mod allocation;
 mod architecture;
+mod bench;
 mod cli;
 mod finetune;
 mod golden;

@@ -1,0 +1,191 @@
+//! `mlmtrain bench`: how fast whole training steps are, a row for each model, batch, length and compute type.
+//!
+//! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that does not fit
+//! takes nothing else with it. `table.rs` is how rows look.
+
+mod job;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::commands::bench::job::Ended;
+use crate::commands::bench::job::Job;
+use crate::commands::bench::job::Machine;
+use crate::commands::bench::job::Steps;
+use crate::commands::bench::table::Measured;
+use crate::commands::bench::table::Outcome;
+use crate::commands::bench::table::Row;
+use crate::commands::bench::table::Table;
+use crate::commands::bench_args::BenchArgs;
+use crate::commands::terminal;
+use crate::config;
+use crate::config::ComputeType;
+use crate::config::MODEL_NAMES;
+use crate::config::ModelConfig;
+use crate::error::Problem;
+use crate::fs;
+use crate::ops::peak;
+use crate::precision;
+use crate::quantity::format_bytes;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+
+pub(super) use job::run as run_job;
+
+/// The share of tokens with a label, where no configuration says another.
+const MASKED_SHARE: f64 = 0.15;
+
+/// Rows and their length where neither flag nor configuration says them.
+const BATCH: usize = 8;
+const LENGTH: usize = 128;
+
+/// Runs the subcommand.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    let rows = rows(args)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    let machine = measure_machine(args, &rows, &progress)?;
+    let table = Table::new(rows.iter().map(|(model, _)| model.as_str()));
+    if !args.json {
+        terminal::stdout_line(&table.header())?;
+    }
+    let mut failed = 0;
+    for (model, steps) in &rows {
+        let outcome = measure(model, steps, args.threads, &machine, &progress)?;
+        if let Outcome::Failed(message) = &outcome {
+            failed += 1;
+            progress.warn(&format!("{}: {message}", label(model, steps)));
+        }
+        let row = Row {
+            model: model.clone(),
+            batch: steps.batch,
+            length: steps.length,
+            compute: steps.compute,
+            threads: machine.threads,
+            outcome,
+        };
+        terminal::stdout_line(&if args.json { row.to_json().to_string() } else { table.line(&row) })?;
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(Problem::new(format!("{failed} of {} rows could not be measured", rows.len())).into()),
+    }
+}
+
+/// Every row that is asked for, in the order of the flags, with the name of its model.
+fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
+    let mut rows = Vec::new();
+    for name in &args.model {
+        let defaults = Defaults::of(name)?;
+        let longest = defaults.model.max_sequence_length();
+        for &batch in &given(&args.batch, defaults.batch) {
+            for &length in &given(&args.length, defaults.length) {
+                if length > longest {
+                    let problem = Problem::usage(format!("rows of {length} tokens are longer than the {longest} positions of `{name}`"));
+                    return Err(problem.at("--length").hint(format!("take at most {longest}")).into());
+                }
+                let computes = if args.compute.is_empty() { vec![defaults.compute] } else { args.compute.clone() };
+                rows.extend(computes.into_iter().map(|compute| {
+                    let steps = Steps {
+                        model: defaults.model.clone(),
+                        compute,
+                        batch,
+                        length,
+                        masked_share: defaults.masked_share,
+                        short: args.short,
+                        gradient_checkpointing: args.gradient_checkpointing,
+                        steps: args.steps as usize,
+                        seconds: args.seconds,
+                    };
+                    (name.clone(), steps)
+                }));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn given(values: &[u32], default: usize) -> Vec<usize> {
+    if values.is_empty() { vec![default] } else { values.iter().map(|&value| value as usize).collect() }
+}
+
+/// A model, and what is timed with it unless a flag says otherwise.
+struct Defaults {
+    model: ModelConfig,
+    batch: usize,
+    length: usize,
+    compute: ComputeType,
+    masked_share: f64,
+}
+
+impl Defaults {
+    /// Of a named model, or of the configuration in this file.
+    fn of(name: &str) -> Result<Self> {
+        if let Some(model) = config::named_model(name) {
+            return Ok(Self { model, batch: BATCH, length: LENGTH, compute: ComputeType::F32, masked_share: MASKED_SHARE });
+        }
+        let path = Path::new(name);
+        if !fs::exists(path) {
+            let problem = Problem::usage(format!("`{}` is neither a model's name nor a file", terminal::printable(name))).at("--model");
+            return Err(problem.hint(format!("take {}, or the path of a configuration of `pretrain`", MODEL_NAMES.join(", "))).into());
+        }
+        let config = config::load_pretrain(path, &[])?.config;
+        let mut model = config.model().context("validation lets only one model family pass")?;
+        if model.encoder.vocab_size == 0 {
+            model.encoder.vocab_size = config.tokenizer.vocab_size;
+        }
+        Ok(Self {
+            model,
+            batch: config.training.per_device_train_batch_size,
+            length: config.data.max_seq_length,
+            compute: config.precision.compute,
+            masked_share: config.mlm.mlm_probability,
+        })
+    }
+}
+
+/// Measures the peaks that the rows are compared with, and says what they are.
+fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progress) -> Result<Machine> {
+    let computes: Vec<ComputeType> = ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, steps)| steps.compute == *c)).collect();
+    let machine = match job::start(&Job::Machine(computes.clone()), args.threads, || {})? {
+        Ended::Machine(machine) => machine,
+        other => return Err(Problem::new(format!("the machine's peak could not be measured: {other:?}")).into()),
+    };
+    let peaks: Vec<String> =
+        machine.flops_per_second.iter().map(|(compute, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, compute.name())).collect();
+    progress.note(&format!(
+        "this machine: {} threads, {}, {:.1} GB/s of memory",
+        machine.threads,
+        peaks.join(", "),
+        machine.bytes_per_second / 1e9
+    ));
+    for compute in computes.into_iter().filter(|compute| !peak::is_native(precision::dtype(*compute))) {
+        progress.note(&format!("note: this CPU has no multiplication of {0}; steps in {0} widen their values to f32", compute.name()));
+    }
+    Ok(machine)
+}
+
+fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progress: &Progress) -> Result<Outcome> {
+    let (needed, available) = (steps.case().predicted_bytes(), fs::available_bytes());
+    if let Some(available) = available.filter(|&available| needed > available) {
+        return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
+    }
+    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.steps as u64));
+    let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
+    Ok(match ended {
+        Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)),
+        Ended::OutOfMemory => Outcome::DoesNotFit(format!("ran out of memory, needs about {}", format_bytes(needed))),
+        Ended::Failed(message) => Outcome::Failed(message),
+        Ended::Machine(_) => Outcome::Failed("the process measured something else".to_string()),
+    })
+}
+
+/// A row in words, for progress and warnings.
+fn label(model: &str, steps: &Steps) -> String {
+    format!("{} {} x {} {}", terminal::printable(model), steps.batch, steps.length, steps.compute.name())
+}

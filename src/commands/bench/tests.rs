@@ -1,0 +1,143 @@
+//! Rows from flags, how they look, and what a dead child means.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use clap::Parser;
+use serde_json::json;
+
+use super::*;
+use crate::commands::bench::job::Timed;
+use crate::commands::bench::job::why;
+use crate::commands::cli::Cli;
+use crate::commands::cli::Command;
+
+fn parse(line: &str) -> Result<BenchArgs, String> {
+    match Cli::try_parse_from(["mlmtrain", "bench"].into_iter().chain(line.split_whitespace())) {
+        Ok(Cli { command: Command::Bench(args), .. }) => Ok(args),
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn labels(line: &str) -> Vec<String> {
+    rows(&parse(line).unwrap()).unwrap().iter().map(|(model, steps)| label(model, steps)).collect()
+}
+
+#[test]
+fn rows_are_every_combination_in_the_order_of_the_flags() {
+    assert_eq!(
+        labels("--model tiny,base --batch 8,16 --compute f32,bf16"),
+        [
+            "tiny 8 x 128 f32",
+            "tiny 8 x 128 bf16",
+            "tiny 16 x 128 f32",
+            "tiny 16 x 128 bf16",
+            "base 8 x 128 f32",
+            "base 8 x 128 bf16",
+            "base 16 x 128 f32",
+            "base 16 x 128 bf16"
+        ]
+    );
+    assert_eq!(
+        labels("--model tiny --length 32,512 --model large --compute f16"),
+        ["tiny 8 x 32 f16", "tiny 8 x 512 f16", "large 8 x 32 f16", "large 8 x 512 f16"]
+    );
+}
+
+#[test]
+fn a_configuration_says_what_the_flags_do_not() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
+    assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 f32")]);
+    assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 f32")]);
+    let (_, steps) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
+    assert_eq!(steps.model.encoder.vocab_size, 4096);
+}
+
+#[test]
+fn what_is_wrong_says_what_is_possible() {
+    let wrong = |line: &str| rows(&parse(line).unwrap()).unwrap_err().to_string();
+    insta::assert_snapshot!(wrong("--model huge"), @"
+    --model: `huge` is neither a model's name nor a file
+      hint: take tiny, small, base, large, or the path of a configuration of `pretrain`
+    ");
+    insta::assert_snapshot!(wrong("--model base --length 128,1024"), @"
+    --length: rows of 1024 tokens are longer than the 512 positions of `base`
+      hint: take at most 512
+    ");
+    for line in ["", "--model tiny --batch 0", "--model tiny --batch 8,", "--model tiny --seconds -1", "--model tiny --seconds nan"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+    let message = parse("--model tiny --compute fp16").unwrap_err();
+    assert!(message.contains("f32, bf16, f16"), "{message}");
+}
+
+fn sample_rows() -> Vec<Row> {
+    let machine = Machine { threads: 2, flops_per_second: vec![(ComputeType::F32, 240e9)], bytes_per_second: 30e9 };
+    let row = |name: &str, compute, step_flops: f64, median_seconds: f64| {
+        let (_, steps) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
+        let timed =
+            Timed { median_seconds, least_seconds: median_seconds / 1.25, steps: 5, step_flops, peak_memory_bytes: Some(150_000_000) };
+        let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine));
+        Row { model: name.to_string(), batch: 32, length: 128, compute, threads: 2, outcome }
+    };
+    let tiny = row("tiny", ComputeType::F32, 15e9, 0.125);
+    let base = row("base", ComputeType::Bf16, 2.3e12, 16.0);
+    let outcome = Outcome::DoesNotFit("needs about 9GiB, 5.5GiB are free".to_string());
+    let large = Row { model: "large".to_string(), outcome, ..base.clone() };
+    let failed = Row { outcome: Outcome::Failed("no \u{1b}[2J".to_string()), ..tiny.clone() };
+    vec![tiny, base, large, failed]
+}
+
+#[test]
+fn the_table_is_aligned() {
+    let rows = sample_rows();
+    let table = Table::new(rows.iter().map(|row| row.model.as_str()));
+    let lines: Vec<String> = std::iter::once(table.header()).chain(rows.iter().map(|row| table.line(row))).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    model  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory
+    tiny      32     128  f32             256      32,768  125.0 ms  50.0 %     143.1MiB
+    base      32     128  bf16            2.0         256   16.00 s       -     143.1MiB
+    large     32     128  bf16     does not fit: needs about 9GiB, 5.5GiB are free
+    tiny      32     128  f32      failed: no \u{1b}[2J
+    ");
+}
+
+#[test]
+fn a_row_is_one_object() {
+    let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
+    assert_eq!(
+        objects[0],
+        json!({
+            "model": "tiny", "batch": 32, "length": 128, "compute": "f32", "device": "cpu", "threads": 2, "fits": true,
+            "examples_per_second": 256.0, "tokens_per_second": 32768.0, "step_seconds": 0.125, "least_step_seconds": 0.1,
+            "timed_steps": 5, "flops_per_second": 1.2e11, "mfu": 0.5, "peak_memory_bytes": 150_000_000, "problem": null
+        })
+    );
+    assert_eq!((&objects[1]["mfu"], &objects[1]["compute"]), (&json!(null), &json!("bf16")));
+    assert_eq!((&objects[2]["fits"], &objects[2]["tokens_per_second"]), (&json!(false), &json!(null)));
+    assert_eq!((&objects[3]["fits"], &objects[3]["problem"]), (&json!(null), &json!("no \u{1b}[2J")));
+    assert!(objects.iter().all(|object| !object.to_string().contains('\n')));
+}
+
+#[test]
+fn a_child_without_memory_is_told_from_one_that_failed() {
+    let (killed, aborted, error) = (ExitStatus::from_raw(9), ExitStatus::from_raw(6), ExitStatus::from_raw(1 << 8));
+    let ended = |status, errors| match why(status, errors) {
+        Ended::OutOfMemory => "out of memory".to_string(),
+        Ended::Failed(message) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ended(killed, ""), "out of memory");
+    assert_eq!(ended(aborted, "memory allocation of 8589934592 bytes failed\n"), "out of memory");
+    assert_eq!(ended(error, "error: linear: no implementation for BF16\n  hint: wait\n"), "linear: no implementation for BF16");
+    assert!(ended(aborted, "thread 'main' panicked").ends_with(": thread 'main' panicked"));
+}
+
+/// Typed by hand it says whose it is.
+#[test]
+fn the_hidden_command_is_not_for_people() {
+    let Ok(Cli { command: Command::BenchJob(args), .. }) = Cli::try_parse_from(["mlmtrain", "bench-job", "hello"]) else { panic!() };
+    let message = run_job(&args).unwrap_err().to_string();
+    assert!(message.starts_with("`bench-job` is for `mlmtrain bench` to start"), "{message}");
+}

@@ -1,0 +1,55 @@
+//! Arguments of `bench`, as typed.
+
+use clap::Args;
+
+use crate::config::ComputeType;
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// tiny, small, base, large, or a configuration of `pretrain` (its model, and its batch, length and precision where the
+    /// flags say nothing); several with commas
+    #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
+    pub model: Vec<String>,
+    /// Rows of a step, e.g. `8,16`; 8 when not given
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub batch: Vec<u32>,
+    /// Tokens of a row; 128 when not given
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub length: Vec<u32>,
+    /// Type of activations and products; f32 when not given
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', value_enum)]
+    pub compute: Vec<ComputeType>,
+    /// Time at least so many steps (two more come first, unseen)
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Time steps for at least so many seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Fill the rows with documents of 20 to 60 tokens instead of one a row
+    #[arg(long)]
+    pub short: bool,
+    /// Save only the input of each layer and compute the rest again in backward
+    #[arg(long)]
+    pub gradient_checkpointing: bool,
+    /// Threads; 0 means one a core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// Print one JSON object a row instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of the process that measures one row.
+#[derive(Debug, Args)]
+pub struct BenchJobArgs {
+    /// What to measure, JSON.
+    pub job: String,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
+        _ => Err("not a number of seconds from 0 to 86400".to_string()),
+    }
+}

@@ -1,0 +1,226 @@
+//! Whole training steps on a made batch, with a clock: what `mlmtrain bench` times.
+//!
+//! A step is the one of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as the model has it. The batch is
+//! made, because the speed of a step does not depend on what the tokens say; reading and masking are the loader's business.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::batches::Batch;
+use crate::config::ComputeType;
+use crate::config::ModelConfig;
+use crate::config::TrainingConfig;
+use crate::layers::Registry;
+use crate::models::Encoder;
+use crate::models::Model;
+use crate::models::families;
+use crate::models::memory::Prediction;
+use crate::models::memory::StepSizes;
+use crate::ops::memory;
+use crate::precision;
+use crate::precision::Policy;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::tasks::mlm::MaskedLm;
+use crate::train::assemble::stepper;
+
+/// Steps before the clock counts: the first ones fetch memory from the system.
+const WARM_UP_STEPS: u64 = 2;
+
+/// Small enough that nothing diverges in the steps of a bench.
+const LEARNING_RATE: f64 = 1e-4;
+
+const SEED: u64 = 1;
+
+/// Tokens of a segment where rows hold several: 20 to 60.
+const SHORT_TOKENS: (u32, u32) = (20, 60);
+
+/// What is timed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Family and shape.
+    pub model: ModelConfig,
+    /// Type of activations and products.
+    pub compute: ComputeType,
+    /// Rows of a step (B).
+    pub rows: usize,
+    /// Tokens of a row, all of them real.
+    pub length: usize,
+    /// Share of the tokens that carry a label.
+    pub masked_share: f64,
+    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment a row.
+    pub short_segments: bool,
+    /// Whether layers save their input only and compute the rest again.
+    pub gradient_checkpointing: bool,
+}
+
+/// What the clock said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timing {
+    /// Seconds of each timed step, from the fastest to the slowest; at least one.
+    pub sorted_seconds: Vec<f64>,
+    /// Floating-point operations of one step.
+    pub step_flops: f64,
+}
+
+impl Timing {
+    /// The step in the middle.
+    pub fn median_seconds(&self) -> f64 {
+        self.sorted_seconds[self.sorted_seconds.len() / 2]
+    }
+}
+
+impl Case {
+    /// Tokens of a step (T).
+    pub fn tokens(&self) -> usize {
+        self.rows * self.length
+    }
+
+    /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together; `after_step` is called
+    /// after each of them.
+    pub fn time_steps(&self, least_steps: usize, least_seconds: f64, mut after_step: impl FnMut()) -> Result<Timing> {
+        // From here to the end every step needs the memory of the one before.
+        let _keeping = memory::keep_freed_blocks();
+        let policy = Policy::on_cpu(self.compute)?;
+        let mut model = Model::masked_lm(&self.model, SEED, &Device::Cpu)?.computing_in(policy.compute)?;
+        model.encoder.gradient_checkpointing = self.gradient_checkpointing;
+        let training = TrainingConfig { weight_decay: 0.01, max_grad_norm: 1.0, ..TrainingConfig::default() };
+        let mut stepper = stepper(&model.parameters, &training, &policy, SEED)?;
+        let task = MaskedLm { model };
+        let batch = [self.batch()];
+        let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
+        while step < WARM_UP_STEPS || sorted_seconds.len() < least_steps.max(1) || sorted_seconds.iter().sum::<f64>() < least_seconds {
+            step += 1;
+            let start = Instant::now();
+            step_flops = stepper.run(&task, &batch, step, LEARNING_RATE)?.flops;
+            if step > WARM_UP_STEPS {
+                sorted_seconds.push(start.elapsed().as_secs_f64());
+                after_step();
+            }
+        }
+        sorted_seconds.sort_by(f64::total_cmp);
+        Ok(Timing { sorted_seconds, step_flops })
+    }
+
+    /// Bytes that a step takes at its peak, from the shapes alone.
+    pub fn predicted_bytes(&self) -> u64 {
+        let mut registry = Registry::default();
+        let encoder = Encoder::new(&mut registry, &self.model);
+        families::masked_lm_head(&mut registry, &self.model, &encoder);
+        let sizes = StepSizes {
+            model: &self.model,
+            parameters: registry.layout().len() as u64,
+            tokens: self.tokens() as u64,
+            masked: self.masked() as u64,
+            compute: precision::dtype(self.compute),
+            gradient_checkpointing: self.gradient_checkpointing,
+        };
+        Prediction::of(&sizes).total()
+    }
+
+    fn masked(&self) -> usize {
+        (self.tokens() as f64 * self.masked_share) as usize
+    }
+
+    /// Random tokens; exactly the masked share of them, spread at random, carries a random label.
+    fn batch(&self) -> Batch {
+        let stream = Stream::new(SEED, Purpose::Test, 0);
+        let tokens = self.tokens();
+        let vocab_size = self.model.encoder.vocab_size as u64;
+        // Special tokens have the first ids, in vocabularies that are large enough to have any.
+        let first = if vocab_size > 5 { 5 } else { 0 };
+        let id = |index: usize, kind: u64| (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32;
+        let mut label_positions: Vec<u32> = (0..tokens as u32).collect();
+        label_positions.sort_by_key(|&t| stream.words(u64::from(t))[0]);
+        label_positions.truncate(self.masked());
+        label_positions.sort_unstable();
+        let cu_seqlens = self.segments();
+        Batch {
+            ids: (0..tokens).map(|t| id(t, 1)).collect(),
+            token_type_ids: vec![0; tokens],
+            position_ids: cu_seqlens.windows(2).flat_map(|segment| 0..segment[1] - segment[0]).collect(),
+            cu_seqlens,
+            token_keys: (0..tokens as u64).collect(),
+            labels: label_positions.iter().map(|&t| id(t as usize, 2)).collect(),
+            label_positions,
+            sample_ids: (0..self.rows as u64).collect(),
+        }
+    }
+
+    /// One segment a row, or rows cut into short ones.
+    fn segments(&self) -> Vec<u32> {
+        let stream = Stream::new(SEED, Purpose::Test, 1);
+        let (least, most) = SHORT_TOKENS;
+        let mut starts = vec![0];
+        for row in 1..=self.rows {
+            let end = (row * self.length) as u32;
+            while let Some(&start) = starts.last().filter(|&&start| start < end) {
+                let drawn = least + stream.below(starts.len() as u64, u64::from(most - least + 1)) as u32;
+                starts.push(if self.short_segments { end.min(start + drawn) } else { end });
+            }
+        }
+        starts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::named_model;
+    use crate::models::flops;
+
+    fn case(name: &str, rows: usize, length: usize) -> Case {
+        Case {
+            model: named_model(name).unwrap(),
+            compute: ComputeType::F32,
+            gradient_checkpointing: false,
+            rows,
+            length,
+            masked_share: 0.15,
+            short_segments: false,
+        }
+    }
+
+    #[test]
+    fn the_batch_has_the_rows_and_exactly_the_labels_that_were_asked_for() {
+        let case = case("tiny", 3, 100);
+        let batch = case.batch();
+        assert_eq!(batch.cu_seqlens, [0, 100, 200, 300]);
+        assert_eq!((batch.num_tokens(), batch.num_labels()), (300, 45));
+        assert!(batch.label_positions.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(batch.ids.iter().chain(&batch.labels).all(|id| (5..8192).contains(id)));
+        assert_eq!(batch.position_ids[99..102], [99, 0, 1]);
+        let short = Case { short_segments: true, ..case }.batch();
+        assert!(short.cu_seqlens.len() > 6 && [100, 200, 300].iter().all(|end| short.cu_seqlens.contains(end)), "{:?}", short.cu_seqlens);
+        assert!(short.max_seqlen() <= 60 && short.position_ids.iter().all(|&position| position < 60));
+    }
+
+    #[test]
+    fn steps_are_counted_and_sorted_and_their_operations_are_those_of_the_case() {
+        let case = case("tiny", 1, 16);
+        let mut calls = 0;
+        let timing = case.time_steps(3, 0.0, || calls += 1).unwrap();
+        assert_eq!((calls, timing.sorted_seconds.len()), (3, 3));
+        assert!(timing.sorted_seconds.is_sorted() && timing.sorted_seconds[0] > 0.0);
+        assert_eq!(timing.median_seconds().to_bits(), timing.sorted_seconds[1].to_bits());
+        assert_eq!(timing.step_flops.to_bits(), flops::masked_lm_step(&case.model, 16.0, 16.0, 2.0).to_bits());
+    }
+
+    #[test]
+    fn the_prediction_grows_with_everything_that_takes_memory() {
+        let base = case("base", 8, 128);
+        let bytes = base.predicted_bytes();
+        // 124 million parameters at 16 bytes are 2.0 GB.
+        assert!((2_200_000_000..3_500_000_000).contains(&bytes), "{bytes}");
+        for more in [
+            Case { rows: 16, ..base.clone() },
+            Case { length: 256, ..base.clone() },
+            Case { masked_share: 0.3, ..base.clone() },
+            Case { model: named_model("large").unwrap(), ..base },
+        ] {
+            assert!(more.predicted_bytes() > bytes, "{more:?}");
+        }
+    }
+}
