@@ -34,9 +34,7 @@ pub(super) fn map(bytes: usize) -> *mut u8 {
         if before > 0 {
             libc::munmap(start.cast(), before);
         }
-        if after > 0 {
-            libc::munmap(block.add(len).cast(), after);
-        }
+        libc::munmap(block.add(len).cast(), after);
         libc::madvise(block.cast(), len, libc::MADV_HUGEPAGE);
         block
     }

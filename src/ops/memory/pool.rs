@@ -34,7 +34,7 @@ const REACH: usize = 2;
 enum Origin {
     /// The system's allocator, while nothing was kept: never kept.
     Plain,
-    /// The system's allocator, aligned to a cache line.
+    /// The system's allocator, aligned to [`ALIGNMENT`].
     Aligned,
     /// Pages of its own.
     Mapped,
@@ -173,10 +173,11 @@ impl Pool {
             // SAFETY: the caller gives the block up.
             return unsafe { self.release(block, mark) };
         }
+        #[expect(clippy::cast_ptr_alignment, reason = "blocks that are kept are aligned to `ALIGNMENT`")]
         let entry = block.cast::<Free>();
         {
             let mut list = self.list(mark.class);
-            // SAFETY: the block has no users, is aligned to a cache line and larger than an entry.
+            // SAFETY: the block has no users, is aligned to `ALIGNMENT` and larger than an entry.
             unsafe { entry.write(Free { next: list.first, origin: mark.origin }) };
             list.first = entry;
         }
@@ -270,9 +271,11 @@ impl Pool {
         let bytes = classes::bytes(mark.class);
         self.held_bytes.fetch_sub(bytes, Relaxed);
         // SAFETY: the mark says how the block was made, and the sizes are the same.
-        match system_layout(mark) {
-            None => unsafe { pages::unmap(block, bytes + MARK_BYTES) },
-            Some(layout) => unsafe { System.dealloc(block, layout) },
+        unsafe {
+            match system_layout(mark) {
+                None => pages::unmap(block, bytes + MARK_BYTES),
+                Some(layout) => System.dealloc(block, layout),
+            }
         }
     }
 
@@ -307,13 +310,13 @@ fn system_layout(mark: Mark) -> Option<Layout> {
 /// # Safety
 /// `block` must be in use by the caller, of class `class` or a larger one.
 unsafe fn write_mark(block: *mut u8, class: usize, mark: Mark) {
-    // SAFETY: the offset lies inside a larger block, or in the bytes behind one of this class; both are multiples of 16.
-    unsafe { block.add(classes::bytes(class)).cast::<Mark>().write(mark) }
+    // SAFETY: the offset lies inside a larger block, or in the bytes behind one of this class.
+    unsafe { block.add(classes::bytes(class)).cast::<Mark>().write_unaligned(mark) }
 }
 
 /// # Safety
 /// `block` must have been given out for a request of class `class`.
 unsafe fn read_mark(block: *mut u8, class: usize) -> Mark {
     // SAFETY: `write_mark` wrote it when the block was given out; users have no business behind their bytes.
-    unsafe { block.add(classes::bytes(class)).cast::<Mark>().read() }
+    unsafe { block.add(classes::bytes(class)).cast::<Mark>().read_unaligned() }
 }

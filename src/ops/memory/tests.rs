@@ -23,9 +23,12 @@ struct Block<'a> {
 impl<'a> Block<'a> {
     fn new(pool: &'a Pool, len: usize, fill: u8) -> Self {
         // SAFETY: the size is not zero, and the block has room for `len` bytes.
-        let data = unsafe { pool.allocate(layout(len), false) };
-        assert!(!data.is_null());
-        unsafe { data.write_bytes(fill, len) };
+        let data = unsafe {
+            let data = pool.allocate(layout(len), false);
+            assert!(!data.is_null());
+            data.write_bytes(fill, len);
+            data
+        };
         Self { pool, data, len, fill }
     }
 
@@ -173,6 +176,11 @@ fn other_alignments_and_impossible_sizes_are_left_to_the_system() {
     pool.stop_keeping();
 }
 
+/// A block on its way to another thread.
+struct Parcel<'a>(Block<'a>);
+// SAFETY: a block has one owner, and its pool is shared by design.
+unsafe impl Send for Parcel<'_> {}
+
 /// Blocks of random sizes, handed from thread to thread, each holding its own byte to the end.
 #[test]
 fn threads_never_share_a_block() {
@@ -183,10 +191,6 @@ fn threads_never_share_a_block() {
             pool.start_keeping();
         }
         let shelf = std::sync::Mutex::new(Vec::new());
-        /// A block on its way to another thread.
-        struct Parcel<'a>(Block<'a>);
-        // SAFETY: a block has one owner, and its pool is shared by design.
-        unsafe impl Send for Parcel<'_> {}
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (pool, shelf) = (&pool, &shelf);
@@ -211,7 +215,9 @@ fn threads_never_share_a_block() {
             }
         });
         let rest = shelf.into_inner().unwrap();
-        rest.iter().for_each(|parcel| parcel.0.check());
+        for parcel in &rest {
+            parcel.0.check();
+        }
         drop(rest);
         assert_eq!(pool.usage().used_bytes, 0);
         if keeps {
