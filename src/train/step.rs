@@ -8,7 +8,7 @@ use crate::error::Problem;
 use crate::layers::Gradients;
 use crate::layers::context::DropoutSeed;
 use crate::ops::norm;
-use crate::optim::AdamW;
+use crate::optim::Optimizer;
 use crate::tasks::Loss;
 use crate::tasks::Task;
 
@@ -29,7 +29,7 @@ pub struct StepOutcome {
 #[derive(Debug)]
 pub struct Stepper {
     /// Moments and groups.
-    pub optimizer: AdamW,
+    pub optimizer: Optimizer,
     /// Buffer in which gradients accumulate.
     pub gradients: Gradients,
     /// Largest norm of the mean gradient; 0 turns clipping off.

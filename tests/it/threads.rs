@@ -8,7 +8,7 @@ use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
-use mlmtrain::optim::AdamW;
+use mlmtrain::optim::Optimizer;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
 use mlmtrain::tasks::Task;
@@ -51,7 +51,7 @@ fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
     pool.install(|| {
         let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
         let mut stepper = Stepper {
-            optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
+            optimizer: Optimizer::new(task.parameters(), &TrainingConfig::default()).unwrap(),
             gradients: Gradients::zeros_like(task.parameters()).unwrap(),
             max_grad_norm: 1.0,
             seed: 1,

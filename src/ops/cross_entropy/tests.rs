@@ -27,7 +27,11 @@ fn forward_and_backward_agree_with_the_reference() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &[4, 0, 2]), &[&fresh((3, 5), 1)], &from_vec::<f32>(vec![1.5], ()).unwrap());
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &[4, 0, 2]),
+        &[&fresh((3, 5), 1)],
+        &from_vec::<f32>(vec![1.5], ()).unwrap(),
+    );
 }
 
 #[test]
