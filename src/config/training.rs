@@ -30,7 +30,7 @@ pub enum SchedulerType {
     Constant,
     /// Warm-up, then constant.
     ConstantWithWarmup,
-    /// Warm-up, then `(1 - progress)^lr_power`.
+    /// Warm-up, then `(1 - progress)^lr_power`, with progress from 0 where the warm-up ends to 1.
     Polynomial,
     /// Warm-up, constant, then a decay over the last `lr_decay_steps`.
     WarmupStableDecay,
