@@ -17,7 +17,7 @@ use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
 use mlmtrain::models::flops::masked_lm_step;
 use mlmtrain::ops::memory;
-use mlmtrain::optim::AdamW;
+use mlmtrain::optim::Optimizer;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
 use mlmtrain::tasks::Task;
@@ -80,7 +80,7 @@ fn run(case: &str) -> Option<String> {
     let batch = batch(config.encoder.vocab_size, rows, length, short);
     let training = TrainingConfig { weight_decay: 0.01, ..TrainingConfig::default() };
     let mut stepper = Stepper {
-        optimizer: AdamW::new(task.parameters(), &training).ok()?,
+        optimizer: Optimizer::new(task.parameters(), &training).ok()?,
         gradients: Gradients::zeros_like(task.parameters()).ok()?,
         max_grad_norm: 1.0,
         seed: 1,
