@@ -27,8 +27,10 @@ use mlmtrain::ops::dropout::Dropout;
 use mlmtrain::ops::embedding;
 use mlmtrain::ops::gather_rows;
 use mlmtrain::ops::gelu;
+use mlmtrain::ops::lamb;
 use mlmtrain::ops::layer_norm;
 use mlmtrain::ops::linear;
+use mlmtrain::ops::linear_cross_entropy;
 use mlmtrain::ops::memory;
 use mlmtrain::ops::norm;
 use mlmtrain::ops::peak;
@@ -246,12 +248,11 @@ impl<W: Write> Bench<'_, W> {
         let token_type = vec![0; tokens];
         let ids = embedding::Ids { word: &word, position: &position, token_type: &token_type };
         let tables = |_: &Self| Ok((full(v, d)?, full(positions, d)?, full(1, d)?));
-        if self.dtype == DType::F32 {
-            self.line("embedding forward", &Work::Values(tokens * d, 2 * tokens * d), tables, |(word_vd, position_pd, type_nd)| {
-                black_box(embedding::forward(ids, &embedding::Tables { word_vd, position_pd, type_nd })?);
-                Ok(())
-            })?;
-        }
+        let dtype = self.dtype;
+        self.line("embedding forward", &Work::Values(tokens * d, 2 * tokens * d), tables, |(word_vd, position_pd, type_nd)| {
+            black_box(embedding::forward(ids, &embedding::Tables { word_vd, position_pd, type_nd }, dtype)?);
+            Ok(())
+        })?;
         let gradients = |bench: &Self| Ok((bench.activations(tokens, d)?, zeros(&[v, d])?, zeros(&[positions, d])?, zeros(&[1, d])?));
         self.line(
             "embedding backward",
@@ -288,7 +289,22 @@ impl<W: Write> Bench<'_, W> {
         })
     }
 
-    /// Over the word embedding, the largest parameter; f32 in every compute type.
+    /// The decoder and its loss: three products of the head, logits and their gradient.
+    fn decoder(&mut self) -> Going {
+        let (d, v, masked) = (self.shape.hidden_size, self.shape.vocab_size, self.masked());
+        let labels = drawn_ids(masked, v);
+        let inputs =
+            |bench: &Self| Ok((bench.activations(masked, d)?, bench.activations(v, d)?, vector(v)?, zeros(&[v, d])?, zeros(&[v])?));
+        let work = Work::Flops(6.0 * (masked * d * v) as f64);
+        self.line("linear_cross_entropy", &work, inputs, |(x, weight_vd, bias_v, dweight_vd, dbias_v)| {
+            let map = linear_cross_entropy::Map { weight_vd, bias_v };
+            let into = linear_cross_entropy::MapGradients { dweight_vd, dbias_v };
+            black_box(linear_cross_entropy::forward_backward(x, map, &labels, 1.0, into)?);
+            Ok(())
+        })
+    }
+
+    /// Over the word embedding, the largest parameter: buffers are f32 in every compute type, a half type has a copy besides.
     fn update(&mut self) -> Going {
         let count = self.shape.vocab_size * self.shape.hidden_size;
         self.line(
@@ -300,14 +316,24 @@ impl<W: Write> Bench<'_, W> {
                 Ok(())
             },
         )?;
-        let buffers = |_: &Self| Ok([vector(count)?, vector(count)?, zeros(&[count])?, zeros(&[count])?]);
+        let shadow_dtype = self.dtype;
+        let buffers = |_: &Self| {
+            let shadow = if shadow_dtype == DType::F32 { None } else { Some(vector(count)?.to_dtype(shadow_dtype)?) };
+            Ok(([vector(count)?, vector(count)?, zeros(&[count])?, zeros(&[count])?], shadow))
+        };
         let groups = [adamw::Group { range: 0..count, weight_decay: 0.01 }];
         let hyper =
-            adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0, clear_gradients: false };
-        // Four buffers are read, three written.
-        self.line("adamw", &Work::Values(0, 7 * count), buffers, |[parameters, gradients, first_moment, second_moment]| {
-            adamw::update(adamw::Buffers { parameters, gradients, first_moment, second_moment }, &groups, &hyper)
-        })
+            adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0, clear_gradients: true };
+        let shadowed = if shadow_dtype == DType::F32 { 0 } else { count };
+        for name in ["adamw", "lamb"] {
+            // Four buffers are read, four written, and the copy; lamb reads three of them again and writes parameters in the second pass.
+            let full = if name == "lamb" { 10 * count } else { 8 * count };
+            self.line(name, &Work::Values(shadowed, full), buffers, |([parameters, gradients, first_moment, second_moment], shadow)| {
+                let buffers = adamw::Buffers { parameters, gradients, first_moment, second_moment, shadow: shadow.as_ref() };
+                if name == "lamb" { lamb::update(buffers, &groups, &hyper) } else { adamw::update(buffers, &groups, &hyper) }
+            })?;
+        }
+        Some(())
     }
 }
 
@@ -376,16 +402,15 @@ fn run(words: &[String], mut out: impl Write) -> Going {
             bench.rows()?;
             bench.residual_norm()?;
             bench.ends()?;
-            if dtype == DType::F32 {
-                bench.update()?;
-            }
+            bench.decoder()?;
+            bench.update()?;
         }
     }
     Some(())
 }
 
 fn main() {
-    memory::keep_freed_pages();
+    let _keeping = memory::keep_freed_blocks();
     let words: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     // A closed pipe ends the bench; there is nobody left to tell.
     let _ = run(&words, std::io::stdout());

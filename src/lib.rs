@@ -27,7 +27,7 @@
 //! | [`precision`] | which dtype where; loss scaling |
 //! | [`distributed`] | the seam for several processes |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
-//! | [`optim`] | parameter groups, `AdamW`, schedules, clipping |
+//! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |

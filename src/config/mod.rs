@@ -91,6 +91,7 @@ pub use sources::InvalidUtf8;
 pub use sources::SourceConfig;
 pub use tokenizer::TokenizerAlgorithm;
 pub use tokenizer::TokenizerConfig;
+pub use training::OptimizerType;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;
 pub use validate::validate_finetune;

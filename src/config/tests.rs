@@ -299,6 +299,7 @@ fn show_names_the_origin_of_each_value() {
       num_train_epochs: 3.0           # default
       max_steps: 10                   # --set
       max_train_time: null            # default
+      optim: adamw                    # default
       learning_rate: 0.00005          # a.yaml:7
       lr_scheduler_type: linear       # default
       warmup_steps: 0.0               # default
@@ -354,6 +355,12 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
     error: data.sources.0.files: was `["corpus/*.txt.zst"]` when this run began and is `["b.txt"]` now
       hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
     error: model.roberta.hidden_size: was `128` when this run began and is `64` now
+      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+    "#);
+    let lamb = load(SMALL, &["training.optim=lamb", "training.weight_decay=0.01"]).expect("is right").config;
+    let other = load(SMALL, &["training.weight_decay=0.01"]).expect("is right").config;
+    insta::assert_snapshot!(compare_for_resume(&other, &lamb).expect_err("is wrong"), @r#"
+    training.optim: was `"adamw"` when this run began and is `"lamb"` now
       hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
     "#);
     let bert = load("data: {sources: [{files: [corpus/*.txt.zst]}]}\nmodel: {bert: {}}\n", &[]).expect("is right").config;

@@ -7,6 +7,17 @@ use serde::Serialize;
 use crate::config::batching::BatchSizeRamp;
 use crate::config::batching::TrainingPhase;
 
+/// How gradients become updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerType {
+    /// Adam with decoupled weight decay, as `torch.optim.AdamW` (Hugging Face's `adamw_torch`).
+    Adamw,
+    /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for batches of
+    /// thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
+    Lamb,
+}
+
 /// Shape of the learning rate over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -19,7 +30,7 @@ pub enum SchedulerType {
     Constant,
     /// Warm-up, then constant.
     ConstantWithWarmup,
-    /// Warm-up, then `(1 - progress)^lr_power`.
+    /// Warm-up, then `(1 - progress)^lr_power`, with progress from 0 where the warm-up ends to 1.
     Polynomial,
     /// Warm-up, constant, then a decay over the last `lr_decay_steps`.
     WarmupStableDecay,
@@ -48,6 +59,8 @@ pub struct TrainingConfig {
     pub max_steps: i64,
     /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
     pub max_train_time: Option<String>,
+    /// The optimizer; all of `weight_decay` and `adam_*` hold for each.
+    pub optim: OptimizerType,
     /// Peak learning rate.
     pub learning_rate: f64,
     /// Shape of the learning rate.
@@ -58,13 +71,13 @@ pub struct TrainingConfig {
     pub lr_decay_steps: f64,
     /// Exponent of `polynomial`.
     pub lr_power: f64,
-    /// Decoupled weight decay of all weights but biases and LayerNorm.
+    /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for `lamb`.
     pub weight_decay: f64,
     /// Decay of the first moment.
     pub adam_beta1: f64,
     /// Decay of the second moment.
     pub adam_beta2: f64,
-    /// Added to the root of the second moment.
+    /// Added to the root of the second moment; the papers on LAMB use 1e-6.
     pub adam_epsilon: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
@@ -94,6 +107,7 @@ impl Default for TrainingConfig {
             num_train_epochs: 3.0,
             max_steps: -1,
             max_train_time: None,
+            optim: OptimizerType::Adamw,
             learning_rate: 5e-5,
             lr_scheduler_type: SchedulerType::Linear,
             warmup_steps: 0.0,

@@ -16,6 +16,7 @@ pub mod element;
 pub mod embedding;
 pub mod gather_rows;
 pub mod gelu;
+pub mod lamb;
 pub mod layer_norm;
 pub mod linear;
 pub mod linear_cross_entropy;
@@ -28,6 +29,7 @@ pub mod residual_norm;
 pub mod simd;
 pub mod tanh;
 pub mod tensor;
+pub mod update;
 
 #[cfg(test)]
 pub(crate) mod testing;

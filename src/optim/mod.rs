@@ -1,8 +1,10 @@
-//! How gradients become updates: parameter groups and AdamW over the flat buffers, and the learning rate over the steps.
+//! How gradients become updates: AdamW and LAMB over the flat buffers, parameter groups, and the learning rate over the steps.
 //!
 //! Knows no loop and no file; its state goes out by `snapshot` and comes back by `restore`.
 
-pub mod adamw;
+mod adamw;
+mod lamb;
+mod optimizer;
 pub mod schedule;
 
-pub use adamw::AdamW;
+pub use optimizer::Optimizer;

@@ -19,7 +19,7 @@ use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
-use crate::optim::AdamW;
+use crate::optim::Optimizer;
 use crate::tasks::Task;
 use crate::telemetry::MetricsLog;
 use crate::telemetry::Progress;
@@ -128,7 +128,7 @@ impl RunFolder {
     }
 
     /// Saves `checkpoint-<step>`.
-    pub fn save(&mut self, task: &dyn Task, optimizer: &AdamW, state: &TrainState) -> Result<()> {
+    pub fn save(&mut self, task: &dyn Task, optimizer: &Optimizer, state: &TrainState) -> Result<()> {
         let best_step = state.best.step();
         self.trainer_state.global_step = state.step;
         self.trainer_state.epoch = state.epoch;
@@ -139,7 +139,7 @@ impl RunFolder {
         self.trainer_state.best_model_checkpoint = best_step.map(|step| self.store.path_of(step).display().to_string());
         let mut parts = vec![
             (MODEL.to_string(), Part::Tensors(task.parameters().named())),
-            (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot())),
+            (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
             (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
@@ -196,12 +196,10 @@ impl Resumed {
     }
 
     /// Puts weights and moments back.
-    pub fn restore(&self, parameters: &Parameters, optimizer: &mut AdamW) -> Result<()> {
+    pub fn restore(&self, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
         load_parameters(&self.checkpoint, parameters)?;
         let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
-        let moments = self.checkpoint.tensors(OPTIMIZER)?;
-        let moment = |name: &str| moments.get(name).ok_or_else(|| Problem::new(format!("tensor `{name}` is missing")).at(place()));
-        optimizer.restore(moment("exp_avg")?, moment("exp_avg_sq")?, self.state.updates()).with_context(place)
+        optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).with_context(place)
     }
 }
 

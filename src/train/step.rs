@@ -8,8 +8,7 @@ use crate::error::Problem;
 use crate::layers::Gradients;
 use crate::layers::context::DropoutSeed;
 use crate::ops::norm;
-use crate::ops::tensor::with_slice_mut;
-use crate::optim::AdamW;
+use crate::optim::Optimizer;
 use crate::precision::LossScale;
 use crate::tasks::Loss;
 use crate::tasks::Task;
@@ -35,7 +34,7 @@ pub struct StepOutcome {
 #[derive(Debug)]
 pub struct Stepper {
     /// Moments and groups.
-    pub optimizer: AdamW,
+    pub optimizer: Optimizer,
     /// Buffer in which gradients accumulate.
     pub gradients: Gradients,
     /// Largest norm of the mean gradient; 0 turns clipping off.
@@ -71,7 +70,7 @@ impl Stepper {
         if !grad_norm.is_finite() {
             let Some(loss_scale) = &mut self.loss_scale else { return Err(diverged("gradient norm", grad_norm, step, micro)) };
             loss_scale.overflowed(step)?;
-            with_slice_mut(self.gradients.flat(), |gradients| gradients.fill(0.0))?;
+            self.optimizer.skip(&self.gradients)?;
             return Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale: Some(scale), skipped: true });
         }
         // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
 
@@ -245,8 +246,9 @@ fn step(task: &Parabola, stepper: &mut Stepper, step: u64) -> Result<StepOutcome
 /// Parameters and moments.
 fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
     let mut tensors = vec![task.parameters().flat().clone()];
-    tensors.extend(stepper.optimizer.snapshot().into_iter().map(|(_, tensor)| tensor));
-    tensors.iter().map(|t| t.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()).collect()
+    tensors.extend(stepper.optimizer.snapshot().unwrap().into_iter().map(|(_, tensor)| tensor));
+    let single = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
+    tensors.iter().map(|t| single(t).into_iter().map(f32::to_bits).collect()).collect()
 }
 
 #[test]

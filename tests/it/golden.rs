@@ -17,7 +17,7 @@ use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::DropoutSeed;
 use mlmtrain::models::Input;
 use mlmtrain::models::Model;
-use mlmtrain::optim::AdamW;
+use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::mlm::MaskedLm;
@@ -138,7 +138,7 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
         let task = golden.masked_lm();
         let config = TrainingConfig { weight_decay: 0.01, ..TrainingConfig::default() };
         let mut stepper = Stepper {
-            optimizer: AdamW::new(task.parameters(), &config).unwrap(),
+            optimizer: Optimizer::new(task.parameters(), &config).unwrap(),
             gradients: Gradients::zeros_like(task.parameters()).unwrap(),
             max_grad_norm: 1.0,
             seed: 1,

@@ -1,14 +1,20 @@
-//! The number of threads changes no bit of a training step.
+//! The number of threads changes no bit of a training step, in whatever type it computes.
 
+use candle_core::DType;
 use candle_core::Device;
+use candle_core::Tensor;
 use mlmtrain::batches::Batch;
+use mlmtrain::config::ComputeType;
 use mlmtrain::config::EncoderConfig;
 use mlmtrain::config::Family;
 use mlmtrain::config::ModelConfig;
+use mlmtrain::config::PrecisionConfig;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
-use mlmtrain::optim::AdamW;
+use mlmtrain::optim::Optimizer;
+use mlmtrain::precision::Hardware;
+use mlmtrain::precision::Policy;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
 use mlmtrain::tasks::Task;
@@ -36,8 +42,8 @@ fn batch() -> Batch {
     }
 }
 
-/// Two steps with dropout and clipping; the parameters as bits.
-fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
+/// Two steps with dropout and clipping; the parameters as bits. Their copy in a half type must be what they round to.
+fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
         hidden_size: 96,
@@ -47,18 +53,25 @@ fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
         ..EncoderConfig::of(Family::Roberta)
     };
     let config = ModelConfig { family: Family::Roberta, encoder };
+    let policy = Policy::new(&PrecisionConfig { compute, loss_scale: None }, &Hardware::cpu()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
-        let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
+        let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap().computing_in(policy.compute).unwrap() };
         let mut stepper = Stepper {
-            optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
+            optimizer: Optimizer::new(task.parameters(), &TrainingConfig::default()).unwrap(),
             gradients: Gradients::zeros_like(task.parameters()).unwrap(),
             max_grad_norm: 1.0,
             seed: 1,
-            loss_scale: None,
+            loss_scale: policy.loss_scale(),
         };
         for step in 1..=2 {
-            stepper.run(&task, &[batch()], step, 1e-3).unwrap();
+            let outcome = stepper.run(&task, &[batch()], step, 1e-3).unwrap();
+            assert!(!outcome.skipped, "{compute:?}: step {step} overflows");
+        }
+        let values = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
+        if let Some(shadow) = task.parameters().shadow() {
+            let rounded = task.parameters().flat().to_dtype(policy.compute).unwrap();
+            assert!(values(shadow) == values(&rounded), "{compute:?}: the copy does not follow the parameters");
         }
         task.parameters().flat().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
     })
@@ -66,8 +79,10 @@ fn parameters_after_two_steps(threads: usize) -> Vec<u32> {
 
 #[test]
 fn one_thread_and_several_train_the_same_bits() {
-    let one = parameters_after_two_steps(1);
-    for threads in [2, 3] {
-        assert!(parameters_after_two_steps(threads) == one, "{threads} threads differ from one");
+    for compute in [ComputeType::F32, ComputeType::Bf16, ComputeType::F16] {
+        let one = parameters_after_two_steps(compute, 1);
+        for threads in [2, 3] {
+            assert!(parameters_after_two_steps(compute, threads) == one, "{compute:?}: {threads} threads differ from one");
+        }
     }
 }

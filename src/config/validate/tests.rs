@@ -8,6 +8,7 @@ use crate::config::Family;
 use crate::config::FinetuneConfig;
 use crate::config::Format;
 use crate::config::LossScaleConfig;
+use crate::config::OptimizerType;
 use crate::config::PrecisionConfig;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
@@ -167,6 +168,7 @@ fn the_training() {
     insta::assert_snapshot!(found(|c| c.training.learning_rate = f64::INFINITY), @"`training.learning_rate` is inf, it must be above 0 and finite");
     insta::assert_snapshot!(found(|c| c.training.adam_beta2 = 1.0), @"`training.adam_beta2` is 1, it must be at least 0 and below 1");
     insta::assert_snapshot!(found(|c| c.training.adam_epsilon = 0.0), @"`training.adam_epsilon` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|c| c.training.optim = OptimizerType::Lamb), @"`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam");
     insta::assert_snapshot!(found(|c| c.training.weight_decay = -0.1), @"`training.weight_decay` is -0.1, it must be 0 or above, and finite");
     insta::assert_snapshot!(found(|c| c.training.save_total_limit = 0), @"`training.save_total_limit` is 0, it must be at least 1");
     insta::assert_snapshot!(found(|c| { c.training.eval_steps = 0; c.training.load_best_model_at_end = true; c.training.early_stopping_patience = Some(3) }), @r#"

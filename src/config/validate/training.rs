@@ -1,5 +1,6 @@
 //! Batch, length of training, optimizer, schedule, cadence.
 
+use crate::config::OptimizerType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
 use crate::config::validate::Findings;
@@ -67,6 +68,11 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
     findings.positive("training.adam_epsilon", training.adam_epsilon);
     findings.not_negative("training.max_grad_norm", training.max_grad_norm);
+    if training.optim == OptimizerType::Lamb && training.weight_decay == 0.0 {
+        let message =
+            "`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam".to_string();
+        findings.add(&["training.optim", "training.weight_decay"], message, "set `weight_decay: 0.01`, or `optim: adamw`");
+    }
 }
 
 fn schedule(training: &TrainingConfig, findings: &mut Findings) {

@@ -1,5 +1,10 @@
 //! AdamW against PyTorch's numbers, against its reference in f64, and the edges of its groups.
 
+use std::ops::Range;
+
+use candle_core::DType;
+use candle_core::Tensor;
+
 use super::*;
 use crate::ops::tensor::from_vec;
 use crate::ops::testing::assert_close;
@@ -12,7 +17,7 @@ fn hyper(step: u64) -> Hyper {
 
 fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
     let [parameters, gradients, first_moment, second_moment] = tensors;
-    Buffers { parameters, gradients, first_moment, second_moment }
+    Buffers { parameters, gradients, first_moment, second_moment, shadow: None }
 }
 
 fn zeros(count: usize) -> Tensor {
@@ -78,6 +83,37 @@ fn elements_outside_of_all_groups_are_frozen() {
     let changed: Vec<usize> = (0..10).filter(|&i| after[i].to_bits() != before[i].to_bits()).collect();
     assert_eq!(changed, [2, 3, 7, 8]);
     assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 10]);
+}
+
+#[test]
+fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
+    let count = 70_001;
+    let groups = [Group { range: 3..40_000, weight_decay: 0.1 }, Group { range: 40_000..count - 5, weight_decay: 0.0 }];
+    for dtype in [DType::BF16, DType::F16] {
+        let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
+        let before = fresh(count, 9).to_dtype(dtype).unwrap();
+        let shadow = before.copy().unwrap();
+        for step in 1..=2 {
+            let (first, second) = (zeros(count), zeros(count));
+            let with_shadow = [&parameters, &fresh(count, 2), &first, &second];
+            update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step)).unwrap();
+            update(buffers([&plain, &fresh(count, 2), &zeros(count), &zeros(count)]), &groups, &hyper(step)).unwrap();
+        }
+        assert_close("parameters", &parameters, &plain, 0.0);
+        assert_close(
+            "shadow",
+            &shadow.narrow(0, 3, count - 8).unwrap(),
+            &parameters.to_dtype(dtype).unwrap().narrow(0, 3, count - 8).unwrap(),
+            0.0,
+        );
+        for (start, len) in [(0, 3), (count - 5, 5)] {
+            assert_close("frozen", &shadow.narrow(0, start, len).unwrap(), &before.narrow(0, start, len).unwrap(), 0.0);
+        }
+    }
+    let wrong = zeros(9).to_dtype(DType::BF16).unwrap();
+    let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
+    let error = update(Buffers { shadow: Some(&wrong), ..buffers(tensors.each_ref()) }, &[], &hyper(1)).unwrap_err();
+    assert!(error.to_string().contains("adamw: shadow"), "{error}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::error::Problem;
 use crate::interop::HubConfig;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
-use crate::optim::AdamW;
+use crate::optim::Optimizer;
 use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::quantity;
@@ -110,7 +110,7 @@ pub fn rows_per_step(training: &TrainingConfig) -> u64 {
 /// The step of a run, with fresh moments and zero gradients.
 pub fn stepper(parameters: &Parameters, training: &TrainingConfig, policy: &Policy, seed: u64) -> Result<Stepper> {
     Ok(Stepper {
-        optimizer: AdamW::new(parameters, training)?,
+        optimizer: Optimizer::new(parameters, training)?,
         gradients: Gradients::zeros_like(parameters)?,
         max_grad_norm: training.max_grad_norm,
         seed,

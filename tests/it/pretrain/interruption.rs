@@ -1,6 +1,7 @@
 //! Runs that are stopped: by a signal, by a crash, by a damaged disk. The same command goes on, and the numbers are those
 //! of a run that was never disturbed, to the last bit.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -56,6 +57,25 @@ fn a_signal_saves_the_last_step_and_the_same_command_goes_on_as_if_nothing_had_b
     let last = place.run(&[], &[]).ok();
     assert!(last.stderr.contains("resuming after step"), "{}", last.stderr);
     assert_same_run(&place, &undisturbed);
+}
+
+#[test]
+fn half_types_go_on_as_if_nothing_had_been_and_learn_as_f32_does() {
+    let loss = |place: &Workplace| place.json("eval_results.json")["eval_loss"].as_f64().expect("a number");
+    let whole = Workplace::new();
+    whole.run(&[], &[]).ok();
+    let f16 = ["precision.compute=f16", "precision.loss_scale.init_scale=1024", "precision.loss_scale.growth_interval=4"];
+    for sets in [&["precision.compute=bf16"][..], &f16] {
+        let (place, undisturbed) = (Workplace::new(), Workplace::new());
+        undisturbed.run(sets, &[]).ok();
+        let stopped = stop_at(&place, 11, SIGTERM, sets);
+        assert_eq!(stopped.code, Some(128 + SIGTERM), "{stopped:#?}");
+        place.run(sets, &[]).ok();
+        assert_same_run(&place, &undisturbed);
+        assert!((loss(&place) - loss(&whole)).abs() < 0.1, "{sets:?}: {} in f32, {} here", loss(&whole), loss(&place));
+        let scales: BTreeSet<u64> = place.series("train/loss_scale").iter().map(|(_, scale)| *scale as u64).collect();
+        assert_eq!(scales.len() > 1, sets.len() > 1, "the loss scale of f16 grows, bf16 has none: {scales:?}");
+    }
 }
 
 #[test]

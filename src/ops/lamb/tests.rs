@@ -1,0 +1,221 @@
+//! LAMB against timm's numbers, against its reference in f64, and the edges of its groups.
+
+use std::ops::Range;
+
+use candle_core::DType;
+use candle_core::Tensor;
+
+use super::*;
+use crate::ops::tensor::accumulate;
+use crate::ops::tensor::from_vec;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+use crate::ops::testing::relative_error;
+
+fn hyper(step: u64) -> Hyper {
+    Hyper { lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-6, step, gradient_multiplier: 0.5, clear_gradients: true }
+}
+
+fn zeros(count: usize) -> Tensor {
+    from_vec::<f32>(vec![0.0; count], count).unwrap()
+}
+
+/// Buffers of an optimizer that has just begun.
+struct State {
+    tensors: [Tensor; 4],
+    shadow: Option<Tensor>,
+}
+
+impl State {
+    fn new(parameters: Tensor) -> Self {
+        let count = parameters.elem_count();
+        Self { tensors: [parameters, zeros(count), zeros(count), zeros(count)], shadow: None }
+    }
+
+    fn buffers(&self) -> Buffers<'_> {
+        let [parameters, gradients, first_moment, second_moment] = self.tensors.each_ref();
+        Buffers { parameters, gradients, first_moment, second_moment, shadow: self.shadow.as_ref() }
+    }
+
+    fn step(&self, gradients: &[f32], groups: &[Group], hyper: &Hyper) {
+        accumulate(&self.tensors[1], gradients).unwrap();
+        update(self.buffers(), groups, hyper).unwrap();
+    }
+}
+
+fn group(range: Range<usize>, weight_decay: f32) -> Group {
+    Group { range, weight_decay }
+}
+
+fn values(t: &Tensor) -> Vec<f32> {
+    t.to_vec1::<f32>().unwrap()
+}
+
+/// Parameters after each of five steps of `timm.optim.Lamb` 1.0.31 on PyTorch 2.15.0 in f64: tensors of 3, 3 and 2 elements
+/// with decay 0.1, 0 and 0.1, lr 0.01, betas 0.9 and 0.999, eps 1e-6, no clipping, gradients
+/// `((7 step + 3 i) mod 11 - 5) / 20`. The third tensor begins at zero: its first ratio is 1.
+#[expect(clippy::unreadable_literal, reason = "digits as PyTorch prints them")]
+const TIMM: [[f64; 8]; 5] = [
+    [
+        0.48401563437489187,
+        -1.2633203706544165,
+        2.0121785787837423,
+        0.0,
+        -0.7599999333337778,
+        1.50999996000016,
+        0.009999900000999989,
+        -0.009999800003999918,
+    ],
+    [
+        0.48414653622306236,
+        -1.28426423968759,
+        1.9999618514297408,
+        0.007441315630778541,
+        -0.76400208324984,
+        1.513456000323984,
+        0.009905584381917357,
+        -0.009894424655781943,
+    ],
+    [
+        0.46347973296292166,
+        -1.287173649819806,
+        1.9876015695966136,
+        0.00820813206058391,
+        -0.7602542097894522,
+        1.518185976481229,
+        0.009784499891405007,
+        -0.009964713846124327,
+    ],
+    [
+        0.4427839892050731,
+        -1.2993323946025068,
+        1.9900653192451567,
+        0.009964620406465216,
+        -0.7592084848616877,
+        1.5172887143683413,
+        0.009754874088840645,
+        -0.010101189147327227,
+    ],
+    [
+        0.43101811858120026,
+        -1.3154371624304242,
+        1.9764026338417162,
+        0.01484566213181681,
+        -0.7567013007507746,
+        1.5158257585282653,
+        0.00963399888401525,
+        -0.010029716467747264,
+    ],
+];
+
+#[test]
+fn five_steps_are_those_of_timm() {
+    let state = State::new(from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap());
+    let groups = [group(0..3, 0.1), group(3..6, 0.0), group(6..8, 0.1)];
+    for (step, want) in (1i32..).zip(TIMM) {
+        let gradients: Vec<f32> = (0..8).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
+        state.step(&gradients, &groups, &hyper(step as u64));
+        for (got, want) in values(&state.tensors[0]).iter().zip(want) {
+            assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+        }
+        assert_eq!(values(&state.tensors[1]), [0.0; 8]);
+    }
+}
+
+/// Tensors of odd sizes, shorter and longer than a block, with gaps between them; one does not decay.
+const TENSORS: [(Range<usize>, f32); 5] =
+    [(0..1, 0.01), (64..65_601, 0.01), (65_664..65_671, 0.0), (65_728..98_496, 0.3), (98_496..100_003, 0.01)];
+
+fn groups() -> Vec<Group> {
+    TENSORS.map(|(range, weight_decay)| group(range, weight_decay)).to_vec()
+}
+
+#[test]
+fn several_tensors_agree_with_the_reference() {
+    let count = 100_003;
+    let state = State::new(fresh(count, 1));
+    let part = |t: &Tensor, range: &Range<usize>| t.narrow(0, range.start, range.len()).unwrap();
+    let start = |range: &Range<usize>| [double(&part(&state.tensors[0], range)), double(&zeros(range.len())), double(&zeros(range.len()))];
+    let mut want: Vec<[Tensor; 3]> = TENSORS.iter().map(|(range, _)| start(range)).collect();
+    let mut without_ratio = want.clone();
+    for step in 1..=4 {
+        let gradients = fresh(count, 10 + step);
+        state.step(&values(&gradients), &groups(), &hyper(step));
+        for (((range, decay), want), other) in TENSORS.iter().zip(&mut want).zip(&mut without_ratio) {
+            let (g, decay) = (double(&part(&gradients, range)), f64::from(*decay));
+            *want = reference::update(&want[0], &g, &want[1], &want[2], decay, &hyper(step)).unwrap();
+            *other = reference::update(&other[0], &g, &other[1], &other[2], 0.0, &hyper(step)).unwrap();
+        }
+    }
+    for (((range, decay), want), other) in TENSORS.iter().zip(&want).zip(&without_ratio) {
+        for (what, got, want) in
+            [("parameters", 0, 0), ("first moment", 2, 1), ("second moment", 3, 2)].map(|(w, i, j)| (w, &state.tensors[i], &want[j]))
+        {
+            assert_close(what, &part(got, range), want, 2e-6);
+        }
+        // The control: without decay and trust ratio the comparison must fail.
+        assert!(*decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4, "{range:?}");
+    }
+}
+
+#[test]
+fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
+    // The first tensor is zero, the second has no gradient and no decay to move it, the third only its decay.
+    let state = State::new(from_vec::<f32>(vec![0.0, 0.0, 2.0, 2.0, 3.0, 4.0], 6).unwrap());
+    let groups = [group(0..2, 0.1), group(2..4, 0.0), group(4..6, 0.1)];
+    state.step(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0], &groups, &Hyper { eps: 1e-12, ..hyper(1) });
+    let got = values(&state.tensors[0]);
+    // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes away lr * p.
+    for (got, want) in got.iter().zip([-0.01, 0.01, 2.0, 2.0, 3.0 * 0.99, 4.0 * 0.99]) {
+        assert!((got - want).abs() < 1e-6, "{got} is not {want}");
+    }
+}
+
+#[test]
+fn elements_outside_of_all_groups_are_frozen() {
+    let mut state = State::new(fresh(1000, 1));
+    let (before, old) = (values(&state.tensors[0]), fresh(1000, 7).to_dtype(DType::BF16).unwrap());
+    state.shadow = Some(old.copy().unwrap());
+    state.step(&values(&fresh(1000, 2)), &[group(2..400, 0.1), group(407..999, 0.0)], &hyper(1));
+    let frozen = |i: usize| i < 2 || (400..407).contains(&i) || i == 999;
+    let after = values(&state.tensors[0]);
+    let shadows = [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
+    for i in 0..1000 {
+        assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen(i), "{i}");
+        assert!(!frozen(i) || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
+    }
+    assert!(state.tensors[1..].iter().all(|t| (0..1000).all(|i| !frozen(i) || values(t)[i] == 0.0)));
+    assert_eq!(values(&state.tensors[1]), [0.0; 1000]);
+}
+
+#[test]
+fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_change_a_bit() {
+    let run = |dtype: Option<DType>, threads| {
+        let mut state = State::new(fresh(100_003, 1));
+        state.shadow = dtype.map(|dtype| state.tensors[0].to_dtype(dtype).unwrap());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step))));
+        state
+    };
+    let bits = |state: &State| state.tensors.each_ref().map(|t| values(t).into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    let one = run(None, 1);
+    for threads in 2..5 {
+        assert!(bits(&run(None, threads)) == bits(&one), "{threads} threads");
+    }
+    for dtype in [DType::BF16, DType::F16] {
+        let state = run(Some(dtype), 2);
+        assert!(bits(&state) == bits(&one), "{dtype:?}");
+        let rounded = one.tensors[0].to_dtype(dtype).unwrap();
+        assert_close("shadow", state.shadow.as_ref().unwrap(), &rounded, 0.0);
+    }
+}
+
+#[test]
+fn overlapping_groups_and_step_zero_are_refused() {
+    let state = State::new(zeros(10));
+    let error = |groups: &[Group], step| update(state.buffers(), groups, &hyper(step)).unwrap_err().to_string();
+    assert!(error(&[group(0..5, 0.0), group(4..10, 0.0)], 1).contains("lamb: group 4..10"));
+    assert!(error(&[group(0..11, 0.0)], 1).contains("0..11"));
+    assert!(error(&[], 0).contains("count from 1"));
+}

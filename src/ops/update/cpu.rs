@@ -1,0 +1,112 @@
+//! The flat buffers in blocks over all threads, and the arithmetic that AdamW and LAMB have in common.
+
+use candle_core::Result;
+
+use crate::ops::element::Element;
+use crate::ops::parallel;
+use crate::ops::tensor::with_slice_mut;
+use crate::ops::tensor::with_values_mut;
+use crate::ops::update::Buffers;
+use crate::ops::update::Group;
+use crate::ops::update::Hyper;
+
+/// The same range of all buffers. It lies within one group, or outside of all.
+pub(in crate::ops) struct Block<'a, T> {
+    pub(in crate::ops) parameters: &'a mut [f32],
+    pub(in crate::ops) gradients: &'a mut [f32],
+    pub(in crate::ops) first: &'a mut [f32],
+    pub(in crate::ops) second: &'a mut [f32],
+    pub(in crate::ops) shadow: Option<&'a mut [T]>,
+    /// Index of the group; none for elements that are frozen.
+    pub(in crate::ops) group: Option<usize>,
+}
+
+/// Runs `f` on the blocks of all buffers, in order; where they are cut depends on the groups alone. `T` is the type of the
+/// shadow, any type where there is none.
+///
+/// The list of blocks is a hundred bytes for each 600 KB of buffers.
+pub(in crate::ops) fn with_blocks<T: Element, R>(
+    buffers: Buffers<'_>,
+    groups: &[Group],
+    f: impl FnOnce(Vec<Block<'_, T>>) -> R,
+) -> Result<R> {
+    let cut = |shadow: Option<&mut [T]>| {
+        with_slice_mut(buffers.parameters, |parameters| {
+            with_slice_mut(buffers.gradients, |gradients| {
+                with_slice_mut(buffers.first_moment, |first| {
+                    with_slice_mut(buffers.second_moment, |second| f(split([parameters, gradients, first, second], shadow, groups)))
+                })
+            })
+        })
+    };
+    let nested = match buffers.shadow {
+        None => cut(None),
+        Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
+    };
+    nested???
+}
+
+fn split<'a, T>(mut rest: [&'a mut [f32]; 4], mut shadow: Option<&'a mut [T]>, groups: &[Group]) -> Vec<Block<'a, T>> {
+    const WITHIN: &str = "groups were checked to lie within the buffers";
+    let count = rest[0].len();
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    let mut cut = |end: usize, group: Option<usize>| {
+        while at < end {
+            let len = (end - at).min(parallel::BLOCK_VALUES);
+            let [parameters, gradients, first, second] = rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            blocks.push(Block { parameters, gradients, first, second, shadow, group });
+            at += len;
+        }
+    };
+    for (index, group) in groups.iter().enumerate() {
+        cut(group.range.start, None);
+        cut(group.range.end, Some(index));
+    }
+    cut(count, None);
+    blocks
+}
+
+/// Moments and their bias correction, with the numbers of one update.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct Adam {
+    /// `1 - beta1^t`.
+    pub(in crate::ops) correction1: f64,
+    rest1: f32,
+    beta2: f32,
+    rest2: f32,
+    inverse_root: f32,
+    eps: f32,
+    multiplier: f32,
+}
+
+impl Adam {
+    /// Everything is computed in f64 first: 1 - 0.999 in f32 is off by 5e-5 of its value.
+    pub(in crate::ops) fn new(hyper: &Hyper) -> Self {
+        let exponent = hyper.step.min(i32::MAX as u64) as i32;
+        Self {
+            correction1: 1.0 - hyper.beta1.powi(exponent),
+            rest1: (1.0 - hyper.beta1) as f32,
+            beta2: hyper.beta2 as f32,
+            rest2: (1.0 - hyper.beta2) as f32,
+            inverse_root: (1.0 / (1.0 - hyper.beta2.powi(exponent)).sqrt()) as f32,
+            eps: hyper.eps as f32,
+            multiplier: hyper.gradient_multiplier,
+        }
+    }
+
+    /// `m += (1 - beta1) * (g - m)` and `v = beta2 * v + (1 - beta2) * g^2`, with `g` multiplied first.
+    #[inline(always)]
+    pub(in crate::ops) fn advance(&self, g: f32, m: &mut f32, v: &mut f32) {
+        let g = g * self.multiplier;
+        *m = self.rest1.mul_add(g - *m, *m);
+        *v = self.beta2.mul_add(*v, self.rest2 * g * g);
+    }
+
+    /// `sqrt(v) / sqrt(1 - beta2^t) + eps`.
+    #[inline(always)]
+    pub(in crate::ops) fn denominator(&self, v: f32) -> f32 {
+        v.sqrt().mul_add(self.inverse_root, self.eps)
+    }
+}

@@ -1,0 +1,82 @@
+//! What the optimizers share: the flat buffers, the ranges that have their own decay, and the numbers of one update.
+//!
+//! It knows no rule: those are `adamw` and `lamb`.
+
+pub(super) mod cpu;
+
+use std::ops::Range;
+
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::tensor::check_shape;
+
+/// A range of the flat buffer with its own weight decay; for LAMB, one tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Elements of the flat buffers.
+    pub range: Range<usize>,
+    /// Weight decay, per unit of learning rate.
+    pub weight_decay: f32,
+}
+
+/// The numbers of one update.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hyper {
+    /// Learning rate of this step.
+    pub lr: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment, outside of the root.
+    pub eps: f64,
+    /// The number of this update, counted from 1.
+    pub step: u64,
+    /// Every gradient is multiplied by this first.
+    pub gradient_multiplier: f32,
+    /// Whether the gradients are set to zero once used, ready for the next step.
+    pub clear_gradients: bool,
+}
+
+/// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait on its own lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffers<'a> {
+    /// Parameters.
+    pub parameters: &'a Tensor,
+    /// Gradients.
+    pub gradients: &'a Tensor,
+    /// m.
+    pub first_moment: &'a Tensor,
+    /// v.
+    pub second_moment: &'a Tensor,
+    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed in f32. Every
+    /// parameter that changes is rounded into it.
+    pub shadow: Option<&'a Tensor>,
+}
+
+impl Buffers<'_> {
+    /// An error, naming `op`, unless all buffers have one length, the groups are in ascending order, apart, and within it,
+    /// and the update has a number.
+    pub(super) fn check(&self, op: &str, groups: &[Group], hyper: &Hyper) -> Result<()> {
+        let count = self.parameters.dims1()?;
+        for (what, t) in [("gradients", self.gradients), ("first moment", self.first_moment), ("second moment", self.second_moment)] {
+            check_shape(&format!("{op}: {what}"), t, &[count])?;
+        }
+        if let Some(shadow) = self.shadow {
+            check_shape(&format!("{op}: shadow"), shadow, &[count])?;
+        }
+        let mut end = 0;
+        for Group { range, .. } in groups {
+            if range.start < end || range.end < range.start || range.end > count {
+                bail!("{op}: group {range:?} does not follow {end} within the {count} parameters");
+            }
+            end = range.end;
+        }
+        if hyper.step == 0 {
+            bail!("{op}: steps count from 1");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! The optimizer of a run: moments, groups, the number of updates, and one update over the flat buffers.
+//!
+//! The rules are ops (`ops/adamw`, `ops/lamb`) and have the same state, so that it is kept here, once.
+
+use std::collections::BTreeMap;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::config::OptimizerType;
+use crate::config::TrainingConfig;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::ops;
+use crate::ops::update::Buffers;
+use crate::ops::update::Group;
+use crate::ops::update::Hyper;
+use crate::optim::adamw;
+use crate::optim::lamb;
+
+/// Moments in the layout of the parameters, and the number of updates done.
+#[derive(Debug)]
+pub struct Optimizer {
+    rule: OptimizerType,
+    first_moment: Tensor,
+    second_moment: Tensor,
+    groups: Vec<Group>,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    updates: u64,
+}
+
+impl Optimizer {
+    /// Zero moments; decay for all parameters but biases and `LayerNorm`.
+    pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
+        let groups = match config.optim {
+            OptimizerType::Adamw => adamw::groups,
+            OptimizerType::Lamb => lamb::groups,
+        };
+        Ok(Self {
+            rule: config.optim,
+            first_moment: parameters.flat().zeros_like()?,
+            second_moment: parameters.flat().zeros_like()?,
+            groups: groups(parameters.layout(), config.weight_decay as f32),
+            beta1: config.adam_beta1,
+            beta2: config.adam_beta2,
+            eps: config.adam_epsilon,
+            updates: 0,
+        })
+    }
+
+    /// One update with the gradients times `gradient_multiplier` (mean and clipping in one) of the parameters and of their
+    /// copy in a half type; clears the gradients.
+    pub fn update(&mut self, parameters: &Parameters, gradients: &Gradients, lr: f64, gradient_multiplier: f64) -> Result<()> {
+        self.updates += 1;
+        let hyper = Hyper {
+            lr,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            eps: self.eps,
+            step: self.updates,
+            gradient_multiplier: gradient_multiplier as f32,
+            clear_gradients: true,
+        };
+        let buffers = Buffers {
+            parameters: parameters.flat(),
+            gradients: gradients.flat(),
+            first_moment: &self.first_moment,
+            second_moment: &self.second_moment,
+            shadow: parameters.shadow(),
+        };
+        match self.rule {
+            OptimizerType::Adamw => ops::adamw::update(buffers, &self.groups, &hyper),
+            OptimizerType::Lamb => ops::lamb::update(buffers, &self.groups, &hyper),
+        }
+    }
+
+    /// No update: clears the gradients and counts nothing, as when they overflowed.
+    pub fn skip(&self, gradients: &Gradients) -> Result<()> {
+        gradients.flat().zero_set()
+    }
+
+    /// Updates done, without those that were skipped.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and `updates`.
+    pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
+        Ok(vec![
+            (FIRST.into(), self.first_moment.clone()),
+            (SECOND.into(), self.second_moment.clone()),
+            (UPDATES.into(), Tensor::new(&[self.updates as i64], &Device::Cpu)?),
+        ])
+    }
+
+    /// Takes a snapshot back. That it is one of the same rule is for the caller to see: the moments look alike.
+    pub fn restore(&mut self, snapshot: &BTreeMap<String, Tensor>) -> Result<()> {
+        let tensor = |name: &str, dtype: DType, dims: &[usize]| match snapshot.get(name) {
+            None => bail!("tensor `{name}` is missing"),
+            Some(t) if t.dtype() != dtype || t.dims() != dims => {
+                bail!("tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}", t.dtype(), t.dims())
+            }
+            Some(t) => Ok(t),
+        };
+        let (dims, device) = (self.first_moment.dims(), self.first_moment.device());
+        let updates = tensor(UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
+        let Ok(updates) = u64::try_from(updates) else { bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative") };
+        let first = tensor(FIRST, DType::F32, dims)?.to_device(device)?;
+        let second = tensor(SECOND, DType::F32, dims)?.to_device(device)?;
+        (self.first_moment, self.second_moment, self.updates) = (first, second, updates);
+        Ok(())
+    }
+}
+
+const FIRST: &str = "exp_avg";
+const SECOND: &str = "exp_avg_sq";
+const UPDATES: &str = "updates";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::parameters::Init;
+    use crate::layers::parameters::Registry;
+    use crate::ops::tensor::accumulate;
+
+    const RULES: [OptimizerType; 2] = [OptimizerType::Adamw, OptimizerType::Lamb];
+
+    fn parameters(dtype: DType) -> Parameters {
+        let mut registry = Registry::default();
+        registry.weight("a.weight", &[3, 50], Init::Normal);
+        registry.weight("b.weight", &[7, 9], Init::Normal);
+        registry.vector("c.bias", 5, Init::Ones);
+        registry.vector("d.bias", 70, Init::Zeros);
+        Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap().computing_in(dtype).unwrap()
+    }
+
+    fn optimizer(optim: OptimizerType, parameters: &Parameters) -> (Optimizer, Gradients) {
+        let config = TrainingConfig { optim, weight_decay: 0.1, ..TrainingConfig::default() };
+        (Optimizer::new(parameters, &config).unwrap(), Gradients::zeros_like(parameters).unwrap())
+    }
+
+    fn step(optimizer: &mut Optimizer, parameters: &Parameters, gradients: &Gradients) {
+        accumulate(gradients.flat(), &vec![0.5; parameters.layout().len()]).unwrap();
+        optimizer.update(parameters, gradients, 1e-3, 1.0).unwrap();
+    }
+
+    fn bits(t: &Tensor) -> Vec<u32> {
+        t.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
+        let parameters = parameters(DType::F32);
+        let groups =
+            |optim| optimizer(optim, &parameters).0.groups.into_iter().map(|g| (g.range, g.weight_decay > 0.0)).collect::<Vec<_>>();
+        assert_eq!(groups(OptimizerType::Adamw), [(0..255, true), (256..390, false)]);
+        assert_eq!(groups(OptimizerType::Lamb), [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]);
+    }
+
+    #[test]
+    fn every_parameter_and_its_half_copy_move() {
+        for optim in RULES {
+            let parameters = parameters(DType::BF16);
+            let before: Vec<Tensor> = parameters.named().iter().map(|(_, t)| t.copy().unwrap()).collect();
+            let (mut optimizer, gradients) = optimizer(optim, &parameters);
+            step(&mut optimizer, &parameters, &gradients);
+            for ((name, after), before) in parameters.named().iter().zip(&before) {
+                let [after, before] = [after, before].map(|t| bits(&t.flatten_all().unwrap()));
+                assert!(after.iter().zip(&before).all(|(a, b)| a != b), "{optim:?} left `{name}`");
+            }
+            let rounded = parameters.flat().to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+            assert_eq!(bits(&parameters.shadow().unwrap().to_dtype(DType::F32).unwrap()), bits(&rounded));
+        }
+    }
+
+    #[test]
+    fn a_skipped_step_clears_the_gradients_and_changes_nothing_else() {
+        for optim in RULES {
+            let parameters = parameters(DType::F32);
+            let (mut optimizer, gradients) = optimizer(optim, &parameters);
+            step(&mut optimizer, &parameters, &gradients);
+            let state = |o: &Optimizer| [parameters.flat(), &o.first_moment, &o.second_moment].map(bits);
+            let before = state(&optimizer);
+            accumulate(gradients.flat(), &vec![f32::INFINITY; parameters.layout().len()]).unwrap();
+            optimizer.skip(&gradients).unwrap();
+            assert!(bits(gradients.flat()).iter().all(|&g| g == 0));
+            assert!(state(&optimizer) == before && optimizer.updates() == 1);
+        }
+    }
+
+    #[test]
+    fn a_restored_optimizer_goes_on_with_the_same_bits() {
+        for optim in RULES {
+            let train = |restart_after: Option<u64>| {
+                let parameters = parameters(DType::F32);
+                let (mut current, gradients) = optimizer(optim, &parameters);
+                for number in 1..=4 {
+                    step(&mut current, &parameters, &gradients);
+                    if restart_after == Some(number) {
+                        let snapshot = current.snapshot().unwrap().into_iter().collect();
+                        current = optimizer(optim, &parameters).0;
+                        current.restore(&snapshot).unwrap();
+                    }
+                }
+                assert_eq!(current.updates(), 4);
+                bits(parameters.flat())
+            };
+            assert!(train(Some(2)) == train(None), "{optim:?}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_does_not_fit_is_refused_and_changes_nothing() {
+        let parameters = parameters(DType::F32);
+        let (mut optimizer, _) = optimizer(OptimizerType::Adamw, &parameters);
+        let whole: BTreeMap<String, Tensor> = optimizer.snapshot().unwrap().into_iter().collect();
+        let mut error = |name: &str, tensor: Option<Tensor>| {
+            let mut snapshot = whole.clone();
+            snapshot.remove(name);
+            snapshot.extend(tensor.map(|t| (name.to_string(), t)));
+            optimizer.restore(&snapshot).unwrap_err().to_string()
+        };
+        let short = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
+        assert!(error("exp_avg_sq", None).contains("`exp_avg_sq` is missing"));
+        assert!(error("exp_avg", Some(short)).contains("`exp_avg` is F32 [3], the optimizer wants F32 [448]"));
+        assert!(error("updates", Some(Tensor::new(&[-1i64], &Device::Cpu).unwrap())).contains("-1"));
+    }
+}
