@@ -100,13 +100,11 @@ pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result
 /// returns comes back beside it.
 ///
 /// The closure must write every element and read none before it has written it.
+#[expect(clippy::uninit_vec, reason = "the closure is what fills it")]
 pub fn written<T: Element, R>(len: usize, write: impl FnOnce(&mut [T]) -> R) -> (Vec<T>, R) {
     let mut out = Vec::with_capacity(len);
     // SAFETY: the capacity was just asked for; every bit pattern is a number, and `write` overwrites each before it is read.
-    #[expect(clippy::uninit_vec, reason = "the closure is what fills it")]
-    unsafe {
-        out.set_len(len);
-    }
+    unsafe { out.set_len(len) };
     let result = write(&mut out);
     (out, result)
 }

@@ -7,12 +7,12 @@ use std::process::Command;
 use candle_core::DType;
 use candle_core::Device;
 use mlmtrain::batches::Batch;
+use mlmtrain::config::ComputeType;
 use mlmtrain::config::EncoderConfig;
 use mlmtrain::config::Family;
 use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::layers::Context;
-use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::DropoutSeed;
 use mlmtrain::models::Input;
@@ -20,9 +20,10 @@ use mlmtrain::models::Model;
 use mlmtrain::models::memory::Prediction;
 use mlmtrain::models::memory::StepSizes;
 use mlmtrain::ops::memory;
-use mlmtrain::optim::AdamW;
+use mlmtrain::precision::Policy;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::train::assemble;
 use mlmtrain::train::step::Stepper;
 
 /// Says to a process of this program that it runs one test only.
@@ -69,13 +70,8 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
 }
 
 fn stepper(task: &dyn Task) -> Stepper {
-    Stepper {
-        optimizer: AdamW::new(task.parameters(), &TrainingConfig::default()).unwrap(),
-        gradients: Gradients::zeros_like(task.parameters()).unwrap(),
-        max_grad_norm: 1.0,
-        seed: 1,
-        loss_scale: None,
-    }
+    let policy = Policy::on_cpu(ComputeType::F32).unwrap();
+    assemble::stepper(task.parameters(), &TrainingConfig::default(), &policy, 1).unwrap()
 }
 
 /// Blocks asked of the system by 20 steps after two steps of warm-up; no two batches have their masks in the same places.
