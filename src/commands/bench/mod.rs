@@ -97,8 +97,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
                         length,
                         masked_share: defaults.masked_share,
                         short: args.short,
-                        steps: args.steps as usize,
-                        seconds: args.seconds,
+                        least: args.steps as usize,
+                        least_seconds: args.seconds,
                     };
                     (name.clone(), steps)
                 }));
@@ -176,7 +176,7 @@ fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progre
     if let Some(available) = available.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
     }
-    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.steps as u64));
+    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));
     let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
     Ok(match ended {
         Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)),

@@ -124,8 +124,8 @@ fn a_row_is_one_object() {
 fn a_child_without_memory_is_told_from_one_that_failed() {
     let (killed, aborted, error) = (ExitStatus::from_raw(9), ExitStatus::from_raw(6), ExitStatus::from_raw(1 << 8));
     let ended = |status, errors| match why(status, errors) {
-        job::Ended::OutOfMemory => "out of memory".to_string(),
-        job::Ended::Failed(message) => message,
+        Ended::OutOfMemory => "out of memory".to_string(),
+        Ended::Failed(message) => message,
         other => panic!("{other:?}"),
     };
     assert_eq!(ended(killed, ""), "out of memory");
