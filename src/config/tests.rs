@@ -292,6 +292,7 @@ fn show_names_the_origin_of_each_value() {
       per_device_train_batch_size: 8  # default
       per_device_eval_batch_size: 8   # default
       gradient_accumulation_steps: 1  # default
+      gradient_checkpointing: false   # default
       phases: []                      # default
       batch_size_ramp:
         start_micro_batches: 1        # default

@@ -47,9 +47,9 @@ pub(super) struct Steps {
     pub(super) short: bool,
     pub(super) gradient_checkpointing: bool,
     /// Steps to time at least.
-    pub(super) steps: usize,
+    pub(super) least: usize,
     /// Seconds to time at least.
-    pub(super) seconds: f64,
+    pub(super) least_seconds: f64,
 }
 
 impl Steps {
@@ -182,7 +182,7 @@ pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
 }
 
 fn time(steps: &Steps) -> Result<Timed> {
-    let timing = steps.case().time_steps(steps.steps, steps.seconds, || {
+    let timing = steps.case().time_steps(steps.least, steps.least_seconds, || {
         // Should nobody listen any more, the last message will say so.
         let _ = say(&Message::Step);
     })?;

@@ -99,8 +99,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
                         masked_share: defaults.masked_share,
                         short: args.short,
                         gradient_checkpointing: args.gradient_checkpointing,
-                        steps: args.steps as usize,
-                        seconds: args.seconds,
+                        least: args.steps as usize,
+                        least_seconds: args.seconds,
                     };
                     (name.clone(), steps)
                 }));
@@ -175,7 +175,7 @@ fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progre
     if let Some(available) = available.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
     }
-    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.steps as u64));
+    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));
     let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
     Ok(match ended {
         Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)),
