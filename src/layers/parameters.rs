@@ -10,6 +10,9 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
+use rayon::iter::IndexedParallelIterator;
+use rayon::iter::IntoParallelRefMutIterator;
+use rayon::iter::ParallelIterator;
 
 use crate::ops::tensor::with_slice_mut;
 use crate::rng::Purpose;
@@ -249,9 +252,10 @@ fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: 
         Init::Ones => values.fill(1.0),
         Init::Normal | Init::NormalWithZeroRow(_) => {
             let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
-            for (index, value) in values.iter_mut().enumerate() {
+            // Each value depends on its index alone.
+            values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
                 *value = (stream.normal(index as u64) * initializer_range) as f32;
-            }
+            });
         }
     }
     if let (Init::NormalWithZeroRow(row), Some(&cols)) = (spec.init, spec.shape.last()) {

@@ -82,14 +82,17 @@ pub(super) struct Target<O> {
 /// Most elements of the depth that are packed at once: a strip of columns then fills 64 KiB, a panel of rows 24.
 const DEPTH_BLOCK: usize = 1024;
 
-/// Most rows of a task: they stream through the L2 cache once for each strip.
-const TASK_ROWS: usize = 516;
+/// Most rows of a task: they stream through the caches once for each strip.
+const TASK_ROWS: usize = 1032;
 
 /// Most columns of a task: packed, they lie in the L2 or L3 cache.
 const TASK_COLS: usize = 768;
 
 /// Below this many multiplications another task costs more than it gains.
 const LEAST_TASK: usize = 1 << 19;
+
+/// Fewest tiles on a side of a task.
+const LEAST_TILES: usize = 2;
 
 /// Tasks a thread, so that a thread which is held up delays the others little.
 const TASKS_A_THREAD: usize = 4;
@@ -136,7 +139,8 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     }
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
-    let (row_tasks, col_tasks) = grid::<K>(m, n, depth, threads);
+    let in_place = terms.iter().all(|term| K::reads_in_place(term.a, term.depth));
+    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place, threads);
     let (task_rows, task_cols) = (share(m, row_tasks, K::ROWS), share(n, col_tasks, K::COLS));
     // The shares are rounded up to whole tiles, so the last parts may be empty.
     let (row_tasks, col_tasks) = (m.div_ceil(task_rows), n.div_ceil(task_cols));
@@ -153,24 +157,23 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     }
 }
 
-/// In how many parts rows and columns are cut.
-fn grid<K: TileKernel>(m: usize, n: usize, depth: usize, threads: usize) -> (usize, usize) {
-    let (mut rows, mut cols) = (m.div_ceil(TASK_ROWS), n.div_ceil(TASK_COLS));
-    let wanted = (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK);
-    while threads > 1 && rows * cols < wanted {
-        let (task_rows, task_cols) = (m / rows, n / cols);
-        // The longer side is halved: packing both operands then costs least.
-        if task_cols >= task_rows && task_cols >= 2 * K::COLS {
-            cols += 1;
-        } else if task_rows >= 2 * K::ROWS {
-            rows += 1;
-        } else if task_cols >= 2 * K::COLS {
-            cols += 1;
-        } else {
-            break;
-        }
+/// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
+/// rows packs all columns, each part of the columns all rows that cannot be read in place.
+fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, threads: usize) -> (usize, usize) {
+    let (least_rows, least_cols) = (m.div_ceil(TASK_ROWS), n.div_ceil(TASK_COLS));
+    if threads == 1 {
+        return (least_rows, least_cols);
     }
-    (rows, cols)
+    let wanted = (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK).max(1);
+    let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
+    let most_cols = n.div_ceil(LEAST_TILES * K::COLS).max(least_cols);
+    let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| (rows, wanted.div_ceil(rows).clamp(least_cols, most_cols)));
+    let packed = |&(rows, cols): &(usize, usize)| {
+        // Too few tasks weigh more than any packing.
+        let idle = wanted.saturating_sub(rows * cols);
+        (idle, rows * n + if in_place { 0 } else { cols * m })
+    };
+    grids.min_by_key(packed).expect("there is always the least number of rows")
 }
 
 /// The size of each of `parts` parts of `len`, in whole multiples of `tile`.
