@@ -35,18 +35,17 @@ impl TileKernel for Kernel {
         a.col_stride == 1 && depth.is_multiple_of(2)
     }
 
-    unsafe fn pack_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32) {
-        let panel = depth.div_ceil(2) * ROWS;
+    unsafe fn pack_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
+        if a.row_stride == 1 {
+            // SAFETY: the caller promises the extents and the instructions.
+            return unsafe { interleave_rows(a, rows, depth, out, panel_stride) };
+        }
         for (number, row) in (0..rows).step_by(ROWS).enumerate() {
             let count = ROWS.min(rows - row);
             // SAFETY: the caller promises the extents and the instructions.
             unsafe {
-                let (a, out) = (a.from(row, 0), out.add(number * panel));
-                match (a.row_stride, a.col_stride) {
-                    (1, _) => interleave_rows(a, count, depth, out),
-                    (_, 1) => transpose_rows(a, count, depth, out),
-                    _ => gather(a, count, depth, out, ROWS),
-                }
+                let (a, out) = (a.from(row, 0), out.add(number * panel_stride));
+                if a.col_stride == 1 { transpose_rows(a, count, depth, out) } else { gather(a, count, depth, out, ROWS) }
             }
         }
     }
@@ -115,6 +114,17 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
 ) {
     // Known to the compiler where it is a constant: then one register addresses all rows.
     let (row_bytes, step_bytes) = if PACKED { (4, 4 * ROWS) } else { (row_bytes, 4) };
+    if target.accumulate {
+        // Gradients come from main memory: they are on their way while the tile is computed.
+        for i in 0..M {
+            // SAFETY: the row is in the target; a prefetch reads nothing.
+            unsafe {
+                let row = target.data.add(i * target.row_stride).cast::<i8>();
+                _mm_prefetch::<_MM_HINT_T0>(row);
+                _mm_prefetch::<_MM_HINT_T0>(row.add((cols - 1) * size_of::<O>()));
+            }
+        }
+    }
     let mut sums = [[_mm512_setzero_ps(); N]; M];
     let (mut left, mut strip) = (left, strip);
     for _ in 0..steps {
@@ -188,17 +198,20 @@ unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask: __mmask16
     }
 }
 
-/// One panel from an operand whose rows are neighbours in memory: two lines of it become pairs.
+/// All panels from an operand whose rows are neighbours in memory: reads two lines in a row, writes a step of each panel.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32) {
-    let (mask, whole) = (lanes(rows), lanes(ROWS));
+unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
+    let whole = lanes(ROWS);
     for k in (0..depth).step_by(2) {
-        // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; the panel holds a step of `ROWS`.
-        unsafe {
-            let line = |k: usize| _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride).cast()));
-            let second = if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() };
-            let pairs = _mm512_or_si512(line(k), _mm512_slli_epi32::<16>(second));
-            _mm512_mask_storeu_epi32(out.add(k / 2 * ROWS).cast(), whole, pairs);
+        for (number, row) in (0..rows).step_by(ROWS).enumerate() {
+            let mask = lanes(ROWS.min(rows - row));
+            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step of `ROWS`.
+            unsafe {
+                let line = |k: usize| _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast()));
+                let second = if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() };
+                let pairs = _mm512_or_si512(line(k), _mm512_slli_epi32::<16>(second));
+                _mm512_mask_storeu_epi32(out.add(number * panel_stride + k / 2 * ROWS).cast(), whole, pairs);
+            }
         }
     }
 }
@@ -254,6 +267,12 @@ unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u
             unsafe {
                 let there = cols.saturating_sub(col);
                 let first = b.data.add(if there > 0 { col * b.col_stride + 2 * step } else { 0 });
+                if cols > col + LANES {
+                    // The lines of the next columns: the processor does not foresee sixteen of them side by side.
+                    for i in 0..LANES.min(cols - col - LANES) {
+                        _mm_prefetch::<_MM_HINT_T0>(first.add((LANES + i) * b.col_stride).cast());
+                    }
+                }
                 let square = transpose(load_square(first, b.col_stride, there, depth - 2 * step));
                 for (i, line) in square.iter().enumerate().take(steps - step) {
                     _mm512_storeu_si512(out.add(col / COLS * strip_stride + (step + i) * COLS + col % COLS).cast(), *line);

@@ -32,11 +32,11 @@ pub(super) trait TileKernel {
     /// Whether a tile can read the rows of `a` where they lie.
     fn reads_in_place(a: Matrix<Self::Operand>, depth: usize) -> bool;
 
-    /// Writes `rows` rows of `a` as panels `[step][ROWS]`, one after the other, zeros where there is no row or depth.
+    /// Writes `rows` rows of `a` as panels `[step][ROWS]`, `panel_stride` apart, zeros where there is no row or depth.
     ///
     /// # Safety
     /// `a` must cover `[rows, depth]`, `out` must have room for the panels.
-    unsafe fn pack_rows(a: Matrix<Self::Operand>, rows: usize, depth: usize, out: *mut Self::Packed);
+    unsafe fn pack_rows(a: Matrix<Self::Operand>, rows: usize, depth: usize, out: *mut Self::Packed, panel_stride: usize);
 
     /// Writes `cols` columns of `b` as strips `[step][COLS]`, `strip_stride` apart, zeros where there is no column or depth.
     ///
@@ -205,26 +205,28 @@ unsafe fn run_task<K: TileKernel, O: Element>(
     let partial: *mut f32 = room(&mut buffers.partial, if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
     for (index, (term, depth)) in pieces(terms).enumerate() {
         let steps = depth.len().div_ceil(K::STEP);
-        // Strips a power of two apart would all fall into the same few sets of the cache.
-        let strip_stride = (steps + 1) * K::COLS;
+        // Strips or panels a power of two apart would all fall into the same few sets of the cache.
+        let (strip_stride, panel_stride) = ((steps + 1) * K::COLS, (steps + 2) * K::ROWS);
         let strips = room::<K::Packed>(&mut buffers.cols, cols.len().div_ceil(K::COLS) * strip_stride);
         // SAFETY: the block lies inside the operands' extents.
         let (a, b) = unsafe { (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start)) };
         // SAFETY: the buffer was sized for the strips.
         unsafe { K::pack_cols(b, cols.len(), depth.len(), strips.as_mut_ptr(), strip_stride) };
         let in_place = K::reads_in_place(a, depth.len());
-        let panel = steps * K::ROWS;
-        let panels = room::<K::Packed>(&mut buffers.rows, if in_place { 0 } else { rows.len().div_ceil(K::ROWS) * panel });
+        let panels = room::<K::Packed>(&mut buffers.rows, if in_place { 0 } else { rows.len().div_ceil(K::ROWS) * panel_stride });
         if !in_place {
             // SAFETY: the buffer was sized for the panels.
-            unsafe { K::pack_rows(a, rows.len(), depth.len(), panels.as_mut_ptr()) };
+            unsafe { K::pack_rows(a, rows.len(), depth.len(), panels.as_mut_ptr(), panel_stride) };
         }
         for (col, strip) in (0..cols.len()).step_by(K::COLS).zip(strips.chunks_exact(strip_stride)) {
             for (row, number) in (0..rows.len()).step_by(K::ROWS).zip(0..) {
                 let size = (K::ROWS.min(rows.len() - row), K::COLS.min(cols.len() - col));
                 // SAFETY: the rows lie inside the operand.
-                let left =
-                    if in_place { Left::InPlace(unsafe { a.from(row, 0) }) } else { Left::Packed(&panels[number * panel..][..panel]) };
+                let left = if in_place {
+                    Left::InPlace(unsafe { a.from(row, 0) })
+                } else {
+                    Left::Packed(&panels[number * panel_stride..][..steps * K::ROWS])
+                };
                 let strip = strip.as_ptr();
                 // SAFETY: the tile lies inside the block, and that inside `out`; `partial` was sized for the block.
                 unsafe {

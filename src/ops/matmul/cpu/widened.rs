@@ -28,10 +28,10 @@ impl<T: Element> TileKernel for Kernel<T> {
         false
     }
 
-    unsafe fn pack_rows(a: Matrix<T>, rows: usize, depth: usize, out: *mut f32) {
+    unsafe fn pack_rows(a: Matrix<T>, rows: usize, depth: usize, out: *mut f32, panel_stride: usize) {
         for (number, row) in (0..rows).step_by(ROWS).enumerate() {
             // SAFETY: the caller promises the extents and the room.
-            unsafe { pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * depth * ROWS), ROWS) };
+            unsafe { pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * panel_stride), ROWS) };
         }
     }
 
