@@ -85,13 +85,12 @@ pub fn sum_rows2<T: Send>(
     debug_assert_eq!(first.len(), second.len());
     let step = (block_rows(cols) * cols).max(1);
     PartialSums::of(width, first.len().div_ceil(step), |sums| {
-        let run = |(block, ((first, second), sums)): (usize, ((&mut [T], &mut [T]), &mut [f32]))| {
+        let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
+        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(|(block, ((first, second), sums))| {
             sums.fill(0.0);
             let start = block * block_rows(cols);
             f(start..start + first.len() / cols.max(1), first, second, sums);
-        };
-        let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
-        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(run);
+        });
     })
 }
 

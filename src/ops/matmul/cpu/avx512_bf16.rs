@@ -3,7 +3,40 @@
 //! 24 sums and two strips of columns fill 26 of the 32 registers; a step is 24 multiplications, two loads and 12
 //! broadcasts, so the multiplier is what limits (99 % of its peak on Zen 4 from a depth of 768 on).
 
-use std::arch::x86_64::*;
+use std::arch::x86_64::__m256i;
+use std::arch::x86_64::__m512;
+use std::arch::x86_64::__m512bh;
+use std::arch::x86_64::__m512i;
+use std::arch::x86_64::__mmask16;
+use std::arch::x86_64::__mmask32;
+use std::arch::x86_64::_MM_HINT_T0;
+use std::arch::x86_64::_mm_prefetch;
+use std::arch::x86_64::_mm256_mask_storeu_epi16;
+use std::arch::x86_64::_mm256_maskz_loadu_epi16;
+use std::arch::x86_64::_mm512_add_ps;
+use std::arch::x86_64::_mm512_castsi512_ps;
+use std::arch::x86_64::_mm512_cvtepu16_epi32;
+use std::arch::x86_64::_mm512_cvtneps_pbh;
+use std::arch::x86_64::_mm512_dpbf16_ps;
+use std::arch::x86_64::_mm512_loadu_si512;
+use std::arch::x86_64::_mm512_mask_storeu_epi32;
+use std::arch::x86_64::_mm512_mask_storeu_ps;
+use std::arch::x86_64::_mm512_maskz_loadu_epi16;
+use std::arch::x86_64::_mm512_maskz_loadu_ps;
+use std::arch::x86_64::_mm512_mul_ps;
+use std::arch::x86_64::_mm512_or_si512;
+use std::arch::x86_64::_mm512_permutex2var_epi16;
+use std::arch::x86_64::_mm512_set1_epi32;
+use std::arch::x86_64::_mm512_set1_ps;
+use std::arch::x86_64::_mm512_setzero_ps;
+use std::arch::x86_64::_mm512_setzero_si512;
+use std::arch::x86_64::_mm512_shuffle_i32x4;
+use std::arch::x86_64::_mm512_slli_epi32;
+use std::arch::x86_64::_mm512_storeu_si512;
+use std::arch::x86_64::_mm512_unpackhi_epi32;
+use std::arch::x86_64::_mm512_unpackhi_epi64;
+use std::arch::x86_64::_mm512_unpacklo_epi32;
+use std::arch::x86_64::_mm512_unpacklo_epi64;
 use std::mem::MaybeUninit;
 
 use candle_core::DType;
@@ -91,6 +124,7 @@ unsafe fn by_rows<O: Element, const PACKED: bool>(
             match (rows, cols > LANES) {
                 // SAFETY: the caller promises the extents and the instructions.
                 $(($count, true) => unsafe { tile::<O, $count, 2, PACKED>(cols, steps, left, row_bytes, strip, target) },
+                // SAFETY: as above.
                 ($count, false) => unsafe { tile::<O, $count, 1, PACKED>(cols, steps, left, row_bytes, strip, target) },)*
                 _ => unreachable!("a tile has 1 to 12 rows"),
             }
@@ -249,7 +283,7 @@ unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u
     for step in (0..steps).step_by(LANES) {
         // SAFETY: `rows` rows of the depth exist; the panel holds a step of `ROWS` for each pair.
         unsafe {
-            let square = transpose(load_square(a.data.add(2 * step), a.row_stride, rows, depth - 2 * step));
+            let square = transpose(&load_square(a.data.add(2 * step), a.row_stride, rows, depth - 2 * step));
             for (i, line) in square.iter().enumerate().take(steps - step) {
                 _mm512_mask_storeu_epi32(out.add((step + i) * ROWS).cast(), mask, *line);
             }
@@ -273,7 +307,7 @@ unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u
                         _mm_prefetch::<_MM_HINT_T0>(first.add((LANES + i) * b.col_stride).cast());
                     }
                 }
-                let square = transpose(load_square(first, b.col_stride, there, depth - 2 * step));
+                let square = transpose(&load_square(first, b.col_stride, there, depth - 2 * step));
                 for (i, line) in square.iter().enumerate().take(steps - step) {
                     _mm512_storeu_si512(out.add(col / COLS * strip_stride + (step + i) * COLS + col % COLS).cast(), *line);
                 }
@@ -298,8 +332,8 @@ unsafe fn load_square(first: *const bf16, stride: usize, lines: usize, depth: us
 /// The transpose of a 16 x 16 square of 32-bit lanes, in four rounds of exchanges.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transpose(rows: [__m512i; LANES]) -> [__m512i; LANES] {
-    let mut pairs = rows;
+fn transpose(rows: &[__m512i; LANES]) -> [__m512i; LANES] {
+    let mut pairs = *rows;
     for i in 0..8 {
         pairs[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
         pairs[2 * i + 1] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);

@@ -202,61 +202,113 @@ unsafe fn run_task<K: TileKernel, O: Element>(
     let last = pieces(terms).count() - 1;
     // A half type cannot hold a partial sum.
     let keeps_partial = last > 0 && O::DTYPE != DType::F32;
-    let partial: *mut f32 = room(&mut buffers.partial, if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
+    let sums: *mut f32 = room(&mut buffers.partial, if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
     for (index, (term, depth)) in pieces(terms).enumerate() {
         let steps = depth.len().div_ceil(K::STEP);
-        // Strips or panels a power of two apart would all fall into the same few sets of the cache.
-        let (strip_stride, panel_stride) = ((steps + 1) * K::COLS, (steps + 2) * K::ROWS);
-        let strips = room::<K::Packed>(&mut buffers.cols, cols.len().div_ceil(K::COLS) * strip_stride);
         // SAFETY: the block lies inside the operands' extents.
         let (a, b) = unsafe { (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start)) };
-        // SAFETY: the buffer was sized for the strips.
-        unsafe { K::pack_cols(b, cols.len(), depth.len(), strips.as_mut_ptr(), strip_stride) };
-        let in_place = K::reads_in_place(a, depth.len());
-        let panels = room::<K::Packed>(&mut buffers.rows, if in_place { 0 } else { rows.len().div_ceil(K::ROWS) * panel_stride });
-        if !in_place {
-            // SAFETY: the buffer was sized for the panels.
-            unsafe { K::pack_rows(a, rows.len(), depth.len(), panels.as_mut_ptr(), panel_stride) };
-        }
-        for (col, strip) in (0..cols.len()).step_by(K::COLS).zip(strips.chunks_exact(strip_stride)) {
-            for (row, number) in (0..rows.len()).step_by(K::ROWS).zip(0..) {
+        // SAFETY: as above.
+        let packed = unsafe { Packed::<K>::of(a, b, (rows.len(), cols.len(), depth.len()), &mut buffers.rows, &mut buffers.cols) };
+        for (col, strip) in (0..cols.len()).step_by(K::COLS).zip(packed.strips.chunks_exact(packed.strip_stride)) {
+            for row in (0..rows.len()).step_by(K::ROWS) {
                 let size = (K::ROWS.min(rows.len() - row), K::COLS.min(cols.len() - col));
-                // SAFETY: the rows lie inside the operand.
-                let left = if in_place {
-                    Left::InPlace(unsafe { a.from(row, 0) })
-                } else {
-                    Left::Packed(&panels[number * panel_stride..][..steps * K::ROWS])
-                };
-                let strip = strip.as_ptr();
-                // SAFETY: the tile lies inside the block, and that inside `out`; `partial` was sized for the block.
+                let (left, strip) = (packed.left(row, steps), strip.as_ptr());
+                // SAFETY: the tile lies inside the block, and that inside `out`; the sums were sized for the block.
                 unsafe {
-                    let partial = partial.add(if keeps_partial { row * cols.len() + col } else { 0 });
+                    let sum = sums.add(if keeps_partial { row * cols.len() + col } else { 0 });
                     if keeps_partial && index < last {
-                        let target = Target {
-                            data: partial,
-                            row_stride: cols.len(),
-                            accumulate: index > 0,
-                            scale: 1.0,
-                            bias: std::ptr::null(),
-                            partial: std::ptr::null(),
-                            partial_stride: 0,
-                        };
-                        K::tile(size, steps, left, strip, target);
+                        K::tile(size, steps, left, strip, Target::partial(sum, cols.len(), index > 0));
                     } else {
-                        let bias = out.bias.filter(|_| keeps_partial || index == 0);
-                        let target = Target {
-                            data: out.data.add((rows.start + row) * out.row_stride + cols.start + col),
-                            row_stride: out.row_stride,
-                            accumulate: out.accumulate || (!keeps_partial && index > 0),
-                            scale,
-                            bias: bias.map_or(std::ptr::null(), |bias| bias[cols.start + col..].as_ptr()),
-                            partial: if keeps_partial { partial } else { std::ptr::null() },
-                            partial_stride: cols.len(),
-                        };
+                        let target = Target::at(out, (rows.start + row, cols.start + col), scale);
+                        let target = if keeps_partial { target.after(sum, cols.len()) } else { target.piece(index) };
                         K::tile(size, steps, left, strip, target);
                     }
                 }
             }
+        }
+    }
+}
+
+impl<O: Element> Target<O> {
+    /// The sum over some pieces of the depth, in f32.
+    fn partial(data: *mut O, row_stride: usize, accumulate: bool) -> Self {
+        let (bias, partial) = (std::ptr::null(), std::ptr::null());
+        Self { data, row_stride, accumulate, scale: 1.0, bias, partial, partial_stride: 0 }
+    }
+
+    /// The result from (row, col) on.
+    ///
+    /// # Safety
+    /// The element must lie inside `out`.
+    unsafe fn at(out: Output<'_, O>, (row, col): (usize, usize), scale: f32) -> Self {
+        Self {
+            // SAFETY: the caller promises that the element exists.
+            data: unsafe { out.data.add(row * out.row_stride + col) },
+            row_stride: out.row_stride,
+            accumulate: out.accumulate,
+            scale,
+            bias: out.bias.map_or(std::ptr::null(), |bias| bias[col..].as_ptr()),
+            partial: std::ptr::null(),
+            partial_stride: 0,
+        }
+    }
+
+    /// The result when the pieces before this one were summed elsewhere.
+    fn after(self, partial: *const f32, partial_stride: usize) -> Self {
+        Self { partial, partial_stride, ..self }
+    }
+
+    /// The result when the pieces before this one are in it already.
+    fn piece(self, index: usize) -> Self {
+        if index == 0 { self } else { Self { accumulate: true, bias: std::ptr::null(), ..self } }
+    }
+}
+
+/// The operands of a task for one piece of the depth, as tiles want them.
+struct Packed<'a, K: TileKernel> {
+    rows: Rows<'a, K>,
+    strips: &'a [K::Packed],
+    strip_stride: usize,
+}
+
+enum Rows<'a, K: TileKernel> {
+    Panels(&'a [K::Packed], usize),
+    InPlace(Matrix<K::Operand>),
+}
+
+impl<'a, K: TileKernel> Packed<'a, K> {
+    /// Packs the columns of `b`, and the rows of `a` unless they can be read in place.
+    ///
+    /// # Safety
+    /// `a` must cover `[rows, depth]`, `b` `[depth, cols]`, for as long as the result lives.
+    unsafe fn of(
+        a: Matrix<K::Operand>,
+        b: Matrix<K::Operand>,
+        (rows, cols, depth): (usize, usize, usize),
+        row_buffer: &'a mut Vec<Line>,
+        col_buffer: &'a mut Vec<Line>,
+    ) -> Self {
+        let steps = depth.div_ceil(K::STEP);
+        // Strips or panels a power of two apart would all fall into the same few sets of the cache.
+        let (strip_stride, panel_stride) = ((steps + 1) * K::COLS, (steps + 2) * K::ROWS);
+        let strips = room::<K::Packed>(col_buffer, cols.div_ceil(K::COLS) * strip_stride);
+        // SAFETY: the buffer was sized for the strips.
+        unsafe { K::pack_cols(b, cols, depth, strips.as_mut_ptr(), strip_stride) };
+        if K::reads_in_place(a, depth) {
+            return Self { rows: Rows::InPlace(a), strips, strip_stride };
+        }
+        let panels = room::<K::Packed>(row_buffer, rows.div_ceil(K::ROWS) * panel_stride);
+        // SAFETY: the buffer was sized for the panels.
+        unsafe { K::pack_rows(a, rows, depth, panels.as_mut_ptr(), panel_stride) };
+        Self { rows: Rows::Panels(panels, panel_stride), strips, strip_stride }
+    }
+
+    /// The rows of the tile that begins at `row`, a row of the task.
+    fn left(&self, row: usize, steps: usize) -> Left<'a, K> {
+        match self.rows {
+            Rows::Panels(panels, stride) => Left::Packed(&panels[row / K::ROWS * stride..][..steps * K::ROWS]),
+            // SAFETY: the row lies inside the operand, as `of` was promised.
+            Rows::InPlace(a) => Left::InPlace(unsafe { a.from(row, 0) }),
         }
     }
 }
