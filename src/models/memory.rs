@@ -105,17 +105,17 @@ fn saved(sizes: &StepSizes<'_>) -> Tensors {
     };
     // The norm of the embeddings; the norm of the head and the log-sum-exp of the loss.
     let statistics_bytes = sizes.tokens * (8 + layer_statistics) + 12 * sizes.masked;
-    // Of the head: what was gathered, both sides of GELU, the normed rows.
-    Tensors { td, tf, md: 4, statistics_bytes }
+    Tensors { td, tf, statistics_bytes, ..Tensors::default() }
 }
 
 /// The most tensors of each size that live besides the saved ones.
 fn temporaries(sizes: &StepSizes<'_>) -> Tensors {
     // In the attention block of the last layer: the gradients of the layer's output and of its middle, of the attention output,
     // of the input, of q, k and v, while the last hidden states are gone: 7 - 1. In the feed-forward block: the gradients of
-    // both sides of GELU. In the head: the gradients of its four tensors, and the logits of a piece with their gradient.
+    // both sides of GELU. In the head: what was gathered, both sides of GELU, the normed rows, and the gradients of these four;
+    // the logits of a piece with their gradient.
     let statistics_bytes = logits_bytes(sizes);
-    let temporaries = Tensors { td: 6, tf: 2, md: 4, statistics_bytes };
+    let temporaries = Tensors { td: 6, tf: 2, md: 8, statistics_bytes };
     if !sizes.gradient_checkpointing {
         return temporaries;
     }
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(prediction.state_bytes, 16 * 124_697_433);
         let (td, tf, md, mv) = (1024 * 768, 1024 * 3072, 153 * 768, 153 * 50_265);
         let statistics = 1024 * (8 + 12 * (12 * 4 + 16)) + 153 * 12;
-        assert_eq!(prediction.activation_bytes, 4 * (98 * td + 24 * tf + 4 * md) + statistics);
-        assert_eq!(prediction.temporary_bytes, 4 * (6 * td + 2 * tf + 4 * md) + 8 * mv);
+        assert_eq!(prediction.activation_bytes, 4 * (98 * td + 24 * tf) + statistics);
+        assert_eq!(prediction.temporary_bytes, 4 * (6 * td + 2 * tf + 8 * md) + 8 * mv);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct Measured {
     /// Share of the machine's measured peak in the row's compute type.
     pub(super) mfu: Option<f64>,
     pub(super) peak_memory_bytes: Option<u64>,
+    /// What the shapes alone said before.
+    pub(super) predicted_memory_bytes: u64,
 }
 
 impl Measured {
@@ -59,6 +61,7 @@ impl Measured {
             flops_per_second,
             mfu: machine.peak(steps.compute).map(|peak| flops_per_second / peak),
             peak_memory_bytes: timed.peak_memory_bytes,
+            predicted_memory_bytes: steps.case().predicted_bytes(),
         }
     }
 }
@@ -144,6 +147,7 @@ impl Row {
             "flops_per_second": figure(|m| m.flops_per_second),
             "mfu": measured.and_then(|m| m.mfu),
             "peak_memory_bytes": measured.and_then(|m| m.peak_memory_bytes),
+            "predicted_memory_bytes": measured.map(|m| m.predicted_memory_bytes),
             "problem": problem,
         })
     }

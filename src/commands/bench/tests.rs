@@ -106,12 +106,14 @@ fn the_table_is_aligned() {
 #[test]
 fn a_row_is_one_object() {
     let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
+    let predicted = rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes();
     assert_eq!(
         objects[0],
         json!({
             "model": "tiny", "batch": 32, "length": 128, "compute": "f32", "device": "cpu", "threads": 2, "fits": true,
             "examples_per_second": 256.0, "tokens_per_second": 32768.0, "step_seconds": 0.125, "least_step_seconds": 0.1,
-            "timed_steps": 5, "flops_per_second": 1.2e11, "mfu": 0.5, "peak_memory_bytes": 150_000_000, "problem": null
+            "timed_steps": 5, "flops_per_second": 1.2e11, "mfu": 0.5, "peak_memory_bytes": 150_000_000,
+            "predicted_memory_bytes": predicted, "problem": null
         })
     );
     assert_eq!((&objects[1]["mfu"], &objects[1]["compute"]), (&json!(null), &json!("bf16")));
