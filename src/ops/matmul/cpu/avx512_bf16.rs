@@ -24,7 +24,6 @@ use std::arch::x86_64::_mm512_mask_storeu_ps;
 use std::arch::x86_64::_mm512_maskz_loadu_epi16;
 use std::arch::x86_64::_mm512_maskz_loadu_ps;
 use std::arch::x86_64::_mm512_mul_ps;
-use std::arch::x86_64::_mm512_or_si512;
 use std::arch::x86_64::_mm512_permutex2var_epi16;
 use std::arch::x86_64::_mm512_set1_epi32;
 use std::arch::x86_64::_mm512_set1_ps;
@@ -235,43 +234,64 @@ unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask: __mmask16
 /// All panels from an operand whose rows are neighbours in memory: reads two lines in a row, writes a step of each panel.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
-    let whole = lanes(ROWS);
+    // Two panels are made of one load of each line.
+    let (low, high, whole) = (pairs_from(0), pairs_from(ROWS), lanes(ROWS));
     for k in (0..depth).step_by(2) {
-        for (number, row) in (0..rows).step_by(ROWS).enumerate() {
-            let mask = lanes(ROWS.min(rows - row));
-            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step of `ROWS`.
+        let (mut row, mut to) = (0, k / 2 * ROWS);
+        while row < rows {
+            let mask = words((rows - row).min(2 * ROWS));
+            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step of `ROWS`, and
+            // the second one exists where it is written.
             unsafe {
-                let line = |k: usize| _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast()));
-                let second = if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() };
-                let pairs = _mm512_or_si512(line(k), _mm512_slli_epi32::<16>(second));
-                _mm512_mask_storeu_epi32(out.add(number * panel_stride + k / 2 * ROWS).cast(), whole, pairs);
+                let line = |k: usize| _mm512_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast());
+                let (first, second) = (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
+                _mm512_mask_storeu_epi32(out.add(to).cast(), whole, _mm512_permutex2var_epi16(first, low, second));
+                if row + ROWS < rows {
+                    let pairs = _mm512_permutex2var_epi16(first, high, second);
+                    _mm512_mask_storeu_epi32(out.add(to + panel_stride).cast(), whole, pairs);
+                }
             }
+            row += 2 * ROWS;
+            to += 2 * panel_stride;
         }
     }
+}
+
+/// The indices that pair the values from `first` on of two lines: value of the one, value of the other, and so on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pairs_from(first: usize) -> __m512i {
+    let mut order = [0u16; 2 * LANES];
+    for (i, index) in order.iter_mut().enumerate() {
+        *index = (first + i / 2 + i % 2 * 2 * LANES) as u16;
+    }
+    // SAFETY: the array is 64 bytes.
+    unsafe { _mm512_loadu_si512(order.as_ptr().cast()) }
+}
+
+/// A mask of the first `count` of 32 values.
+#[inline(always)]
+fn words(count: usize) -> __mmask32 {
+    if count >= 2 * LANES { u32::MAX } else { (1 << count) - 1 }
 }
 
 /// All strips from an operand whose columns are neighbours in memory: reads two lines in a row, writes a step of each strip.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn interleave_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
-    // Values 0, 32, 1, 33, .. of the two lines side by side.
-    let mut order = [0u16; 64];
-    for (i, index) in order.iter_mut().enumerate() {
-        *index = (i / 2 + i % 2 * 32) as u16;
-    }
-    // SAFETY: the array is 128 bytes.
-    let (low, high) = unsafe { (_mm512_loadu_si512(order.as_ptr().cast()), _mm512_loadu_si512(order.as_ptr().add(32).cast())) };
+    let (low, high) = (pairs_from(0), pairs_from(LANES));
     for k in (0..depth).step_by(2) {
-        for (number, col) in (0..cols).step_by(COLS).enumerate() {
-            let count = COLS.min(cols - col);
-            let mask: __mmask32 = if count == COLS { u32::MAX } else { (1 << count) - 1 };
+        let (mut col, mut to) = (0, k / 2 * COLS);
+        while col < cols {
+            let mask = words(cols - col);
             // SAFETY: the lines k and, where there is one, k + 1 hold `cols` values; each strip holds a step of `COLS`.
             unsafe {
                 let line = |k: usize| _mm512_maskz_loadu_epi16(mask, b.data.add(k * b.row_stride + col).cast());
                 let (first, second) = (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
-                let to = out.add(number * strip_stride + k / 2 * COLS);
-                _mm512_storeu_si512(to.cast(), _mm512_permutex2var_epi16(first, low, second));
-                _mm512_storeu_si512(to.add(LANES).cast(), _mm512_permutex2var_epi16(first, high, second));
+                _mm512_storeu_si512(out.add(to).cast(), _mm512_permutex2var_epi16(first, low, second));
+                _mm512_storeu_si512(out.add(to + LANES).cast(), _mm512_permutex2var_epi16(first, high, second));
             }
+            col += COLS;
+            to += strip_stride;
         }
     }
 }
@@ -320,7 +340,7 @@ unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn load_square(first: *const bf16, stride: usize, lines: usize, depth: usize) -> [__m512i; LANES] {
-    let mask: __mmask32 = if depth >= 2 * LANES { u32::MAX } else { (1 << depth) - 1 };
+    let mask = words(depth);
     let mut square = [_mm512_setzero_si512(); LANES];
     for (i, line) in square.iter_mut().enumerate().take(lines) {
         // SAFETY: the line exists, and the mask leaves out what lies beyond the depth.

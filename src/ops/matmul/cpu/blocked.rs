@@ -95,7 +95,7 @@ const LEAST_TASK: usize = 1 << 19;
 const LEAST_TILES: usize = 2;
 
 /// Tasks a thread, so that a thread which is held up delays the others little.
-const TASKS_A_THREAD: usize = 4;
+const TASKS_A_THREAD: usize = 3;
 
 thread_local! {
     /// Packed operands and partial sums of this thread, kept for the next task.
