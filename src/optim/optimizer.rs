@@ -53,7 +53,7 @@ impl Optimizer {
         })
     }
 
-    /// One update with the gradients times `gradient_multiplier` (mean and clipping in one) of the parameters and of their
+    /// One update with the gradients times `gradient_multiplier` (clipping and the inverse of the loss scale in one) of the parameters and of their
     /// copy in a half type; clears the gradients.
     pub fn update(&mut self, parameters: &Parameters, gradients: &Gradients, lr: f64, gradient_multiplier: f64) -> Result<()> {
         self.updates += 1;

@@ -84,11 +84,6 @@ impl TrainState {
         }
     }
 
-    /// How often the optimizer has updated the parameters.
-    pub fn updates(&self) -> u64 {
-        self.step - self.skipped_steps.min(self.step)
-    }
-
     /// Takes note of a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;

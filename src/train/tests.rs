@@ -206,7 +206,7 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
     let undisturbed = tempfile::tempdir().unwrap();
     let (_, whole) = sitting_of(&overflowing(), &policy(ComputeType::F16), undisturbed.path(), &config(), 0);
     // Steps 1, 5 and 9 overflow, each after three good ones.
-    assert_eq!((whole.step, whole.skipped_steps, whole.updates()), (TOTAL, 3, 7));
+    assert_eq!((whole.step, whole.skipped_steps), (TOTAL, 3));
     let scales: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/loss_scale"].as_f64()).collect();
     assert_eq!(scales, [1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0]);
     let skipped: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/skipped_steps"].as_f64()).collect();
