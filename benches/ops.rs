@@ -31,6 +31,7 @@ use mlmtrain::ops::lamb;
 use mlmtrain::ops::layer_norm;
 use mlmtrain::ops::linear;
 use mlmtrain::ops::linear_cross_entropy;
+use mlmtrain::ops::matmul::cpu::is_native;
 use mlmtrain::ops::memory;
 use mlmtrain::ops::norm;
 use mlmtrain::ops::peak;
@@ -389,7 +390,7 @@ fn run(words: &[String], mut out: impl Write) -> Going {
     let flops_per_second: Vec<(DType, f64)> = dtypes.iter().map(|&dtype| (dtype, peak::flops_per_second(dtype))).collect();
     let peaks = Peaks { flops_per_second, bytes_per_second: peak::bytes_per_second() };
     for (dtype, flops) in &peaks.flops_per_second {
-        let how = if peak::is_native(*dtype) { "" } else { " (widened to f32)" };
+        let how = if is_native(*dtype) { "" } else { " (widened to f32)" };
         writeln!(out, "peak {:4} {:.1} GFLOP/s{how}", dtype.as_str(), flops / 1e9).ok()?;
     }
     writeln!(out, "peak memory {:.1} GB/s", peaks.bytes_per_second / 1e9).ok()?;

@@ -3,6 +3,8 @@
 use candle_core::DType;
 use candle_core::Device;
 
+use crate::ops::matmul::cpu::is_native;
+
 /// How well a type is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Support {
@@ -41,7 +43,7 @@ impl Hardware {
                        activations take half the memory all the same";
         Self {
             name: "the CPU".to_string(),
-            bf16: if has_avx512_bf16() { Support::Native } else { Support::Slow(widened.to_string()) },
+            bf16: if is_native(DType::BF16) { Support::Native } else { Support::Slow(widened.to_string()) },
             f16: Support::Slow("on a CPU it is for checking what a GPU will do, and slower than f32".to_string()),
         }
     }
@@ -55,14 +57,4 @@ impl Hardware {
             _ => Support::Missing,
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_avx512_bf16() -> bool {
-    std::arch::is_x86_feature_detected!("avx512bf16")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_avx512_bf16() -> bool {
-    false
 }

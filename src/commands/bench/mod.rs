@@ -30,8 +30,7 @@ use crate::config::MODEL_NAMES;
 use crate::config::ModelConfig;
 use crate::error::Problem;
 use crate::fs;
-use crate::ops::peak;
-use crate::precision;
+use crate::precision::Policy;
 use crate::quantity::format_bytes;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
@@ -164,8 +163,8 @@ fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progre
         peaks.join(", "),
         machine.bytes_per_second / 1e9
     ));
-    for compute in computes.into_iter().filter(|compute| !peak::is_native(precision::dtype(*compute))) {
-        progress.note(&format!("note: this CPU has no multiplication of {0}; steps in {0} widen their values to f32", compute.name()));
+    for compute in computes {
+        Policy::on_cpu(compute)?.notes.iter().for_each(|note| progress.note(note));
     }
     Ok(machine)
 }

@@ -10,6 +10,7 @@ use pulp::Simd;
 use pulp::WithSimd;
 use rayon::prelude::*;
 
+use crate::ops::matmul::cpu::is_native;
 use crate::ops::simd::kernel;
 
 /// Independent sums: more than latency times throughput of any multiplier, few enough for 16 registers.
@@ -28,18 +29,7 @@ const TRIAD_VALUES: usize = (256 << 20) / 3 / size_of::<f32>();
 const TRIAD_BLOCK: usize = 1 << 16;
 
 pub(super) fn flops_per_second(dtype: DType) -> f64 {
-    if dtype == DType::BF16 && has_bf16() { best_flops(bf16_chains) } else { best_flops(f32_chains) }
-}
-
-pub(super) fn has_bf16() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512bf16")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
+    if dtype == DType::BF16 && is_native(dtype) { best_flops(bf16_chains) } else { best_flops(f32_chains) }
 }
 
 /// `chains(rounds)` runs on every thread and returns how many operations that were on one.
@@ -86,8 +76,8 @@ impl WithSimd for F32Chains {
 
 fn bf16_chains(rounds: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
-    if has_bf16() {
-        // SAFETY: `has_bf16` just found both instruction sets on this machine.
+    if is_native(DType::BF16) {
+        // SAFETY: on x86-64 that is when the machine has both instruction sets.
         return unsafe { avx512_bf16_chains(rounds) };
     }
     f32_chains(rounds)

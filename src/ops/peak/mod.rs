@@ -15,11 +15,6 @@ pub fn flops_per_second(dtype: DType) -> f64 {
     cpu::flops_per_second(dtype)
 }
 
-/// Whether the machine multiplies values of type `dtype` as they are; other types are widened to f32 first.
-pub fn is_native(dtype: DType) -> bool {
-    dtype == DType::F32 || (dtype == DType::BF16 && cpu::has_bf16())
-}
-
 /// Bytes a second of `a = b + s c` over three arrays of 256 MiB together, far more than the caches hold: two reads and a
 /// write an element, as STREAM counts its triad (McCalpin 1995). Takes about 0.3 s.
 pub fn bytes_per_second() -> f64 {
@@ -36,7 +31,6 @@ mod tests {
             let flops = flops_per_second(dtype);
             assert!(flops.is_finite() && flops > 1e6, "{dtype:?}: {flops}");
         }
-        assert!(is_native(DType::F32) && !is_native(DType::F16));
         let bytes = bytes_per_second();
         assert!(bytes.is_finite() && bytes > 1e6, "{bytes}");
     }
