@@ -152,7 +152,8 @@ impl<W: Write> Bench<'_, W> {
         let (tokens, d, heads) = (self.tokens(), self.shape.hidden_size, self.shape.num_attention_heads);
         let cu_seqlens: Vec<u32> = (0..=tokens / LENGTH).map(|row| (row * LENGTH) as u32).collect();
         let (token_keys, dropout) = (row_keys(tokens), dropped());
-        let segments = attention::Segments { heads, cu_seqlens: &cu_seqlens, token_keys: &token_keys, dropout: Some(&dropout) };
+        let segments =
+            attention::Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout: Some(&dropout) };
         let product = 2.0 * (tokens * LENGTH * d) as f64;
         let inputs = |bench: &Self| {
             let [q, k, v, dy] = [(); 4].map(|()| bench.activations(tokens, d));
@@ -247,7 +248,7 @@ impl<W: Write> Bench<'_, W> {
         let word: Vec<u32> = drawn_ids(tokens, v);
         let position: Vec<u32> = (0..tokens).map(|t| (2 + t % LENGTH) as u32).collect();
         let token_type = vec![0; tokens];
-        let ids = embedding::Ids { word: &word, position: &position, token_type: &token_type };
+        let ids = embedding::Ids { word: (&word).into(), position: (&position).into(), token_type: (&token_type).into() };
         let tables = |_: &Self| Ok((full(v, d)?, full(positions, d)?, full(1, d)?));
         let dtype = self.dtype;
         self.line("embedding forward", &Work::Values(tokens * d, 2 * tokens * d), tables, |(word_vd, position_pd, type_nd)| {
@@ -276,7 +277,7 @@ impl<W: Write> Bench<'_, W> {
         let labels = drawn_ids(masked, v);
         let logits = |bench: &Self| {
             let logits = bench.activations(masked, v)?;
-            let log_sum_exp = cross_entropy::forward(&logits, &labels)?.log_sum_exp;
+            let log_sum_exp = cross_entropy::forward(&logits, &labels)?.log_sum_exp_m;
             Ok((logits, log_sum_exp))
         };
         self.line("cross_entropy forward", &Work::Values(masked * v, 0), logits, |(logits, _)| {
@@ -330,7 +331,7 @@ impl<W: Write> Bench<'_, W> {
             // Four buffers are read, four written, and the copy; lamb reads three of them again and writes parameters in the second pass.
             let full = if name == "lamb" { 10 * count } else { 8 * count };
             self.line(name, &Work::Values(shadowed, full), buffers, |([parameters, gradients, first_moment, second_moment], shadow)| {
-                let buffers = adamw::Buffers { parameters, gradients, first_moment, second_moment, shadow: shadow.as_ref() };
+                let buffers = adamw::Buffers { parameters, gradients, first_moment, second_moment, shadow: shadow.as_ref(), clip: None };
                 if name == "lamb" { lamb::update(buffers, &groups, &hyper) } else { adamw::update(buffers, &groups, &hyper) }
             })?;
         }

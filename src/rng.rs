@@ -37,6 +37,12 @@ impl Stream {
         Self { key: [seed as u32, (seed >> 32) as u32], id: [id as u32, (id >> 32) as u32 & 0x00ff_ffff | (purpose as u32) << 24] }
     }
 
+    /// Key and id, for kernels that count for themselves: word `w` of index `i` is word `w` of the generator at counter
+    /// `[i's low half, i's high half, id[0], id[1]]`.
+    pub fn counter(&self) -> ([u32; 2], [u32; 2]) {
+        (self.key, self.id)
+    }
+
     /// Four random words at `index`.
     #[inline(always)]
     pub fn words(&self, index: u64) -> [u32; 4] {

@@ -3,6 +3,7 @@
 use crate::layers::Parameters;
 use crate::ops::attention::Segments;
 use crate::ops::dropout::Dropout;
+use crate::ops::indices::Indices;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -10,9 +11,9 @@ use crate::rng::Stream;
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     /// Start of each segment, and `T` at the end.
-    pub cu_seqlens: &'a [u32],
+    pub cu_seqlens: Indices<'a>,
     /// Key of each token for dropout, `[T]`.
-    pub token_keys: &'a [u64],
+    pub token_keys: Indices<'a, u64>,
 }
 
 /// A place in the model where values are dropped; each draws from a stream of its own.

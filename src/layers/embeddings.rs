@@ -10,17 +10,18 @@ use crate::layers::Site;
 use crate::layers::norm::Norm;
 use crate::ops::dropout;
 use crate::ops::embedding;
+use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 
 /// The ids of `T` tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenIds<'a> {
     /// Row of the word embedding, `[T]`.
-    pub ids: &'a [u32],
+    pub ids: Indices<'a>,
     /// Row of the position embedding, the family's offset included, `[T]`.
-    pub position_ids: &'a [u32],
+    pub position_ids: Indices<'a>,
     /// Row of the token type embedding, `[T]`.
-    pub token_type_ids: &'a [u32],
+    pub token_type_ids: Indices<'a>,
 }
 
 /// The three tables and their norm.

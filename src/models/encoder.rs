@@ -20,17 +20,6 @@ use crate::layers::self_attention::AttentionSizes;
 use crate::layers::self_attention::SelfAttention;
 use crate::models::families;
 
-/// Ids of `T` packed tokens; `position_ids` count from 0 in each segment.
-#[derive(Debug, Clone, Copy)]
-pub struct Input<'a> {
-    /// `[T]`.
-    pub ids: &'a [u32],
-    /// `[T]`.
-    pub position_ids: &'a [u32],
-    /// `[T]`.
-    pub token_type_ids: &'a [u32],
-}
-
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
 #[derive(Debug, Clone)]
 pub struct Encoder {
@@ -40,13 +29,11 @@ pub struct Encoder {
     /// is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
     layers: Vec<EncoderLayer>,
-    position_offset: u32,
 }
 
 /// What backward needs of a whole forward pass.
 #[derive(Debug)]
 pub struct Saved {
-    position_ids: Vec<u32>,
     embeddings: embeddings::Saved,
     layers: Vec<SavedLayer>,
 }
@@ -78,7 +65,7 @@ impl Encoder {
             hidden_dropout: shape.hidden_dropout_prob,
         };
         let layers = (0..shape.num_hidden_layers).map(|layer| Self::layer(registry, config, layer)).collect();
-        Self { embeddings, gradient_checkpointing: false, layers, position_offset: config.position_offset() as u32 }
+        Self { embeddings, gradient_checkpointing: false, layers }
     }
 
     fn layer(registry: &mut Registry, config: &ModelConfig, layer: usize) -> EncoderLayer {
@@ -106,20 +93,19 @@ impl Encoder {
     }
 
     /// Hidden states of the last layer, `[T, D]`.
-    pub fn forward(&self, input: Input<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let position_ids: Vec<u32> = input.position_ids.iter().map(|p| p + self.position_offset).collect();
-        let (mut hidden, embeddings) = self.embeddings.forward(token_ids(input, &position_ids), ctx)?;
+    pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let (mut hidden, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             let (next, saved) = layer.forward(&hidden, ctx)?;
             let input = std::mem::replace(&mut hidden, next);
             layers.push(if self.gradient_checkpointing { SavedLayer::Input(input) } else { SavedLayer::Whole(saved) });
         }
-        Ok((hidden, Saved { position_ids, embeddings, layers }))
+        Ok((hidden, Saved { embeddings, layers }))
     }
 
     /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is done.
-    pub fn backward(&self, d_hidden: Tensor, input: Input<'_>, saved: Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+    pub fn backward(&self, d_hidden: Tensor, tokens: TokenIds<'_>, saved: Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
         let mut d_hidden = d_hidden;
         for (layer, saved) in self.layers.iter().zip(saved.layers).rev() {
             let saved = match saved {
@@ -128,10 +114,6 @@ impl Encoder {
             };
             d_hidden = layer.backward(&d_hidden, &saved, ctx, gradients)?;
         }
-        self.embeddings.backward(&d_hidden, token_ids(input, &saved.position_ids), &saved.embeddings, ctx, gradients)
+        self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)
     }
-}
-
-fn token_ids<'a>(input: Input<'a>, position_ids: &'a [u32]) -> TokenIds<'a> {
-    TokenIds { ids: input.ids, position_ids, token_type_ids: input.token_type_ids }
 }

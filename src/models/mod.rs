@@ -17,8 +17,8 @@ use crate::config::ModelConfig;
 use crate::layers::Parameters;
 use crate::layers::Registry;
 
+pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
-pub use encoder::Input;
 pub use heads::Head;
 pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;

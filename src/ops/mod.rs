@@ -11,11 +11,13 @@
 pub mod adamw;
 pub mod attention;
 pub mod cross_entropy;
+pub mod cuda;
 pub mod dropout;
 pub mod element;
 pub mod embedding;
 pub mod gather_rows;
 pub mod gelu;
+pub mod indices;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;

@@ -3,6 +3,10 @@
 //! A reference is a function from tensors to one tensor, composed of candle functions that autograd can differentiate; its
 //! gradients are those of `sum(output * seed)`, so `seed` plays the part of the gradient that flows into `backward`.
 
+use std::cell::RefCell;
+#[cfg(feature = "cuda")]
+use std::io::Write;
+
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
@@ -14,12 +18,55 @@ use crate::ops::element::rounding;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
-/// Standard normal f32 values on the CPU; `id` names the tensor within its test.
+thread_local! {
+    /// Where the inputs of a test are made.
+    static DEVICE: RefCell<Device> = const { RefCell::new(Device::Cpu) };
+}
+
+/// Runs the body of a test on the CPU, and then on the GPU that this build has: a real one in a build with `cuda` (and a
+/// message where the machine has none), its kernels as C++ in one with `cuda-on-host`, with the threads of a block in both
+/// orders. Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on that device.
+pub(crate) fn on_each_device(body: impl Fn()) {
+    body();
+    on_the_gpu(body);
+}
+
+#[cfg(not(any(feature = "cuda", feature = "cuda-on-host")))]
+fn on_the_gpu(_: impl Fn()) {}
+
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+fn on_the_gpu(body: impl Fn()) {
+    use crate::ops::cuda;
+    for backwards in [false, true] {
+        cuda::backwards(backwards);
+        cuda::on_host(&body);
+    }
+    cuda::backwards(false);
+}
+
+#[cfg(feature = "cuda")]
+fn on_the_gpu(body: impl Fn()) {
+    match crate::ops::cuda::open(0) {
+        Ok(device) => {
+            DEVICE.set(device);
+            body();
+            DEVICE.set(Device::Cpu);
+        }
+        Err(e) => writeln!(std::io::stderr(), "skipped on the GPU: {e}").unwrap(),
+    }
+}
+
+/// The tensor on the device of the test.
+pub(crate) fn placed(t: &Tensor) -> Tensor {
+    DEVICE.with_borrow(|device| t.to_device(device)).unwrap()
+}
+
+/// Standard normal f32 values; `id` names the tensor within its test.
 pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
     let shape = shape.into();
     let stream = Stream::new(0x7e57, Purpose::Test, id);
     let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
-    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+    placed(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap())
 }
 
 /// The types that activations may have.
@@ -37,7 +84,7 @@ pub(crate) fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
 
 /// The bits of all values, widened to f32: for comparisons to the last bit.
 pub(crate) fn bits(t: &Tensor) -> Vec<u32> {
-    let values = t.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let values = t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
 
@@ -47,9 +94,9 @@ pub(crate) fn fresh_ids(count: usize, bound: u64, id: u64) -> Vec<u32> {
     (0..count).map(|i| stream.below(i as u64, bound) as u32).collect()
 }
 
-/// The same values in f64: what a reference is run on.
+/// The same values in f64 on the CPU: what a reference is run on.
 pub(crate) fn double(t: &Tensor) -> Tensor {
-    t.to_dtype(DType::F64).unwrap()
+    t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
 }
 
 /// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes differ.

@@ -16,6 +16,7 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::ops;
 use crate::ops::update::Buffers;
+use crate::ops::update::Clip;
 use crate::ops::update::Group;
 use crate::ops::update::Hyper;
 use crate::optim::adamw;
@@ -53,9 +54,17 @@ impl Optimizer {
         })
     }
 
-    /// One update with the gradients times `gradient_multiplier` (clipping and the inverse of the loss scale in one) of the parameters and of their
-    /// copy in a half type; clears the gradients.
-    pub fn update(&mut self, parameters: &Parameters, gradients: &Gradients, lr: f64, gradient_multiplier: f64) -> Result<()> {
+    /// One update of the parameters and of their copy in a half type, with the gradients times `gradient_multiplier` (the
+    /// inverse of the loss scale), clipped; clears the gradients. Where their norm is not finite that is all it does, and the
+    /// caller, once it knows, says so by [`Optimizer::was_skipped`].
+    pub fn update(
+        &mut self,
+        parameters: &Parameters,
+        gradients: &Gradients,
+        clip: Clip<'_>,
+        lr: f64,
+        gradient_multiplier: f64,
+    ) -> Result<()> {
         self.updates += 1;
         let hyper = Hyper {
             lr,
@@ -72,6 +81,7 @@ impl Optimizer {
             first_moment: &self.first_moment,
             second_moment: &self.second_moment,
             shadow: parameters.shadow(),
+            clip: Some(clip),
         };
         match self.rule {
             OptimizerType::Adamw => ops::adamw::update(buffers, &self.groups, &hyper),
@@ -79,9 +89,9 @@ impl Optimizer {
         }
     }
 
-    /// No update: clears the gradients and counts nothing, as when they overflowed.
-    pub fn skip(&self, gradients: &Gradients) -> Result<()> {
-        gradients.flat().zero_set()
+    /// The last update was none: gradients had overflowed. It does not count.
+    pub fn was_skipped(&mut self) {
+        self.updates -= 1;
     }
 
     /// Updates done, without those that were skipped.
@@ -126,6 +136,7 @@ mod tests {
     use super::*;
     use crate::layers::parameters::Init;
     use crate::layers::parameters::Registry;
+    use crate::ops::norm;
     use crate::ops::tensor::accumulate;
 
     const RULES: [OptimizerType; 2] = [OptimizerType::Adamw, OptimizerType::Lamb];
@@ -146,7 +157,8 @@ mod tests {
 
     fn step(optimizer: &mut Optimizer, parameters: &Parameters, gradients: &Gradients) {
         accumulate(gradients.flat(), &vec![0.5; parameters.layout().len()]).unwrap();
-        optimizer.update(parameters, gradients, 1e-3, 1.0).unwrap();
+        let norm = norm::l2(gradients.flat()).unwrap();
+        optimizer.update(parameters, gradients, Clip { norm: &norm, max_norm: 0.0 }, 1e-3, 1.0).unwrap();
     }
 
     fn bits(t: &Tensor) -> Vec<u32> {
@@ -187,7 +199,8 @@ mod tests {
             let state = |o: &Optimizer| [parameters.flat(), &o.first_moment, &o.second_moment].map(bits);
             let before = state(&optimizer);
             accumulate(gradients.flat(), &vec![f32::INFINITY; parameters.layout().len()]).unwrap();
-            optimizer.skip(&gradients).unwrap();
+            step(&mut optimizer, &parameters, &gradients);
+            optimizer.was_skipped();
             assert!(bits(gradients.flat()).iter().all(|&g| g == 0));
             assert!(state(&optimizer) == before && optimizer.updates() == 1);
         }

@@ -15,6 +15,7 @@ use crate::models::MaskedLmHead;
 use crate::models::Model;
 use crate::models::flops;
 use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::pretrained;
 use crate::tasks::supervised;
@@ -39,7 +40,7 @@ impl MaskedLm {
 }
 
 impl Task for MaskedLm {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss> {
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss> {
         supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 

@@ -4,6 +4,7 @@
 
 pub mod classify;
 pub mod fill_mask;
+mod inputs;
 pub mod mlm;
 pub mod pretrained;
 mod supervised;
@@ -16,6 +17,8 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::layers::context::DropoutSeed;
 use crate::ops::cross_entropy::Entropy;
+use crate::ops::cross_entropy::Totals;
+use crate::ops::norm;
 
 /// Losses of a batch, summed: means are taken over the *global* count, once, by whoever adds the batches up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -29,11 +32,6 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The loss of `count` targets.
-    pub fn of(entropy: &Entropy, count: usize) -> Self {
-        Self { sum: entropy.loss_sum, count, correct: entropy.correct }
-    }
-
     /// Mean loss of a target; 0 without targets.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
@@ -42,6 +40,33 @@ impl Loss {
     /// Share of right targets; 0 without targets.
     pub fn accuracy(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.correct as f64 / self.count as f64 }
+    }
+}
+
+/// A loss that may still be under way on the device.
+#[derive(Debug, Clone, Default)]
+pub struct PendingLoss {
+    /// As in [`Entropy`]; none for a batch without targets.
+    totals: Option<Tensor>,
+    count: usize,
+}
+
+impl PendingLoss {
+    /// The loss of `count` targets.
+    pub fn of(entropy: Entropy, count: usize) -> Self {
+        Self { totals: Some(entropy.totals), count }
+    }
+
+    /// Makes `norm` NaN unless this loss is finite, without waiting for either.
+    pub fn poison(&self, norm: &Tensor) -> Result<()> {
+        self.totals.as_ref().map_or(Ok(()), |totals| norm::poison(norm, totals))
+    }
+
+    /// The loss; waits for the device.
+    pub fn read(&self) -> Result<Loss> {
+        let Some(totals) = &self.totals else { return Ok(Loss::default()) };
+        let Totals { loss_sum, correct } = Totals::read(totals)?;
+        Ok(Loss { sum: loss_sum, count: self.count, correct })
     }
 }
 
@@ -58,8 +83,8 @@ pub trait Task {
     /// Adds `scale` times the gradient of the *summed* loss of `batch` to `gradients`. The loss that it gives is not scaled.
     ///
     /// With one over the count of targets of the whole step as `scale`, gradients add up to that of the mean loss; loss
-    /// scaling is a further factor, there from the first gradient on.
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss>;
+    /// scaling is a further factor, there from the first gradient on. Nothing waits for a GPU here.
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;

@@ -8,9 +8,11 @@ use crate::error::Problem;
 use crate::layers::Gradients;
 use crate::layers::context::DropoutSeed;
 use crate::ops::norm;
+use crate::ops::update::Clip;
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
 use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 
 /// What a step says of itself.
@@ -56,30 +58,44 @@ impl Stepper {
         // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the loss scale.
         let targets: usize = micro.iter().map(Batch::num_labels).sum();
         let factor = (scale / targets.max(1) as f64) as f32;
-        let (mut loss, mut tokens, mut flops) = (Loss::default(), 0, 0.0);
+        let (mut losses, mut tokens, mut flops) = (Vec::with_capacity(micro.len()), 0, 0.0);
         for batch in micro {
-            let part = task.accumulate(batch, dropout, factor, &self.gradients)?;
-            if !part.sum.is_finite() {
-                return Err(diverged("loss", part.mean(), step, std::slice::from_ref(batch)));
-            }
-            loss += part;
+            losses.push(task.accumulate(batch, dropout, factor, &self.gradients)?);
             tokens += batch.num_tokens();
             flops += task.flops(batch);
         }
-        let grad_norm = norm::l2(self.gradients.flat())? / scale;
-        if !grad_norm.is_finite() {
+        let norm = norm::l2(self.gradients.flat())?;
+        for loss in &losses {
+            loss.poison(&norm)?;
+        }
+        let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
+        self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
+        // --- from here on the device is waited for: once a step ---
+        let loss = self.sum(&losses, micro, step)?;
+        let grad_norm = norm.to_vec1::<f64>()?[0] / scale;
+        let skipped = !grad_norm.is_finite();
+        if skipped {
+            self.optimizer.was_skipped();
             let Some(loss_scale) = &mut self.loss_scale else { return Err(diverged("gradient norm", grad_norm, step, micro)) };
             loss_scale.overflowed(step)?;
-            self.optimizer.skip(&self.gradients)?;
-            return Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale: Some(scale), skipped: true });
-        }
-        // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.
-        let clip = if self.max_grad_norm > 0.0 { (self.max_grad_norm / (grad_norm + 1e-6)).min(1.0) } else { 1.0 };
-        self.optimizer.update(task.parameters(), &self.gradients, lr, clip / scale)?;
-        if let Some(loss_scale) = &mut self.loss_scale {
+        } else if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.succeeded();
         }
-        Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale, skipped: false })
+        Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale, skipped })
+    }
+
+    /// The loss of all micro-batches; the first that is not finite is an error.
+    fn sum(&mut self, losses: &[PendingLoss], micro: &[Batch], step: u64) -> Result<Loss> {
+        let mut sum = Loss::default();
+        for (loss, batch) in losses.iter().zip(micro) {
+            let loss = loss.read()?;
+            if !loss.sum.is_finite() {
+                self.optimizer.was_skipped();
+                return Err(diverged("loss", loss.mean(), step, std::slice::from_ref(batch)));
+            }
+            sum += loss;
+        }
+        Ok(sum)
     }
 }
 

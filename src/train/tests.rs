@@ -21,12 +21,14 @@ use crate::layers::Init;
 use crate::layers::Parameters;
 use crate::layers::Registry;
 use crate::layers::context::DropoutSeed;
+use crate::ops::cross_entropy::Entropy;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
 use crate::optim::schedule::Schedule;
 use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::telemetry::Progress;
 use crate::train::Data;
@@ -63,11 +65,12 @@ impl Parabola {
 }
 
 impl Task for Parabola {
-    fn accumulate(&self, _: &Batch, _: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<Loss> {
+    fn accumulate(&self, _: &Batch, _: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<PendingLoss> {
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
         with_slice_mut(gradients.flat(), |g| g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0)))?;
-        Ok(Loss { sum: self.loss()?, count: 1, correct: 0 })
+        let totals = Tensor::new(&[self.loss()?, 0.0], &Device::Cpu)?;
+        Ok(PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1))
     }
 
     fn logits(&self, _: &Batch) -> candle_core::Result<Tensor> {

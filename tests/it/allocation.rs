@@ -15,8 +15,8 @@ use mlmtrain::config::TrainingConfig;
 use mlmtrain::layers::Context;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::DropoutSeed;
-use mlmtrain::models::Input;
 use mlmtrain::models::Model;
+use mlmtrain::models::TokenIds;
 use mlmtrain::models::memory::Prediction;
 use mlmtrain::models::memory::StepSizes;
 use mlmtrain::ops::memory;
@@ -136,10 +136,12 @@ fn a_step_takes_the_memory_that_was_predicted() {
             assert!((0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)), "{start:?} {predicted:?}");
             assert_eq!(start.used_bytes, start.held_bytes);
 
-            let rows = Rows { cu_seqlens: &batch.cu_seqlens, token_keys: &batch.token_keys };
+            let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
             let ctx = Context { parameters: task.parameters(), rows, dropout: Some(DropoutSeed { seed: 1, step: 1 }) };
-            let input = Input { ids: &batch.ids, position_ids: &batch.position_ids, token_type_ids: &batch.token_type_ids };
-            let (hidden, saved) = task.model.encoder.forward(input, &ctx).unwrap();
+            let position_ids: Vec<u32> = batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
+            let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());
+            let tokens = TokenIds { ids, position_ids: (&position_ids).into(), token_type_ids };
+            let (hidden, saved) = task.model.encoder.forward(tokens, &ctx).unwrap();
             let between = error(memory::usage().used_bytes - start.used_bytes, predicted.activation_bytes);
             println!("checkpointing {gradient_checkpointing}: between forward and backward {:+.2} %", 100.0 * between);
             assert!(between.abs() < 0.015, "{between}: {:?} {predicted:?}", memory::usage());

@@ -107,7 +107,7 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
 
 fn gradients_of(task: &dyn Task, batch: &Batch, dropout: DropoutSeed) -> (f64, Vec<f32>) {
     let gradients = Gradients::zeros_like(task.parameters()).unwrap();
-    let loss = task.accumulate(batch, dropout, 1.0, &gradients).unwrap();
+    let loss = task.accumulate(batch, dropout, 1.0, &gradients).unwrap().read().unwrap();
     (loss.sum, gradients.flat().to_vec1::<f32>().unwrap())
 }
 

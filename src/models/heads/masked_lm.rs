@@ -18,6 +18,7 @@ use crate::models::heads::Targets;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::linear_cross_entropy;
 
@@ -62,7 +63,7 @@ impl MaskedLmHead {
 
 impl MaskedLmHead {
     /// What the decoder takes, `[M, D]`.
-    fn normed(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+    fn normed(&self, hidden_td: &Tensor, positions: Indices<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);
         let gathered_md = gather_rows::forward(hidden_td, positions)?;
         let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
@@ -78,8 +79,8 @@ impl MaskedLmHead {
 }
 
 impl Head for MaskedLmHead {
-    fn logits(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<Tensor> {
-        self.decoder.forward(&self.normed(hidden_td, positions, ctx)?.0, ctx)
+    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        self.decoder.forward(&self.normed(hidden_td, targets.positions, ctx)?.0, ctx)
     }
 
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {

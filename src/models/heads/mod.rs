@@ -9,20 +9,23 @@ use candle_core::Tensor;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::ops::cross_entropy::Entropy;
+use crate::ops::indices::Indices;
 
-/// The `M` rows of a batch that carry a label.
+/// The `M` rows of a batch that carry a label; those that are asked for logits alone need none.
 #[derive(Debug, Clone, Copy)]
 pub struct Targets<'a> {
     /// Their rows in the hidden states, `[M]`.
-    pub positions: &'a [u32],
+    pub positions: Indices<'a>,
     /// Their classes, `[M]`.
-    pub labels: &'a [u32],
+    pub labels: Indices<'a>,
+    /// Their keys for dropout, `[M]`.
+    pub keys: Indices<'a, u64>,
 }
 
 /// What stands on top of an encoder: predictions and losses of the rows that carry a label.
 pub trait Head {
-    /// Logits of the rows at `positions` of `hidden_td`, `[M, classes]`.
-    fn logits(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<Tensor>;
+    /// Logits of the rows of `hidden_td` that `targets` names, `[M, classes]`; its labels are not looked at.
+    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
     /// The summed cross-entropy of the targets.
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy>;

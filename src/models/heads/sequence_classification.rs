@@ -17,6 +17,7 @@ use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
+use crate::ops::indices::Indices;
 use crate::ops::tanh;
 
 /// Names of the head's parameters in a family.
@@ -40,7 +41,6 @@ pub struct ClassificationHead {
 /// What backward needs; `M` is the number of segments.
 #[derive(Debug)]
 struct Saved {
-    keys: Vec<u64>,
     input_md: Tensor,
     activation_md: Tensor,
     output_input_md: Tensor,
@@ -60,34 +60,41 @@ impl ClassificationHead {
 }
 
 impl ClassificationHead {
-    fn forward(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let keys: Vec<u64> = positions.iter().map(|&p| ctx.rows.token_keys[p as usize]).collect();
-        let gathered = gather_rows::forward(hidden_td, positions)?;
-        let input_md = dropout::forward(&gathered, &keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+    fn forward(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let keys = targets.keys;
+        let gathered = gather_rows::forward(hidden_td, targets.positions)?;
+        let input_md = dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
         let activation_md = tanh::forward(&pre_activation, ctx.parameters.get(self.dense.bias))?;
-        let output_input_md = dropout::forward(&activation_md, &keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let output_input_md = dropout::forward(&activation_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let logits = self.output.forward(&output_input_md, ctx)?;
-        Ok((logits, Saved { keys, input_md, activation_md, output_input_md }))
+        Ok((logits, Saved { input_md, activation_md, output_input_md }))
     }
 
     /// Gradient of the rows that the head took, `[M, D]`.
-    fn backward(&self, d_logits: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+    fn backward(
+        &self,
+        d_logits: &Tensor,
+        keys: Indices<'_, u64>,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
         let d_output_input = self.output.backward(d_logits, &saved.output_input_md, ctx, gradients)?;
-        let d_activation = dropout::backward(&d_output_input, &saved.keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let d_activation = dropout::backward(&d_output_input, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let d_pre = tanh::backward(&d_activation, &saved.activation_md, gradients.get(self.dense.bias))?;
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input_md, ctx, gradients)?;
-        dropout::backward(&d_input, &saved.keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
+        dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
     }
 }
 
 impl Head for ClassificationHead {
-    fn logits(&self, hidden_td: &Tensor, positions: &[u32], ctx: &Context<'_>) -> Result<Tensor> {
-        Ok(self.forward(hidden_td, positions, ctx)?.0)
+    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.forward(hidden_td, targets, ctx)?.0)
     }
 
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        cross_entropy::forward(&self.logits(hidden_td, targets.positions, ctx)?, targets.labels)
+        cross_entropy::forward(&self.logits(hidden_td, targets, ctx)?, targets.labels)
     }
 
     fn loss_and_gradient(
@@ -98,10 +105,10 @@ impl Head for ClassificationHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Entropy, Tensor)> {
-        let (logits, saved) = self.forward(hidden_td, targets.positions, ctx)?;
+        let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
         let entropy = cross_entropy::forward(&logits, targets.labels)?;
-        let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp, scale)?;
-        let d_gathered = self.backward(&d_logits, &saved, ctx, gradients)?;
+        let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp_m, scale)?;
+        let d_gathered = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
         Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
 }

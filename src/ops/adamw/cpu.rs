@@ -12,12 +12,14 @@ use crate::ops::element::by_dtype;
 use crate::ops::simd::kernel;
 use crate::ops::update::cpu::Adam;
 use crate::ops::update::cpu::Block;
+use crate::ops::update::cpu::clipped;
 use crate::ops::update::cpu::with_blocks;
 
 pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+    let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
-        None => run::<f32>(buffers, groups, hyper),
-        Some(shadow) => by_dtype!("adamw: shadow", shadow, T => run::<T>(buffers, groups, hyper)),
+        None => run::<f32>(buffers, groups, &hyper),
+        Some(shadow) => by_dtype!("adamw: shadow", shadow, T => run::<T>(buffers, groups, &hyper)),
     }
 }
 

@@ -17,7 +17,7 @@ fn hyper(step: u64) -> Hyper {
 
 fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
     let [parameters, gradients, first_moment, second_moment] = tensors;
-    Buffers { parameters, gradients, first_moment, second_moment, shadow: None }
+    Buffers { parameters, gradients, first_moment, second_moment, shadow: None, clip: None }
 }
 
 fn zeros(count: usize) -> Tensor {

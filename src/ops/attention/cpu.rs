@@ -135,7 +135,7 @@ pub(super) fn forward<T: Element>(q: &Tensor, k: &Tensor, v: &Tensor, segments: 
         })
         .0
     });
-    Ok((from_vec(output, (tokens, hidden))?, Saved { log_sum_exp_th }))
+    Ok((from_vec(output, (tokens, hidden))?, Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))? }))
 }
 
 fn forward_task<T: Element>(
@@ -187,6 +187,7 @@ pub(super) fn backward<T: Element>(
     let (tokens, hidden) = q.dims2()?;
     let shape = Shape::of(q, segments.heads)?;
     let inputs = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?, values::<T>(o)?, values::<T>(d_out)?);
+    let log_sum_exp = values::<f32>(&saved.log_sum_exp_th)?;
     let inputs: [&[T]; 5] = [&inputs.0, &inputs.1, &inputs.2, &inputs.3, &inputs.4];
     let len = tokens * hidden;
     // Every token is in a segment, so every element is written.
@@ -196,7 +197,7 @@ pub(super) fn backward<T: Element>(
             written::<T, _>(len, |dv| {
                 let outputs = [dkv.0, dkv.1, SharedOutput(dv.as_mut_ptr())];
                 tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
-                    backward_task(&shape, task, inputs, saved, segments, scratch, &outputs);
+                    backward_task(&shape, task, inputs, &log_sum_exp, segments, scratch, &outputs);
                 });
             })
             .0
@@ -210,7 +211,7 @@ fn backward_task<T: Element>(
     shape: &Shape,
     task: Task,
     [q, k, v, o, d_out]: [&[T]; 5],
-    saved: &Saved,
+    log_sum_exp_th: &[f32],
     segments: &Segments<'_>,
     scratch: &mut Scratch<T>,
     [dq, dk, dv]: &[SharedOutput<T>; 3],
@@ -232,7 +233,7 @@ fn backward_task<T: Element>(
         for row in 0..block {
             let (token, at, range) = (task.start + first + row, shape.at(task, first + row), row * n..(row + 1) * n);
             let delta = rows::dot(&d_out[at..at + head_size], &o[at..at + head_size]);
-            let log_sum_exp = saved.log_sum_exp_th[token * shape.heads + task.head];
+            let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
             let keep = keep(segments, token, task.head);
             rows::backward(&scores[range.clone()], &d_scores[range], (log_sum_exp, delta), keep, factors, out);

@@ -18,10 +18,14 @@ use candle_core::bail;
 
 use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
+use crate::ops::indices::Indices;
 
 mod cpu;
 pub mod reference;
 mod rows;
+mod tiles;
+
+pub use tiles::Tiles;
 
 /// What tokens form a segment, and how probabilities are dropped.
 #[derive(Debug, Clone, Copy)]
@@ -29,17 +33,17 @@ pub struct Segments<'a> {
     /// Number of heads (H).
     pub heads: usize,
     /// Start of each segment, and `T` at the end.
-    pub cu_seqlens: &'a [u32],
+    pub cu_seqlens: Indices<'a>,
     /// Key of each token for dropout, `[T]`.
-    pub token_keys: &'a [u64],
+    pub token_keys: Indices<'a, u64>,
     /// Dropout of the probabilities.
     pub dropout: Option<&'a Dropout>,
 }
 
 /// Log-sum-exp of the scores of each token and head, `[T, H]`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Saved {
-    log_sum_exp_th: Vec<f32>,
+    log_sum_exp_th: Tensor,
 }
 
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
@@ -85,7 +89,7 @@ fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     }
     let ordered = cu_seqlens.first() == Some(&0) && cu_seqlens.windows(2).all(|w| w[0] <= w[1]);
     if !ordered || cu_seqlens.last() != Some(&(tokens as u32)) || token_keys.len() != tokens {
-        bail!("attention: segments {cu_seqlens:?} with {} token keys do not cover {tokens} tokens", token_keys.len());
+        bail!("attention: segments {:?} with {} token keys do not cover {tokens} tokens", cu_seqlens.host(), token_keys.len());
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ fn compare_in(dtype: DType, tolerances: (f64, f64), heads: usize, head_size: usi
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
     let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
     let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
-    let segments = Segments { heads, cu_seqlens: &cu_seqlens, token_keys: &token_keys, dropout };
+    let segments = Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
     assert_close("o", &o, &want, tolerances.0);
     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
@@ -92,7 +92,14 @@ fn a_token_never_sees_another_segment() {
     let [q, k, v] = [1, 2, 3].map(|id| fresh((6, 8), id));
     let keys = [0u64; 6];
     let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
-        attention::forward(q, k, v, &Segments { heads: 2, cu_seqlens, token_keys: &keys[..q.dim(0).unwrap()], dropout: None }).unwrap().0
+        attention::forward(
+            q,
+            k,
+            v,
+            &Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys: (&keys[..q.dim(0).unwrap()]).into(), dropout: None },
+        )
+        .unwrap()
+        .0
     };
     let packed = run(&q, &k, &v, &[0, 4, 6]);
     let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
@@ -102,8 +109,8 @@ fn a_token_never_sees_another_segment() {
 #[test]
 fn segments_that_do_not_cover_the_tokens_are_refused() {
     let x = fresh((4, 8), 1);
-    let segments = Segments { heads: 2, cu_seqlens: &[0, 3], token_keys: &[0; 4], dropout: None };
+    let segments = Segments { heads: 2, cu_seqlens: (&[0, 3]).into(), token_keys: (&[0; 4]).into(), dropout: None };
     assert!(attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("do not cover 4 tokens"));
-    let segments = Segments { heads: 3, cu_seqlens: &[0, 4], token_keys: &[0; 4], dropout: None };
+    let segments = Segments { heads: 3, cu_seqlens: (&[0, 4]).into(), token_keys: (&[0; 4]).into(), dropout: None };
     assert!(attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("3 heads do not divide"));
 }

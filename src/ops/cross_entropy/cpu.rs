@@ -11,6 +11,7 @@ use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
+use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_values_mut;
 
@@ -31,16 +32,15 @@ pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<
         block.map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room)).collect()
     };
     let rows: Vec<Vec<Row>> = parallel::blocks(labels.len(), classes).map(of_block).collect();
-    Ok(entropy(&rows.concat()))
+    entropy(&rows.concat())
 }
 
 /// What the rows come to, in order.
-pub(in crate::ops) fn entropy(rows: &[Row]) -> Entropy {
-    Entropy {
-        loss_sum: rows.iter().map(|row| row.loss).sum(),
-        correct: rows.iter().filter(|row| row.correct).count(),
-        log_sum_exp: rows.iter().map(|row| row.log_sum_exp).collect(),
-    }
+pub(in crate::ops) fn entropy(rows: &[Row]) -> Result<Entropy> {
+    let loss_sum: f64 = rows.iter().map(|row| row.loss).sum();
+    let correct = rows.iter().filter(|row| row.correct).count();
+    let log_sum_exp = rows.iter().map(|row| row.log_sum_exp).collect();
+    Ok(Entropy { totals: from_vec(vec![loss_sum, correct as f64], 2)?, log_sum_exp_m: from_vec::<f32>(log_sum_exp, rows.len())? })
 }
 
 /// What a row of logits comes to.
@@ -86,8 +86,9 @@ fn all_below<T: Element>(logits: &[T], limit: f32) -> bool {
     logits.iter().fold(true, |all, z| all & (z.widen() < limit))
 }
 
-pub(super) fn backward<T: Element>(logits_mv: &Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f32) -> Result<()> {
+pub(super) fn backward<T: Element>(logits_mv: &Tensor, labels: &[u32], log_sum_exp_m: &Tensor, scale: f32) -> Result<()> {
     let classes = logits_mv.dims2()?.1;
+    let log_sum_exp = values::<f32>(log_sum_exp_m)?;
     with_values_mut::<T, _>(logits_mv, |logits| {
         parallel::for_rows(logits, classes, |rows, logits| {
             for (m, z) in rows.zip(logits.chunks_exact_mut(classes)) {

@@ -20,36 +20,55 @@ use candle_core::Tensor;
 
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
+use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
 
-/// What a forward pass gives.
-#[derive(Debug, Clone, PartialEq)]
+/// What a forward pass gives, on the device of the logits: nobody waits for it before it is read.
+#[derive(Debug, Clone)]
 pub struct Entropy {
+    /// The sum of the losses of all rows in nats, and how many rows have their (first) largest logit at the label: f64 `[2]`.
+    pub totals: Tensor,
+    /// The logarithm of the sum of exponentials of each row, f32 `[M]`: what backward needs.
+    pub log_sum_exp_m: Tensor,
+}
+
+/// The totals of [`Entropy`] once they are read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Totals {
     /// The sum of the losses of all rows in nats; not finite when a logit is not.
     pub loss_sum: f64,
     /// How many rows have their (first) largest logit at the label.
     pub correct: usize,
-    /// The logarithm of the sum of exponentials of each row, `[M]`: what backward needs.
-    pub log_sum_exp: Vec<f32>,
+}
+
+impl Totals {
+    /// Reads the totals of an [`Entropy`]; waits for the device.
+    pub fn read(totals: &Tensor) -> Result<Self> {
+        let values = totals.to_vec1::<f64>()?;
+        Ok(Self { loss_sum: values[0], correct: values[1] as usize })
+    }
 }
 
 /// Loss and score of `logits_mv`; an error names a label that is not below `V`.
-pub fn forward(logits_mv: &Tensor, labels: &[u32]) -> Result<Entropy> {
-    check(logits_mv, labels)?;
+pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
+    let labels = labels.into();
+    check(logits_mv, &labels)?;
     match logits_mv.device() {
-        Device::Cpu => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, labels)),
+        Device::Cpu => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, &labels)),
         _ => unsupported("cross entropy", logits_mv),
     }
 }
 
 /// `dlogits_mv`, in the memory of the logits: every other handle on that tensor sees the gradient too.
-pub fn backward(logits_mv: Tensor, labels: &[u32], log_sum_exp: &[f32], scale: f32) -> Result<Tensor> {
-    check(&logits_mv, labels)?;
-    check_len("cross entropy: log sum exp", log_sum_exp.len(), labels.len())?;
+pub fn backward<'a>(logits_mv: Tensor, labels: impl Into<Indices<'a>>, log_sum_exp_m: &Tensor, scale: f32) -> Result<Tensor> {
+    let labels = labels.into();
+    check(&logits_mv, &labels)?;
+    check_shape("cross entropy: log sum exp", log_sum_exp_m, &[labels.len()])?;
     match logits_mv.device() {
         Device::Cpu => {
-            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, labels, log_sum_exp, scale))?;
+            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale))?;
             Ok(logits_mv)
         }
         _ => unsupported("cross entropy", &logits_mv),

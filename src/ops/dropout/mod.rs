@@ -20,6 +20,7 @@ use candle_core::Tensor;
 use candle_core::bail;
 
 use crate::ops::element::by_dtype;
+use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::unsupported;
 use crate::rng::Stream;
@@ -64,16 +65,17 @@ impl Dropout {
 }
 
 /// `y_td = x_td * keep`, with `row_keys[t]` the key of row `t`; the same tensor when nothing is dropped.
-pub fn forward(x_td: &Tensor, row_keys: &[u64], dropout: Option<&Dropout>) -> Result<Tensor> {
+pub fn forward<'a>(x_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout: Option<&Dropout>) -> Result<Tensor> {
     let Some(dropout) = Dropout::active(dropout)? else { return Ok(x_td.clone()) };
+    let row_keys = row_keys.into();
     check_len("dropout: row keys", row_keys.len(), x_td.dims2()?.0)?;
     match x_td.device() {
-        Device::Cpu => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, row_keys, dropout)),
+        Device::Cpu => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, &row_keys, dropout)),
         _ => unsupported("dropout", x_td),
     }
 }
 
 /// `dx_td = dy_td * keep`, the mask drawn again from the same arguments as in [`forward`].
-pub fn backward(dy_td: &Tensor, row_keys: &[u64], dropout: Option<&Dropout>) -> Result<Tensor> {
+pub fn backward<'a>(dy_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout: Option<&Dropout>) -> Result<Tensor> {
     forward(dy_td, row_keys, dropout)
 }

@@ -20,6 +20,7 @@ mod tests;
 
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
+use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
@@ -28,11 +29,11 @@ use crate::ops::tensor::unsupported;
 #[derive(Debug, Clone, Copy)]
 pub struct Ids<'a> {
     /// `[T]`.
-    pub word: &'a [u32],
+    pub word: Indices<'a>,
     /// `[T]`.
-    pub position: &'a [u32],
+    pub position: Indices<'a>,
     /// `[T]`.
-    pub token_type: &'a [u32],
+    pub token_type: Indices<'a>,
 }
 
 /// The three tables, or their gradients.
@@ -71,9 +72,9 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     match dy_td.device() {
         Device::Cpu => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
-            cpu::backward::<T>(dy_td, ids.word, padding.word, gradients.word_vd)?;
-            cpu::backward::<T>(dy_td, ids.position, padding.position, gradients.position_pd)?;
-            cpu::backward::<T>(dy_td, ids.token_type, None, gradients.type_nd)
+            cpu::backward::<T>(dy_td, &ids.word, padding.word, gradients.word_vd)?;
+            cpu::backward::<T>(dy_td, &ids.position, padding.position, gradients.position_pd)?;
+            cpu::backward::<T>(dy_td, &ids.token_type, None, gradients.type_nd)
         }),
         _ => unsupported("embedding", dy_td),
     }
@@ -90,7 +91,7 @@ fn check(ids: Ids<'_>, tables: &Tables<'_>) -> Result<()> {
         let rows = table.dims2()?.0;
         check_shape(&format!("embedding: {name} table"), table, &[rows, hidden])?;
         check_len(&format!("embedding: {name} ids"), ids_t.len(), ids.word.len())?;
-        check_ids(&format!("embedding: {name} id"), ids_t, rows)?;
+        check_ids(&format!("embedding: {name} id"), &ids_t, rows)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ fn forward_and_backward_agree_with_the_reference() {
         let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
         let dy = fresh_in((tokens, hidden), 4, dtype);
         let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
-        let ids = Ids { word: &ids[0], position: &ids[1], token_type: &ids[2] };
+        let ids = Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
         let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
         let y = forward(ids, &tables(&values), dtype).unwrap();
         assert_eq!(y.dtype(), dtype);
@@ -49,7 +49,7 @@ fn forward_and_backward_agree_with_the_reference() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let ids = Ids { word: &[3, 0, 3], position: &[2, 3, 4], token_type: &[0, 0, 1] };
+    let ids = Ids { word: (&[3, 0, 3]).into(), position: (&[2, 3, 4]).into(), token_type: (&[0, 0, 1]).into() };
     let reference = |i: &[Tensor]| reference::forward(ids, &i[0], &i[1], &i[2]);
     assert_reference_is_differentiable(reference, &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)], &fresh((3, 5), 4));
 }
@@ -58,7 +58,7 @@ fn the_reference_is_differentiable() {
 fn the_number_of_threads_does_not_change_a_bit() {
     let (tokens, hidden) = (3000, 96);
     let (ids, types) = (fresh_ids(tokens, 40, 2), fresh_ids(tokens, 2, 3));
-    let ids = Ids { word: &ids, position: &ids, token_type: &types };
+    let ids = Ids { word: (&ids).into(), position: (&ids).into(), token_type: (&types).into() };
     let run = |dtype, threads| {
         let dy = fresh_in((tokens, hidden), 1, dtype);
         let sums = [fresh((40, hidden), 4), fresh((40, hidden), 5), fresh((2, hidden), 6)];
@@ -77,13 +77,14 @@ fn the_number_of_threads_does_not_change_a_bit() {
 fn an_id_outside_or_missing_is_named() {
     let values = [fresh((4, 5), 1), fresh((3, 5), 2), fresh((1, 5), 3)];
     let error = |word: &[u32], position: &[u32], token_type: &[u32]| {
-        forward(Ids { word, position, token_type }, &tables(&values), DType::F32).unwrap_err().to_string()
+        let ids = Ids { word: word.into(), position: position.into(), token_type: token_type.into() };
+        forward(ids, &tables(&values), DType::F32).unwrap_err().to_string()
     };
     assert!(error(&[3, 4], &[0, 1], &[0, 0]).contains("token id 4 (number 1 of 2) is not below 4"));
     assert!(error(&[0], &[3], &[0]).contains("position id 3"));
     assert!(error(&[0], &[0], &[1]).contains("token type id 1"));
     assert!(error(&[0, 1], &[0], &[0, 0]).contains("position ids has 1 values, it must have 2"));
-    let none = Ids { word: &[], position: &[], token_type: &[] };
+    let none = Ids { word: (&[]).into(), position: (&[]).into(), token_type: (&[]).into() };
     assert_eq!(forward(none, &tables(&values), DType::BF16).unwrap().dims(), [0, 5]);
     assert!(forward(none, &tables(&values), DType::U32).unwrap_err().to_string().contains("embedding: no implementation for U32"));
 }

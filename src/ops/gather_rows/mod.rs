@@ -15,24 +15,27 @@ use candle_core::Tensor;
 use candle_core::bail;
 
 use crate::ops::element::by_dtype;
+use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::unsupported;
 
 /// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
-pub fn forward(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
-    check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
+pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
+    let positions = positions.into();
+    check_ids("gather rows: position", &positions, x_td.dims2()?.0)?;
     match x_td.device() {
-        Device::Cpu => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, positions)),
+        Device::Cpu => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, &positions)),
         _ => unsupported("gather rows", x_td),
     }
 }
 
 /// `dx_td` with `tokens` rows from `dy_md`; rows picked several times add up in the order of `positions`.
-pub fn backward(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
-    check_ids("gather rows: position", positions, tokens)?;
+pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: usize) -> Result<Tensor> {
+    let positions = positions.into();
+    check_ids("gather rows: position", &positions, tokens)?;
     check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
     match dy_md.device() {
-        Device::Cpu => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, positions, tokens)),
+        Device::Cpu => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, &positions, tokens)),
         _ => unsupported("gather rows", dy_md),
     }
 }

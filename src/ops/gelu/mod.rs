@@ -9,25 +9,25 @@
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// `y_tf = gelu(x_tf + bias_f)`.
 pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
-    match x_tf.device() {
-        Device::Cpu => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(x_tf, bias_f)),
-        _ => unsupported("gelu", x_tf),
+    match Gpu::of(x_tf)? {
+        None => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(x_tf, bias_f)),
+        Some(gpu) => cuda::forward(&gpu, x_tf, bias_f),
     }
 }
 
@@ -37,8 +37,8 @@ pub fn backward(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor
     check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
     check_shape("gelu: bias gradient", dbias_f, bias_f.dims())?;
     check_one_dtype("gelu", &[("the input", x_tf), ("the output gradient", dy_tf)])?;
-    match x_tf.device() {
-        Device::Cpu => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),
-        _ => unsupported("gelu", x_tf),
+    match Gpu::of(x_tf)? {
+        None => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),
+        Some(gpu) => cuda::backward(&gpu, dy_tf, x_tf, bias_f, dbias_f),
     }
 }

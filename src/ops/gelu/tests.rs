@@ -7,25 +7,28 @@ use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let sizes = [(1, 24, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 3072, 0.1)];
-    for (dtype, (rows, cols, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let x = (fresh((rows, cols), 1) * spread).unwrap().to_dtype(dtype).unwrap();
-        let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
-        let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
-        let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
-        assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
-        assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
-        assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
-        let before = dbias.copy().unwrap();
-        assert_eq!(bits(&backward(&dy, &x, &bias, &dbias).unwrap()), bits(&dx));
-        // From the values as computed, before they are rounded: as close for every type.
-        assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
-    }
+    on_each_device(|| {
+        let sizes = [(1, 24, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 3072, 0.1)];
+        for (dtype, (rows, cols, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+            let x = (fresh((rows, cols), 1) * spread).unwrap().to_dtype(dtype).unwrap();
+            let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
+            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
+            let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
+            assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
+            assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
+            assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
+            let before = dbias.copy().unwrap();
+            assert_eq!(bits(&backward(&dy, &x, &bias, &dbias).unwrap()), bits(&dx));
+            // From the values as computed, before they are rounded: as close for every type.
+            assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
+        }
+    });
 }
 
 #[test]

@@ -13,15 +13,17 @@ use crate::ops::update::Group;
 use crate::ops::update::Hyper;
 use crate::ops::update::cpu::Adam;
 use crate::ops::update::cpu::Block;
+use crate::ops::update::cpu::clipped;
 use crate::ops::update::cpu::with_blocks;
 
 /// Updates that wait on the stack, in the first level of cache, for their squares to be summed.
 const TILE: usize = 1024;
 
 pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+    let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };
     match buffers.shadow {
-        None => run::<f32>(buffers, groups, hyper),
-        Some(shadow) => by_dtype!("lamb: shadow", shadow, T => run::<T>(buffers, groups, hyper)),
+        None => run::<f32>(buffers, groups, &hyper),
+        Some(shadow) => by_dtype!("lamb: shadow", shadow, T => run::<T>(buffers, groups, &hyper)),
     }
 }
 

@@ -35,7 +35,7 @@ impl State {
 
     fn buffers(&self) -> Buffers<'_> {
         let [parameters, gradients, first_moment, second_moment] = self.tensors.each_ref();
-        Buffers { parameters, gradients, first_moment, second_moment, shadow: self.shadow.as_ref() }
+        Buffers { parameters, gradients, first_moment, second_moment, shadow: self.shadow.as_ref(), clip: None }
     }
 
     fn step(&self, gradients: &[f32], groups: &[Group], hyper: &Hyper) {

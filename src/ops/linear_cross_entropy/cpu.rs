@@ -52,7 +52,7 @@ pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -
         let labels = &labels[piece];
         found.extend(each_row(&mut logits, classes, |row, logits, room| forward_row(logits, labels[row] as usize, room)));
     }
-    Ok(entropy(&found))
+    entropy(&found)
 }
 
 /// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
@@ -105,5 +105,5 @@ pub(super) fn forward_backward<T: Element>(
         Ok(())
     });
     done?;
-    Ok((entropy(&found), from_vec(dx, (rows, inputs))?))
+    Ok((entropy(&found)?, from_vec(dx, (rows, inputs))?))
 }

@@ -21,6 +21,7 @@ use candle_core::bail;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
+use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::unsupported;
@@ -47,21 +48,29 @@ pub struct MapGradients<'a> {
 }
 
 /// Loss and score without gradients; an error names a label that is not below `V`.
-pub fn forward(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Entropy> {
-    check(x_md, map, labels)?;
+pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
+    let labels = labels.into();
+    check(x_md, map, &labels)?;
     match x_md.device() {
-        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels)),
+        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, &labels)),
         _ => unsupported("linear cross entropy", x_md),
     }
 }
 
 /// Loss and score, and `dx_md` for `scale` times the summed loss; adds to the gradients in `into`.
-pub fn forward_backward(x_md: &Tensor, map: Map<'_>, labels: &[u32], scale: f32, into: MapGradients<'_>) -> Result<(Entropy, Tensor)> {
-    check(x_md, map, labels)?;
+pub fn forward_backward<'a>(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: impl Into<Indices<'a>>,
+    scale: f32,
+    into: MapGradients<'_>,
+) -> Result<(Entropy, Tensor)> {
+    let labels = labels.into();
+    check(x_md, map, &labels)?;
     check_shape("linear cross entropy: weight gradient", into.dweight_vd, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v, map.bias_v.dims())?;
     match x_md.device() {
-        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels, scale, into)),
+        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into)),
         _ => unsupported("linear cross entropy", x_md),
     }
 }

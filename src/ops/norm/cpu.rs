@@ -8,11 +8,17 @@ use rayon::slice::ParallelSlice;
 use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice;
 
-pub(super) fn l2(t: &Tensor) -> Result<f64> {
+pub(super) fn l2(t: &Tensor) -> Result<Tensor> {
     let blocks: Vec<f64> = with_slice(t, |x| x.par_chunks(parallel::BLOCK_VALUES).map(sum_of_squares).collect())?;
-    Ok(blocks.iter().sum::<f64>().sqrt())
+    from_vec(vec![blocks.iter().sum::<f64>().sqrt()], 1)
+}
+
+pub(super) fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
+    if values::<f64>(totals)?[0].is_finite() { Ok(()) } else { norm.const_set(candle_core::scalar::Scalar::F64(f64::NAN)) }
 }
 
 kernel! {

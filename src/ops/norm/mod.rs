@@ -1,7 +1,7 @@
 //! The Euclidean norm of the flat gradient, for clipping, for the log, and to see that every gradient is finite.
 //!
 //! `norm = sqrt(sum over n of g[n]^2)` in f64 (f32 squares overflow from 1.8e19 and underflow below 1e-23). It is finite
-//! exactly when every element is.
+//! exactly when every element is. It stays on the device: the optimizer reads it there, and nobody waits for it before.
 
 mod cpu;
 pub mod reference;
@@ -14,10 +14,18 @@ use candle_core::Tensor;
 
 use crate::ops::tensor::unsupported;
 
-/// The norm of a tensor of any shape; NaN or infinite when an element is.
-pub fn l2(t: &Tensor) -> Result<f64> {
+/// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite when an element is.
+pub fn l2(t: &Tensor) -> Result<Tensor> {
     match t.device() {
         Device::Cpu => cpu::l2(t),
         _ => unsupported("norm", t),
+    }
+}
+
+/// Makes `norm` NaN unless the first of `totals` (a loss, f64) is finite: what is updated by the norm then stays as it is.
+pub fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
+    match norm.device() {
+        Device::Cpu => cpu::poison(norm, totals),
+        _ => unsupported("norm", norm),
     }
 }

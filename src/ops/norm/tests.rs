@@ -5,6 +5,11 @@ use crate::ops::tensor::from_vec;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 
+/// The norm as a number.
+fn l2(t: &Tensor) -> Result<f64> {
+    Ok(super::l2(t)?.to_vec1::<f64>()?[0])
+}
+
 #[test]
 fn the_norm_is_that_of_the_reference() {
     for len in [0, 1, 15, 100, 100_003] {
@@ -29,4 +34,15 @@ fn it_is_finite_exactly_when_every_element_is() {
     assert!((norm([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
     assert!(norm([1.0, f32::NAN]).is_nan());
     assert!(norm([1.0, f32::NEG_INFINITY]).is_infinite());
+}
+
+#[test]
+fn a_loss_that_is_not_finite_poisons_the_norm() {
+    let norm = super::l2(&fresh(7, 1)).unwrap();
+    let totals = |loss: f64| from_vec(vec![loss, 1.0], 2).unwrap();
+    let before = norm.to_vec1::<f64>().unwrap();
+    poison(&norm, &totals(3.0)).unwrap();
+    assert_eq!(norm.to_vec1::<f64>().unwrap(), before);
+    poison(&norm, &totals(f64::INFINITY)).unwrap();
+    assert!(norm.to_vec1::<f64>().unwrap()[0].is_nan());
 }

@@ -22,6 +22,7 @@ use candle_core::Tensor;
 
 use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
+use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_one_dtype;
@@ -62,14 +63,14 @@ pub struct WeightGradients<'a> {
 }
 
 /// `y_td` and what backward needs; `row_keys[t]` names row `t` for dropout and may be empty without dropout.
-pub fn forward(
+pub fn forward<'a>(
     x_td: &Tensor,
     residual_td: &Tensor,
     weights: &Weights<'_>,
-    row_keys: &[u64],
+    row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Saved)> {
-    let dropout = Dropout::active(dropout)?;
+    let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
     for (what, t) in [("bias", weights.bias), ("weight", weights.norm_weight), ("norm bias", weights.norm_bias)] {
@@ -80,7 +81,7 @@ pub fn forward(
     }
     check_one_dtype("residual norm", &[("the input", x_td), ("the residual", residual_td)])?;
     match x_td.device() {
-        Device::Cpu => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, row_keys, dropout)),
+        Device::Cpu => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout)),
         _ => unsupported("residual norm", x_td),
     }
 }
@@ -88,15 +89,15 @@ pub fn forward(
 /// `(dx_td, dresidual_td)`; adds to the gradients in `into`.
 ///
 /// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done with `dx`.
-pub fn backward(
+pub fn backward<'a>(
     dy_td: &Tensor,
     saved: &Saved,
     norm_weight_d: &Tensor,
     into: &WeightGradients<'_>,
-    row_keys: &[u64],
+    row_keys: impl Into<Indices<'a, u64>>,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
-    let dropout = Dropout::active(dropout)?;
+    let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
     let (tokens, hidden) = saved.sum_td.dims2()?;
     check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
     let vectors = [
@@ -114,7 +115,7 @@ pub fn backward(
     check_one_dtype("residual norm", &[("the saved sum", &saved.sum_td), ("the output gradient", dy_td)])?;
     match dy_td.device() {
         Device::Cpu => {
-            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, row_keys, dropout))
+            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, &row_keys, dropout))
         }
         _ => unsupported("residual norm", dy_td),
     }

@@ -4,9 +4,11 @@ use candle_core::Result;
 
 use crate::ops::element::Element;
 use crate::ops::parallel;
+use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
 use crate::ops::tensor::with_values_mut;
 use crate::ops::update::Buffers;
+use crate::ops::update::Clip;
 use crate::ops::update::Group;
 use crate::ops::update::Hyper;
 
@@ -44,6 +46,18 @@ pub(in crate::ops) fn with_blocks<T: Element, R>(
         Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
     };
     nested???
+}
+
+/// The numbers of the update with the clipping in them; `None` where there is none to be done, and then the gradients are
+/// cleared.
+pub(in crate::ops) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
+    let Some(clip) = buffers.clip else { return Ok(Some(*hyper)) };
+    let norm = values::<f64>(clip.norm)?[0];
+    let multiplier = Clip::multiplier(clip.max_norm, norm, hyper.gradient_multiplier);
+    if multiplier.is_none() && hyper.clear_gradients {
+        buffers.gradients.zero_set()?;
+    }
+    Ok(multiplier.map(|gradient_multiplier| Hyper { gradient_multiplier, ..*hyper }))
 }
 
 fn split<'a, T>(mut rest: [&'a mut [f32]; 4], mut shadow: Option<&'a mut [T]>, groups: &[Group]) -> Vec<Block<'a, T>> {

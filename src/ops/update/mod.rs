@@ -54,6 +54,28 @@ pub struct Buffers<'a> {
     /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed in f32. Every
     /// parameter that changes is rounded into it.
     pub shadow: Option<&'a Tensor>,
+    /// Clipping by the norm of the gradients; none applies them as they are.
+    pub clip: Option<Clip<'a>>,
+}
+
+/// Clipping: read on the device, so that nothing waits for the norm.
+#[derive(Debug, Clone, Copy)]
+pub struct Clip<'a> {
+    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is updated; gradients are
+    /// cleared all the same.
+    pub norm: &'a Tensor,
+    /// Largest norm after they are multiplied; 0 for no limit.
+    pub max_norm: f64,
+}
+
+impl Clip<'_> {
+    /// What gradients are multiplied by when their norm is `norm`; `None` where that is not finite.
+    pub(super) fn multiplier(max_norm: f64, norm: f64, gradient_multiplier: f32) -> Option<f32> {
+        let multiplier = f64::from(gradient_multiplier);
+        // PyTorch's clip_grad_norm_ adds 1e-6 to the norm.
+        let clip = if max_norm > 0.0 { (max_norm / (norm * multiplier + 1e-6)).min(1.0) } else { 1.0 };
+        norm.is_finite().then_some((clip * multiplier) as f32)
+    }
 }
 
 impl Buffers<'_> {
@@ -73,6 +95,9 @@ impl Buffers<'_> {
                 bail!("{op}: group {range:?} does not follow {end} within the {count} parameters");
             }
             end = range.end;
+        }
+        if let Some(clip) = self.clip {
+            check_shape(&format!("{op}: norm"), clip.norm, &[1])?;
         }
         if hyper.step == 0 {
             bail!("{op}: steps count from 1");

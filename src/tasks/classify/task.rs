@@ -11,6 +11,7 @@ use crate::models::ClassificationHead;
 use crate::models::Model;
 use crate::models::flops;
 use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::supervised;
 
@@ -22,7 +23,7 @@ pub struct Classify {
 }
 
 impl Task for Classify {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<Loss> {
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss> {
         supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use candle_core::DType;
+use candle_core::Device;
 
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
@@ -23,6 +24,7 @@ use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::scores::Confusion;
 use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Columns;
@@ -327,9 +329,8 @@ impl Data for TrainingData {
                 return Ok(None);
             }
             let batch = self.collator.batch(examples, 0);
-            let logits = task.logits(&batch)?.to_dtype(DType::F32)?;
-            let entropy = cross_entropy::forward(&logits, &batch.labels)?;
-            loss += Loss::of(&entropy, batch.num_labels());
+            let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            loss += PendingLoss::of(cross_entropy::forward(&logits, &batch.labels)?, batch.num_labels()).read()?;
             for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {
                 confusion.add(label, best_class(row) as u32);
             }

@@ -1,0 +1,89 @@
+//! Compiles the GPU kernels (`src/ops/*/kernel.cu`) where a feature asks for them; else it does nothing.
+//!
+//! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for what comes after.
+//! `cuda-on-host`: as C++, into this program, for tests.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Generations with machine code of their own, and at the end PTX of the newest: T4, A100, H100.
+const CODE: [&str; 4] =
+    ["arch=compute_75,code=sm_75", "arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/ops");
+    println!("cargo::rerun-if-env-changed=NVCC");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let sources = kernel_sources();
+    if env::var_os("CARGO_FEATURE_CUDA").is_some() {
+        fat_binaries(&sources, &out);
+    } else if env::var_os("CARGO_FEATURE_CUDA_ON_HOST").is_some() {
+        on_host(&sources, &out);
+    }
+}
+
+/// Name of the op and its `kernel.cu`, in the order of names.
+fn kernel_sources() -> Vec<(String, PathBuf)> {
+    let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let ops = fs::read_dir(Path::new(&root).join("src/ops")).expect("the sources are there");
+    let mut sources: Vec<(String, PathBuf)> = ops
+        .map(|entry| entry.expect("the sources can be read"))
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().join("kernel.cu")))
+        .filter(|(_, source)| source.exists())
+        .collect();
+    sources.sort();
+    sources
+}
+
+/// Runs nvcc on all sources, as many at a time as there are processors, and writes the table that `driver.rs` includes.
+fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
+    let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    for some in sources.chunks(at_once) {
+        let started: Vec<_> =
+            some.iter().map(|(op, source)| (op, compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).spawn())).collect();
+        for (op, child) in started {
+            let status = child.and_then(|mut child| child.wait());
+            let status = status.unwrap_or_else(|e| {
+                panic!("cannot run `{nvcc}`: {e}\n  hint: scripts/cuda-toolkit.sh installs it, without root; then `. PREFIX/env.sh`")
+            });
+            assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
+        }
+    }
+    let line = |op: &str| format!("    (\"{op}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{op}.fatbin\"))),\n");
+    let lines: String = sources.iter().map(|(op, _)| line(op)).collect();
+    fs::write(out.join("fat_binaries.rs"), format!("&[\n{lines}]\n")).expect("the output folder can be written");
+}
+
+fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
+    let mut command = Command::new(nvcc);
+    command.args(["-fatbin", "-std=c++17", "-O3", "--use_fast_math=false", "-Isrc/ops/cuda/kernels", "-Xfatbin=-compress-all"]);
+    command.args(CODE.iter().flat_map(|code| ["-gencode", code]));
+    command.arg(source).arg("-o").arg(to);
+    command
+}
+
+#[cfg(feature = "cuda-on-host")]
+fn on_host(sources: &[(String, PathBuf)], out: &Path) {
+    // One unit, so that no kernel is left out by the linker; a namespace each, so that their helpers may share names.
+    let include = |(op, source): &(String, PathBuf)| format!("namespace op_{op} {{\n#include \"{}\"\n}}\n", source.display());
+    fs::write(out.join("all_kernels.inc"), sources.iter().map(include).collect::<String>()).expect("the output folder can be written");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .flag("-ffp-contract=off")
+        .flag("-mf16c")
+        .flag_if_supported("-Wno-unknown-pragmas")
+        .include("src/ops/cuda/kernels")
+        .include(out)
+        .file("src/ops/cuda/kernels/host.cpp")
+        .compile("mlmtrain_kernels_on_host");
+}
+
+#[cfg(not(feature = "cuda-on-host"))]
+fn on_host(_: &[(String, PathBuf)], _: &Path) {}

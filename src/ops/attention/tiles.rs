@@ -1,0 +1,45 @@
+//! What each block of the GPU's attention works on: a tile of rows of one segment.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Gpu;
+
+/// Rows of a tile.
+pub(super) const TILE_ROWS: usize = 64;
+
+/// The tiles of all segments, on the GPU.
+#[derive(Debug, Clone)]
+pub struct Tiles {
+    /// Start and end of the segment and first row of the tile (counted in the batch) for each tile: u32, `[tiles * 3]`.
+    pub bounds: Tensor,
+    /// Number of tiles.
+    pub count: usize,
+}
+
+impl Tiles {
+    /// Uploads the tiles of the segments between `cu_seqlens`: the longest segments first, so that their blocks, which take
+    /// longest, do not begin last.
+    pub fn upload(gpu: &Gpu, cu_seqlens: &[u32]) -> Result<Self> {
+        let tiles = tiles(cu_seqlens);
+        Ok(Self { count: tiles.len(), bounds: gpu.upload(tiles.as_flattened())? })
+    }
+}
+
+fn tiles(cu_seqlens: &[u32]) -> Vec<[u32; 3]> {
+    let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
+    segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
+    let tiles_of = |(start, end): (u32, u32)| (start..end).step_by(TILE_ROWS).map(move |row| [start, end, row]);
+    segments.into_iter().flat_map(tiles_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_in_one_tile_and_long_segments_come_first() {
+        assert_eq!(tiles(&[0, 3, 3, 133, 134]), [[3, 133, 3], [3, 133, 67], [3, 133, 131], [0, 3, 0], [133, 134, 133]]);
+        assert!(tiles(&[0]).is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! A matrix product on the GPU: cuBLASLt's, described in row-major terms.
+
+use candle_core::DType;
+use candle_core::Result;
+
+use super::Address;
+use super::Gpu;
+
+/// A row-major matrix in memory: row `r` begins `r * stride` elements after the first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::ops) struct Operand {
+    pub(in crate::ops) address: Address,
+    /// Elements between rows as they lie in memory.
+    pub(in crate::ops) stride: usize,
+    /// Whether the product takes its transpose.
+    pub(in crate::ops) transposed: bool,
+}
+
+impl Operand {
+    /// Rows of `cols` values, one after the other.
+    pub(in crate::ops) fn rows(address: Address, cols: usize) -> Self {
+        Self { address, stride: cols, transposed: false }
+    }
+
+    /// The transpose: no data moves.
+    #[must_use]
+    pub(in crate::ops) fn transposed(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+}
+
+/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` (f32) where there is one, or added to what stands in `out`. Sums are f32.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::ops) struct Gemm {
+    pub(in crate::ops) m: usize,
+    pub(in crate::ops) n: usize,
+    pub(in crate::ops) k: usize,
+    pub(in crate::ops) a: Operand,
+    pub(in crate::ops) b: Operand,
+    /// Rows of `n` values, one after the other.
+    pub(in crate::ops) out: Address,
+    /// Type of `a` and `b`.
+    pub(in crate::ops) dtype: DType,
+    /// Type of `out`: `dtype` or f32.
+    pub(in crate::ops) out_dtype: DType,
+    pub(in crate::ops) accumulate: bool,
+    pub(in crate::ops) bias: Option<Address>,
+}
+
+impl Gpu {
+    /// Runs a product.
+    ///
+    /// # Safety
+    /// The operands and the output are matrices of these sizes and types.
+    pub(in crate::ops) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+        debug_assert!(!(gemm.accumulate && gemm.bias.is_some()), "a bias and what is there cannot both be the start");
+        if gemm.m == 0 || gemm.n == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.0.gemm(gemm) }
+    }
+}

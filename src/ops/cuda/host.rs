@@ -1,0 +1,183 @@
+//! The kernels as C++ on the CPU, for tests: tensors stay where they are, and ops called inside [`on_host`] take the way of
+//! the GPU.
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_void;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Shape;
+use candle_core::Tensor;
+use candle_core::bail;
+use half::bf16;
+use half::f16;
+
+use super::Address;
+use super::Grid;
+use super::Kernel;
+use super::gemm::Gemm;
+use super::gemm::Operand;
+use crate::ops::element::Element;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
+use crate::ops::tensor::with_values_mut;
+
+thread_local! {
+    static ACTIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+unsafe extern "C" {
+    fn mlmtrain_host_launch(
+        name: *const c_char,
+        args: *const c_void,
+        args_bytes: usize,
+        blocks: *const u32,
+        threads: u32,
+        shared_bytes: u32,
+    ) -> c_int;
+    fn mlmtrain_host_backwards(backwards: bool);
+}
+
+/// Runs `f`; ops that it calls on this thread with tensors of the CPU run their kernels as C++.
+pub fn on_host<R>(f: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            ACTIVE.set(self.0);
+        }
+    }
+    let _reset = Reset(ACTIVE.replace(true));
+    f()
+}
+
+/// Whether the threads of a block take their turns on this thread from the last to the first.
+pub fn backwards(backwards: bool) {
+    // SAFETY: sets a variable of this thread.
+    unsafe { mlmtrain_host_backwards(backwards) };
+}
+
+/// The CPU in the part of a GPU.
+#[derive(Debug, Clone)]
+pub(super) struct Driver;
+
+impl Driver {
+    pub(super) fn of(device: &Device) -> Result<Option<Self>> {
+        match device {
+            Device::Cpu => Ok(ACTIVE.get().then_some(Self)),
+            other => bail!("this build of mlmtrain has no code for {:?}", other.location()),
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn device(&self) -> &Device {
+        &Device::Cpu
+    }
+
+    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen.
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> Result<Tensor> {
+        let len = shape.elem_count();
+        match dtype {
+            DType::F32 => from_vec(vec![f32::NAN; len], shape),
+            DType::BF16 => from_vec(vec![bf16::NAN; len], shape),
+            DType::F16 => from_vec(vec![f16::NAN; len], shape),
+            DType::F64 => from_vec(vec![f64::NAN; len], shape),
+            other => Tensor::zeros(shape, other, &Device::Cpu),
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn input(&self, t: &Tensor) -> Result<Address> {
+        fn of<T: candle_core::WithDType>(t: &Tensor) -> Result<Address> {
+            Ok(Address(values::<T>(t)?.as_ptr() as u64))
+        }
+        match t.dtype() {
+            DType::F32 => of::<f32>(t),
+            DType::BF16 => of::<bf16>(t),
+            DType::F16 => of::<f16>(t),
+            DType::F64 => of::<f64>(t),
+            DType::U32 => of::<u32>(t),
+            DType::I64 => of::<i64>(t),
+            other => bail!("no kernel reads {other:?}"),
+        }
+    }
+
+    /// Written behind the back of candle's lock, by one thread, while nobody reads: what a GPU does.
+    pub(super) fn output(&self, t: &Tensor) -> Result<Address> {
+        fn of<T: Element>(t: &Tensor) -> Result<Address> {
+            with_values_mut::<T, _>(t, |values| Address(values.as_mut_ptr() as u64))
+        }
+        match t.dtype() {
+            DType::F32 => of::<f32>(t),
+            DType::BF16 => of::<bf16>(t),
+            DType::F16 => of::<f16>(t),
+            _ => self.input(t),
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn clear(&self, address: Address, bytes: usize) -> Result<()> {
+        // SAFETY: the address is that of a tensor with so many bytes.
+        unsafe { std::ptr::write_bytes(address.0 as *mut u8, 0, bytes) };
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn processors(&self) -> usize {
+        4
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &str, grid: Grid, args: &A) -> Result<()> {
+        let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
+        let args_at = std::ptr::from_ref(args).cast();
+        // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
+        let outcome =
+            unsafe { mlmtrain_host_launch(name.as_ptr(), args_at, size_of::<A>(), grid.blocks.as_ptr(), grid.threads, grid.shared_bytes) };
+        match outcome {
+            0 => Ok(()),
+            1 => bail!("{}: no kernel {name:?}", kernel.op),
+            _ => bail!("{}: the arguments of {name:?} are {} bytes here and another number there", kernel.op, size_of::<A>()),
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (gemm.dtype, gemm.out_dtype) {
+                (DType::F32, DType::F32) => product::<f32, f32>(gemm),
+                (DType::BF16, DType::BF16) => product::<bf16, bf16>(gemm),
+                (DType::BF16, DType::F32) => product::<bf16, f32>(gemm),
+                (DType::F16, DType::F16) => product::<f16, f16>(gemm),
+                (DType::F16, DType::F32) => product::<f16, f32>(gemm),
+                (a, b) => bail!("no product of {a:?} to {b:?}"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The definition, element by element.
+unsafe fn product<T: Element, O: Element>(gemm: &Gemm) {
+    let at = |operand: &Operand, row: usize, col: usize| {
+        let (row, col) = if operand.transposed { (col, row) } else { (row, col) };
+        // SAFETY: the caller promises matrices of these sizes.
+        unsafe { *(operand.address.0 as *const T).add(row * operand.stride + col) }.widen()
+    };
+    for row in 0..gemm.m {
+        for col in 0..gemm.n {
+            // SAFETY: as above.
+            let out = unsafe { &mut *(gemm.out.0 as *mut O).add(row * gemm.n + col) };
+            // SAFETY: a bias has `n` values.
+            let bias = gemm.bias.map_or(0.0, |bias| unsafe { *(bias.0 as *const f32).add(col) });
+            let start = if gemm.accumulate { out.widen() } else { bias };
+            let sum: f32 = (0..gemm.k).map(|k| at(&gemm.a, row, k) * at(&gemm.b, k, col)).sum();
+            *out = O::narrow(start + sum);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+// What all kernels share: the number types, wide loads, sums over warps and blocks, random numbers, and how a kernel gets
+// its names. Compiled by nvcc for GPUs, and as C++ for tests on the CPU (`host.hpp`).
+//
+// A kernel takes one struct of arguments, the same bytes as its `#[repr(C)]` twin in `cuda.rs`: fields of 8 bytes first.
+// Indices into tensors are 64 bits. Sums are f32 or wider and have an order that depends on shapes alone: no float atomics.
+#pragma once
+
+#ifdef KERNELS_ON_HOST
+#include "host.hpp"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#endif
+
+using u32 = uint32_t;
+using u64 = uint64_t;
+using i64 = int64_t;
+
+constexpr u32 WARP = 32;
+constexpr u32 ALL_LANES = 0xffffffffu;
+
+// ---- number types ----
+
+#ifdef KERNELS_ON_HOST
+struct bf16 {
+    uint16_t bits;
+};
+struct f16 {
+    uint16_t bits;
+};
+inline float widen(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+inline float widen(f16 x) {
+    _Float16 value;
+    std::memcpy(&value, &x, 2);
+    return float(value);
+}
+template <typename T>
+T narrow(float value);
+template <>
+inline bf16 narrow<bf16>(float value) {
+    u32 bits = __float_as_uint(value);
+    return {uint16_t(value != value ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+template <>
+inline f16 narrow<f16>(float value) {
+    _Float16 half = _Float16(value);
+    f16 out;
+    std::memcpy(&out, &half, 2);
+    return out;
+}
+#else
+using bf16 = __nv_bfloat16;
+using f16 = __half;
+__device__ __forceinline__ float widen(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(f16 x) { return __half2float(x); }
+template <typename T>
+__device__ __forceinline__ T narrow(float value);
+template <>
+__device__ __forceinline__ bf16 narrow<bf16>(float value) {
+    return __float2bfloat16_rn(value);
+}
+template <>
+__device__ __forceinline__ f16 narrow<f16>(float value) {
+    return __float2half_rn(value);
+}
+#endif
+__device__ __forceinline__ float widen(float x) { return x; }
+template <>
+__device__ __forceinline__ float narrow<float>(float value) {
+    return value;
+}
+
+// ---- wide loads and stores ----
+
+// N values side by side; 16 bytes where N is WIDE<T>.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Vec {
+    T v[N];
+};
+template <typename T>
+constexpr int WIDE = 16 / sizeof(T);
+
+// N f32 values from N values of any type.
+template <int N, typename T>
+__device__ __forceinline__ void load(float (&out)[N], const T* from) {
+    Vec<T, N> values = *reinterpret_cast<const Vec<T, N>*>(from);
+#pragma unroll
+    for (int i = 0; i < N; i++) out[i] = widen(values.v[i]);
+}
+template <int N, typename T>
+__device__ __forceinline__ void store(T* to, const float (&values)[N]) {
+    Vec<T, N> out;
+#pragma unroll
+    for (int i = 0; i < N; i++) out.v[i] = narrow<T>(values[i]);
+    *reinterpret_cast<Vec<T, N>*>(to) = out;
+}
+// f32 tables beside half rows: N values are more than 16 bytes there, and are read in pieces of 16.
+template <int N>
+__device__ __forceinline__ void load_f32(float (&out)[N], const float* from) {
+    static_assert(N % 4 == 0);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        Vec<float, 4> four = *reinterpret_cast<const Vec<float, 4>*>(from + i);
+#pragma unroll
+        for (int j = 0; j < 4; j++) out[i + j] = four.v[j];
+    }
+}
+template <int N>
+__device__ __forceinline__ void store_f32(float* to, const float (&values)[N]) {
+    static_assert(N % 4 == 0);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        *reinterpret_cast<Vec<float, 4>*>(to + i) = {{values[i], values[i + 1], values[i + 2], values[i + 3]}};
+    }
+}
+
+// ---- sums and maxima ----
+
+template <typename S>
+__device__ __forceinline__ S warp_sum(S value) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
+    return value;
+}
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, mask));
+    return value;
+}
+// The sum over all threads of a block, the same in each; `room` holds a value for each warp and may be used again after it.
+template <typename S>
+__device__ __forceinline__ S block_sum(S value, S* room) {
+    u32 warps = blockDim.x / WARP;
+    value = warp_sum(value);
+    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = value;
+    __syncthreads();
+    S sum = S(0);
+    for (u32 w = 0; w < warps; w++) sum += room[w];
+    __syncthreads();
+    return sum;
+}
+__device__ __forceinline__ float block_max(float value, float* room) {
+    u32 warps = blockDim.x / WARP;
+    value = warp_max(value);
+    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = value;
+    __syncthreads();
+    float max = room[0];
+    for (u32 w = 1; w < warps; w++) max = fmaxf(max, room[w]);
+    __syncthreads();
+    return max;
+}
+
+// ---- random numbers: the same as `src/rng.rs` ----
+
+struct Words {
+    u32 w[4];
+};
+
+__device__ __forceinline__ Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1) {
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        u32 high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+        u32 high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ k0, c1 = low1;
+        c2 = high0 ^ c3 ^ k1, c3 = low0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    return {{c0, c1, c2, c3}};
+}
+
+// Twin of `ops::cuda::DropoutArgs`. A threshold of 0 drops nothing; keys are then not read.
+struct Dropout {
+    u32 key[2];
+    u32 id[2];
+    u32 threshold;
+    float scale;
+};
+
+// The factors of the eight columns from 8 * `eighth` on of the row with key `row_key`: see `src/ops/dropout/mod.rs`.
+__device__ __forceinline__ void keep_eight(const Dropout& dropout, u64 row_key, u32 eighth, float (&factors)[8]) {
+    u64 index = row_key << 16 | eighth;
+    Words words = philox(u32(index), u32(index >> 32), dropout.id[0], dropout.id[1], dropout.key[0], dropout.key[1]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        factors[2 * i] = (words.w[i] & 0xffffu) < dropout.threshold ? 0.0f : dropout.scale;
+        factors[2 * i + 1] = (words.w[i] >> 16) < dropout.threshold ? 0.0f : dropout.scale;
+    }
+}
+// The factor of one column: an eighth of what was drawn is used, so only for edges.
+__device__ __forceinline__ float keep_one(const Dropout& dropout, u64 row_key, u32 column) {
+    float factors[8];
+    keep_eight(dropout, row_key, column / 8, factors);
+    return factors[column % 8];
+}
+
+// ---- shared memory and names ----
+
+// The dynamic shared memory of the block, 64-byte aligned.
+#ifdef KERNELS_ON_HOST
+inline unsigned char* shared_memory() { return static_cast<unsigned char*>(host::shared_memory()); }
+#else
+__device__ __forceinline__ unsigned char* shared_memory() {
+    extern __shared__ __align__(64) unsigned char memory[];
+    return memory;
+}
+#endif
+
+// KERNEL(name, Args, body): a kernel `name` that runs `body(const Args&)`; KERNELS: one for each number type, named
+// `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the most threads that a block may have.
+#ifdef KERNELS_ON_HOST
+#define KERNEL_NAMED(name, Args, THREADS, ...)                                                                  \
+    static host::Registered registered_##name(                                                                  \
+        #name,                                                                                                  \
+        [](const void* args, const unsigned* blocks, unsigned threads, unsigned shared_bytes) {                 \
+            if (threads > THREADS) host::fail(#name ": more threads than its launch bounds");                   \
+            const Args& a = *static_cast<const Args*>(args);                                                    \
+            host::run([&] { __VA_ARGS__(a); }, blocks, threads, shared_bytes);                                  \
+        },                                                                                                      \
+        sizeof(Args));
+#else
+#define KERNEL_NAMED(name, Args, THREADS, ...) \
+    extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a) { __VA_ARGS__(a); }
+#endif
+#define KERNEL(name, Args, THREADS, body) KERNEL_NAMED(name, Args, THREADS, body)
+#define KERNELS(name, Args, THREADS, body)             \
+    KERNEL_NAMED(name##_f32, Args, THREADS, body<float>) \
+    KERNEL_NAMED(name##_bf16, Args, THREADS, body<bf16>) \
+    KERNEL_NAMED(name##_f16, Args, THREADS, body<f16>)

@@ -1,0 +1,157 @@
+//! The GPU as ops see it: memory, launches of kernels, products.
+//!
+//! An op's `cuda.rs` describes its launches in these terms and nothing else, so it compiles in every build; what carries them
+//! out is picked here:
+//!
+//! | build | driver |
+//! |---|---|
+//! | `--features cuda` | `driver.rs`: CUDA, through cudarc, on the stream of candle's device |
+//! | `--features cuda-on-host` | `host.rs`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
+//! | neither | `absent.rs`: there is no GPU |
+//!
+//! Everything is in the order of one stream: a tensor may be dropped as soon as the work that reads it is launched, and
+//! nothing waits but what reads a value back. The CPU's code is the reference; masks and dropout come from the same counters.
+
+mod args;
+pub mod gemm;
+pub mod scatter;
+pub(in crate::ops) mod sums;
+pub mod upload;
+pub(in crate::ops) mod wide;
+
+#[cfg(not(any(feature = "cuda", feature = "cuda-on-host")))]
+#[path = "absent.rs"]
+mod driver;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+#[path = "host.rs"]
+mod driver;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Shape;
+use candle_core::Tensor;
+use candle_core::WithDType;
+use candle_core::bail;
+
+pub(in crate::ops) use args::Address;
+pub(in crate::ops) use args::DropoutArgs;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::backwards;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::on_host;
+
+/// A GPU with its stream; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Gpu(driver::Driver);
+
+/// A kernel of an op's `kernel.cu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The op's folder.
+    pub op: &'static str,
+    /// Its name; those that exist for each number type have `_f32`, `_bf16`, `_f16` behind it.
+    pub name: &'static str,
+}
+
+/// How many threads run a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x, y and z; the latter two at most 65,535.
+    pub blocks: [u32; 3],
+    /// Threads of a block, whole warps.
+    pub threads: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Grid {
+    /// `blocks` blocks in a row, without shared memory.
+    pub fn of(blocks: usize, threads: u32) -> Self {
+        Self { blocks: [u32::try_from(blocks).expect("blocks were counted from a tensor's rows"), 1, 1], threads, shared_bytes: 0 }
+    }
+
+    /// The same with dynamic shared memory.
+    #[must_use]
+    pub fn with_shared(self, shared_bytes: usize) -> Self {
+        Self { shared_bytes: shared_bytes as u32, ..self }
+    }
+}
+
+impl Gpu {
+    /// The GPU that a tensor lies on; `None` on the CPU.
+    pub fn of(t: &Tensor) -> Result<Option<Self>> {
+        Self::of_device(t.device())
+    }
+
+    /// The GPU behind a device; `None` for the CPU. An error for a device that this build has no code for.
+    pub fn of_device(device: &Device) -> Result<Option<Self>> {
+        Ok(driver::Driver::of(device)?.map(Self))
+    }
+
+    /// Where tensors of this GPU live.
+    pub fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    /// A tensor with whatever its memory holds: the kernel that is launched next must write all of it.
+    pub fn uninitialised(&self, shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
+        self.0.uninitialised(shape.into(), dtype)
+    }
+
+    /// A copy of host values.
+    pub fn upload<T: WithDType>(&self, values: &[T]) -> Result<Tensor> {
+        Tensor::from_slice(values, values.len(), self.0.device())
+    }
+
+    /// Where a contiguous tensor of this type begins, for a kernel that reads it.
+    pub(in crate::ops) fn input(&self, t: &Tensor, dtype: DType) -> Result<Address> {
+        Self::check(t, dtype)?;
+        self.0.input(t)
+    }
+
+    /// Where a contiguous tensor of this type begins, for a kernel that writes it. Through a view, its buffer is written.
+    pub(in crate::ops) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
+        Self::check(t, dtype)?;
+        self.0.output(t)
+    }
+
+    /// Sets all bytes of a contiguous tensor to zero.
+    pub(in crate::ops) fn clear(&self, t: &Tensor) -> Result<()> {
+        let address = self.output(t, t.dtype())?;
+        self.0.clear(address, t.elem_count() * t.dtype().size_in_bytes())
+    }
+
+    /// Launches a kernel; one that exists for each number type when `dtype` names one. Without blocks there is nothing to do.
+    ///
+    /// # Safety
+    /// `args` is the twin of the kernel's struct, and what it names is as large as the kernel reads and writes it to be.
+    pub(in crate::ops) unsafe fn launch<A: Copy>(&self, kernel: Kernel, dtype: Option<DType>, grid: Grid, args: &A) -> Result<()> {
+        if grid.blocks.contains(&0) {
+            return Ok(());
+        }
+        let suffix = match dtype {
+            None => "",
+            Some(DType::F32) => "_f32",
+            Some(DType::BF16) => "_bf16",
+            Some(DType::F16) => "_f16",
+            Some(other) => bail!("{}: no kernel for {other:?}", kernel.op),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.0.launch(kernel, suffix, grid, args) }
+    }
+
+    /// Number of blocks that run at once, at least: the streaming multiprocessors.
+    pub(in crate::ops) fn processors(&self) -> usize {
+        self.0.processors()
+    }
+
+    fn check(t: &Tensor, dtype: DType) -> Result<()> {
+        if t.dtype() != dtype || !t.is_contiguous() {
+            bail!("tensor {:?} with strides {:?} is {:?}: a kernel wants it contiguous and {dtype:?}", t.dims(), t.stride(), t.dtype());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Rows grouped by the row that they are added to, worked out on the host so that the GPU needs no float atomics and adds in
+//! an order that depends on the ids alone.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::Gpu;
+
+/// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
+pub const PIECE_ROWS: usize = 128;
+
+/// The groups on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Numbers of the source rows: those of one target side by side, in ascending order; targets ascend, too.
+    pub order: Vec<u32>,
+    /// Bounds of each piece in `order`, and their end.
+    pub piece_starts: Vec<u32>,
+    /// The rows that are added to.
+    pub targets: Vec<u32>,
+    /// Bounds of the pieces of each target, and their end.
+    pub target_pieces: Vec<u32>,
+}
+
+impl Groups {
+    /// The groups of `rows`, without those that are `skip`.
+    pub fn of(rows: &[u32], skip: Option<u32>) -> Self {
+        let mut order: Vec<u32> = (0..rows.len() as u32).filter(|&i| Some(rows[i as usize]) != skip).collect();
+        // Stable: sources of one target stay in their order.
+        order.sort_by_key(|&i| rows[i as usize]);
+        let (mut piece_starts, mut targets, mut target_pieces) = (Vec::new(), Vec::new(), Vec::new());
+        let mut start = 0;
+        for group in order.chunk_by(|&a, &b| rows[a as usize] == rows[b as usize]) {
+            targets.push(rows[group[0] as usize]);
+            target_pieces.push(piece_starts.len() as u32);
+            piece_starts.extend((0..group.len()).step_by(PIECE_ROWS).map(|piece| (start + piece) as u32));
+            start += group.len();
+        }
+        target_pieces.push(piece_starts.len() as u32);
+        piece_starts.push(start as u32);
+        Self { order, piece_starts, targets, target_pieces }
+    }
+}
+
+/// The groups on the GPU.
+#[derive(Debug, Clone)]
+pub struct Scatter {
+    /// `Groups::order`, u32.
+    pub order: Tensor,
+    /// `Groups::piece_starts`, u32.
+    pub piece_starts: Tensor,
+    /// `Groups::targets`, u32.
+    pub targets: Tensor,
+    /// `Groups::target_pieces`, u32.
+    pub target_pieces: Tensor,
+    /// Number of pieces.
+    pub pieces: usize,
+    /// Number of targets.
+    pub count: usize,
+}
+
+impl Scatter {
+    /// Uploads the groups of `rows`.
+    pub fn upload(gpu: &Gpu, rows: &[u32], skip: Option<u32>) -> Result<Self> {
+        let groups = Groups::of(rows, skip);
+        Ok(Self {
+            pieces: groups.piece_starts.len() - 1,
+            count: groups.targets.len(),
+            order: gpu.upload(&groups.order)?,
+            piece_starts: gpu.upload(&groups.piece_starts)?,
+            targets: gpu.upload(&groups.targets)?,
+            target_pieces: gpu.upload(&groups.target_pieces)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_target_stand_together_in_their_order() {
+        let groups = Groups::of(&[7, 2, 7, 9, 2, 7], Some(9));
+        assert_eq!(groups.order, [1, 4, 0, 2, 5]);
+        assert_eq!((groups.targets, groups.target_pieces), (vec![2, 7], vec![0, 1, 2]));
+        assert_eq!(groups.piece_starts, [0, 2, 5]);
+    }
+
+    #[test]
+    fn long_groups_are_cut_and_none_is_lost() {
+        let rows = vec![3; 2 * PIECE_ROWS + 5];
+        let groups = Groups::of(&rows, None);
+        assert_eq!(groups.piece_starts, [0, 128, 256, 261]);
+        assert_eq!((groups.targets, groups.target_pieces), (vec![3], vec![0, 3]));
+        let none = Groups::of(&[1, 1], Some(1));
+        assert_eq!((none.order.len(), none.piece_starts, none.target_pieces), (0, vec![0], vec![0]));
+    }
+}

@@ -1,0 +1,85 @@
+//! A batch as models take it: the host's numbers, what follows from them, and their copies where the model is on a GPU.
+
+use candle_core::Device;
+use candle_core::Result;
+
+use crate::batches::Batch;
+use crate::config::ModelConfig;
+use crate::layers::Rows;
+use crate::models::Targets;
+use crate::models::TokenIds;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::upload::Numbers;
+use crate::ops::cuda::upload::upload;
+use crate::ops::indices::Indices;
+use crate::ops::indices::Uploaded;
+
+/// What a pass over a batch reads.
+#[derive(Debug)]
+pub(super) struct Inputs<'a> {
+    batch: &'a Batch,
+    /// Rows of the position table, the family's offset included, `[T]`.
+    position_ids: Vec<u32>,
+    /// Dropout keys of the labelled positions, `[M]`.
+    label_keys: Vec<u64>,
+    /// Copies in the order of [`Inputs::upload`].
+    on_gpu: Option<[Uploaded; 8]>,
+}
+
+impl<'a> Inputs<'a> {
+    /// The inputs that `batch` is for a model on `device`.
+    pub(super) fn new(batch: &'a Batch, config: &ModelConfig, device: &Device) -> Result<Self> {
+        let offset = config.position_offset() as u32;
+        let position_ids = batch.position_ids.iter().map(|p| p + offset).collect();
+        let label_keys = batch.label_positions.iter().map(|&t| batch.token_keys[t as usize]).collect();
+        let mut inputs = Self { batch, position_ids, label_keys, on_gpu: None };
+        if let Some(gpu) = Gpu::of_device(device)? {
+            inputs.on_gpu = Some(inputs.upload(&gpu, config)?);
+        }
+        Ok(inputs)
+    }
+
+    /// All arrays in one transfer, each with the plan that its op wants.
+    fn upload(&self, gpu: &Gpu, config: &ModelConfig) -> Result<[Uploaded; 8]> {
+        let batch = self.batch;
+        let padding = crate::models::families::padding(config);
+        let arrays = [
+            Numbers::Scattered { rows: &batch.ids, skip: padding.word },
+            Numbers::Scattered { rows: &self.position_ids, skip: padding.position },
+            Numbers::Scattered { rows: &batch.token_type_ids, skip: None },
+            Numbers::Bounds(&batch.cu_seqlens),
+            Numbers::Keys(&batch.token_keys),
+            Numbers::Scattered { rows: &batch.label_positions, skip: None },
+            Numbers::Plain(&batch.labels),
+            Numbers::Keys(&self.label_keys),
+        ];
+        upload(gpu, arrays)
+    }
+
+    fn at<'b, T>(&'b self, host: &'b [T], index: usize) -> Indices<'b, T> {
+        self.on_gpu.as_ref().map_or(host.into(), |copies| Indices::uploaded(host, &copies[index]))
+    }
+
+    /// The ids of the tokens.
+    pub(super) fn tokens(&self) -> TokenIds<'_> {
+        TokenIds {
+            ids: self.at(&self.batch.ids, 0),
+            position_ids: self.at(&self.position_ids, 1),
+            token_type_ids: self.at(&self.batch.token_type_ids, 2),
+        }
+    }
+
+    /// Segments and keys.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows { cu_seqlens: self.at(&self.batch.cu_seqlens, 3), token_keys: self.at(&self.batch.token_keys, 4) }
+    }
+
+    /// The rows with labels.
+    pub(super) fn targets(&self) -> Targets<'_> {
+        Targets {
+            positions: self.at(&self.batch.label_positions, 5),
+            labels: self.at(&self.batch.labels, 6),
+            keys: self.at(&self.label_keys, 7),
+        }
+    }
+}
