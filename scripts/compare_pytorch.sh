@@ -10,7 +10,7 @@
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
 #
 # $VENV is a Python with `torch` and `transformers`; one is made where it is not given (6 GB). $MLMTRAIN is the program;
-# target/release/mlmtrain is built where it is not given. Where PyTorch finds CUDA, the same is done there. What cannot run
+# target/release/mlmtrain is built where it is not given. Where PyTorch finds CUDA, the same is done there ($DEVICES: cpu,cuda says where). What cannot run
 # (no C++ compiler for torch.compile, a device or type that is not built) is said in the table.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,8 +37,8 @@ fi
 export HF_HUB_OFFLINE=1 TRANSFORMERS_NO_ADVISORY_WARNINGS=1 OMP_NUM_THREADS="$threads"
 results=$work/results.jsonl
 : > "$results"
-devices=cpu
-"$VENV/bin/python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' && devices=cpu,cuda
+devices=${DEVICES:-cpu}
+[ -n "${DEVICES:-}" ] || ! "$VENV/bin/python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || devices=cpu,cuda
 # Autograd has threads of its own: without a limit PyTorch would use more cores than it was given threads.
 pinned=()
 [ "$threads" -lt "$(nproc)" ] && command -v taskset > /dev/null && pinned=(taskset -c "0-$((threads - 1))")
@@ -53,8 +53,8 @@ for ((round = 0; round < rounds; round++)); do
         for case in "$@"; do
             IFS=, read -r size rows length <<< "$case"
             for type in ${types//,/ }; do
-                ours=(--model "$size" --batch "$rows" --length "$length" --compute "${type/fp/f}" --threads "$threads")
-                [ "$device" = cpu ] || ours+=(--device "$device")
+                ours=(--model "$size" --batch "$rows" --length "$length" --compute "${type/fp/f}" --threads "$threads"
+                    --device "$device")
                 measure "$round" mlmtrain "$device" "$case" "$type" "$MLMTRAIN" --quiet bench "${ours[@]}" --steps "$steps" --seconds 0 --json
                 for peer in ${peers//,/ }; do
                     measure "$round" "$peer" "$device" "$case" "$type" "$VENV/bin/python" "$here/peer_pytorch.py" --device "$device" \

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::config::ComputeType;
+use crate::config::DeviceChoice;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
@@ -32,6 +33,12 @@ pub struct BenchArgs {
     /// Save only the input of each layer and compute the rest again in backward
     #[arg(long)]
     pub gradient_checkpointing: bool,
+    /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceChoice,
+    /// Let a GPU round the operands of f32 products to TF32
+    #[arg(long)]
+    pub tf32: bool,
     /// Threads; 0 means one a core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,

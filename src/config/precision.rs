@@ -37,6 +37,9 @@ impl ComputeType {
 pub struct PrecisionConfig {
     /// Type of activations and products.
     pub compute: ComputeType,
+    /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the speed on Ampere
+    /// and newer. Nothing else of f32 changes; a CPU does not know it.
+    pub tf32: bool,
     /// Loss scaling; for `compute: f16` only, which has it with these defaults when it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
@@ -44,7 +47,7 @@ pub struct PrecisionConfig {
 
 impl Default for PrecisionConfig {
     fn default() -> Self {
-        Self { compute: ComputeType::F32, loss_scale: None }
+        Self { compute: ComputeType::F32, tf32: false, loss_scale: None }
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::config::data::DataConfig;
+use crate::config::device::DeviceChoice;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::EncoderConfig;
 use crate::config::model::Family;
@@ -18,16 +19,6 @@ use crate::config::model::ModelConfig;
 use crate::config::precision::PrecisionConfig;
 use crate::config::tokenizer::TokenizerConfig;
 use crate::config::training::TrainingConfig;
-
-/// Where the program computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceChoice {
-    /// The best that is there.
-    Auto,
-    /// The CPU.
-    Cpu,
-}
 
 /// Where results go and what everything random starts from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,11 +28,15 @@ pub struct RunSection {
     pub output_dir: PathBuf,
     /// Seed of initialisation, order, masking and dropout.
     pub seed: u64,
-    /// Where to compute.
+    /// Where to compute. `auto` takes the first GPU if there is one that can be used, and says why not if there is none;
+    /// `cuda` or `cuda:1` is an error without it.
     pub device: DeviceChoice,
     /// Threads of the one pool that everything computes in; 0 means one for each core that this process may use, by its
     /// CPU affinity and its cgroup's CPU quota.
     pub threads: usize,
+    /// What the machine costs an hour, in US dollars: then costs are reported, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<f64>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,
     /// A sentence with mask tokens that is filled in at the end, to look at.
@@ -55,6 +50,7 @@ impl Default for RunSection {
             seed: 42,
             device: DeviceChoice::Auto,
             threads: 0,
+            usd_per_hour: None,
             tensorboard: true,
             sample_text: None,
         }

@@ -181,7 +181,7 @@ mod tests {
         assert!(time.optional && !time.required && time.shape == Shape::Text);
         assert_eq!(
             shape.field("run").expect("is a field").shape.field("device").expect("is a field").shape.wanted(),
-            "one of `auto`, `cpu`"
+            "one of `auto`, `cpu`, `cuda`, `cuda:0`, `cuda:1`, `cuda:2`, `cuda:3`, `cuda:4`, `cuda:5`, `cuda:6`, `cuda:7`"
         );
         assert!(shape.field("model").expect("is a field").required);
         assert_eq!(shape.find("seed").as_deref(), Some("run.seed"));

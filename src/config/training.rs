@@ -42,6 +42,9 @@ pub enum SchedulerType {
 pub struct TrainingConfig {
     /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at once.
     pub per_device_train_batch_size: usize,
+    /// Take as many rows at once as memory has room for, by prediction: an update keeps its rows, `per_device_train_batch_size`
+    /// times `gradient_accumulation_steps`, and has more micro-batches where fewer fit.
+    pub auto_find_batch_size: bool,
     /// Rows a device takes at once in evaluation.
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
@@ -99,6 +102,7 @@ impl Default for TrainingConfig {
     fn default() -> Self {
         Self {
             per_device_train_batch_size: 8,
+            auto_find_batch_size: false,
             per_device_eval_batch_size: 8,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: false,

@@ -3,7 +3,11 @@
 use candle_core::DType;
 use candle_core::Device;
 
+use crate::ops::cuda;
 use crate::ops::matmul::cpu::is_native;
+
+/// The first generation with bf16.
+const AMPERE: (u32, u32) = (8, 0);
 
 /// How well a type is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +36,19 @@ impl Hardware {
     pub fn of(device: &Device) -> Self {
         match device {
             Device::Cpu => Self::cpu(),
-            // Of a device of which nothing more is known, f32 is all that is promised.
-            other => Self { name: format!("{:?}", other.location()), bf16: Support::Missing, f16: Support::Missing },
+            other => cuda::properties(other).map_or_else(
+                // Of a device of which nothing more is known, f32 is all that is promised.
+                || Self { name: format!("{:?}", other.location()), bf16: Support::Missing, f16: Support::Missing },
+                |gpu| Self::gpu(&gpu),
+            ),
         }
+    }
+
+    /// A GPU: tensor cores of Turing know f16, those of Ampere and newer bf16 as well.
+    pub fn gpu(gpu: &cuda::Properties) -> Self {
+        let name = format!("GPU {} `{}`", gpu.ordinal, gpu.name);
+        let bf16 = if gpu.capability >= AMPERE { Support::Native } else { Support::Missing };
+        Self { name, bf16, f16: Support::Native }
     }
 
     /// The CPU that this process runs on. Half types work on each: values are widened to f32 where it has no instructions.

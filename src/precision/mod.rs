@@ -29,9 +29,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy without a configuration: this type on this machine's CPU, whatever its speed.
-    pub fn on_cpu(compute: ComputeType) -> Result<Self, Problem> {
-        Self::new(&PrecisionConfig { compute, loss_scale: None }, &Hardware::cpu())
+    /// A policy without a configuration: this type on this hardware, whatever its speed.
+    pub fn plain(compute: ComputeType, hardware: &Hardware) -> Result<Self, Problem> {
+        Self::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, hardware)
     }
 
     /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it can.
@@ -71,9 +71,10 @@ pub fn dtype(compute: ComputeType) -> DType {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::cuda::Properties;
 
     fn policy(compute: ComputeType, hardware: &Hardware) -> Result<Policy, Problem> {
-        Policy::new(&PrecisionConfig { compute, loss_scale: None }, hardware)
+        Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, hardware)
     }
 
     #[test]
@@ -93,10 +94,13 @@ mod tests {
 
     #[test]
     fn what_the_hardware_cannot_do_is_refused_with_what_it_can() {
-        let turing = Hardware { name: "the GPU `T4`".into(), bf16: Support::Missing, f16: Support::Native };
+        let gpu =
+            |name: &str, capability| Properties { ordinal: 0, uuid: String::new(), name: name.into(), capability, memory_bytes: 15 << 30 };
+        let turing = Hardware::gpu(&gpu("Tesla T4", (7, 5)));
+        assert!(policy(ComputeType::Bf16, &Hardware::gpu(&gpu("NVIDIA A10", (8, 6)))).is_ok());
         assert!(policy(ComputeType::F16, &turing).is_ok());
         insta::assert_snapshot!(policy(ComputeType::Bf16, &turing).unwrap_err(), @r"
-        precision.compute: the GPU `T4` cannot compute in bf16
+        precision.compute: GPU 0 `Tesla T4` cannot compute in bf16
           hint: it can in `f32` and `f16`
         ");
     }

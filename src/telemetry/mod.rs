@@ -3,6 +3,7 @@
 //! A sink that fails (a full disk, a closed pipe) is reported once and never stops training.
 
 mod append_log;
+mod gpu;
 mod metrics;
 mod progress;
 mod record;
@@ -12,6 +13,8 @@ mod tensorboard;
 mod throughput;
 mod trainer_state;
 
+pub use gpu::GpuMeter;
+pub use gpu::GpuReading;
 pub use metrics::MetricsLog;
 pub use progress::Progress;
 pub use progress::Stage;

@@ -20,6 +20,7 @@ use crate::models::memory::Prediction;
 use crate::models::memory::StepSizes;
 use crate::ops::memory;
 use crate::precision;
+use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -80,11 +81,11 @@ impl Case {
 
     /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together; `after_step` is called
     /// after each of them.
-    pub fn time_steps(&self, least_steps: usize, least_seconds: f64, mut after_step: impl FnMut()) -> Result<Timing> {
+    pub fn time_steps(&self, device: &Device, least_steps: usize, least_seconds: f64, mut after_step: impl FnMut()) -> Result<Timing> {
         // From here to the end every step needs the memory of the one before.
         let _keeping = memory::keep_freed_blocks();
-        let policy = Policy::on_cpu(self.compute)?;
-        let mut model = Model::masked_lm(&self.model, SEED, &Device::Cpu)?.computing_in(policy.compute)?;
+        let policy = Policy::plain(self.compute, &Hardware::of(device))?;
+        let mut model = Model::masked_lm(&self.model, SEED, device)?.computing_in(policy.compute)?;
         model.encoder.gradient_checkpointing = self.gradient_checkpointing;
         let training = TrainingConfig { weight_decay: 0.01, max_grad_norm: 1.0, ..TrainingConfig::default() };
         let mut stepper = stepper(&model.parameters, &training, &policy, SEED)?;
@@ -201,7 +202,7 @@ mod tests {
     fn steps_are_counted_and_sorted_and_their_operations_are_those_of_the_case() {
         let case = case("tiny", 1, 16);
         let mut calls = 0;
-        let timing = case.time_steps(3, 0.0, || calls += 1).unwrap();
+        let timing = case.time_steps(&Device::Cpu, 3, 0.0, || calls += 1).unwrap();
         assert_eq!((calls, timing.sorted_seconds.len()), (3, 3));
         assert!(timing.sorted_seconds.is_sorted() && timing.sorted_seconds[0] > 0.0);
         assert_eq!(timing.median_seconds().to_bits(), timing.sorted_seconds[1].to_bits());

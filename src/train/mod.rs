@@ -8,6 +8,7 @@ pub mod bench;
 pub mod cadence;
 pub mod clock;
 pub mod evaluate;
+pub mod meter;
 pub mod run_folder;
 pub mod signals;
 pub mod state;
@@ -27,6 +28,7 @@ use crate::train::cadence::Cadence;
 use crate::train::cadence::Due;
 use crate::train::clock::Clock;
 use crate::train::clock::Rates;
+use crate::train::meter::Meter;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
@@ -88,6 +90,8 @@ pub struct Trainer<'a> {
     pub keep_best: bool,
     /// Where batches come from.
     pub data: &'a mut dyn Data,
+    /// What the run makes of its machine.
+    pub meter: Meter,
     /// Where records and checkpoints go.
     pub folder: &'a mut RunFolder,
 }
@@ -117,6 +121,7 @@ impl Trainer<'_> {
             state.loss_scale = self.stepper.loss_scale.as_ref().map(LossScale::snapshot);
             state.elapsed_seconds = clock.elapsed_seconds();
             clock.step(outcome.tokens as u64);
+            self.meter.step(outcome.flops, clock.step_seconds());
             self.data.give_back(batches);
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
@@ -181,8 +186,9 @@ impl Trainer<'_> {
         ];
         let precision = outcome.loss_scale.map(|scale| ("train/loss_scale", scale));
         let skipped = (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
+        let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
         // What there is no value of is left out: the loss without targets, the norm of a step that was skipped.
-        let values = values.into_iter().chain(precision).chain(skipped).filter(|(_, v)| v.is_finite());
+        let values = values.into_iter().chain(precision).chain(skipped).chain(machine).filter(|(_, v)| v.is_finite());
         let values = values.map(|(tag, value)| (tag.to_string(), value)).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }

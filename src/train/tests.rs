@@ -36,6 +36,7 @@ use crate::train::End;
 use crate::train::Trainer;
 use crate::train::assemble;
 use crate::train::cadence::Cadence;
+use crate::train::meter::Meter;
 use crate::train::run_folder::Resumed;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -123,7 +124,7 @@ fn config() -> TrainingConfig {
 fn policy(compute: ComputeType) -> Policy {
     let loss_scale = LossScaleConfig { init_scale: Some(1024.0), growth_interval: 3, min_scale: 1.0 };
     let loss_scale = (compute == ComputeType::F16).then_some(loss_scale);
-    Policy::new(&PrecisionConfig { compute, loss_scale }, &Hardware::cpu()).unwrap()
+    Policy::new(&PrecisionConfig { compute, loss_scale, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap()
 }
 
 /// One sitting of a run in `folder`: goes on with its newest checkpoint.
@@ -147,6 +148,7 @@ fn sitting_of(task: &Parabola, policy: &Policy, folder: &Path, config: &Training
     let mut run_folder = RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
     let mut data = Steps { signal_in, ..Steps::default() };
     let mut trainer = Trainer {
+        meter: Meter::silent(),
         task,
         stepper,
         schedule: Schedule::new(config, TOTAL),

@@ -20,6 +20,7 @@ use mlmtrain::models::TokenIds;
 use mlmtrain::models::memory::Prediction;
 use mlmtrain::models::memory::StepSizes;
 use mlmtrain::ops::memory;
+use mlmtrain::precision::Hardware;
 use mlmtrain::precision::Policy;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::mlm::MaskedLm;
@@ -70,7 +71,7 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
 }
 
 fn stepper(task: &dyn Task) -> Stepper {
-    let policy = Policy::on_cpu(ComputeType::F32).unwrap();
+    let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
     assemble::stepper(task.parameters(), &TrainingConfig::default(), &policy, 1).unwrap()
 }
 

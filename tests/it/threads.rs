@@ -53,7 +53,7 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         ..EncoderConfig::of(Family::Roberta)
     };
     let config = ModelConfig { family: Family::Roberta, encoder };
-    let policy = Policy::new(&PrecisionConfig { compute, loss_scale: None }, &Hardware::cpu()).unwrap();
+    let policy = Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap().computing_in(policy.compute).unwrap() };

@@ -13,27 +13,41 @@ use std::process::Stdio;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::DType;
 use serde::Deserialize;
 use serde::Serialize;
 
 use crate::commands::bench_args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::ComputeType;
+use crate::config::DeviceChoice;
 use crate::config::ModelConfig;
 use crate::error::Problem;
 use crate::fs;
+use crate::ops::cuda;
 use crate::ops::peak;
+use crate::ops::peak::gpu::data_sheet;
 use crate::precision;
+use crate::precision::Hardware;
+use crate::precision::Policy;
 use crate::train::assemble;
 use crate::train::bench::Case;
 
 /// What a child measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// The peaks of the machine.
-    Machine(Vec<ComputeType>),
+    /// What the machine is, and its peaks.
+    Machine(Place),
     /// Training steps.
     Steps(Box<Steps>),
+}
+
+/// Where to measure, and in which types.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) device: DeviceChoice,
+    pub(super) tf32: bool,
+    pub(super) computes: Vec<ComputeType>,
 }
 
 /// The training steps of one row.
@@ -41,6 +55,8 @@ pub(super) enum Job {
 pub(super) struct Steps {
     pub(super) model: ModelConfig,
     pub(super) compute: ComputeType,
+    pub(super) device: DeviceChoice,
+    pub(super) tf32: bool,
     pub(super) batch: usize,
     pub(super) length: usize,
     pub(super) masked_share: f64,
@@ -70,8 +86,18 @@ impl Steps {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Machine {
     pub(super) threads: usize,
+    /// `cpu`, or `cuda:0` and so on.
+    pub(super) device: String,
+    /// In words, as a policy's messages have it.
+    pub(super) name: String,
+    /// Measured on a CPU, from the data sheet of a GPU; a type without an entry has no known peak.
     pub(super) flops_per_second: Vec<(ComputeType, f64)>,
-    pub(super) bytes_per_second: f64,
+    /// Measured on a CPU; not known of a GPU.
+    pub(super) bytes_per_second: Option<f64>,
+    /// Memory that may be taken.
+    pub(super) memory_bytes: Option<u64>,
+    /// What should be known of it.
+    pub(super) notes: Vec<String>,
 }
 
 impl Machine {
@@ -154,7 +180,7 @@ fn follow(child: &mut Child, after_step: impl Fn()) -> Result<Ended> {
 /// Why a child brought no result.
 pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
     // Rust aborts where an allocation fails; the system kills where it cannot keep the promise of an earlier one.
-    let refused = errors.contains("memory allocation of") && errors.contains("failed");
+    let refused = (errors.contains("memory allocation of") && errors.contains("failed")) || errors.contains(cuda::OUT_OF_MEMORY);
     if refused || status.signal() == Some(libc::SIGKILL) {
         return Ended::OutOfMemory;
     }
@@ -171,18 +197,50 @@ pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
     fs::end_me_first();
     assemble::use_threads(order.threads)?;
     let message = match order.job {
-        Job::Machine(computes) => Message::Machine(Machine {
-            threads: rayon::current_num_threads(),
-            flops_per_second: computes.into_iter().map(|compute| (compute, peak::flops_per_second(precision::dtype(compute)))).collect(),
-            bytes_per_second: peak::bytes_per_second(),
-        }),
+        Job::Machine(place) => Message::Machine(machine(&place)?),
         Job::Steps(steps) => Message::Timed(time(&steps)?),
     };
     say(&message)
 }
 
+/// What the machine is, and what it can do at most.
+fn machine(place: &Place) -> Result<Machine> {
+    let (device, without_gpu) = assemble::pick_device(place.device)?;
+    let hardware = Hardware::of(&device);
+    let mut notes: Vec<String> = without_gpu.map(|why| format!("note: no GPU is used: {why}; {}", why.hint())).into_iter().collect();
+    for &compute in &place.computes {
+        notes.extend(Policy::plain(compute, &hardware)?.notes);
+    }
+    let threads = rayon::current_num_threads();
+    let peaks = |peak: &dyn Fn(DType) -> Option<f64>| {
+        place.computes.iter().filter_map(|&compute| Some((compute, peak(precision::dtype(compute))?))).collect()
+    };
+    Ok(match cuda::properties(&device) {
+        Some(gpu) => Machine {
+            threads,
+            device: format!("cuda:{}", gpu.ordinal),
+            name: hardware.name,
+            flops_per_second: peaks(&|dtype| data_sheet(&gpu.name, dtype, place.tf32)),
+            bytes_per_second: None,
+            memory_bytes: Some(gpu.memory_bytes),
+            notes,
+        },
+        None => Machine {
+            threads,
+            device: "cpu".to_string(),
+            name: hardware.name,
+            flops_per_second: peaks(&|dtype| Some(peak::flops_per_second(dtype))),
+            bytes_per_second: Some(peak::bytes_per_second()),
+            memory_bytes: fs::available_bytes(),
+            notes,
+        },
+    })
+}
+
 fn time(steps: &Steps) -> Result<Timed> {
-    let timing = steps.case().time_steps(steps.least, steps.least_seconds, || {
+    let (device, _) = assemble::pick_device(steps.device)?;
+    cuda::set_tf32(steps.tf32);
+    let timing = steps.case().time_steps(&device, steps.least, steps.least_seconds, || {
         // Should nobody listen any more, the last message will say so.
         let _ = say(&Message::Step);
     })?;
@@ -191,7 +249,7 @@ fn time(steps: &Steps) -> Result<Timed> {
         least_seconds: timing.sorted_seconds[0],
         steps: timing.sorted_seconds.len(),
         step_flops: timing.step_flops,
-        peak_memory_bytes: fs::peak_resident_bytes(),
+        peak_memory_bytes: cuda::memory(&device).map(|memory| memory.peak_bytes).or_else(fs::peak_resident_bytes),
     })
 }
 

@@ -17,6 +17,7 @@ use anyhow::Result;
 use crate::commands::bench::job::Ended;
 use crate::commands::bench::job::Job;
 use crate::commands::bench::job::Machine;
+use crate::commands::bench::job::Place;
 use crate::commands::bench::job::Steps;
 use crate::commands::bench::table::Measured;
 use crate::commands::bench::table::Outcome;
@@ -30,7 +31,6 @@ use crate::config::MODEL_NAMES;
 use crate::config::ModelConfig;
 use crate::error::Problem;
 use crate::fs;
-use crate::precision::Policy;
 use crate::quantity::format_bytes;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
@@ -65,6 +65,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             batch: steps.batch,
             length: steps.length,
             compute: steps.compute,
+            device: machine.device.clone(),
             threads: machine.threads,
             outcome,
         };
@@ -93,6 +94,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
                     let steps = Steps {
                         model: defaults.model.clone(),
                         compute,
+                        device: args.device,
+                        tf32: args.tf32,
                         batch,
                         length,
                         masked_share: defaults.masked_share,
@@ -151,27 +154,26 @@ impl Defaults {
 /// Measures the peaks that the rows are compared with, and says what they are.
 fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progress) -> Result<Machine> {
     let computes: Vec<ComputeType> = ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, steps)| steps.compute == *c)).collect();
-    let machine = match job::start(&Job::Machine(computes.clone()), args.threads, || {})? {
+    let place = Place { device: args.device, tf32: args.tf32, computes };
+    let machine = match job::start(&Job::Machine(place), args.threads, || {})? {
         Ended::Machine(machine) => machine,
+        Ended::Failed(message) => return Err(Problem::usage(message).into()),
         other => return Err(Problem::new(format!("the machine's peak could not be measured: {other:?}")).into()),
     };
     let peaks: Vec<String> =
         machine.flops_per_second.iter().map(|(compute, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, compute.name())).collect();
-    progress.note(&format!(
-        "this machine: {} threads, {}, {:.1} GB/s of memory",
-        machine.threads,
-        peaks.join(", "),
-        machine.bytes_per_second / 1e9
-    ));
-    for compute in computes {
-        Policy::on_cpu(compute)?.notes.iter().for_each(|note| progress.note(note));
-    }
+    let peaks = if peaks.is_empty() { "no known peak".to_string() } else { peaks.join(", ") };
+    progress.note(&match machine.bytes_per_second {
+        Some(bytes) => format!("this machine: {} threads, {peaks}, {:.1} GB/s of memory", machine.threads, bytes / 1e9),
+        None => format!("{}: {peaks} by its data sheet", machine.name),
+    });
+    machine.notes.iter().for_each(|note| progress.note(note));
     Ok(machine)
 }
 
 fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progress: &Progress) -> Result<Outcome> {
-    let (needed, available) = (steps.case().predicted_bytes(), fs::available_bytes());
-    if let Some(available) = available.filter(|&available| needed > available) {
+    let needed = steps.case().predicted_bytes();
+    if let Some(available) = machine.memory_bytes.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
     }
     let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));

@@ -18,6 +18,7 @@ pub(super) struct Row {
     pub(super) batch: usize,
     pub(super) length: usize,
     pub(super) compute: ComputeType,
+    pub(super) device: String,
     pub(super) threads: usize,
     pub(super) outcome: Outcome,
 }
@@ -42,7 +43,7 @@ pub(super) struct Measured {
     pub(super) examples_per_second: f64,
     pub(super) tokens_per_second: f64,
     pub(super) flops_per_second: f64,
-    /// Share of the machine's measured peak in the row's compute type.
+    /// Share of the machine's peak in the row's compute type: measured on a CPU, by its data sheet of a GPU.
     pub(super) mfu: Option<f64>,
     pub(super) peak_memory_bytes: Option<u64>,
     /// What the shapes alone said before.
@@ -136,7 +137,7 @@ impl Row {
             "batch": self.batch,
             "length": self.length,
             "compute": self.compute.name(),
-            "device": "cpu",
+            "device": self.device,
             "threads": self.threads,
             "fits": fits,
             "examples_per_second": figure(|m| m.examples_per_second),

@@ -73,13 +73,21 @@ fn what_is_wrong_says_what_is_possible() {
 }
 
 fn sample_rows() -> Vec<Row> {
-    let machine = Machine { threads: 2, flops_per_second: vec![(ComputeType::F32, 240e9)], bytes_per_second: 30e9 };
+    let machine = Machine {
+        threads: 2,
+        device: "cpu".to_string(),
+        name: "the CPU".to_string(),
+        flops_per_second: vec![(ComputeType::F32, 240e9)],
+        bytes_per_second: Some(30e9),
+        memory_bytes: None,
+        notes: Vec::new(),
+    };
     let row = |name: &str, compute, step_flops: f64, median_seconds: f64| {
         let (_, steps) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
         let timed =
             Timed { median_seconds, least_seconds: median_seconds / 1.25, steps: 5, step_flops, peak_memory_bytes: Some(150_000_000) };
         let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine));
-        Row { model: name.to_string(), batch: 32, length: 128, compute, threads: 2, outcome }
+        Row { model: name.to_string(), batch: 32, length: 128, compute, device: "cpu".to_string(), threads: 2, outcome }
     };
     let tiny = row("tiny", ComputeType::F32, 15e9, 0.125);
     let base = row("base", ComputeType::Bf16, 2.3e12, 16.0);

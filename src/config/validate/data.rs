@@ -17,6 +17,9 @@ const LONGEST_SEQUENCE: u64 = 1 << 20;
 pub(super) fn run(run: &RunSection, findings: &mut Findings) {
     findings.text("run.output_dir", run.output_dir.as_os_str().is_empty(), "runs/first");
     findings.count("run.threads", run.threads as u64, 0, 1024);
+    if let Some(usd) = run.usd_per_hour.filter(|usd| !(usd.is_finite() && *usd >= 0.0)) {
+        findings.add(&["run.usd_per_hour"], format!("`run.usd_per_hour` is {usd}, a price is not negative"), "write it like `2.49`");
+    }
 }
 
 pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {

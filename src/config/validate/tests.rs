@@ -211,7 +211,9 @@ fn fine_tuning() {
 
 #[test]
 fn the_precision() {
-    let with = |compute, loss_scale: LossScaleConfig| found(|c| c.precision = PrecisionConfig { compute, loss_scale: Some(loss_scale) });
+    let with = |compute, loss_scale: LossScaleConfig| {
+        found(|c| c.precision = PrecisionConfig { compute, loss_scale: Some(loss_scale), ..PrecisionConfig::default() })
+    };
     let defaults = LossScaleConfig::default;
     assert_eq!(found(|c| c.precision.compute = ComputeType::Bf16), "");
     assert_eq!(with(ComputeType::F16, defaults()), "");

@@ -1,5 +1,6 @@
 //! Batch, length of training, optimizer, schedule, cadence.
 
+use crate::config::BatchSizeRamp;
 use crate::config::OptimizerType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
@@ -26,6 +27,14 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
             let message = format!("`{path}` {rows} times `data.max_seq_length` {max_seq_length} is over 2^31 tokens");
             findings.add(&[path, "data.max_seq_length"], message, "use more `training.gradient_accumulation_steps` for a larger batch");
         }
+    }
+    if training.auto_find_batch_size && !training.phases.is_empty() {
+        let message = "`training.auto_find_batch_size` finds one batch for all steps, but `training.phases` has others".to_string();
+        findings.add(&["training.auto_find_batch_size", "training.phases"], message, "give each phase its `per_device_train_batch_size`");
+    }
+    if training.auto_find_batch_size && training.batch_size_ramp != BatchSizeRamp::default() {
+        let message = "`training.auto_find_batch_size` changes the micro-batches that `training.batch_size_ramp` counts".to_string();
+        findings.add(&["training.auto_find_batch_size", "training.batch_size_ramp"], message, "use one of the two");
     }
     findings.count("training.gradient_accumulation_steps", training.gradient_accumulation_steps as u64, 1, 1 << 20);
 }

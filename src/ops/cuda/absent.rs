@@ -2,7 +2,6 @@
 
 use candle_core::DType;
 use candle_core::Device;
-use candle_core::Result;
 use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::bail;
@@ -10,6 +9,9 @@ use candle_core::bail;
 use super::Address;
 use super::Grid;
 use super::Kernel;
+use super::Memory;
+use super::Properties;
+use super::Unavailable;
 use super::gemm::Gemm;
 
 /// There is no value of it.
@@ -17,7 +19,7 @@ use super::gemm::Gemm;
 pub(super) enum Driver {}
 
 impl Driver {
-    pub(super) fn of(device: &Device) -> Result<Option<Self>> {
+    pub(super) fn of(device: &Device) -> candle_core::Result<Option<Self>> {
         match device {
             Device::Cpu => Ok(None),
             other => bail!("this build of mlmtrain has no code for {:?}", other.location()),
@@ -28,19 +30,19 @@ impl Driver {
         match *self {}
     }
 
-    pub(super) fn uninitialised(&self, _: Shape, _: DType) -> Result<Tensor> {
+    pub(super) fn uninitialised(&self, _: Shape, _: DType) -> candle_core::Result<Tensor> {
         match *self {}
     }
 
-    pub(super) fn input(&self, _: &Tensor) -> Result<Address> {
+    pub(super) fn input(&self, _: &Tensor) -> candle_core::Result<Address> {
         match *self {}
     }
 
-    pub(super) fn output(&self, _: &Tensor) -> Result<Address> {
+    pub(super) fn output(&self, _: &Tensor) -> candle_core::Result<Address> {
         match *self {}
     }
 
-    pub(super) fn clear(&self, _: Address, _: usize) -> Result<()> {
+    pub(super) fn clear(&self, _: Address, _: usize) -> candle_core::Result<()> {
         match *self {}
     }
 
@@ -49,11 +51,25 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) unsafe fn launch<A: Copy>(&self, _: Kernel, _: &str, _: Grid, _: &A) -> Result<()> {
+    pub(super) unsafe fn launch<A: Copy>(&self, _: Kernel, _: &'static str, _: Grid, _: &A) -> candle_core::Result<()> {
         match *self {}
     }
 
-    pub(super) unsafe fn gemm(&self, _: &Gemm) -> Result<()> {
+    pub(super) unsafe fn gemm(&self, _: &Gemm) -> candle_core::Result<()> {
         match *self {}
     }
 }
+
+pub(super) fn open(_: usize) -> Result<Device, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+pub(super) fn properties(_: &Device) -> Option<Properties> {
+    None
+}
+
+pub(super) fn memory(_: &Device) -> Option<Memory> {
+    None
+}
+
+pub(super) fn set_tf32(_: bool) {}

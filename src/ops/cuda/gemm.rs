@@ -2,9 +2,12 @@
 
 use candle_core::DType;
 use candle_core::Result;
+use candle_core::Tensor;
 
 use super::Address;
 use super::Gpu;
+use super::Grid;
+use super::Kernel;
 
 /// A row-major matrix in memory: row `r` begins `r * stride` elements after the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +32,7 @@ impl Operand {
     }
 }
 
-/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` (f32) where there is one, or added to what stands in `out`. Sums are f32.
+/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums are f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::ops) struct Gemm {
     pub(in crate::ops) m: usize,
@@ -44,6 +47,7 @@ pub(in crate::ops) struct Gemm {
     /// Type of `out`: `dtype` or f32.
     pub(in crate::ops) out_dtype: DType,
     pub(in crate::ops) accumulate: bool,
+    /// f32; for an output of a half type it is rounded to it first, which is what cuBLASLt adds.
     pub(in crate::ops) bias: Option<Address>,
 }
 
@@ -57,7 +61,40 @@ impl Gpu {
         if gemm.m == 0 || gemm.n == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.0.gemm(gemm) }
+        let Some(bias) = gemm.bias.filter(|_| gemm.out_dtype != DType::F32) else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.0.gemm(gemm) };
+        };
+        let rounded = self.uninitialised(gemm.n, gemm.out_dtype)?;
+        // SAFETY: both vectors have `n` values; the rest is the caller's promise.
+        unsafe {
+            self.round(bias, &rounded)?;
+            self.0.gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm })
+        }
     }
+
+    /// Rounds as many f32 values from `from` on as `to` has to the type of `to`.
+    ///
+    /// # Safety
+    /// There are so many values.
+    pub(in crate::ops) unsafe fn round(&self, from: Address, to: &Tensor) -> Result<()> {
+        const KERNEL: Kernel = Kernel { op: "cuda", name: "round_values" };
+        let (dtype, count) = (to.dtype(), to.elem_count());
+        let args = RoundArgs { from, to: self.output(to, dtype)?, count: count as i64 };
+        let blocks = count.div_ceil(256).min(MOST_ROUND_BLOCKS);
+        // SAFETY: the caller promises `count` values, and `to` has as many.
+        unsafe { self.launch(KERNEL, Some(dtype), Grid::of(blocks, 256), &args) }
+    }
+}
+
+/// Beyond it, threads take several values each.
+const MOST_ROUND_BLOCKS: usize = 4096;
+
+/// Twin of `RoundArgs`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct RoundArgs {
+    from: Address,
+    to: Address,
+    count: i64,
 }

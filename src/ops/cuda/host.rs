@@ -9,7 +9,6 @@ use std::ffi::c_void;
 
 use candle_core::DType;
 use candle_core::Device;
-use candle_core::Result;
 use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::bail;
@@ -19,6 +18,9 @@ use half::f16;
 use super::Address;
 use super::Grid;
 use super::Kernel;
+use super::Memory;
+use super::Properties;
+use super::Unavailable;
 use super::gemm::Gemm;
 use super::gemm::Operand;
 use crate::ops::element::Element;
@@ -65,7 +67,7 @@ pub fn backwards(backwards: bool) {
 pub(super) struct Driver;
 
 impl Driver {
-    pub(super) fn of(device: &Device) -> Result<Option<Self>> {
+    pub(super) fn of(device: &Device) -> candle_core::Result<Option<Self>> {
         match device {
             Device::Cpu => Ok(ACTIVE.get().then_some(Self)),
             other => bail!("this build of mlmtrain has no code for {:?}", other.location()),
@@ -79,7 +81,7 @@ impl Driver {
 
     /// All NaN, or zeros in types that have none: what a kernel leaves out is seen.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> Result<Tensor> {
+    pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
         match dtype {
             DType::F32 => from_vec(vec![f32::NAN; len], shape),
@@ -91,8 +93,8 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn input(&self, t: &Tensor) -> Result<Address> {
-        fn of<T: candle_core::WithDType>(t: &Tensor) -> Result<Address> {
+    pub(super) fn input(&self, t: &Tensor) -> candle_core::Result<Address> {
+        fn of<T: candle_core::WithDType>(t: &Tensor) -> candle_core::Result<Address> {
             Ok(Address(values::<T>(t)?.as_ptr() as u64))
         }
         match t.dtype() {
@@ -107,8 +109,8 @@ impl Driver {
     }
 
     /// Written behind the back of candle's lock, by one thread, while nobody reads: what a GPU does.
-    pub(super) fn output(&self, t: &Tensor) -> Result<Address> {
-        fn of<T: Element>(t: &Tensor) -> Result<Address> {
+    pub(super) fn output(&self, t: &Tensor) -> candle_core::Result<Address> {
+        fn of<T: Element>(t: &Tensor) -> candle_core::Result<Address> {
             with_values_mut::<T, _>(t, |values| Address(values.as_mut_ptr() as u64))
         }
         match t.dtype() {
@@ -120,7 +122,7 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn clear(&self, address: Address, bytes: usize) -> Result<()> {
+    pub(super) fn clear(&self, address: Address, bytes: usize) -> candle_core::Result<()> {
         // SAFETY: the address is that of a tensor with so many bytes.
         unsafe { std::ptr::write_bytes(address.0 as *mut u8, 0, bytes) };
         Ok(())
@@ -132,7 +134,7 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &str, grid: Grid, args: &A) -> Result<()> {
+    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> candle_core::Result<()> {
         let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
         let args_at = std::ptr::from_ref(args).cast();
         // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
@@ -146,7 +148,7 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+    pub(super) unsafe fn gemm(&self, gemm: &Gemm) -> candle_core::Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
             match (gemm.dtype, gemm.out_dtype) {
@@ -162,6 +164,20 @@ impl Driver {
     }
 }
 
+pub(super) fn open(_: usize) -> Result<Device, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+pub(super) fn properties(_: &Device) -> Option<Properties> {
+    None
+}
+
+pub(super) fn memory(_: &Device) -> Option<Memory> {
+    None
+}
+
+pub(super) fn set_tf32(_: bool) {}
+
 /// The definition, element by element.
 unsafe fn product<T: Element, O: Element>(gemm: &Gemm) {
     let at = |operand: &Operand, row: usize, col: usize| {
@@ -173,8 +189,8 @@ unsafe fn product<T: Element, O: Element>(gemm: &Gemm) {
         for col in 0..gemm.n {
             // SAFETY: as above.
             let out = unsafe { &mut *(gemm.out.0 as *mut O).add(row * gemm.n + col) };
-            // SAFETY: a bias has `n` values.
-            let bias = gemm.bias.map_or(0.0, |bias| unsafe { *(bias.0 as *const f32).add(col) });
+            // SAFETY: a bias has `n` values of the type of the output.
+            let bias = gemm.bias.map_or(0.0, |bias| unsafe { *(bias.0 as *const O).add(col) }.widen());
             let start = if gemm.accumulate { out.widen() } else { bias };
             let sum: f32 = (0..gemm.k).map(|k| at(&gemm.a, row, k) * at(&gemm.b, k, col)).sum();
             *out = O::narrow(start + sum);

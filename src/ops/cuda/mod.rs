@@ -14,6 +14,7 @@
 
 mod args;
 pub mod gemm;
+mod machine;
 pub mod scatter;
 pub(in crate::ops) mod sums;
 pub mod upload;
@@ -42,6 +43,14 @@ pub(in crate::ops) use args::DropoutArgs;
 pub use driver::backwards;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::on_host;
+pub use machine::Memory;
+pub use machine::OUT_OF_MEMORY;
+pub use machine::Properties;
+pub use machine::Unavailable;
+pub use machine::memory;
+pub use machine::open;
+pub use machine::properties;
+pub use machine::set_tf32;
 
 /// A GPU with its stream; cheap to clone.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 //! the best of a few short runs, and say what this machine reaches now, not what its data sheet says. They know no op.
 
 mod cpu;
+pub mod gpu;
 
 use candle_core::DType;
 

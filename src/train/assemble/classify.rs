@@ -50,6 +50,7 @@ use crate::train::assemble::results;
 use crate::train::assemble::resume;
 use crate::train::assemble::resume::Start;
 use crate::train::cadence::Cadence;
+use crate::train::meter::Meter;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -160,6 +161,7 @@ pub fn run_seed(
     let mut run_folder = RunFolder::open(options, found.as_ref().map(|(r, _)| &r.checkpoint), progress)?;
     run_folder.require_space(task.parameters())?;
     let mut trainer = Trainer {
+        meter: Meter::new(machine, config.precision.tf32, config.run.usd_per_hour),
         task,
         stepper,
         schedule: Schedule::new(training, total_steps),

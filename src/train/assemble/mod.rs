@@ -2,25 +2,31 @@
 //!
 //! `pretrain.rs` and `classify.rs` are the two kinds of run; what they share stands here.
 
+pub mod batch_size;
 pub mod classify;
 pub mod pretrain;
 pub mod results;
 pub mod resume;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
+use crate::config::DeviceChoice;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::error::Problem;
+use crate::fs;
 use crate::interop::HubConfig;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
+use crate::ops::cuda;
+use crate::ops::cuda::Unavailable;
 use crate::optim::Optimizer;
 use crate::precision::Hardware;
 use crate::precision::Policy;
@@ -40,6 +46,8 @@ pub struct Machine {
     pub policy: Policy,
     /// Threads of the pool.
     pub threads: usize,
+    /// Why there is no GPU, where one could have been taken.
+    pub without_gpu: Option<Unavailable>,
 }
 
 impl Machine {
@@ -51,6 +59,9 @@ impl Machine {
     /// Says what is computed on, and what should be known of it.
     pub fn announce(&self, progress: &Progress) {
         progress.note(&format!("computing in {}", self.summary()));
+        if let Some(reason) = &self.without_gpu {
+            progress.note(&format!("note: no GPU is used: {reason}; {}", reason.hint()));
+        }
         self.policy.notes.iter().for_each(|note| progress.note(note));
     }
 }
@@ -58,11 +69,35 @@ impl Machine {
 /// Sets up threads, picks the device and the types; refuses to be one of several processes.
 pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
     let threads = set_up_threads(run)?;
-    // `auto` and `cpu` are the same in this build: there is no other device to fall back from.
-    let device = Device::Cpu;
+    let (device, without_gpu) = pick_device(run.device)?;
+    cuda::set_tf32(precision.tf32);
     let policy = Policy::new(precision, &Hardware::of(&device))?;
-    Ok(Machine { device, policy, threads })
+    Ok(Machine { device, policy, threads, without_gpu })
 }
+
+/// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that cannot be used is
+/// an error.
+pub fn pick_device(choice: DeviceChoice) -> Result<(Device, Option<Unavailable>)> {
+    match choice {
+        DeviceChoice::Cpu => Ok((Device::Cpu, None)),
+        DeviceChoice::Cuda(ordinal) => match cuda::open(ordinal) {
+            Ok(device) => Ok((device, None)),
+            Err(reason) => {
+                let problem = Problem::usage(format!("cannot compute on `{}`: {reason}", choice.name()));
+                Err(problem.at("run.device").hint(reason.hint()).into())
+            }
+        },
+        DeviceChoice::Auto => Ok(match cuda::open(0) {
+            Ok(device) => (device, None),
+            // A program without CUDA on a machine without a GPU is no news.
+            Err(Unavailable::NotBuilt) if !fs::exists(Path::new(GPU_NODE)) => (Device::Cpu, None),
+            Err(reason) => (Device::Cpu, Some(reason)),
+        }),
+    }
+}
+
+/// There where the machine has an NVIDIA GPU with its driver.
+const GPU_NODE: &str = "/dev/nvidia0";
 
 /// Sets up threads alone, and says how many; refuses to be one of several processes.
 pub fn set_up_threads(run: &RunSection) -> Result<usize> {

@@ -46,12 +46,15 @@ use crate::train::End;
 use crate::train::Trainer;
 use crate::train::assemble;
 use crate::train::assemble::Machine;
+use crate::train::assemble::batch_size;
+use crate::train::assemble::batch_size::Shapes;
 use crate::train::assemble::results;
 use crate::train::assemble::resume;
 use crate::train::assemble::resume::Start;
 use crate::train::cadence::Cadence;
 use crate::train::evaluate::evaluate;
 use crate::train::evaluate::mlm_scores;
+use crate::train::meter::Meter;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -139,6 +142,9 @@ pub fn run(
     let store = CheckpointStore::new(output);
     let resumed = resume::find(start, &store, config, progress)?;
     let model = model_config(config, &prepared)?;
+    let given = config;
+    let shapes = shapes(config, &model);
+    let config = &PretrainConfig { training: batch_size::fitted(&config.training, shapes, machine, progress)?, ..config.clone() };
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
     let policy = &machine.policy;
@@ -168,13 +174,13 @@ pub fn run(
     }
     // A text that cannot be filled in is better told now than after hours of training.
     sample(config, &task, &tokenizer)?;
-    fs::write_bytes(&output.join("config.yaml"), to_yaml(config).as_bytes())?;
+    fs::write_bytes(&output.join("config.yaml"), to_yaml(given).as_bytes())?;
     // Written last when a run is complete: where they are missing, it is not.
     results::forget(output)?;
     let options = RunFolderOptions {
         path: output,
-        model_files: assemble::model_files(&HubConfig::new(model, HeadKind::MaskedLm, None), &tokenizer),
-        config: serde_json::to_value(config)?,
+        model_files: assemble::model_files(&HubConfig::new(model.clone(), HeadKind::MaskedLm, None), &tokenizer),
+        config: serde_json::to_value(given)?,
         training: &config.training,
         total_steps,
         tensorboard: config.run.tensorboard,
@@ -195,6 +201,7 @@ pub fn run(
     let rows_per_batch = config.training.per_device_eval_batch_size;
     let mut corpus = Corpus { loader, validation: Validation { shards: validation, frame: eval_frame, masking, rows_per_batch } };
     let mut trainer = Trainer {
+        meter: Meter::new(machine, config.precision.tf32, config.run.usd_per_hour),
         task: &task,
         stepper,
         schedule: Schedule::new(&config.training, total_steps),
@@ -205,7 +212,8 @@ pub fn run(
         data: &mut corpus,
         folder: &mut folder,
     };
-    let (end, rates) = trainer.run(&mut state)?;
+    let trained = trainer.run(&mut state);
+    let (end, rates) = trained.map_err(|e| batch_size::explain(e, &config.training, shapes, machine))?;
     let mut outcome = Outcome { end: Some(end), step: state.step, results: BTreeMap::new(), model: output.join(FINAL), filled: Vec::new() };
     if matches!(end, End::Signal(_)) {
         return Ok(outcome);
@@ -219,6 +227,16 @@ pub fn run(
     results::save(output, &outcome.results)?;
     outcome.filled = sample(config, &task, &tokenizer)?;
     Ok(outcome)
+}
+
+/// The largest steps of a run.
+fn shapes<'a>(config: &PretrainConfig, model: &'a ModelConfig) -> Shapes<'a> {
+    let longest = config.training.phases.iter().map(|phase| phase.max_seq_length).chain([config.data.max_seq_length]).max();
+    Shapes {
+        model,
+        length: longest.unwrap_or(config.data.max_seq_length),
+        masked_share: config.mlm.mlm_probability.max(config.mlm.mlm_probability_end.unwrap_or(0.0)),
+    }
 }
 
 /// The order of training: each source as often as its weight says.

@@ -14,7 +14,7 @@ const CODE: [&str; 4] =
     ["arch=compute_75,code=sm_75", "arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=scripts/build_kernels.rs");
     println!("cargo::rerun-if-changed=src/ops");
     println!("cargo::rerun-if-env-changed=NVCC");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
@@ -61,7 +61,7 @@ fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
 
 fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
     let mut command = Command::new(nvcc);
-    command.args(["-fatbin", "-std=c++17", "-O3", "--use_fast_math=false", "-Isrc/ops/cuda/kernels", "-Xfatbin=-compress-all"]);
+    command.args(["-fatbin", "-std=c++17", "-O3", "-Isrc/ops/cuda/kernels", "-Xfatbin=-compress-all"]);
     command.args(CODE.iter().flat_map(|code| ["-gencode", code]));
     command.arg(source).arg("-o").arg(to);
     command

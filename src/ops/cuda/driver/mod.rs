@@ -1,0 +1,204 @@
+//! CUDA through cudarc, on the stream of candle's device: memory and launches.
+//!
+//! What belongs to a device beside candle's own (loaded kernels, cuBLASLt's plans) is kept once for each and found again by
+//! the device's id.
+
+mod kernels;
+mod open;
+mod products;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use candle_core::CudaDevice;
+use candle_core::CudaStorage;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+use candle_core::Shape;
+use candle_core::Storage;
+use candle_core::Tensor;
+use candle_core::bail;
+use candle_core::cuda::CudaDType;
+use candle_core::cuda::DeviceId;
+use candle_core::cuda::cudarc::driver::CudaStream;
+use candle_core::cuda::cudarc::driver::DevicePtr;
+use candle_core::cuda::cudarc::driver::DeviceRepr;
+use candle_core::cuda::cudarc::driver::result;
+use candle_core::cuda::cudarc::driver::sys;
+use candle_core::op::BackpropOp;
+use half::bf16;
+use half::f16;
+
+use super::Address;
+use super::Grid;
+use super::Kernel;
+use super::gemm::Gemm;
+use kernels::Kernels;
+use products::Products;
+
+pub(super) use open::memory;
+pub(super) use open::open;
+pub(super) use open::properties;
+pub(super) use products::set_tf32;
+
+/// A device and what we keep of it.
+#[derive(Clone)]
+pub(super) struct Driver {
+    device: Device,
+    state: Arc<State>,
+}
+
+impl Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.device.location())
+    }
+}
+
+struct State {
+    cuda: CudaDevice,
+    stream: Arc<CudaStream>,
+    kernels: Mutex<Kernels>,
+    products: Mutex<Products>,
+    processors: usize,
+}
+
+static STATES: LazyLock<Mutex<HashMap<DeviceId, Arc<State>>>> = LazyLock::new(Mutex::default);
+
+impl State {
+    fn of(cuda: &CudaDevice) -> Result<Arc<Self>> {
+        let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = states.get(&cuda.id()) {
+            return Ok(state.clone());
+        }
+        let stream = cuda.cuda_stream();
+        let count = stream.context().attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let state = Arc::new(Self {
+            cuda: cuda.clone(),
+            kernels: Mutex::new(Kernels::new(stream.context().clone())),
+            products: Mutex::new(Products::new(&stream)?),
+            processors: count.map_err(candle_core::Error::wrap)? as usize,
+            stream,
+        });
+        states.insert(cuda.id(), state.clone());
+        Ok(state)
+    }
+
+    /// A tensor over fresh memory. Memory without elements is one element long: the driver refuses less.
+    fn allocate<T: CudaDType + DeviceRepr>(&self, shape: Shape) -> Result<Tensor> {
+        let count = shape.elem_count().max(1);
+        // SAFETY: what the memory holds is not read before a kernel wrote it: the contract of `Gpu::uninitialised`.
+        let slice = unsafe { self.cuda.alloc::<T>(count) }.map_err(|e| out_of_memory(&e, &self.stream, count * size_of::<T>()))?;
+        let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, self.cuda.clone()));
+        Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
+    }
+}
+
+/// The driver's message, and how much was asked for and is left.
+fn out_of_memory(e: &candle_core::Error, stream: &CudaStream, bytes: usize) -> candle_core::Error {
+    let (free, total) = stream.context().mem_get_info().unwrap_or_default();
+    let mib = |bytes: usize| bytes >> 20;
+    candle_core::Error::msg(format!(
+        "{}: {} MiB were asked for, {} of {} MiB are free: {e}",
+        super::OUT_OF_MEMORY,
+        mib(bytes),
+        mib(free),
+        mib(total)
+    ))
+}
+
+impl Driver {
+    pub(super) fn of(device: &Device) -> Result<Option<Self>> {
+        match device {
+            Device::Cpu => Ok(None),
+            Device::Cuda(cuda) => {
+                let state = State::of(cuda)?;
+                // Launches below the safe layer want the context on this thread.
+                state.stream.context().bind_to_thread().map_err(candle_core::Error::wrap)?;
+                Ok(Some(Self { device: device.clone(), state }))
+            }
+            other => bail!("this build of mlmtrain has no code for {:?}", other.location()),
+        }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> Result<Tensor> {
+        match dtype {
+            DType::F32 => self.state.allocate::<f32>(shape),
+            DType::BF16 => self.state.allocate::<bf16>(shape),
+            DType::F16 => self.state.allocate::<f16>(shape),
+            DType::F64 => self.state.allocate::<f64>(shape),
+            DType::U32 => self.state.allocate::<u32>(shape),
+            DType::I64 => self.state.allocate::<i64>(shape),
+            other => bail!("no kernel writes {other:?}"),
+        }
+    }
+
+    pub(super) fn input(&self, t: &Tensor) -> Result<Address> {
+        match t.dtype() {
+            DType::F32 => self.address::<f32>(t),
+            DType::BF16 => self.address::<bf16>(t),
+            DType::F16 => self.address::<f16>(t),
+            DType::F64 => self.address::<f64>(t),
+            DType::U32 => self.address::<u32>(t),
+            DType::I64 => self.address::<i64>(t),
+            other => bail!("no kernel reads {other:?}"),
+        }
+    }
+
+    /// Kernels write behind the back of candle's lock, in the order of the stream.
+    pub(super) fn output(&self, t: &Tensor) -> Result<Address> {
+        self.input(t)
+    }
+
+    fn address<T: CudaDType + DeviceRepr>(&self, t: &Tensor) -> Result<Address> {
+        let (storage, layout) = t.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else {
+            bail!("tensor {:?} is on {:?}, the other operands are on {:?}", t.dims(), t.device().location(), self.device.location());
+        };
+        let slice = storage.as_cuda_slice::<T>()?;
+        // Events are off: the guard does nothing, and what is launched on the one stream comes before what frees the memory.
+        let (start, _guard) = slice.device_ptr(&self.state.stream);
+        Ok(Address(start).plus(layout.start_offset() * size_of::<T>()))
+    }
+
+    pub(super) fn clear(&self, address: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the address is that of a tensor with so many bytes.
+        unsafe { result::memset_d8_async(address.0, 0, bytes, self.state.stream.cu_stream()) }.map_err(candle_core::Error::wrap)
+    }
+
+    pub(super) fn processors(&self) -> usize {
+        self.state.processors
+    }
+
+    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> Result<()> {
+        let function = self.state.kernels.lock().unwrap_or_else(PoisonError::into_inner).function(kernel, suffix, grid.shared_bytes)?;
+        let mut args = *args;
+        let mut parameters = [std::ptr::from_mut(&mut args).cast::<c_void>()];
+        let [x, y, z] = grid.blocks;
+        let stream = self.state.stream.cu_stream();
+        // SAFETY: the caller promises that the arguments are those of the kernel and name memory as large as it is used.
+        unsafe { result::launch_kernel(function, (x, y, z), (grid.threads, 1, 1), grid.shared_bytes, stream, &mut parameters) }
+            .map_err(|e| candle_core::Error::msg(format!("{}: cannot launch `{}{suffix}` with {grid:?}: {e:?}", kernel.op, kernel.name)))
+    }
+
+    pub(super) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm) };
+        done.map_err(|e| {
+            let Gemm { m, n, k, dtype, out_dtype, .. } = gemm;
+            candle_core::Error::msg(format!("product [{m}, {k}] [{k}, {n}] of {dtype:?} to {out_dtype:?}: {e}"))
+        })
+    }
+}

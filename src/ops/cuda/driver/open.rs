@@ -1,0 +1,120 @@
+//! Opening a GPU, or saying why there is none; and what is known of it.
+
+use std::ffi::CStr;
+
+use candle_core::CudaDevice;
+use candle_core::Device;
+use candle_core::cuda::cudarc::driver::CudaContext;
+use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::driver::result;
+use candle_core::cuda::cudarc::driver::sys;
+
+use super::super::Memory;
+use super::super::Properties;
+use super::super::Unavailable;
+
+/// What is loaded when the first of its functions is called; without one of them the program would fail in mid-run.
+const LIBRARIES: [&CStr; 3] = [c"libcublas.so.13", c"libcublasLt.so.13", c"libcurand.so.10"];
+
+/// The oldest generation that our kernels are compiled for: Turing.
+const OLDEST: (u32, u32) = (7, 5);
+
+/// Opens GPU `ordinal` with a stream of its own, events off, and freed memory kept.
+pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
+    if !can_load(c"libcuda.so.1") {
+        return Err(Unavailable::DriverMissing);
+    }
+    result::init().map_err(|e| Unavailable::Driver(text(&e)))?;
+    let count = CudaContext::device_count().map_err(|e| Unavailable::Driver(text(&e)))? as usize;
+    if ordinal >= count {
+        return Err(Unavailable::NoSuchDevice { ordinal, count });
+    }
+    if let Some(missing) = LIBRARIES.iter().find(|name| !can_load(name)) {
+        return Err(Unavailable::LibraryMissing(missing.to_string_lossy().into_owned()));
+    }
+    let capability = capability(ordinal).map_err(|e| Unavailable::Driver(text(&e)))?;
+    if capability < OLDEST {
+        return Err(Unavailable::TooOld { capability, oldest: OLDEST });
+    }
+    let cuda = CudaDevice::new_with_stream(ordinal).map_err(|e| Unavailable::Driver(e.to_string()))?;
+    // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing was allocated yet
+    // that would have one.
+    unsafe { cuda.disable_event_tracking() };
+    keep_freed_memory(&cuda).map_err(|e| Unavailable::Driver(text(&e)))?;
+    Ok(Device::Cuda(cuda))
+}
+
+fn can_load(name: &CStr) -> bool {
+    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The handle is left open.
+    unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_NOW).is_null() }
+}
+
+fn text(e: &DriverError) -> String {
+    e.error_string().map_or_else(|_| format!("{:?}", e.0), |text| text.to_string_lossy().into_owned())
+}
+
+fn capability(ordinal: usize) -> Result<(u32, u32), DriverError> {
+    let device = result::device::get(ordinal as i32)?;
+    let attribute = |which| {
+        // SAFETY: the device was just given by the driver.
+        unsafe { result::device::get_attribute(device, which) }.map(|value| value as u32)
+    };
+    let major = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    Ok((major, attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+}
+
+/// By default the pool gives memory back to the system at every synchronisation, and every step would ask for it again.
+fn keep_freed_memory(cuda: &CudaDevice) -> Result<(), DriverError> {
+    let mut all = u64::MAX;
+    // SAFETY: the pool is that of a device that is open, and the attribute takes 64 bits.
+    unsafe {
+        result::mem_pool::set_attribute(
+            pool(cuda)?,
+            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+            std::ptr::from_mut(&mut all).cast(),
+        )
+    }
+}
+
+fn pool(cuda: &CudaDevice) -> Result<sys::CUmemoryPool, DriverError> {
+    let stream = cuda.cuda_stream();
+    // SAFETY: the device is open.
+    unsafe { result::device::get_default_mem_pool(stream.context().cu_device()) }
+}
+
+/// Name, generation and memory of an open GPU; `None` for another device.
+pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
+    let Device::Cuda(cuda) = device else { return None };
+    let stream = cuda.cuda_stream();
+    let context = stream.context();
+    let (major, minor) = context.compute_capability().ok()?;
+    Some(Properties {
+        ordinal: context.ordinal(),
+        uuid: uuid(context.uuid().ok()?.bytes),
+        name: context.name().ok()?,
+        capability: (major as u32, minor as u32),
+        memory_bytes: context.total_mem().ok()? as u64,
+    })
+}
+
+/// As NVML and `nvidia-smi` write it.
+fn uuid(bytes: [std::ffi::c_char; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Memory of an open GPU that this process uses and used at most; `None` for another device.
+pub(in super::super) fn memory(device: &Device) -> Option<Memory> {
+    let Device::Cuda(cuda) = device else { return None };
+    let pool = pool(cuda).ok()?;
+    let read = |attribute| {
+        let mut value = 0u64;
+        // SAFETY: the pool is that of an open device, and these attributes are 64 bits.
+        unsafe { result::mem_pool::get_attribute(pool, attribute, std::ptr::from_mut(&mut value).cast()) }.ok()?;
+        Some(value)
+    };
+    Some(Memory {
+        used_bytes: read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+        peak_bytes: read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+    })
+}

@@ -1,0 +1,244 @@
+//! Products by cuBLASLt: for each shape one plan, with the algorithm that the library's heuristic names first.
+//!
+//! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked for as
+//! `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each row. Its GELU epilogue
+//! is not used: it is the tanh form, the models' is erf.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use candle_core::DType;
+use candle_core::bail;
+use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
+use candle_core::cuda::cudarc::cublaslt::result;
+use candle_core::cuda::cudarc::cublaslt::result::CublasError;
+use candle_core::cuda::cudarc::cublaslt::sys;
+use candle_core::cuda::cudarc::driver::CudaSlice;
+use candle_core::cuda::cudarc::driver::CudaStream;
+use candle_core::cuda::cudarc::driver::DevicePtr;
+
+use super::super::Address;
+use super::super::gemm::Gemm;
+use super::super::gemm::Operand;
+
+/// What NVIDIA recommends for Hopper; older generations take less of it.
+const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// Whether products of f32 may round their operands to TF32.
+static TF32: AtomicBool = AtomicBool::new(false);
+
+/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it. Plans made before
+/// keep what they have.
+pub(in super::super) fn set_tf32(on: bool) {
+    TF32.store(on, Ordering::Relaxed);
+}
+
+/// What a plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    sizes: [usize; 3],
+    strides: [usize; 2],
+    transposed: [bool; 2],
+    dtypes: [DType; 2],
+    accumulate: bool,
+    has_bias: bool,
+    /// Powers of two that the addresses of a, b and out are multiples of, at most 256.
+    alignments: [u32; 3],
+}
+
+impl Key {
+    fn of(gemm: &Gemm) -> Self {
+        let alignment = |address: Address| 1 << address.0.trailing_zeros().min(8);
+        Self {
+            sizes: [gemm.m, gemm.n, gemm.k],
+            strides: [gemm.a.stride, gemm.b.stride],
+            transposed: [gemm.a.transposed, gemm.b.transposed],
+            dtypes: [gemm.dtype, gemm.out_dtype],
+            accumulate: gemm.accumulate,
+            has_bias: gemm.bias.is_some(),
+            alignments: [alignment(gemm.a.address), alignment(gemm.b.address), alignment(gemm.out)],
+        }
+    }
+}
+
+/// Plans, and the memory that products may use meanwhile.
+pub(super) struct Products {
+    handle: sys::cublasLtHandle_t,
+    stream: Arc<CudaStream>,
+    workspace: CudaSlice<u8>,
+    plans: HashMap<Key, Plan>,
+}
+
+// SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one at a time.
+unsafe impl Send for Products {}
+
+impl Products {
+    pub(super) fn new(stream: &Arc<CudaStream>) -> candle_core::Result<Self> {
+        let handle = result::create_handle().map_err(candle_core::Error::wrap)?;
+        // SAFETY: only the library writes to it, before it reads.
+        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE_BYTES) }.map_err(candle_core::Error::wrap)?;
+        Ok(Self { handle, stream: stream.clone(), workspace, plans: HashMap::new() })
+    }
+
+    /// Runs a product.
+    ///
+    /// # Safety
+    /// The operands and the output are matrices of the sizes and types that it names.
+    pub(super) unsafe fn run(&mut self, gemm: &Gemm) -> candle_core::Result<()> {
+        let key = Key::of(gemm);
+        if !self.plans.contains_key(&key) {
+            self.plans.insert(key, Plan::new(self.handle, gemm, &key)?);
+        }
+        let plan = self.plans.get_mut(&key).expect("it was just put there");
+        let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
+        let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
+        let pointer = |address: Address| address.0 as *mut c_void;
+        if let Some(bias) = gemm.bias {
+            plan.set_bias(bias).map_err(candle_core::Error::wrap)?;
+        }
+        // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
+        let done = unsafe {
+            result::matmul(
+                self.handle,
+                plan.product,
+                std::ptr::from_ref(&alpha).cast(),
+                std::ptr::from_ref(&beta).cast(),
+                pointer(gemm.b.address),
+                plan.layouts[0],
+                pointer(gemm.a.address),
+                plan.layouts[1],
+                pointer(gemm.out),
+                plan.layouts[2],
+                pointer(gemm.out),
+                plan.layouts[2],
+                &raw const plan.algorithm,
+                pointer(Address(workspace)),
+                WORKSPACE_BYTES,
+                self.stream.cu_stream().cast(),
+            )
+        };
+        done.map_err(candle_core::Error::wrap)
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        self.plans.clear();
+        // SAFETY: it is freed once, after the plans. There is nobody to tell of a failure.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+/// Descriptors and algorithm of products of one kind.
+struct Plan {
+    product: sys::cublasLtMatmulDesc_t,
+    /// Of b, a and out, as cuBLASLt wants them.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+impl Plan {
+    fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Self> {
+        match Self::described(gemm).and_then(|plan| plan.with_algorithm(handle, key)) {
+            Ok(plan) => Ok(plan),
+            Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
+        }
+    }
+
+    fn described(gemm: &Gemm) -> Result<Self, CublasError> {
+        let (inputs, output) = (data_type(gemm.dtype)?, data_type(gemm.out_dtype)?);
+        let compute = match gemm.dtype {
+            DType::F32 if TF32.load(Ordering::Relaxed) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
+        // Dropped, with what it has by then, when one of the next steps fails.
+        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
+        if gemm.bias.is_some() {
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &output)?;
+        }
+        let (m, n, k) = (gemm.m as u64, gemm.n as u64, gemm.k as u64);
+        let layout = |dtype, rows: u64, cols: u64, operand: &Operand| {
+            let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
+            result::create_matrix_layout(dtype, rows, cols, operand.stride as i64)
+        };
+        plan.layouts[0] = layout(inputs, n, k, &gemm.b)?;
+        plan.layouts[1] = layout(inputs, k, m, &gemm.a)?;
+        plan.layouts[2] = layout(output, n, m, &Operand::rows(gemm.out, gemm.n))?;
+        Ok(plan)
+    }
+
+    fn with_algorithm(mut self, handle: sys::cublasLtHandle_t, key: &Key) -> Result<Self, CublasError> {
+        use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+        let preference = Preference(result::create_matmul_pref()?);
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_BYTES)?;
+        let [a, b, out] = key.alignments;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
+        let [first, second, out] = self.layouts;
+        // SAFETY: all descriptors were just made and live.
+        let found = unsafe { result::get_matmul_algo_heuristic(handle, self.product, first, second, out, out, preference.0)? };
+        self.algorithm = found.algo;
+        Ok(self)
+    }
+
+    fn set_bias(&mut self, bias: Address) -> Result<(), CublasError> {
+        self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)
+    }
+
+    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
+        unsafe { result::set_matmul_desc_attribute(self.product, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: each is freed once; there is nobody to tell of a failure.
+        unsafe {
+            for layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
+                let _ = result::destroy_matrix_layout(*layout);
+            }
+            let _ = result::destroy_matmul_desc(self.product);
+        }
+    }
+}
+
+/// What the heuristic is to heed.
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn set<T>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the preference lives, and each attribute is given a value of its own type.
+        unsafe { result::set_matmul_pref_attribute(self.0, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn operation(operand: &Operand) -> cublasOperation_t {
+    if operand.transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
+}
+
+fn data_type(dtype: DType) -> Result<sys::cudaDataType_t, CublasError> {
+    match dtype {
+        DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
+        DType::BF16 => Ok(sys::cudaDataType_t::CUDA_R_16BF),
+        DType::F16 => Ok(sys::cudaDataType_t::CUDA_R_16F),
+        _ => Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
+    }
+}
