@@ -3,11 +3,13 @@
 
   compare_pytorch.py measure --results FILE --round N --name NAME --device D --case CASE --type T -- COMMAND...
   compare_pytorch.py table FILE
+  compare_pytorch.py products --rounds N --types T,.. --threads N -- BENCH...
 
 `measure` runs a command whose last line of output is a JSON object with tokens_per_second and a peak of memory, and adds it
-to FILE; a command that fails is added with its reason. `table` needs nothing but Python.
+to FILE; a command that fails is added with its reason. `table` needs nothing but Python. `products` runs benches/ops.rs
+(BENCH) and the products of peer_pytorch.py in turn, by the Python that it runs under.
 """
-import argparse, json, statistics, subprocess, sys
+import argparse, json, os, pathlib, re, statistics, subprocess, sys
 
 OURS = "mlmtrain"
 # What a column of theirs is compared under: the best that PyTorch does without and with its compiler.
@@ -86,6 +88,28 @@ def table(arguments):
         print(f"not measured: {note}")
 
 
+def products(arguments):
+    """Linear layers of base: ours adds the weight gradient to f32, PyTorch writes it in the type of the operands."""
+    peer = pathlib.Path(__file__).with_name("peer_pytorch.py")
+    environment = os.environ | {"RAYON_NUM_THREADS": str(arguments.threads)}
+    line = re.compile(r"(?:base +(\w+) linear) +(\w+) +(\d+x\d+x\d+) +([\d.]+) ms")
+    took = {}
+    for _ in range(arguments.rounds):
+        for type in arguments.types.split(","):
+            theirs = [sys.executable, str(peer), "--products", "--threads", str(arguments.threads), f"base,{type}"]
+            ours = arguments.command + ["base", f" {type.replace('fp', 'f')} ", "linear "]
+            for name, command in ((OURS, ours), ("PyTorch", theirs)):
+                output = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True).stdout
+                for dtype, pass_name, size, milliseconds in line.findall(output):
+                    took.setdefault((dtype, pass_name, size), {}).setdefault(name, []).append(float(milliseconds))
+    print(f"ms: median (least-greatest) of {arguments.rounds} rounds, in turn; speed of {OURS} by PyTorch's: of the medians")
+    for key, columns in took.items():
+        ours, theirs = columns.get(OURS, []), columns.get("PyTorch", [])
+        if ours and theirs:
+            cells = [spread(values, lambda value: f"{value:.2f}") for values in (ours, theirs)]
+            print(f"{' '.join(key):30} {cells[0]:>26} {cells[1]:>26} {statistics.median(theirs) / statistics.median(ours):6.2f}x")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -98,6 +122,12 @@ def main():
     showing = commands.add_parser("table")
     showing.set_defaults(function=table)
     showing.add_argument("results")
+    comparing = commands.add_parser("products")
+    comparing.set_defaults(function=products)
+    comparing.add_argument("--rounds", type=int, required=True)
+    comparing.add_argument("--threads", type=int, required=True)
+    comparing.add_argument("--types", required=True)
+    comparing.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     arguments.function(arguments)
 

@@ -3,6 +3,8 @@
 //! The functions are branch-free, so a loop over them vectorises. They use fused multiply-add, which rounds once and the same
 //! everywhere: a result does not depend on which instruction set was found at run time.
 
+use std::array::from_fn;
+
 /// Defines functions whose body is compiled for the widest instruction set that the machine has (found once, at run time):
 /// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type parameters are number types:
 /// `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
@@ -42,20 +44,20 @@ pub fn run<R>(f: impl FnOnce() -> R) -> R {
 /// How many sums run side by side: enough independent additions to hide their latency.
 const LANES: usize = 32;
 
-/// The sum of `f(i)` for `i` in `0..len`, in 32 interleaved partial sums that are added in a fixed order.
+/// The sum of `f` over the values at each place of the inputs, all as long as the first, in 32 interleaved partial sums that
+/// are added in a fixed order. `f` is a few operations: a larger one, as [`exp_f32`], would not be inlined.
 #[inline(always)]
-pub fn sum_by(len: usize, f: impl Fn(usize) -> f32) -> f32 {
+pub fn sum_of<T: Copy, const N: usize>(inputs: [&[T]; N], f: impl Fn([T; N]) -> f32) -> f32 {
+    let len = inputs[0].len();
+    let inputs = inputs.map(|input| input[..len].as_chunks::<LANES>());
     let mut lanes = [0.0f32; LANES];
-    let whole = len - len % LANES;
-    let mut start = 0;
-    while start < whole {
-        for (lane, sum) in lanes.iter_mut().enumerate() {
-            *sum += f(start + lane);
-        }
-        start += LANES;
+    for chunk in 0..len / LANES {
+        // A new array, not a loop over the sums: the compiler keeps it in registers.
+        let chunks = inputs.map(|(whole, _)| &whole[chunk]);
+        lanes = from_fn(|lane| lanes[lane] + f(chunks.map(|chunk| chunk[lane])));
     }
-    for (lane, sum) in lanes.iter_mut().enumerate().take(len - whole) {
-        *sum += f(whole + lane);
+    for (lane, sum) in lanes.iter_mut().enumerate().take(len % LANES) {
+        *sum += f(inputs.map(|(_, rest)| rest[lane]));
     }
     fold(lanes, |a, b| a + b)
 }
@@ -79,7 +81,7 @@ pub fn sum_of_squares(x: &[f32]) -> f64 {
     lanes.iter().sum()
 }
 
-/// The sum of `exp(v - shift)` over `x`, as [`sum_by`] adds.
+/// The sum of `exp(v - shift)` over `x`, as [`sum_of`] adds.
 #[inline(always)]
 pub fn sum_exp(x: &[f32], shift: f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -112,15 +114,11 @@ pub fn max(x: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn fold(mut lanes: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            lanes[i] = f(lanes[i], lanes[i + half]);
-        }
-        half /= 2;
-    }
-    lanes[0]
+fn fold(lanes: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let lanes: [f32; 16] = from_fn(|i| f(lanes[i], lanes[i + 16]));
+    let lanes: [f32; 8] = from_fn(|i| f(lanes[i], lanes[i + 8]));
+    let lanes: [f32; 4] = from_fn(|i| f(lanes[i], lanes[i + 4]));
+    f(f(lanes[0], lanes[2]), f(lanes[1], lanes[3]))
 }
 
 /// Adding and subtracting this rounds an f32 below 2^22 to the nearest whole number.
@@ -225,7 +223,7 @@ mod tests {
             let x: Vec<f32> = (0..len).map(|i| (i * 37 % len.max(1)) as f32).collect();
             let largest = if len == 0 { f32::NEG_INFINITY } else { (len - 1) as f32 };
             let want = [(len * len.saturating_sub(1) / 2) as f32, largest, len as f32];
-            assert_eq!([sum_by(len, |i| x[i]), max(&x), sum_exp(&vec![2.5; len], 2.5)].map(f32::to_bits), want.map(f32::to_bits));
+            assert_eq!([sum_of([&x[..]], |[v]| v), max(&x), sum_exp(&vec![2.5; len], 2.5)].map(f32::to_bits), want.map(f32::to_bits));
         }
     }
 

@@ -91,6 +91,8 @@ struct Scratch<T> {
     scores: Vec<f32>,
     d_scores: Vec<f32>,
     factors: Vec<f32>,
+    /// `do . o` of each row.
+    deltas: Vec<f32>,
     probabilities: Vec<T>,
     rounded_d_scores: Vec<T>,
     /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
@@ -104,6 +106,7 @@ impl<T> Scratch<T> {
             scores: Vec::new(),
             d_scores: Vec::new(),
             factors: Vec::new(),
+            deltas: Vec::new(),
             probabilities: Vec::new(),
             rounded_d_scores: Vec::new(),
             d_keys: Vec::new(),
@@ -230,9 +233,10 @@ fn backward_task<T: Element>(
         unsafe { product((block, n, head_size), out, shape.window(d_out, task, first), values, 1.0, false) };
         let factors = room(&mut scratch.factors, n);
         let (dropped, ds) = (room(&mut scratch.probabilities, block * n), room(&mut scratch.rounded_d_scores, block * n));
-        for row in 0..block {
-            let (token, at, range) = (task.start + first + row, shape.at(task, first + row), row * n..(row + 1) * n);
-            let delta = rows::dot(&d_out[at..at + head_size], &o[at..at + head_size]);
+        let (deltas, at) = (room(&mut scratch.deltas, block), shape.at(task, first));
+        rows::dots(&d_out[at..], &o[at..], head_size, shape.hidden, deltas);
+        for (row, &delta) in deltas.iter().enumerate() {
+            let (token, range) = (task.start + first + row, row * n..(row + 1) * n);
             let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
             let keep = keep(segments, token, task.head);

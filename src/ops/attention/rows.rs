@@ -13,7 +13,7 @@ kernel! {
         for score in scores.iter_mut() {
             *score = simd::exp_f32(*score - max);
         }
-        let sum = simd::sum_by(len, |i| scores[i]);
+        let sum = simd::sum_of([&*scores], |[score]| score);
         let inverse = 1.0 / sum;
         if let Some((dropout, row_key)) = keep {
             dropout.keep_row(row_key, factors);
@@ -28,10 +28,13 @@ kernel! {
         max + sum.ln()
     }
 
-    /// `a . b`.
-    pub(super) fn dot<T>(a: &[T], b: &[T]) -> f32 {
-        let b = &b[..a.len()];
-        simd::sum_by(a.len(), |i| a[i].widen() * b[i].widen())
+    /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values. All in one loop:
+    /// rows come from main memory, and while one is added up the next ones are on their way.
+    pub(super) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
+        for (i, out) in out.iter_mut().enumerate() {
+            let row = i * stride..i * stride + width;
+            *out = simd::sum_of([&a[row.clone()], &b[row]], |[a, b]| a.widen() * b.widen());
+        }
     }
 
     /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out: dropped probabilities

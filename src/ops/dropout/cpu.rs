@@ -13,31 +13,29 @@ use crate::ops::tensor::written;
 use crate::rng::Stream;
 
 /// Counters that are advanced side by side; each gives the decisions of eight columns.
-const LANES: usize = 8;
+const COUNTERS: usize = 16;
 
 #[inline(always)]
 pub(super) fn keep_row(dropout: &Dropout, row_key: u64, factors: &mut [f32]) {
-    let (whole, rest) = factors.as_chunks_mut::<{ 8 * LANES }>();
+    let (whole, rest) = factors.as_chunks_mut::<{ 8 * COUNTERS }>();
     let (threshold, scale, first) = (dropout.threshold(), dropout.scale(), row_key << 16);
-    let end = first + (whole.len() * LANES) as u64;
+    let end = first + (whole.len() * COUNTERS) as u64;
     for (index, factors) in whole.iter_mut().enumerate() {
-        keep_block(&dropout.stream, first + (index * LANES) as u64, threshold, scale, factors);
+        keep_block(&dropout.stream, first + (index * COUNTERS) as u64, threshold, scale, factors);
     }
     if !rest.is_empty() {
-        let mut last = [0.0; 8 * LANES];
+        let mut last = [0.0; 8 * COUNTERS];
         keep_block(&dropout.stream, end, threshold, scale, &mut last);
         rest.copy_from_slice(&last[..rest.len()]);
     }
 }
 
 #[inline(always)]
-fn keep_block(stream: &Stream, first: u64, threshold: u32, scale: f32, factors: &mut [f32; 8 * LANES]) {
-    let words = stream.words_lanes::<LANES>(first);
-    for i in 0..LANES {
-        for (w, word) in words.iter().enumerate() {
-            factors[8 * i + 2 * w] = if word[i] & 0xffff < threshold { 0.0 } else { scale };
-            factors[8 * i + 2 * w + 1] = if word[i] >> 16 < threshold { 0.0 } else { scale };
-        }
+fn keep_block(stream: &Stream, first: u64, threshold: u32, scale: f32, factors: &mut [f32; 8 * COUNTERS]) {
+    let words = stream.words_in_order::<COUNTERS>(first);
+    for (factors, word) in factors.as_chunks_mut::<2>().0.iter_mut().zip(words.as_flattened()) {
+        factors[0] = if word & 0xffff < threshold { 0.0 } else { scale };
+        factors[1] = if word >> 16 < threshold { 0.0 } else { scale };
     }
 }
 

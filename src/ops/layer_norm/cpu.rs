@@ -23,8 +23,8 @@ kernel! {
         let len = y.len();
         let (weight, bias) = (&weight[..len], &bias[..len]);
         let x = &T::widen_row(&x[..len], row)[..len];
-        let mean = simd::sum_by(len, |i| x[i]) / len as f32;
-        let variance = simd::sum_by(len, |i| (x[i] - mean) * (x[i] - mean)) / len as f32;
+        let mean = simd::sum_of([x], |[v]| v) / len as f32;
+        let variance = simd::sum_of([x], |[v]| (v - mean) * (v - mean)) / len as f32;
         let rstd = (1.0 / (f64::from(variance) + eps).sqrt()) as f32;
         for i in 0..len {
             y[i] = T::narrow(((x[i] - mean) * rstd).mul_add(weight[i], bias[i]));
@@ -72,8 +72,8 @@ kernel! {
         for i in 0..len {
             row[i] = (x[i].widen() - mean) * rstd;
         }
-        let gradient_mean = simd::sum_by(len, |i| dy[i] * weight[i]) / len as f32;
-        let gradient_dot = simd::sum_by(len, |i| dy[i] * weight[i] * row[i]) / len as f32;
+        let gradient_mean = simd::sum_of([dy, weight], |[dy, weight]| dy * weight) / len as f32;
+        let gradient_dot = simd::sum_of([dy, weight, &*row], |[dy, weight, normalised]| dy * weight * normalised) / len as f32;
         for i in 0..len {
             let normalised = row[i];
             dweight[i] = dy[i].mul_add(normalised, dweight[i]);

@@ -1,10 +1,10 @@
 //! Cuts a product into tasks, tasks into tiles, and packs operands so that a tile reads them in a row.
 //!
-//! A task owns a block of the output and shares nothing: it packs its columns of `b` (and its rows of `a` where the kernel
-//! cannot read them in place) into buffers of its thread, for a piece of the depth that stays in the L2 cache, then runs
-//! the tiles of its block. Which task computes an element decides nothing: pieces of the depth are cut by the depth alone.
+//! A task owns a block of the output: it packs its columns of `b` (and its rows of `a` where the kernel cannot read them in
+//! place) into buffers of its thread, for a piece of the depth that stays in the L2 cache, then runs the tiles of its block.
+//! Where several tasks would pack the same columns, these are packed before, by all threads, for all tasks. Which task
+//! computes an element decides nothing: pieces of the depth are cut by the depth alone.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use candle_core::DType;
@@ -14,6 +14,11 @@ use rayon::iter::ParallelIterator;
 use super::Matrix;
 use super::Output;
 use super::Term;
+use super::packing::Buffers;
+use super::packing::Packed;
+use super::packing::Strips;
+use super::packing::with_buffers;
+use super::packing::with_shared;
 use crate::ops::element::Element;
 
 /// Code for one tile of the output, and the form in which it wants its operands.
@@ -21,7 +26,7 @@ pub(super) trait TileKernel {
     /// Type of the operands.
     type Operand: Element;
     /// What one lane takes at one step.
-    type Packed: Copy + Default + 'static;
+    type Packed: Copy + Send + Sync + 'static;
     /// Elements of the depth that one step takes.
     const STEP: usize;
     /// Most rows of a tile.
@@ -97,32 +102,6 @@ const LEAST_TILES: usize = 2;
 /// Tasks a thread, so that a thread which is held up delays the others little.
 const TASKS_A_THREAD: usize = 3;
 
-thread_local! {
-    /// Packed operands and partial sums of this thread, kept for the next task.
-    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers { rows: Vec::new(), cols: Vec::new(), partial: Vec::new() }) };
-}
-
-/// 64 bytes on a border of 64: packed operands are read by whole cache lines.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "only its place in memory is used")] [u8; 64]);
-
-struct Buffers {
-    rows: Vec<Line>,
-    cols: Vec<Line>,
-    partial: Vec<Line>,
-}
-
-/// The first `len` values of a buffer, which grows when it must.
-fn room<P: Copy>(buffer: &mut Vec<Line>, len: usize) -> &mut [P] {
-    let lines = (len * size_of::<P>()).div_ceil(size_of::<Line>());
-    if buffer.len() < lines {
-        buffer.resize(lines, Line([0; 64]));
-    }
-    // SAFETY: the lines hold `len` values of a plain number type, are initialised, aligned for it, and borrowed mutably.
-    unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) }
-}
-
 /// `out = scale * sum of the terms (+ bias)`, or added to what is there.
 ///
 /// # Safety
@@ -140,45 +119,75 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = terms.iter().all(|term| K::reads_in_place(term.a, term.depth));
-    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place, threads);
-    let (task_rows, task_cols) = (share(m, row_tasks, K::ROWS), share(n, col_tasks, K::COLS));
-    // The shares are rounded up to whole tiles, so the last parts may be empty.
-    let (row_tasks, col_tasks) = (m.div_ceil(task_rows), n.div_ceil(task_cols));
-    let task = |index: usize| {
-        let (row, col) = (index % row_tasks * task_rows, index / row_tasks * task_cols);
-        let block = (row..m.min(row + task_rows), col..n.min(col + task_cols));
-        // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
-        BUFFERS.with_borrow_mut(|buffers| unsafe { run_task::<K, O>(block, out, terms, scale, buffers) });
+    // Tasks that keep partial sums for themselves must see all pieces of the depth in a row.
+    let may_share = !keeps_partial::<O, _>(terms);
+    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, (in_place, may_share), threads);
+    let block = |index: usize| {
+        let (row, col) = (index % row_tasks, index / row_tasks);
+        (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
     };
-    if row_tasks * col_tasks == 1 || threads == 1 {
-        (0..row_tasks * col_tasks).for_each(task);
-    } else {
-        (0..row_tasks * col_tasks).into_par_iter().for_each(task);
+    let for_each = |task: &(dyn Fn(usize) + Sync)| {
+        if row_tasks * col_tasks == 1 || threads == 1 {
+            (0..row_tasks * col_tasks).for_each(task);
+        } else {
+            (0..row_tasks * col_tasks).into_par_iter().for_each(task);
+        }
+    };
+    if row_tasks == 1 || !may_share {
+        // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
+        for_each(&|index| with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) }));
+        return;
     }
+    with_shared(|shared| {
+        for (index, (term, depth)) in pieces(terms).enumerate() {
+            let parts = if threads == 1 { 1 } else { TASKS_A_THREAD * threads };
+            // SAFETY: the piece lies inside the operands.
+            let strips = unsafe { Strips::<K>::pack(term.b.from(depth.start, 0), (n, depth.len()), parts, shared) };
+            for_each(&|task| {
+                let (rows, cols) = block(task);
+                with_buffers(|buffers| {
+                    // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, the piece inside the operands.
+                    unsafe {
+                        let a = term.a.from(rows.start, depth.start);
+                        let packed = Packed::of(a, strips.from(cols.start), (rows.len(), depth.len()), &mut buffers.rows);
+                        let target = |row, col| Target::at(out, (rows.start + row, cols.start + col), scale).piece(index);
+                        tiles::<K, O>((rows.len(), cols.len()), &packed, target);
+                    }
+                });
+            });
+        }
+    });
+}
+
+/// Whether the sum of the first pieces of the depth has to be kept apart: a half type cannot hold it.
+fn keeps_partial<O: Element, T: Element>(terms: &[Term<T>]) -> bool {
+    O::DTYPE != DType::F32 && pieces(terms).count() > 1
 }
 
 /// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
-/// rows packs all columns, each part of the columns all rows that cannot be read in place.
-fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, threads: usize) -> (usize, usize) {
-    let (least_rows, least_cols) = (m.div_ceil(TASK_ROWS), n.div_ceil(TASK_COLS));
-    if threads == 1 {
-        return (least_rows, least_cols);
-    }
-    let wanted = (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK).max(1);
+/// columns packs all rows that cannot be read in place; all columns are packed once, or by each part of the rows where parts
+/// may not share them.
+fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, (in_place, may_share): (bool, bool), threads: usize) -> (usize, usize) {
+    let least_rows = m.div_ceil(TASK_ROWS);
+    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK).max(1) };
     let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
-    let most_cols = n.div_ceil(LEAST_TILES * K::COLS).max(least_cols);
-    let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| (rows, wanted.div_ceil(rows).clamp(least_cols, most_cols)));
+    let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| {
+        let least_cols = if may_share && rows > 1 { 1 } else { n.div_ceil(TASK_COLS) };
+        let most_cols = n.div_ceil(LEAST_TILES * K::COLS).max(least_cols);
+        (rows, wanted.div_ceil(rows).clamp(least_cols, most_cols))
+    });
     let packed = |&(rows, cols): &(usize, usize)| {
         // Too few tasks weigh more than any packing.
         let idle = wanted.saturating_sub(rows * cols);
-        (idle, rows * n + if in_place { 0 } else { cols * m })
+        (idle, if may_share { n } else { rows * n } + if in_place { 0 } else { cols * m })
     };
     grids.min_by_key(packed).expect("there is always the least number of rows")
 }
 
-/// The size of each of `parts` parts of `len`, in whole multiples of `tile`.
-fn share(len: usize, parts: usize, tile: usize) -> usize {
-    len.div_ceil(parts).next_multiple_of(tile)
+/// One of `parts` parts of `0..len`, of whole tiles, as even as they can be.
+fn part(len: usize, parts: usize, index: usize, tile: usize) -> Range<usize> {
+    let border = |index: usize| (len.div_ceil(tile) * index / parts * tile).min(len);
+    border(index)..border(index + 1)
 }
 
 /// The pieces of the depth, as (term, range): cut by the depths alone. There is always one, be it empty.
@@ -199,32 +208,42 @@ unsafe fn run_task<K: TileKernel, O: Element>(
     scale: f32,
     buffers: &mut Buffers,
 ) {
-    let last = pieces(terms).count() - 1;
-    // A half type cannot hold a partial sum.
-    let keeps_partial = last > 0 && O::DTYPE != DType::F32;
-    let sums: *mut f32 = room(&mut buffers.partial, if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
+    let (last, keeps_partial) = (pieces(terms).count() - 1, keeps_partial::<O, _>(terms));
+    let sums = buffers.partial.room::<f32>(if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
     for (index, (term, depth)) in pieces(terms).enumerate() {
-        let steps = depth.len().div_ceil(K::STEP);
-        // SAFETY: the block lies inside the operands' extents.
-        let (a, b) = unsafe { (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start)) };
-        // SAFETY: as above.
-        let packed = unsafe { Packed::<K>::of(a, b, (rows.len(), cols.len(), depth.len()), &mut buffers.rows, &mut buffers.cols) };
-        for (col, strip) in (0..cols.len()).step_by(K::COLS).zip(packed.strips.chunks_exact(packed.strip_stride)) {
-            for row in (0..rows.len()).step_by(K::ROWS) {
-                let size = (K::ROWS.min(rows.len() - row), K::COLS.min(cols.len() - col));
-                let (left, strip) = (packed.left(row, steps), strip.as_ptr());
-                // SAFETY: the tile lies inside the block, and that inside `out`; the sums were sized for the block.
-                unsafe {
-                    let sum = sums.add(if keeps_partial { row * cols.len() + col } else { 0 });
-                    if keeps_partial && index < last {
-                        K::tile(size, steps, left, strip, Target::partial(sum, cols.len(), index > 0));
-                    } else {
-                        let target = Target::at(out, (rows.start + row, cols.start + col), scale);
-                        let target = if keeps_partial { target.after(sum, cols.len()) } else { target.piece(index) };
-                        K::tile(size, steps, left, strip, target);
-                    }
-                }
+        // SAFETY: the block lies inside the operands' extents and inside `out`; the sums were sized for the block.
+        unsafe {
+            let (a, b) = (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start));
+            let strips = Strips::<K>::pack(b, (cols.len(), depth.len()), 1, &mut buffers.cols);
+            let packed = Packed::of(a, strips, (rows.len(), depth.len()), &mut buffers.rows);
+            let (size, sum) = ((rows.len(), cols.len()), |row, col| sums.add(row * cols.len() + col));
+            let target = |row, col| Target::at(out, (rows.start + row, cols.start + col), scale);
+            if !keeps_partial {
+                tiles::<K, O>(size, &packed, |row, col| target(row, col).piece(index));
+            } else if index < last {
+                tiles::<K, f32>(size, &packed, |row, col| Target::partial(sum(row, col), cols.len(), index > 0));
+            } else {
+                tiles::<K, O>(size, &packed, |row, col| target(row, col).after(sum(row, col), cols.len()));
             }
+        }
+    }
+}
+
+/// All tiles of a block over one piece of the depth; `target` says where the one at (row, column) of the block goes.
+///
+/// # Safety
+/// The operands were packed for a block of this size, and the targets cover it.
+unsafe fn tiles<K: TileKernel, O: Element>(
+    (rows, cols): (usize, usize),
+    packed: &Packed<'_, K>,
+    target: impl Fn(usize, usize) -> Target<O>,
+) {
+    for col in (0..cols).step_by(K::COLS) {
+        let strip = packed.strip(col);
+        for row in (0..rows).step_by(K::ROWS) {
+            let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
+            // SAFETY: the tile lies inside the block.
+            unsafe { K::tile(size, packed.steps(), packed.left(row), strip.as_ptr(), target(row, col)) };
         }
     }
 }
@@ -261,54 +280,5 @@ impl<O: Element> Target<O> {
     /// The result when the pieces before this one are in it already.
     fn piece(self, index: usize) -> Self {
         if index == 0 { self } else { Self { accumulate: true, bias: std::ptr::null(), ..self } }
-    }
-}
-
-/// The operands of a task for one piece of the depth, as tiles want them.
-struct Packed<'a, K: TileKernel> {
-    rows: Rows<'a, K>,
-    strips: &'a [K::Packed],
-    strip_stride: usize,
-}
-
-enum Rows<'a, K: TileKernel> {
-    Panels(&'a [K::Packed], usize),
-    InPlace(Matrix<K::Operand>),
-}
-
-impl<'a, K: TileKernel> Packed<'a, K> {
-    /// Packs the columns of `b`, and the rows of `a` unless they can be read in place.
-    ///
-    /// # Safety
-    /// `a` must cover `[rows, depth]`, `b` `[depth, cols]`, for as long as the result lives.
-    unsafe fn of(
-        a: Matrix<K::Operand>,
-        b: Matrix<K::Operand>,
-        (rows, cols, depth): (usize, usize, usize),
-        row_buffer: &'a mut Vec<Line>,
-        col_buffer: &'a mut Vec<Line>,
-    ) -> Self {
-        let steps = depth.div_ceil(K::STEP);
-        // Strips or panels a power of two apart would all fall into the same few sets of the cache.
-        let (strip_stride, panel_stride) = ((steps + 1) * K::COLS, (steps + 2) * K::ROWS);
-        let strips = room::<K::Packed>(col_buffer, cols.div_ceil(K::COLS) * strip_stride);
-        // SAFETY: the buffer was sized for the strips.
-        unsafe { K::pack_cols(b, cols, depth, strips.as_mut_ptr(), strip_stride) };
-        if K::reads_in_place(a, depth) {
-            return Self { rows: Rows::InPlace(a), strips, strip_stride };
-        }
-        let panels = room::<K::Packed>(row_buffer, rows.div_ceil(K::ROWS) * panel_stride);
-        // SAFETY: the buffer was sized for the panels.
-        unsafe { K::pack_rows(a, rows, depth, panels.as_mut_ptr(), panel_stride) };
-        Self { rows: Rows::Panels(panels, panel_stride), strips, strip_stride }
-    }
-
-    /// The rows of the tile that begins at `row`, a row of the task.
-    fn left(&self, row: usize, steps: usize) -> Left<'a, K> {
-        match self.rows {
-            Rows::Panels(panels, stride) => Left::Packed(&panels[row / K::ROWS * stride..][..steps * K::ROWS]),
-            // SAFETY: the row lies inside the operand, as `of` was promised.
-            Rows::InPlace(a) => Left::InPlace(unsafe { a.from(row, 0) }),
-        }
     }
 }

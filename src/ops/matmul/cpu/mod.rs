@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 mod blocked;
+mod packing;
 mod widened;
 
 use candle_core::DType;
