@@ -10,11 +10,16 @@ use crate::ops::attention;
 use crate::ops::attention::Activations;
 use crate::ops::attention::Segments;
 use crate::ops::attention::reference;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::upload::Numbers;
+use crate::ops::cuda::upload::upload;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::rounding;
+use crate::ops::indices::Indices;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
@@ -147,24 +152,55 @@ fn every_device_draws_the_mask_of_the_cpu() {
     });
 }
 
-/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to overflow without it.
+/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to overflow without it;
+/// scores far below zero make those of rows that only fill up a tile the largest ones.
 #[test]
-fn scores_that_grow_along_the_keys_do_not_overflow() {
+fn large_scores_do_not_overflow() {
     on_each_device(|| {
-        for (dtype, head_size) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 32), (dtype, 128), (dtype, 12)]) {
+        let head_sizes = DTYPES.into_iter().flat_map(|dtype| [(dtype, 32), (dtype, 128), (dtype, 12)]);
+        for ((dtype, head_size), below) in head_sizes.flat_map(|sizes| [(sizes, false), (sizes, true)]) {
             let tokens = 140;
-            let ramp = Tensor::arange(0f32, tokens as f32, &Device::Cpu).unwrap().reshape((tokens, 1)).unwrap();
-            let ramp = placed(&ramp.broadcast_as((tokens, head_size)).unwrap().contiguous().unwrap().to_dtype(dtype).unwrap());
-            let one = placed(&ramp.ones_like().unwrap());
-            let v = fresh_in((tokens, head_size), 3, dtype);
-            let cu_seqlens = bounds(&[tokens as u32]);
-            let keys = vec![0; tokens];
+            let ramp = (0..tokens).map(|t| if below { -100.0 - t as f32 } else { t as f32 });
+            let ramp: Vec<f32> = ramp.flat_map(|score| vec![score; head_size]).collect();
+            let k = placed(&Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap());
+            let (q, v) = (placed(&k.ones_like().unwrap()), fresh_in((tokens, head_size), 3, dtype));
+            let (cu_seqlens, keys) = (bounds(&[tokens as u32]), vec![0; tokens]);
             let segments = Segments { heads: 1, cu_seqlens: (&cu_seqlens).into(), token_keys: (&keys).into(), dropout: None };
-            let (want, _) = reference_gradients(|i| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None), &[&one, &ramp, &v], &v);
-            let (o, _) = attention::forward(&one, &ramp, &v, &segments).unwrap();
-            // Scores are up to 1,600: their own rounding is most of the error in f32.
-            assert_close(&format!("{dtype:?}, heads of {head_size}"), &o, &want, rounding(dtype).max(1e-4));
+            let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None);
+            let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &v);
+            let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let [dq, dk, dv] = attention::backward(&v, activations, &saved, &segments).unwrap();
+            // Scores are up to 2,700: their own rounding is most of the error in f32.
+            let (name, tolerance) = (format!("{dtype:?}, heads of {head_size}, below zero: {below}"), 4.0 * rounding(dtype).max(1e-4));
+            assert_close(&format!("o in {name}"), &o, &want, tolerance);
+            assert_close(&format!("dv in {name}"), &dv, &gradients[2], tolerance);
+            // What is left of the other gradients is rounding.
+            for t in [dq, dk] {
+                assert!(double(&t).flatten_all().unwrap().to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite()), "{name}");
+            }
         }
+    });
+}
+
+/// Bounds and keys that were uploaded beforehand, as a training step does it.
+#[test]
+fn uploaded_segments_give_the_same_bits() {
+    let dropout = Dropout { probability: 0.2, stream: Stream::new(5, Purpose::Dropout, 1) };
+    on_each_device(|| {
+        let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
+        let Some(gpu) = Gpu::of(&q).unwrap() else { return };
+        let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
+        let [on_gpu, keys_on_gpu] = upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
+        let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
+        let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
+            let segments = Segments { heads: 2, cu_seqlens, token_keys, dropout: Some(&dropout) };
+            let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let gradients = attention::backward(&v, activations, &saved, &segments).unwrap();
+            (bits(&o), gradients.map(|t| bits(&t)))
+        });
+        assert_eq!(outputs[0], outputs[1]);
     });
 }
 
