@@ -11,16 +11,17 @@
 //! (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the dropout drawn again. Nothing
 //! accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 
 mod cpu;
+mod cuda;
 pub mod reference;
 mod rows;
 mod tiles;
@@ -49,9 +50,9 @@ pub struct Saved {
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
 pub fn forward(q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
     check(&[q_td, k_td, v_td], segments)?;
-    match q_td.device() {
-        Device::Cpu => by_dtype!("attention", q_td, T => cpu::forward::<T>(q_td, k_td, v_td, segments)),
-        device => bail!("attention: no implementation for {device:?}"),
+    match Gpu::of(q_td)? {
+        None => by_dtype!("attention", q_td, T => cpu::forward::<T>(q_td, k_td, v_td, segments)),
+        Some(gpu) => cuda::forward(&gpu, q_td, k_td, v_td, segments),
     }
 }
 
@@ -72,9 +73,9 @@ pub struct Activations<'a> {
 pub fn backward(do_td: &Tensor, activations: Activations<'_>, saved: &Saved, segments: &Segments<'_>) -> Result<[Tensor; 3]> {
     let Activations { q_td, k_td, v_td, o_td } = activations;
     check(&[do_td, q_td, k_td, v_td, o_td], segments)?;
-    match q_td.device() {
-        Device::Cpu => by_dtype!("attention", do_td, T => cpu::backward::<T>(do_td, activations, saved, segments)),
-        device => bail!("attention: no implementation for {device:?}"),
+    match Gpu::of(q_td)? {
+        None => by_dtype!("attention", do_td, T => cpu::backward::<T>(do_td, activations, saved, segments)),
+        Some(gpu) => cuda::backward(&gpu, do_td, activations, saved, segments),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Attention over packed rows against the reference: odd head sizes, one token, empty segments, several query blocks, dropout.
+//! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no tokens, empty
+//! segments, several blocks of queries and keys, dropout.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -9,11 +10,21 @@ use crate::ops::attention;
 use crate::ops::attention::Activations;
 use crate::ops::attention::Segments;
 use crate::ops::attention::reference;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::upload::Numbers;
+use crate::ops::cuda::upload::upload;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::rounding;
+use crate::ops::indices::Indices;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::double;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -41,44 +52,170 @@ fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dro
 }
 
 fn compare_in(dtype: DType, tolerances: (f64, f64), heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
-    let cu_seqlens: Vec<u32> = std::iter::once(0)
-        .chain(lengths.iter().scan(0, |sum, n| {
-            Some({
-                *sum += n;
-                *sum
-            })
-        }))
-        .collect();
+    let cu_seqlens = bounds(lengths);
     let tokens = *cu_seqlens.last().unwrap() as usize;
     let token_keys: Vec<u64> = (0..tokens as u64).map(|t| t * 3 + 5).collect();
     let hidden = heads * head_size;
-    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh((tokens, hidden), id).to_dtype(dtype).unwrap());
+    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
     let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
     let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
     let segments = Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
-    assert_close("o", &o, &want, tolerances.0);
+    let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
+    assert_close(&name("o"), &o, &want, tolerances.0);
     let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
     let got = attention::backward(&d_out, activations, &saved, &segments).unwrap();
     for ((what, got), want) in ["dq", "dk", "dv"].into_iter().zip(&got).zip(&gradients) {
-        assert_close(what, got, want, tolerances.1);
+        assert_close(&name(what), got, want, tolerances.1);
     }
+}
+
+/// Segments of these lengths.
+fn bounds(lengths: &[u32]) -> Vec<u32> {
+    let ends = lengths.iter().scan(0, |sum, n| {
+        *sum += n;
+        Some(*sum)
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 #[test]
 fn forward_and_backward_are_the_reference() {
-    compare(1, 1, &[2], None);
-    compare(2, 24, &[1, 5, 0, 17], None);
-    compare(3, 32, &[33, 2], None);
-    compare(1, 8, &[300, 7], None);
+    on_each_device(|| {
+        compare(1, 1, &[2], None);
+        compare(2, 24, &[1, 5, 0, 17], None);
+        compare(3, 32, &[33, 2], None);
+        compare(1, 8, &[300, 7], None);
+        compare(1, 160, &[9, 70], None);
+    });
+}
+
+#[test]
+fn head_sizes_of_tensor_cores_are_the_reference() {
+    on_each_device(|| {
+        compare(2, 32, &[1, 150, 0, 64], None);
+        compare(2, 64, &[130, 5], None);
+        compare(1, 80, &[0, 16, 81], None);
+        compare(1, 96, &[70, 33], None);
+        compare(2, 128, &[90], None);
+    });
 }
 
 #[test]
 fn dropped_probabilities_are_drawn_again_in_backward() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 9) };
-    compare(2, 24, &[1, 5, 19], Some(&dropout));
-    compare(1, 16, &[150], Some(&dropout));
+    on_each_device(|| {
+        compare(2, 24, &[1, 5, 19], Some(&dropout));
+        compare(1, 16, &[150], Some(&dropout));
+        compare(3, 32, &[7, 140], Some(&dropout));
+        compare(2, 64, &[75], Some(&dropout));
+        compare(1, 128, &[65, 20], Some(&dropout));
+    });
+}
+
+/// All scores are the same and values name their keys, so that outputs are the probabilities, and so are the gradients of
+/// values where output gradients name their queries.
+#[test]
+fn every_device_draws_the_mask_of_the_cpu() {
+    const HEADS: usize = 2;
+    let dropout = Dropout { probability: 0.4, stream: Stream::new(11, Purpose::Dropout, 2) };
+    on_each_device(|| {
+        for (dtype, head_size) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 128), (dtype, 100)]) {
+            let cu_seqlens = bounds(&[28, 100]);
+            let token_keys: Vec<u64> = (0..128).map(|t| (t << 32) + 77).collect();
+            let name = |t: u32| if t < 28 { t } else { t - 28 };
+            let columns = HEADS * head_size;
+            let named: Vec<f32> = (0..128).flat_map(|t| (0..columns).map(move |c| f32::from(c % head_size == name(t) as usize))).collect();
+            let named = placed(&Tensor::from_vec(named, (128, columns), &Device::Cpu).unwrap().to_dtype(dtype).unwrap());
+            let zero = named.zeros_like().unwrap();
+            let segments =
+                Segments { heads: HEADS, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout: Some(&dropout) };
+            let (o, saved) = attention::forward(&zero, &zero, &named, &segments).unwrap();
+            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &named, o_td: &o };
+            let [_, _, dv] = attention::backward(&named, activations, &saved, &segments).unwrap();
+            let [o, dv] = [o, dv].map(|t| double(&t).to_vec2::<f64>().unwrap());
+            let want = factors(&dropout, HEADS, &cu_seqlens, &token_keys);
+            for (segment, heads) in want.iter().enumerate() {
+                let start = cu_seqlens[segment] as usize;
+                for (head, factors) in heads.iter().enumerate() {
+                    for (row, factors) in factors.to_vec2::<f64>().unwrap().iter().enumerate() {
+                        for (column, factor) in factors.iter().enumerate() {
+                            let kept = [o[start + row][head * head_size + column], dv[start + column][head * head_size + row]];
+                            let at = (segment, head, row, column);
+                            assert_eq!(kept.map(|value| value != 0.0), [*factor != 0.0; 2], "{dtype:?}, heads of {head_size}: {at:?}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to overflow without it;
+/// scores far below zero make those of rows that only fill up a tile the largest ones.
+#[test]
+fn large_scores_do_not_overflow() {
+    on_each_device(|| {
+        let head_sizes = DTYPES.into_iter().flat_map(|dtype| [(dtype, 32), (dtype, 128), (dtype, 12)]);
+        for ((dtype, head_size), below) in head_sizes.flat_map(|sizes| [(sizes, false), (sizes, true)]) {
+            let tokens = 140;
+            let ramp = (0..tokens).map(|t| if below { -100.0 - t as f32 } else { t as f32 });
+            let ramp: Vec<f32> = ramp.flat_map(|score| vec![score; head_size]).collect();
+            let k = placed(&Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap());
+            let (q, v) = (placed(&k.ones_like().unwrap()), fresh_in((tokens, head_size), 3, dtype));
+            let (cu_seqlens, keys) = (bounds(&[tokens as u32]), vec![0; tokens]);
+            let segments = Segments { heads: 1, cu_seqlens: (&cu_seqlens).into(), token_keys: (&keys).into(), dropout: None };
+            let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None);
+            let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &v);
+            let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let [dq, dk, dv] = attention::backward(&v, activations, &saved, &segments).unwrap();
+            // Scores are up to 2,700: their own rounding is most of the error in f32.
+            let (name, tolerance) = (format!("{dtype:?}, heads of {head_size}, below zero: {below}"), 4.0 * rounding(dtype).max(1e-4));
+            assert_close(&format!("o in {name}"), &o, &want, tolerance);
+            assert_close(&format!("dv in {name}"), &dv, &gradients[2], tolerance);
+            // What is left of the other gradients is rounding.
+            for t in [dq, dk] {
+                assert!(double(&t).flatten_all().unwrap().to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite()), "{name}");
+            }
+        }
+    });
+}
+
+/// Bounds and keys that were uploaded beforehand, as a training step does it.
+#[test]
+fn uploaded_segments_give_the_same_bits() {
+    let dropout = Dropout { probability: 0.2, stream: Stream::new(5, Purpose::Dropout, 1) };
+    on_each_device(|| {
+        let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
+        let Some(gpu) = Gpu::of(&q).unwrap() else { return };
+        let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
+        let [on_gpu, keys_on_gpu] = upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
+        let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
+        let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
+            let segments = Segments { heads: 2, cu_seqlens, token_keys, dropout: Some(&dropout) };
+            let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let gradients = attention::backward(&v, activations, &saved, &segments).unwrap();
+            (bits(&o), gradients.map(|t| bits(&t)))
+        });
+        assert_eq!(outputs[0], outputs[1]);
+    });
+}
+
+#[test]
+fn no_tokens_work() {
+    on_each_device(|| {
+        for (dtype, cu_seqlens) in DTYPES.into_iter().flat_map(|dtype| [(dtype, vec![0]), (dtype, vec![0, 0, 0])]) {
+            let x = fresh_in((0, 64), 1, dtype);
+            let segments = Segments { heads: 1, cu_seqlens: (&cu_seqlens).into(), token_keys: (&[]).into(), dropout: None };
+            let (o, saved) = attention::forward(&x, &x, &x, &segments).unwrap();
+            let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
+            let gradients = attention::backward(&x, activations, &saved, &segments).unwrap();
+            assert!([vec![o], gradients.to_vec()].concat().iter().all(|t| t.dims() == [0, 64] && t.dtype() == dtype));
+        }
+    });
 }
 
 #[test]
@@ -89,21 +226,20 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn a_token_never_sees_another_segment() {
-    let [q, k, v] = [1, 2, 3].map(|id| fresh((6, 8), id));
-    let keys = [0u64; 6];
-    let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
-        attention::forward(
-            q,
-            k,
-            v,
-            &Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys: (&keys[..q.dim(0).unwrap()]).into(), dropout: None },
-        )
-        .unwrap()
-        .0
-    };
-    let packed = run(&q, &k, &v, &[0, 4, 6]);
-    let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
-    assert_close("second segment", &packed.narrow(0, 4, 2).unwrap(), &run(&alone[0], &alone[1], &alone[2], &[0, 2]), 1e-6);
+    on_each_device(|| {
+        for (dtype, hidden) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 8), (dtype, 64)]) {
+            let [q, k, v] = [1, 2, 3].map(|id| fresh_in((6, hidden), id, dtype));
+            let keys = [0u64; 6];
+            let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
+                let token_keys = (&keys[..q.dim(0).unwrap()]).into();
+                let segments = Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys, dropout: None };
+                attention::forward(q, k, v, &segments).unwrap().0
+            };
+            let packed = run(&q, &k, &v, &[0, 4, 6]);
+            let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
+            assert_close("second segment", &packed.narrow(0, 4, 2).unwrap(), &run(&alone[0], &alone[1], &alone[2], &[0, 2]), 1e-6);
+        }
+    });
 }
 
 #[test]

@@ -188,6 +188,18 @@ __device__ __forceinline__ void keep_eight(const Dropout& dropout, u64 row_key, 
         factors[2 * i + 1] = (words.w[i] >> 16) < dropout.threshold ? 0.0f : dropout.scale;
     }
 }
+// The same decisions as bits: bit i is set where column 8 * `eighth` + i is kept.
+__device__ __forceinline__ u32 keep_bits(const Dropout& dropout, u64 row_key, u32 eighth) {
+    u64 index = row_key << 16 | eighth;
+    Words words = philox(u32(index), u32(index >> 32), dropout.id[0], dropout.id[1], dropout.key[0], dropout.key[1]);
+    u32 bits = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        bits |= u32((words.w[i] & 0xffffu) >= dropout.threshold) << (2 * i);
+        bits |= u32((words.w[i] >> 16) >= dropout.threshold) << (2 * i + 1);
+    }
+    return bits;
+}
 // The factor of one column: an eighth of what was drawn is used, so only for edges.
 __device__ __forceinline__ float keep_one(const Dropout& dropout, u64 row_key, u32 column) {
     float factors[8];

@@ -1,0 +1,195 @@
+//! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the queries and one for
+//! the keys, so that nothing is added up across blocks.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::Activations;
+use super::Saved;
+use super::Segments;
+use super::Tiles;
+use super::tiles::TILE_ROWS;
+use crate::ops::cuda::Address;
+use crate::ops::cuda::DropoutArgs;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::wide;
+use crate::ops::dropout::Dropout;
+use crate::ops::indices::Plan;
+use crate::ops::tensor::check_shape;
+
+/// The kernels of one way to compute.
+#[derive(Debug, Clone, Copy)]
+struct Kernels {
+    forward: Kernel,
+    backward_queries: Kernel,
+    backward_keys: Kernel,
+}
+
+macro_rules! kernels {
+    ($suffix:literal) => {
+        Kernels {
+            forward: Kernel { op: "attention", name: concat!("attention_forward", $suffix) },
+            backward_queries: Kernel { op: "attention", name: concat!("attention_backward_queries", $suffix) },
+            backward_keys: Kernel { op: "attention", name: concat!("attention_backward_keys", $suffix) },
+        }
+    };
+}
+
+/// For every type and head size.
+const PLAIN: Kernels = kernels!("");
+/// For half types on tensor cores, by head size.
+const TENSOR: [(usize, Kernels); 5] =
+    [(32, kernels!("_32")), (64, kernels!("_64")), (80, kernels!("_80")), (96, kernels!("_96")), (128, kernels!("_128"))];
+
+/// `sizeof(PlainRoom)` in `plain.cuh`.
+const PLAIN_SHARED_BYTES: usize = 34_560;
+/// Columns of a head's results that a block of the plain kernels computes.
+const PLAIN_COLUMNS: usize = 128;
+/// Bytes of `QueryRows` in `tensor_backward.cuh` for each row.
+const QUERY_ROW_BYTES: usize = 16;
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    q: Address,
+    k: Address,
+    v: Address,
+    o: Address,
+    d_out: Address,
+    dq: Address,
+    dk: Address,
+    dv: Address,
+    log_sum_exp: Address,
+    delta: Address,
+    tiles: Address,
+    token_keys: Address,
+    hidden: i64,
+    dropout: DropoutArgs,
+    heads: u32,
+    head_size: u32,
+    scale: f32,
+    padding: u32,
+}
+
+/// What the launches of a pass have in common, and the tensors behind its addresses that were made for it.
+struct Launch {
+    args: Args,
+    dtype: DType,
+    head_size: usize,
+    tiles: Tiles,
+    _token_keys: Option<Tensor>,
+}
+
+impl Launch {
+    /// For `q`, `k`, `v` and the dropout of `segments`; addresses of what a pass adds are left out.
+    fn new(gpu: &Gpu, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
+        let (dtype, hidden, heads) = (q.dtype(), q.dim(1)?, segments.heads);
+        let tiles = match segments.cu_seqlens.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+            Some(Plan::Tiles(tiles)) => tiles.clone(),
+            _ => Tiles::upload(gpu, &segments.cu_seqlens)?,
+        };
+        // Kernels that drop nothing read no keys.
+        let dropout = Dropout::active(segments.dropout)?;
+        let (token_keys, kept_alive) = match dropout {
+            None => (Address::NULL, None),
+            Some(_) => gpu.keys(segments.token_keys).map(|(address, tensor)| (address, Some(tensor)))?,
+        };
+        let head_size = hidden / heads;
+        let args = Args {
+            q: gpu.input(q, dtype)?,
+            k: gpu.input(k, dtype)?,
+            v: gpu.input(v, dtype)?,
+            o: Address::NULL,
+            d_out: Address::NULL,
+            dq: Address::NULL,
+            dk: Address::NULL,
+            dv: Address::NULL,
+            log_sum_exp: Address::NULL,
+            delta: Address::NULL,
+            tiles: gpu.input(&tiles.bounds, DType::U32)?,
+            token_keys,
+            hidden: hidden as i64,
+            dropout: DropoutArgs::of(dropout),
+            heads: heads as u32,
+            head_size: head_size as u32,
+            scale: 1.0 / (head_size as f32).sqrt(),
+            padding: 0,
+        };
+        Ok(Self { args, dtype, head_size, tiles, _token_keys: kept_alive })
+    }
+
+    /// Tensor cores take half types of some head sizes, 16 bytes at a time.
+    fn kernels(&self) -> (Kernels, bool) {
+        let Args { q, k, v, o, d_out, dq, dk, dv, .. } = self.args;
+        let fits = self.dtype != DType::F32 && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv]) != 0;
+        match TENSOR.iter().find(|(head_size, _)| fits && *head_size == self.head_size) {
+            Some((_, kernels)) => (*kernels, true),
+            None => (PLAIN, false),
+        }
+    }
+
+    /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on tensor cores.
+    fn grid(&self, tensor_cores: bool, row_bytes: usize) -> Grid {
+        let across = [self.tiles.count as u32, self.args.heads];
+        if !tensor_cores {
+            let blocks = [across[0], across[1], self.head_size.div_ceil(PLAIN_COLUMNS) as u32];
+            return Grid { blocks, threads: 256, shared_bytes: PLAIN_SHARED_BYTES as u32 };
+        }
+        // `Room` in `tensor.cuh`: two stages of two tiles, rows padded by 16 bytes.
+        let stream = if self.head_size <= 80 { TILE_ROWS } else { TILE_ROWS / 2 };
+        let shared_bytes = 2 * stream * (2 * (self.head_size + 8) * size_of::<u16>() + row_bytes);
+        Grid { blocks: [across[0], across[1], 1], threads: 128, shared_bytes: shared_bytes as u32 }
+    }
+}
+
+pub(super) fn forward(gpu: &Gpu, q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+    let (tokens, hidden) = q_td.dims2()?;
+    let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
+    let o_td = gpu.uninitialised((tokens, hidden), launch.dtype)?;
+    let log_sum_exp_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
+    launch.args.o = gpu.output(&o_td, launch.dtype)?;
+    launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
+    let (kernels, tensor_cores) = launch.kernels();
+    // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each token, and tiles lie
+    // inside the segments, which end at `T`: all checked by the caller.
+    unsafe { gpu.launch(kernels.forward, Some(launch.dtype), launch.grid(tensor_cores, 0), &launch.args) }?;
+    Ok((o_td, Saved { log_sum_exp_th }))
+}
+
+pub(super) fn backward(
+    gpu: &Gpu,
+    do_td: &Tensor,
+    activations: Activations<'_>,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<[Tensor; 3]> {
+    let Activations { q_td, k_td, v_td, o_td } = activations;
+    let (tokens, hidden) = q_td.dims2()?;
+    check_shape("attention: log-sum-exp", &saved.log_sum_exp_th, &[tokens, segments.heads])?;
+    let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
+    let dtype = launch.dtype;
+    let gradient = || gpu.uninitialised((tokens, hidden), dtype);
+    let (dq_td, dk_td, dv_td) = (gradient()?, gradient()?, gradient()?);
+    let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
+    launch.args = Args {
+        o: gpu.input(o_td, dtype)?,
+        d_out: gpu.input(do_td, dtype)?,
+        dq: gpu.output(&dq_td, dtype)?,
+        dk: gpu.output(&dk_td, dtype)?,
+        dv: gpu.output(&dv_td, dtype)?,
+        log_sum_exp: gpu.input(&saved.log_sum_exp_th, DType::F32)?,
+        delta: gpu.output(&delta_th, DType::F32)?,
+        ..launch.args
+    };
+    let (kernels, tensor_cores) = launch.kernels();
+    // SAFETY: as in `forward`; delta is `[T, H]`, and the kernel of the queries, launched first, writes all of it.
+    unsafe {
+        gpu.launch(kernels.backward_queries, Some(dtype), launch.grid(tensor_cores, 0), &launch.args)?;
+        gpu.launch(kernels.backward_keys, Some(dtype), launch.grid(tensor_cores, QUERY_ROW_BYTES), &launch.args)?;
+    }
+    Ok([dq_td, dk_td, dv_td])
+}

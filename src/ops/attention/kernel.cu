@@ -1,0 +1,71 @@
+// Attention over packed rows; see mod.rs for the formulas.
+//
+// A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and goes through all
+// rows of the other side of the segment; sums stay in registers, no score is ever in global memory, and no two blocks write
+// the same element.
+//
+//   forward           a tile of queries, all keys and values    o, log-sum-exp
+//   backward_queries  a tile of queries, all keys and values    dq, and delta = rowsum(do o) for the next
+//   backward_keys     a tile of keys, all queries               dk, dv
+//
+// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and `tensor_backward.cuh` (4 warps of 16
+// rows each, rows of the other side streamed through shared memory); f32 and every other head size in `plain.cuh`.
+#include "common.cuh"
+#include "mma.cuh"
+
+struct Args {
+    const void* q;
+    const void* k;
+    const void* v;
+    void* o;
+    const void* d_out;
+    void* dq;
+    void* dk;
+    void* dv;
+    float* log_sum_exp;  // [T, H]
+    float* delta;        // [T, H]
+    const u32* tiles;    // start and end of the segment, first row of the tile
+    const u64* token_keys;
+    i64 hidden;
+    Dropout dropout;
+    u32 heads;
+    u32 head_size;
+    float scale;
+    u32 padding;
+};
+
+constexpr int ROWS = 64;  // of a tile: `TILE_ROWS` in tiles.rs
+
+// Rows of the batch: those of the segment, and the first of the tile.
+struct Tile {
+    u32 start, end, first;
+};
+__device__ __forceinline__ Tile tile_of(const Args& a) {
+    const u32* bounds = a.tiles + 3 * i64(blockIdx.x);
+    return {bounds[0], bounds[1], bounds[2]};
+}
+
+// The dropout key of a query's row of probabilities.
+__device__ __forceinline__ u64 row_key(const Args& a, u64 token_key) { return token_key * a.heads + blockIdx.y; }
+
+#include "plain.cuh"
+#include "tensor.cuh"
+#include "tensor_forward.cuh"
+#include "tensor_backward.cuh"
+
+KERNELS(attention_forward, Args, 256, plain_forward)
+KERNELS(attention_backward_queries, Args, 256, plain_backward_queries)
+KERNELS(attention_backward_keys, Args, 256, plain_backward_keys)
+
+#define TENSOR_KERNELS(K)                                                                        \
+    KERNEL_NAMED(attention_forward_##K##_bf16, Args, 128, tensor_forward<bf16, K>)                   \
+    KERNEL_NAMED(attention_forward_##K##_f16, Args, 128, tensor_forward<f16, K>)                     \
+    KERNEL_NAMED(attention_backward_queries_##K##_bf16, Args, 128, tensor_backward_queries<bf16, K>) \
+    KERNEL_NAMED(attention_backward_queries_##K##_f16, Args, 128, tensor_backward_queries<f16, K>)   \
+    KERNEL_NAMED(attention_backward_keys_##K##_bf16, Args, 128, tensor_backward_keys<bf16, K>)       \
+    KERNEL_NAMED(attention_backward_keys_##K##_f16, Args, 128, tensor_backward_keys<f16, K>)
+TENSOR_KERNELS(32)
+TENSOR_KERNELS(64)
+TENSOR_KERNELS(80)
+TENSOR_KERNELS(96)
+TENSOR_KERNELS(128)

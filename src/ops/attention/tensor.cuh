@@ -1,0 +1,127 @@
+// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles, dropout.
+//
+// Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in different banks for each
+// K. Keys and values (or queries and output gradients) are streamed through two stages, one filled while the other is used.
+#pragma once
+
+constexpr float LOG2_E = 1.4426950408889634f;
+
+template <int K>
+struct Room {
+    static constexpr int STRIDE = K + 8;
+    // Rows of a streamed tile: both stages stay under 48 KiB. The same in cuda.rs.
+    static constexpr int STREAM = K <= 80 ? 64 : 32;
+    static constexpr int CHUNKS = STREAM / 16;
+    // Values of a stage: two tiles.
+    static constexpr int STAGE = 2 * STREAM * STRIDE;
+};
+
+struct Lane {
+    u32 lane = threadIdx.x % WARP;
+    u32 warp = threadIdx.x / WARP;
+    u32 row = lane / 4;         // of C, the other one is 8 further
+    u32 column = lane % 4 * 2;  // of C, the other one is next to it
+};
+
+// Where a lane's row for `load_matrices` begins: [0] and [1] are then a pair b0, b1 for rows 0 to 7 of 16, [2] and [3] for rows
+// 8 to 15, where rows are the columns of B.
+template <int K>
+__device__ __forceinline__ u32 at_columns(const Lane& lane) {
+    return (lane.lane % 8 + lane.lane / 16 * 8) * Room<K>::STRIDE + lane.lane / 8 % 2 * 8;
+}
+// The same for A; for `load_matrices_transposed`, b0, b1 for columns 0 to 7 and 8 to 15 of rows that are the rows of B.
+template <int K>
+__device__ __forceinline__ u32 at_rows(const Lane& lane) {
+    return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
+}
+
+// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
+template <typename T, int K, int COUNT>
+__device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 end, i64 hidden) {
+    constexpr int PIECES = K / 8;
+#pragma unroll
+    for (int i = 0; i < COUNT * PIECES / 128; i++) {
+        u32 piece = i * 128 + threadIdx.x, row = piece / PIECES, column = piece % PIECES * 8;
+        bool valid = first + row < end;
+        copy_async<16>(to + row * Room<K>::STRIDE + column, from + (valid ? first + row : first) * hidden + column, valid);
+    }
+}
+
+// The 16 rows of a warp as fragments of A.
+template <typename T, int K>
+__device__ __forceinline__ void load_rows(u32 (&a)[K / 16][4], const T* rows, const Lane& lane) {
+#pragma unroll
+    for (int k = 0; k < K / 16; k++) load_matrices(a[k], rows + at_rows<K>(lane) + k * 16);
+}
+
+// c[16, 16] = a[16, K] b[16, K]^T.
+template <typename T, int K>
+__device__ __forceinline__ void times_transposed(float (&c)[2][4], const u32 (&a)[K / 16][4], const T* b, const Lane& lane) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) c[0][i] = c[1][i] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < K / 16; k++) {
+        u32 r[4];
+        load_matrices(r, b + at_columns<K>(lane) + k * 16);
+        mma<T>(c[0], a[k], r[0], r[1]);
+        mma<T>(c[1], a[k], r[2], r[3]);
+    }
+}
+
+// c[16, K] += a[16, 16] b[16, K]; `a` are two tiles of C.
+template <typename T, int K>
+__device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&a)[2][4], const T* b, const Lane& lane) {
+    u32 rounded[4] = {pack<T>(a[0][0], a[0][1]), pack<T>(a[0][2], a[0][3]), pack<T>(a[1][0], a[1][1]), pack<T>(a[1][2], a[1][3])};
+#pragma unroll
+    for (int d = 0; d < K / 16; d++) {
+        u32 r[4];
+        load_matrices_transposed(r, b + at_rows<K>(lane) + d * 16);
+        mma<T>(c[2 * d], rounded, r[0], r[1]);
+        mma<T>(c[2 * d + 1], rounded, r[2], r[3]);
+    }
+}
+
+// Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane % 16. Lane L gets
+// queries L % 8 and L % 8 + 8: byte 2 i + e is for query 8 i + L % 8 and keys 8 e to 8 e + 7, and a set bit keeps.
+__device__ __forceinline__ u32 keep_tile(const Dropout& dropout, u64 key, u32 eighth, const Lane& lane) {
+    u32 bits = keep_bits(dropout, key, eighth + lane.lane / 16) << (lane.lane / 8 % 2 * 16 + lane.lane / 16 * 8);
+    bits |= __shfl_xor_sync(ALL_LANES, bits, 16);
+    return bits | __shfl_xor_sync(ALL_LANES, bits, 8);
+}
+// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are `keep_tile`'s of lane `row`, from bit `column` on.
+__device__ __forceinline__ bool kept(u32 bits, int n, int i) { return bits >> (i / 2 * 16 + n * 8 + i % 2) & 1; }
+// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are those of lanes `column` and `column + 1`, from bit `row` on.
+__device__ __forceinline__ bool kept_transposed(const u32 (&bits)[2], int n, int i) { return bits[i % 2] >> (n * 16 + i / 2 * 8) & 1; }
+
+// Writes the 16 rows of a warp, times a factor for rows 0 to 7 and one for the others, through the warp's own room.
+template <typename T, int K>
+__device__ __forceinline__ void store_rows(
+    T* room, const float (&c)[K / 8][4], float low, float high, T* to, i64 first, i64 end, i64 hidden, const Lane& lane) {
+    constexpr int PIECES = K / 8;
+#pragma unroll
+    for (int d = 0; d < K / 8; d++) {
+        T* at = room + lane.row * Room<K>::STRIDE + d * 8 + lane.column;
+        *reinterpret_cast<u32*>(at) = pack<T>(c[d][0] * low, c[d][1] * low);
+        *reinterpret_cast<u32*>(at + 8 * Room<K>::STRIDE) = pack<T>(c[d][2] * high, c[d][3] * high);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 16 * PIECES / int(WARP); i++) {
+        u32 piece = i * WARP + lane.lane, row = piece / PIECES, column = piece % PIECES * 8;
+        if (first + row < end) {
+            *reinterpret_cast<Vec<u32, 4>*>(to + (first + row) * hidden + column) =
+                *reinterpret_cast<const Vec<u32, 4>*>(room + row * Room<K>::STRIDE + column);
+        }
+    }
+    __syncwarp();
+}
+
+// Sum and maximum over the four lanes that share rows of C.
+__device__ __forceinline__ float quad_sum(float value) {
+    value += __shfl_xor_sync(ALL_LANES, value, 1);
+    return value + __shfl_xor_sync(ALL_LANES, value, 2);
+}
+__device__ __forceinline__ float quad_max(float value) {
+    value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 1));
+    return fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 2));
+}

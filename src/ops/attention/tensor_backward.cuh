@@ -1,0 +1,186 @@
+// Backward on tensor cores: probabilities again from scores and log-sum-exp, 16 x 16 at a time.
+//
+// The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand of its next
+// product without passing through shared memory.
+#pragma once
+
+// dq of a tile of queries; writes delta for the kernel of the keys.
+template <typename T, int K>
+__device__ void tensor_backward_queries(const Args& a) {
+    constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
+    T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
+    const Tile tile = tile_of(a);
+    const Lane lane;
+    const i64 columns = i64(blockIdx.y) * K, own = i64(tile.first) + lane.warp * 16;
+    const T* k = static_cast<const T*>(a.k) + columns;
+    const T* v = static_cast<const T*>(a.v) + columns;
+    const T* o = static_cast<const T*>(a.o) + columns;
+    const T* d_out = static_cast<const T*>(a.d_out) + columns;
+    auto fetch = [&](u32 stage, u32 key) {
+        T* to = room + stage * STAGE;
+        copy_rows<T, K, STREAM>(to, k, i64(tile.start) + key, tile.end, a.hidden);
+        copy_rows<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
+    };
+    // Queries and output gradients pass through both stages into registers.
+    copy_rows<T, K, ROWS>(room, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
+    copy_rows<T, K, ROWS>(room + ROWS * STRIDE, d_out, tile.first, tile.end, a.hidden);
+    wait_for_copies();
+    __syncthreads();
+    u32 query[K / 16][4], gradient[K / 16][4];
+    load_rows<T, K>(query, room + lane.warp * 16 * STRIDE, lane);
+    load_rows<T, K>(gradient, room + (ROWS + lane.warp * 16) * STRIDE, lane);
+    __syncthreads();
+    fetch(0, 0);
+
+    float delta[2], log_sum_exp[2];  // the latter to base 2
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        i64 row = own + lane.row + half * 8;
+        float sum = 0.0f;
+        if (row < tile.end) {
+            for (u32 c = lane.column * 4; c < K; c += 32) {
+                float left[8], right[8];
+                load<8>(left, d_out + row * a.hidden + c);
+                load<8>(right, o + row * a.hidden + c);
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum += left[i] * right[i];
+            }
+        }
+        delta[half] = quad_sum(sum);
+        log_sum_exp[half] = row < tile.end ? a.log_sum_exp[row * a.heads + blockIdx.y] * LOG2_E : INFINITY;
+        if (lane.column == 0 && row < tile.end) a.delta[row * a.heads + blockIdx.y] = delta[half];
+    }
+    u64 random_key = 0;
+    if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
+
+    float dq[K / 8][4] = {};
+    const float factor = a.scale * LOG2_E;
+    const u32 keys = tile.end - tile.start;
+    u32 stage = 0;
+    for (u32 key = 0; key < keys; key += STREAM, stage ^= 1) {
+        wait_for_copies();
+        __syncthreads();
+        if (keys - key > STREAM) fetch(stage ^ 1, key + STREAM);
+        if (own >= tile.end) continue;
+        u32 some = min(keys - key, u32(STREAM));
+#pragma unroll 1
+        for (u32 first = 0; first < some; first += 16) {
+            const T* rows = room + stage * STAGE + first * STRIDE;
+            float p[2][4], ds[2][4];
+            times_transposed<T, K>(p, query, rows, lane);
+            times_transposed<T, K>(ds, gradient, rows + STREAM * STRIDE, lane);
+            u32 bits = ALL_LANES;
+            if (a.dropout.threshold != 0) {
+                bits = __shfl_sync(ALL_LANES, keep_tile(a.dropout, random_key, (key + first) / 8, lane), lane.row) >> lane.column;
+            }
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    bool valid = first + n * 8 + lane.column + i % 2 < some;
+                    float probability = valid ? exp2_fast(p[n][i] * factor - log_sum_exp[i / 2]) : 0.0f;
+                    ds[n][i] = probability * (ds[n][i] * (kept(bits, n, i) ? a.dropout.scale : 0.0f) - delta[i / 2]);
+                }
+            }
+            add_product<T, K>(dq, ds, rows, lane);
+        }
+    }
+    __syncthreads();
+    if (own >= tile.end) return;
+    T* out = static_cast<T*>(a.dq) + columns;
+    store_rows<T, K>(room + lane.warp * 16 * STRIDE, dq, a.scale, a.scale, out, own, tile.end, a.hidden, lane);
+}
+
+// What a stage of streamed queries has besides the rows.
+template <int STREAM>
+struct QueryRows {
+    u64 token_keys[STREAM];
+    float log_sum_exp[STREAM];
+    float delta[STREAM];
+};
+
+// dk and dv of a tile of keys.
+template <typename T, int K>
+__device__ void tensor_backward_keys(const Args& a) {
+    constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
+    T* room = reinterpret_cast<T*>(shared_memory());  // [stage][queries, output gradients][STREAM][STRIDE]
+    auto* of_rows = reinterpret_cast<QueryRows<STREAM>*>(room + 2 * STAGE);  // [stage]
+    const Tile tile = tile_of(a);
+    const Lane lane;
+    const i64 columns = i64(blockIdx.y) * K, own = i64(tile.first) + lane.warp * 16;
+    const T* q = static_cast<const T*>(a.q) + columns;
+    const T* d_out = static_cast<const T*>(a.d_out) + columns;
+    auto fetch = [&](u32 stage, u32 query) {
+        T* to = room + stage * STAGE;
+        i64 first = i64(tile.start) + query;
+        copy_rows<T, K, STREAM>(to, q, first, tile.end, a.hidden);
+        copy_rows<T, K, STREAM>(to + STREAM * STRIDE, d_out, first, tile.end, a.hidden);
+        if (threadIdx.x >= STREAM) return;
+        bool valid = first + threadIdx.x < tile.end;
+        i64 row = valid ? first + threadIdx.x : first, at = row * a.heads + blockIdx.y;
+        QueryRows<STREAM>& rows = of_rows[stage];
+        copy_async<4>(&rows.delta[threadIdx.x], a.delta + at, valid);
+        if (a.dropout.threshold != 0) copy_async<8>(&rows.token_keys[threadIdx.x], a.token_keys + row, valid);
+        // Probabilities of rows that do not exist are 0.
+        if (valid) {
+            copy_async<4>(&rows.log_sum_exp[threadIdx.x], a.log_sum_exp + at, true);
+        } else {
+            rows.log_sum_exp[threadIdx.x] = INFINITY;
+        }
+    };
+    copy_rows<T, K, ROWS>(room, static_cast<const T*>(a.k) + columns, tile.first, tile.end, a.hidden);
+    copy_rows<T, K, ROWS>(room + ROWS * STRIDE, static_cast<const T*>(a.v) + columns, tile.first, tile.end, a.hidden);
+    wait_for_copies();
+    __syncthreads();
+    u32 key[K / 16][4], value[K / 16][4];
+    load_rows<T, K>(key, room + lane.warp * 16 * STRIDE, lane);
+    load_rows<T, K>(value, room + (ROWS + lane.warp * 16) * STRIDE, lane);
+    __syncthreads();
+    fetch(0, 0);
+
+    float dk[K / 8][4] = {}, dv[K / 8][4] = {};
+    const float factor = a.scale * LOG2_E;
+    const u32 queries = tile.end - tile.start, eighth = (tile.first - tile.start) / 8 + lane.warp * 2;
+    u32 stage = 0;
+    for (u32 query = 0; query < queries; query += STREAM, stage ^= 1) {
+        wait_for_copies();
+        __syncthreads();
+        if (queries - query > STREAM) fetch(stage ^ 1, query + STREAM);
+        if (own >= tile.end) continue;
+        u32 some = min(queries - query, u32(STREAM));
+#pragma unroll 1
+        for (u32 first = 0; first < some; first += 16) {
+            const T* rows = room + stage * STAGE + first * STRIDE;
+            const QueryRows<STREAM>& of_row = of_rows[stage];
+            float p[2][4], ds[2][4];
+            times_transposed<T, K>(p, key, rows, lane);
+            times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
+            u32 bits[2] = {ALL_LANES, ALL_LANES};
+            if (a.dropout.threshold != 0) {
+                u32 drawn = keep_tile(a.dropout, row_key(a, of_row.token_keys[first + lane.lane % 16]), eighth, lane);
+#pragma unroll
+                for (int i = 0; i < 2; i++) bits[i] = __shfl_sync(ALL_LANES, drawn, lane.column + i) >> lane.row;
+            }
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                float log_sum_exp[2], delta[2];
+                load<2>(log_sum_exp, &of_row.log_sum_exp[first + n * 8 + lane.column]);
+                load<2>(delta, &of_row.delta[first + n * 8 + lane.column]);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    float probability = exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E);
+                    float keep = kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
+                    p[n][i] = probability * keep;
+                    ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                }
+            }
+            add_product<T, K>(dv, p, rows + STREAM * STRIDE, lane);
+            add_product<T, K>(dk, ds, rows, lane);
+        }
+    }
+    __syncthreads();
+    if (own >= tile.end) return;
+    T* own_room = room + lane.warp * 16 * STRIDE;
+    store_rows<T, K>(own_room, dk, a.scale, a.scale, static_cast<T*>(a.dk) + columns, own, tile.end, a.hidden, lane);
+    store_rows<T, K>(own_room, dv, 1.0f, 1.0f, static_cast<T*>(a.dv) + columns, own, tile.end, a.hidden, lane);
+}

@@ -1,0 +1,136 @@
+// Forward on tensor cores: softmax is carried along the keys, relative to the highest score so far.
+//
+// The factor 1 / (1 - p) of dropout is left to the end, together with the sum: probabilities that meet the values are
+// exp(s - highest), rounded to the type, 0 where dropped.
+#pragma once
+
+// What a lane carries of its two rows.
+template <int K>
+struct Softmax {
+    float out[K / 8][4] = {};
+    float highest[2] = {-INFINITY, -INFINITY};  // of q k^T, not yet scaled
+    float sum[2] = {0.0f, 0.0f};                // of the lane's own columns
+};
+
+// Turns scores into exp(s - highest) and brings what was summed before to the new highest score.
+template <int K>
+__device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Room<K>::CHUNKS][2][4], float factor) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float highest = softmax.highest[half];
+#pragma unroll
+        for (int j = 0; j < Room<K>::CHUNKS; j++) {
+#pragma unroll
+            for (int n = 0; n < 2; n++) highest = fmaxf(highest, fmaxf(scores[j][n][2 * half], scores[j][n][2 * half + 1]));
+        }
+        highest = quad_max(highest);
+        // Where all scores so far are -inf, any finite base will do.
+        float base = highest == -INFINITY ? 0.0f : highest * factor;
+        float correction = exp2_fast(softmax.highest[half] * factor - base), sum = 0.0f;
+        softmax.highest[half] = highest;
+#pragma unroll
+        for (int j = 0; j < Room<K>::CHUNKS; j++) {
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    scores[j][n][i] = exp2_fast(scores[j][n][i] * factor - base);
+                    sum += scores[j][n][i];
+                }
+            }
+        }
+        softmax.sum[half] = softmax.sum[half] * correction + sum;
+#pragma unroll
+        for (int d = 0; d < K / 8; d++) {
+            softmax.out[d][2 * half] *= correction;
+            softmax.out[d][2 * half + 1] *= correction;
+        }
+    }
+}
+
+// One streamed tile of keys and values, `key` the first one's index in the segment of `keys`.
+template <typename T, int K>
+__device__ __forceinline__ void forward_tile(
+    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 key, u32 keys, u64 random_key, const Lane& lane) {
+    constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
+    float scores[CHUNKS][2][4];
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++) times_transposed<T, K>(scores[j], query, rows + j * 16 * STRIDE, lane);
+    if (keys - key < STREAM) {
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (key + j * 16 + n * 8 + lane.column + i % 2 >= keys) scores[j][n][i] = -INFINITY;
+                }
+            }
+        }
+    }
+    rescale<K>(softmax, scores, a.scale * LOG2_E);
+    const T* values = rows + STREAM * STRIDE;
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++) {
+        if (a.dropout.threshold != 0) {
+            u32 bits = __shfl_sync(ALL_LANES, keep_tile(a.dropout, random_key, key / 8 + j * 2, lane), lane.row) >> lane.column;
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) scores[j][n][i] = kept(bits, n, i) ? scores[j][n][i] : 0.0f;
+            }
+        }
+        add_product<T, K>(softmax.out, scores[j], values + j * 16 * STRIDE, lane);
+    }
+}
+
+template <typename T, int K>
+__device__ void tensor_forward(const Args& a) {
+    constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
+    T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
+    const Tile tile = tile_of(a);
+    const Lane lane;
+    const i64 columns = i64(blockIdx.y) * K, own = i64(tile.first) + lane.warp * 16;
+    const T* k = static_cast<const T*>(a.k) + columns;
+    const T* v = static_cast<const T*>(a.v) + columns;
+    auto fetch = [&](u32 stage, u32 key) {
+        T* to = room + stage * STAGE;
+        copy_rows<T, K, STREAM>(to, k, i64(tile.start) + key, tile.end, a.hidden);
+        copy_rows<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
+    };
+    // The queries pass through the second stage, which the keys do not reach before the barrier in the loop.
+    copy_rows<T, K, ROWS>(room + STAGE, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
+    fetch(0, 0);
+    wait_for_copies();
+    __syncthreads();
+    u32 query[K / 16][4];
+    load_rows<T, K>(query, room + STAGE + lane.warp * 16 * STRIDE, lane);
+
+    Softmax<K> softmax;
+    u64 random_key = 0;
+    if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
+    const u32 keys = tile.end - tile.start;
+    u32 stage = 0;
+    for (u32 key = 0; key < keys; key += STREAM, stage ^= 1) {
+        // This stage has arrived, and nobody reads the other one any more.
+        wait_for_copies();
+        __syncthreads();
+        if (keys - key > STREAM) fetch(stage ^ 1, key + STREAM);
+        if (own < tile.end) forward_tile<T, K>(a, softmax, query, room + stage * STAGE, key, keys, random_key, lane);
+    }
+    __syncthreads();
+    if (own >= tile.end) return;
+
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = quad_sum(softmax.sum[half]);
+        factor[half] = a.dropout.scale / sum;
+        i64 row = own + lane.row + half * 8;
+        if (lane.column == 0 && row < tile.end) {
+            a.log_sum_exp[row * a.heads + blockIdx.y] = softmax.highest[half] * a.scale + logf(sum);
+        }
+    }
+    T* out = static_cast<T*>(a.o) + columns;
+    store_rows<T, K>(room + lane.warp * 16 * STRIDE, softmax.out, factor[0], factor[1], out, own, tile.end, a.hidden, lane);
+}

@@ -1,0 +1,189 @@
+// Products of 16 x 16 tiles on tensor cores, and copies from global to shared memory that run beside the arithmetic.
+//
+// Layouts are those of PTX, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and c = 2 (lane % 4), a lane holds of
+//   A [16, 16]  a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1], a[2] and a[3] the same of columns c + 8, c + 9
+//   B [16, 8]   b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g]
+//   C [16, 8]   c[0], c[1] = C[g][c, c + 1], c[2], c[3] = C[g + 8][c, c + 1]
+// so two tiles of C side by side, rounded, are one tile of A.
+//
+// Half types of sm_75: f16 only, as two products of half the depth; bf16 traps there.
+#pragma once
+#include "common.cuh"
+
+// Two values in one register, the first in the low half.
+template <typename T>
+__device__ __forceinline__ u32 pack(float low, float high);
+
+#ifdef KERNELS_ON_HOST
+
+template <typename T>
+inline u32 pack(float low, float high) {
+    return u32(narrow<T>(low).bits) | u32(narrow<T>(high).bits) << 16;
+}
+
+namespace host {
+
+template <typename T>
+float half_of(u32 two, int which) {
+    return widen(T{uint16_t(two >> (16 * which))});
+}
+
+struct Operands {
+    u32 a[4], b[2];
+};
+
+// Copies that were started and not waited for: they are done no earlier than that, so that a missing wait is seen.
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+    bool valid;
+};
+inline thread_local std::map<unsigned, std::vector<Copy>> copies;
+
+inline void aligned(const void* at, uintptr_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes) fail("an address is not a multiple of the size of its access");
+}
+
+}  // namespace host
+
+template <typename T>
+inline void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    host::Operands mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    auto slots = host::share(mine);
+    int g = threadIdx.x % WARP / 4, column = threadIdx.x % 4 * 2;
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 16; k++) {
+            auto left = host::value_of<host::Operands>(slots, g * 4 + k % 8 / 2);
+            auto right = host::value_of<host::Operands>(slots, (column + i % 2) * 4 + k % 8 / 2);
+            c[i] += host::half_of<T>(left.a[i / 2 + k / 8 * 2], k % 2) * host::half_of<T>(right.b[k / 8], k % 2);
+        }
+    }
+}
+
+inline void load_matrices(u32 (&r)[4], const void* row) {
+    host::aligned(row, 16);
+    auto slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
+    int lane = threadIdx.x % WARP;
+    for (int i = 0; i < 4; i++) r[i] = host::value_of<Vec<u32, 4>>(slots, i * 8 + lane / 4).v[lane % 4];
+}
+
+inline void load_matrices_transposed(u32 (&r)[4], const void* row) {
+    host::aligned(row, 16);
+    auto slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
+    int lane = threadIdx.x % WARP, column = lane / 4;
+    auto element = [&](int row) { return host::value_of<Vec<u32, 4>>(slots, row).v[column / 2] >> (16 * (column % 2)) & 0xffffu; };
+    for (int i = 0; i < 4; i++) r[i] = element(i * 8 + lane % 4 * 2) | element(i * 8 + lane % 4 * 2 + 1) << 16;
+}
+
+template <int BYTES>
+inline void copy_async(void* to, const void* from, bool valid) {
+    host::aligned(to, BYTES), host::aligned(from, BYTES);
+    host::copies[threadIdx.x].push_back({to, from, BYTES, valid});
+}
+
+inline void wait_for_copies() {
+    auto& mine = host::copies[threadIdx.x];
+    for (const auto& copy : mine) {
+        std::memset(copy.to, 0, copy.bytes);
+        if (copy.valid) std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+    mine.clear();
+}
+
+inline float exp2_fast(float x) { return std::exp2(x); }
+
+#else
+
+__device__ __forceinline__ u32 shared_address(const void* at) { return static_cast<u32>(__cvta_generic_to_shared(at)); }
+
+template <>
+__device__ __forceinline__ u32 pack<bf16>(float low, float high) {
+    __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<u32*>(&two);
+}
+template <>
+__device__ __forceinline__ u32 pack<f16>(float low, float high) {
+    __half2 two = __floats2half2_rn(low, high);
+    return *reinterpret_cast<u32*>(&two);
+}
+
+// c += a b. Every lane of the warp must take part.
+template <typename T>
+__device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);
+template <>
+__device__ __forceinline__ void mma<bf16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+template <>
+__device__ __forceinline__ void mma<f16>(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b0));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[2]), "r"(a[3]), "r"(b1));
+#endif
+}
+
+// Four 8 x 8 matrices from shared memory: lane L gives the address of row L % 8 of matrix L / 8, 16 bytes; of matrix i, r[i]
+// gets row lane / 4, columns 2 (lane % 4) and the next.
+__device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+// The same of their transposes.
+__device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// BYTES (4, 8 or 16) to shared memory, or zeros where `valid` is not: then `from` is not read. There after this thread's
+// `wait_for_copies`, and for others after a barrier behind it.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+    u32 bytes = valid ? BYTES : 0;
+    if (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(bytes)
+                     : "memory");
+    }
+#else
+    using Piece = Vec<u32, BYTES / 4>;
+    Piece piece = {};
+    if (valid) piece = *static_cast<const Piece*>(from);
+    *static_cast<Piece*>(to) = piece;
+#endif
+}
+
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+#endif
+}
+
+// 2^x to two units in the last place; 0 where the result would be subnormal.
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif
