@@ -20,6 +20,8 @@ pub enum Purpose {
     Split = 5,
     /// Fresh inputs of tests and benches.
     Test = 6,
+    /// Ids drawn from a model's predictions; id = step and site.
+    Sample = 7,
     /// The hash functions of near-duplicate search; id = which of their constants.
     Sketch = 16,
 }

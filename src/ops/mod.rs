@@ -17,6 +17,7 @@ pub mod element;
 pub mod embedding;
 pub mod gather_rows;
 pub mod gelu;
+pub mod gumbel;
 pub mod indices;
 pub mod lamb;
 pub mod layer_norm;

@@ -9,14 +9,14 @@
 //! are set to zero when asked. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 
-use crate::ops::tensor::unsupported;
+use crate::ops::cuda::Gpu;
 pub use crate::ops::update::Buffers;
 pub use crate::ops::update::Group;
 pub use crate::ops::update::Hyper;
@@ -24,8 +24,8 @@ pub use crate::ops::update::Hyper;
 /// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
 pub fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     buffers.check("adamw", groups, hyper)?;
-    match buffers.parameters.device() {
-        Device::Cpu => cpu::update(buffers, groups, hyper),
-        _ => unsupported("adamw", buffers.parameters),
+    match Gpu::of(buffers.parameters)? {
+        None => cpu::update(buffers, groups, hyper),
+        Some(gpu) => cuda::update(&gpu, buffers, groups, hyper),
     }
 }

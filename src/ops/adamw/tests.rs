@@ -7,9 +7,14 @@ use candle_core::Tensor;
 
 use super::*;
 use crate::ops::tensor::from_vec;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
+use crate::ops::testing::bits;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 
 fn hyper(step: u64) -> Hyper {
     Hyper { lr: 0.01, beta1: 0.9, beta2: 0.98, eps: 1e-6, step, gradient_multiplier: 0.5, clear_gradients: true }
@@ -21,7 +26,7 @@ fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
 }
 
 fn zeros(count: usize) -> Tensor {
-    from_vec::<f32>(vec![0.0; count], count).unwrap()
+    placed(&from_vec::<f32>(vec![0.0; count], count).unwrap())
 }
 
 /// Parameters after each of five steps of `torch.optim.AdamW` 2.15.0 in f64: two groups of three with decay 0.1 and 0,
@@ -37,83 +42,142 @@ const TORCH: [[f64; 6]; 5] = [
 
 #[test]
 fn five_steps_are_those_of_pytorch() {
-    let parameters = from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap();
-    let (gradients, first, second) = (zeros(6), zeros(6), zeros(6));
-    let groups = [Group { range: 0..3, weight_decay: 0.1 }, Group { range: 3..6, weight_decay: 0.0 }];
-    for (step, want) in (1i32..).zip(TORCH) {
-        let values: Vec<f32> = (0..6).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
-        crate::ops::tensor::accumulate(&gradients, &values).unwrap();
-        update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(step as u64)).unwrap();
-        for (got, want) in parameters.to_vec1::<f32>().unwrap().iter().zip(want) {
-            assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+    on_each_device(|| {
+        let parameters = placed(&from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap());
+        let (first, second) = (zeros(6), zeros(6));
+        let groups = [Group { range: 0..3, weight_decay: 0.1 }, Group { range: 3..6, weight_decay: 0.0 }];
+        for (step, want) in (1i32..).zip(TORCH) {
+            let values: Vec<f32> = (0..6).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
+            let gradients = placed(&from_vec(values, 6).unwrap());
+            update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(step as u64)).unwrap();
+            for (got, want) in parameters.to_vec1::<f32>().unwrap().iter().zip(want) {
+                assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+            }
+            assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 6]);
         }
-        assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 6]);
-    }
+    });
 }
 
 #[test]
 fn many_blocks_agree_with_the_reference() {
-    let count = 100_003;
-    let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
-    let group = [Group { range: 0..count, weight_decay: 0.01 }];
-    let mut want = [double(&parameters), double(&first), double(&second)];
-    for step in 1..=5 {
-        let gradients = fresh(count, 10 + step);
-        let kept = gradients.copy().unwrap();
-        let hyper = Hyper { clear_gradients: false, beta2: 0.999, eps: 1e-8, ..hyper(step) };
-        update(buffers([&parameters, &gradients, &first, &second]), &group, &hyper).unwrap();
-        assert_close("gradients", &gradients, &kept, 0.0);
-        want = reference::update(&want[0], &double(&gradients), &want[1], &want[2], f64::from(0.01f32), &hyper).unwrap();
-    }
-    assert_close("parameters", &parameters, &want[0], 1e-6);
-    assert_close("first moment", &first, &want[1], 1e-6);
-    assert_close("second moment", &second, &want[2], 1e-6);
-    // The control: without bias correction the comparison must fail.
-    let wrong = reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
-    assert!(crate::ops::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
+    on_each_device(|| {
+        let count = 100_003;
+        let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
+        let group = [Group { range: 0..count, weight_decay: 0.01 }];
+        let mut want = [double(&parameters), double(&first), double(&second)];
+        for step in 1..=5 {
+            let gradients = fresh(count, 10 + step);
+            let kept = gradients.copy().unwrap();
+            let hyper = Hyper { clear_gradients: false, beta2: 0.999, eps: 1e-8, ..hyper(step) };
+            update(buffers([&parameters, &gradients, &first, &second]), &group, &hyper).unwrap();
+            assert_close("gradients", &gradients, &kept, 0.0);
+            want = reference::update(&want[0], &double(&gradients), &want[1], &want[2], f64::from(0.01f32), &hyper).unwrap();
+        }
+        assert_close("parameters", &parameters, &want[0], 1e-6);
+        assert_close("first moment", &first, &want[1], 1e-6);
+        assert_close("second moment", &second, &want[2], 1e-6);
+        // The control: without bias correction the comparison must fail.
+        let wrong = reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
+        assert!(crate::ops::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
+    });
 }
 
 #[test]
 fn elements_outside_of_all_groups_are_frozen() {
-    let (parameters, gradients, first, second) = (fresh(10, 1), fresh(10, 2), zeros(10), zeros(10));
-    let before = parameters.to_vec1::<f32>().unwrap();
-    let groups = [Group { range: 2..4, weight_decay: 0.0 }, Group { range: 7..9, weight_decay: 0.0 }];
-    update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(1)).unwrap();
-    let after = parameters.to_vec1::<f32>().unwrap();
-    let changed: Vec<usize> = (0..10).filter(|&i| after[i].to_bits() != before[i].to_bits()).collect();
-    assert_eq!(changed, [2, 3, 7, 8]);
-    assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 10]);
+    on_each_device(|| {
+        let (parameters, gradients, first, second) = (fresh(10, 1), fresh(10, 2), zeros(10), zeros(10));
+        let before = parameters.to_vec1::<f32>().unwrap();
+        let groups = [Group { range: 2..4, weight_decay: 0.0 }, Group { range: 7..9, weight_decay: 0.0 }];
+        update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(1)).unwrap();
+        let after = parameters.to_vec1::<f32>().unwrap();
+        let changed: Vec<usize> = (0..10).filter(|&i| after[i].to_bits() != before[i].to_bits()).collect();
+        assert_eq!(changed, [2, 3, 7, 8]);
+        assert_eq!(gradients.to_vec1::<f32>().unwrap(), [0.0; 10]);
+    });
 }
 
 #[test]
 fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
-    let count = 70_001;
-    let groups = [Group { range: 3..40_000, weight_decay: 0.1 }, Group { range: 40_000..count - 5, weight_decay: 0.0 }];
-    for dtype in [DType::BF16, DType::F16] {
-        let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
-        let before = fresh(count, 9).to_dtype(dtype).unwrap();
-        let shadow = before.copy().unwrap();
-        for step in 1..=2 {
-            let (first, second) = (zeros(count), zeros(count));
-            let with_shadow = [&parameters, &fresh(count, 2), &first, &second];
-            update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step)).unwrap();
-            update(buffers([&plain, &fresh(count, 2), &zeros(count), &zeros(count)]), &groups, &hyper(step)).unwrap();
+    on_each_device(|| {
+        let count = 70_001;
+        let groups = [Group { range: 3..40_000, weight_decay: 0.1 }, Group { range: 40_000..count - 5, weight_decay: 0.0 }];
+        for dtype in [DType::BF16, DType::F16] {
+            let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
+            let before = fresh(count, 9).to_dtype(dtype).unwrap();
+            let shadow = before.copy().unwrap();
+            for step in 1..=2 {
+                let (first, second) = (zeros(count), zeros(count));
+                let with_shadow = [&parameters, &fresh(count, 2), &first, &second];
+                update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step)).unwrap();
+                update(buffers([&plain, &fresh(count, 2), &zeros(count), &zeros(count)]), &groups, &hyper(step)).unwrap();
+            }
+            assert_close("parameters", &parameters, &plain, 0.0);
+            assert_close(
+                "shadow",
+                &shadow.narrow(0, 3, count - 8).unwrap(),
+                &parameters.to_dtype(dtype).unwrap().narrow(0, 3, count - 8).unwrap(),
+                0.0,
+            );
+            for (start, len) in [(0, 3), (count - 5, 5)] {
+                assert_close("frozen", &shadow.narrow(0, start, len).unwrap(), &before.narrow(0, start, len).unwrap(), 0.0);
+            }
         }
-        assert_close("parameters", &parameters, &plain, 0.0);
-        assert_close(
-            "shadow",
-            &shadow.narrow(0, 3, count - 8).unwrap(),
-            &parameters.to_dtype(dtype).unwrap().narrow(0, 3, count - 8).unwrap(),
-            0.0,
-        );
-        for (start, len) in [(0, 3), (count - 5, 5)] {
-            assert_close("frozen", &shadow.narrow(0, start, len).unwrap(), &before.narrow(0, start, len).unwrap(), 0.0);
-        }
+        let wrong = zeros(9).to_dtype(DType::BF16).unwrap();
+        let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
+        let error = update(Buffers { shadow: Some(&wrong), ..buffers(tensors.each_ref()) }, &[], &hyper(1)).unwrap_err();
+        assert!(error.to_string().contains("adamw: shadow"), "{error}");
+    });
+}
+
+/// Bits of parameters, gradients, moments and shadow after three clipped updates; `offset` elements into larger buffers.
+fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
+    let count = 50_003;
+    let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
+    let whole = [fresh(count + 9, 1), fresh(count + 9, 2), zeros(count + 9), zeros(count + 9)];
+    let whole_shadow = fresh_in(count + 9, 3, shadow);
+    let (tensors, shadow) = (whole.each_ref().map(view), view(&whole_shadow));
+    let group = |range: Range<usize>, weight_decay| Group { range, weight_decay };
+    let groups = [group(1..6, 0.1), group(6..30_000, 0.0), group(30_002..30_002, 0.5), group(30_003..count - 2, 0.3)];
+    for (step, max_norm) in (1..).zip([1.0, 0.0, 1e9]) {
+        let gradients = fresh(count, 10 + step);
+        let norm = placed(&from_vec(vec![223.6 + step as f64], 1).unwrap());
+        let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
+        let [p, _, m, v] = tensors.each_ref();
+        let hyper = Hyper { clear_gradients: step != 2, ..hyper(step) };
+        update(Buffers { shadow: Some(&shadow), clip, ..buffers([p, &gradients, m, v]) }, &groups, &hyper).unwrap();
+        // Into the buffer with the odd beginning, too.
+        update(Buffers { shadow: Some(&shadow), clip, ..buffers([p, &tensors[1], m, v]) }, &groups, &hyper).unwrap();
     }
-    let wrong = zeros(9).to_dtype(DType::BF16).unwrap();
-    let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
-    let error = update(Buffers { shadow: Some(&wrong), ..buffers(tensors.each_ref()) }, &[], &hyper(1)).unwrap_err();
-    assert!(error.to_string().contains("adamw: shadow"), "{error}");
+    let [p, g, m, v] = whole.each_ref().map(bits);
+    [p, g, m, v, bits(&whole_shadow)]
+}
+
+/// Every operation rounds as IEEE 754 says, so a GPU gives the bits of the CPU; elements beside a view keep theirs.
+#[test]
+fn devices_agree_to_the_bit() {
+    for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
+        let want = clipped_run(dtype, offset);
+        on_each_device(|| assert!(clipped_run(dtype, offset) == want, "{dtype:?} {offset}"));
+    }
+}
+
+#[test]
+fn nothing_is_updated_where_the_norm_is_not_finite() {
+    on_each_device(|| {
+        for (norm, clear_gradients) in [f64::NAN, f64::INFINITY].into_iter().flat_map(|norm| [(norm, true), (norm, false)]) {
+            let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
+            let (shadow, before) = (fresh_in(1001, 5, DType::BF16), tensors.each_ref().map(bits));
+            let norm = placed(&from_vec(vec![norm], 1).unwrap());
+            let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
+            let groups = [Group { range: 3..900, weight_decay: 0.1 }];
+            let hyper = Hyper { clear_gradients, ..hyper(1) };
+            update(Buffers { shadow: Some(&shadow), clip, ..buffers(tensors.each_ref()) }, &groups, &hyper).unwrap();
+            let after = tensors.each_ref().map(bits);
+            assert!([0, 2, 3].into_iter().all(|i| after[i] == before[i]));
+            assert!(bits(&shadow) == bits(&fresh_in(1001, 5, DType::BF16)));
+            assert!(after[1] == if clear_gradients { vec![0; 1001] } else { before[1].clone() });
+        }
+    });
 }
 
 #[test]

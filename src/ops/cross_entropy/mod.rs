@@ -10,20 +10,20 @@
 //! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is f32, the loss f64.
 
 pub(in crate::ops) mod cpu;
+pub(in crate::ops) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// What a forward pass gives, on the device of the logits: nobody waits for it before it is read.
 #[derive(Debug, Clone)]
@@ -55,9 +55,9 @@ impl Totals {
 pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
     let labels = labels.into();
     check(logits_mv, &labels)?;
-    match logits_mv.device() {
-        Device::Cpu => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, &labels)),
-        _ => unsupported("cross entropy", logits_mv),
+    match Gpu::of(logits_mv)? {
+        None => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, &labels)),
+        Some(gpu) => cuda::forward(&gpu, logits_mv, labels),
     }
 }
 
@@ -66,13 +66,11 @@ pub fn backward<'a>(logits_mv: Tensor, labels: impl Into<Indices<'a>>, log_sum_e
     let labels = labels.into();
     check(&logits_mv, &labels)?;
     check_shape("cross entropy: log sum exp", log_sum_exp_m, &[labels.len()])?;
-    match logits_mv.device() {
-        Device::Cpu => {
-            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale))?;
-            Ok(logits_mv)
-        }
-        _ => unsupported("cross entropy", &logits_mv),
-    }
+    match Gpu::of(&logits_mv)? {
+        None => by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale)),
+        Some(gpu) => cuda::backward(&gpu, &logits_mv, labels, log_sum_exp_m, scale),
+    }?;
+    Ok(logits_mv)
 }
 
 fn check(logits_mv: &Tensor, labels: &[u32]) -> Result<()> {

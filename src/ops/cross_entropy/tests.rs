@@ -1,6 +1,7 @@
 //! Cross-entropy against its reference, and at the edges.
 
 use candle_core::DType;
+use candle_core::Device;
 
 use super::*;
 use crate::ops::tensor::from_vec;
@@ -11,6 +12,8 @@ use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 
@@ -20,21 +23,29 @@ fn totals(entropy: &Entropy) -> Totals {
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let sizes = [(1, 2, 1.0), (7, 96, 1.0), (40, 1001, 4.0), (3, 30_001, 20.0), (5, 1, 1.0)];
-    for (dtype, (rows, classes, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let logits = fresh((rows, classes), 1).affine(spread, 3.0).unwrap().to_dtype(dtype).unwrap();
-        let labels = fresh_ids(rows, classes as u64, 2);
-        let seed = from_vec::<f32>(vec![0.25], ()).unwrap();
-        let (loss, gradients) = reference_gradients(|i| reference::forward(&i[0], &labels), &[&logits], &seed);
-        let loss = loss.to_scalar::<f64>().unwrap();
-        let got = forward(&logits, &labels).unwrap();
-        let totals = totals(&got);
-        assert!((totals.loss_sum - loss).abs() <= 1e-6 * loss.abs() + 1e-6, "{} is not {loss}", totals.loss_sum);
-        assert_eq!(totals.correct, correct(&logits, &labels));
-        let gradient = backward(logits.copy().unwrap(), &labels, &got.log_sum_exp_m, 0.25).unwrap();
-        assert_eq!(gradient.dtype(), dtype);
-        assert_close("dlogits", &gradient, &gradients[0], within(dtype, 1e-5, 1.0));
-    }
+    on_each_device(|| {
+        // Rows that begin at multiples of 16 bytes and rows that do not, shorter and longer than the threads of a block.
+        let sizes = [(1, 2, 1.0), (7, 96, 1.0), (40, 1001, 4.0), (3, 30_001, 20.0), (5, 1, 1.0), (9, 3, 1.0), (2, 20_002, 3.0)];
+        for (dtype, size) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+            compare(dtype, size);
+        }
+    });
+}
+
+fn compare(dtype: DType, (rows, classes, spread): (usize, usize, f64)) {
+    let logits = fresh((rows, classes), 1).affine(spread, 3.0).unwrap().to_dtype(dtype).unwrap();
+    let labels = fresh_ids(rows, classes as u64, 2);
+    let on_cpu = logits.to_device(&Device::Cpu).unwrap();
+    let seed = from_vec::<f32>(vec![0.25], ()).unwrap();
+    let (loss, gradients) = reference_gradients(|i| reference::forward(&i[0], &labels), &[&logits], &seed);
+    let loss = loss.to_scalar::<f64>().unwrap();
+    let got = forward(&logits, &labels).unwrap();
+    let totals = totals(&got);
+    assert!((totals.loss_sum - loss).abs() <= 1e-6 * loss.abs() + 1e-6, "{} is not {loss}", totals.loss_sum);
+    assert_eq!(totals.correct, correct(&on_cpu, &labels));
+    let gradient = backward(logits.copy().unwrap(), &labels, &got.log_sum_exp_m, 0.25).unwrap();
+    assert_eq!(gradient.dtype(), dtype);
+    assert_close("dlogits", &gradient, &gradients[0], within(dtype, 1e-5, 1.0));
 }
 
 /// How many labels are the first of the largest logits of their row.
@@ -75,32 +86,54 @@ fn the_reference_is_differentiable() {
 
 #[test]
 fn of_equal_logits_the_first_counts() {
-    let logits = from_vec::<f32>(vec![1.0, 2.0, 2.0, 1.0, 2.0, 2.0], (2, 3)).unwrap();
-    for dtype in DTYPES {
-        assert_eq!(totals(&forward(&logits.to_dtype(dtype).unwrap(), &[1, 2]).unwrap()).correct, 1);
-    }
+    on_each_device(|| {
+        let logits = placed(&from_vec::<f32>(vec![1.0, 2.0, 2.0, 1.0, 2.0, 2.0], (2, 3)).unwrap());
+        for dtype in DTYPES {
+            assert_eq!(totals(&forward(&logits.to_dtype(dtype).unwrap(), &[1, 2]).unwrap()).correct, 1);
+            // In a row of many threads: of two largest the label is the first, then the second.
+            for (other, correct) in [(1500, 1), (3, 0)] {
+                let mut row = vec![0.0f32; 2001];
+                (row[other], row[700]) = (5.0, 5.0);
+                let logits = placed(&from_vec(row, (1, 2001)).unwrap()).to_dtype(dtype).unwrap();
+                assert_eq!(totals(&forward(&logits, &[700]).unwrap()).correct, correct);
+            }
+        }
+    });
 }
 
 #[test]
 fn huge_logits_stay_finite_and_a_nan_shows() {
-    let logits = from_vec::<f32>(vec![1e4, -1e4, 0.0, 3e38, 0.0, -3e38], (2, 3)).unwrap();
-    let got = forward(&logits, &[0, 0]).unwrap();
-    assert_eq!(totals(&got), Totals { loss_sum: 0.0, correct: 2 });
-    let dlogits = backward(logits, &[0, 0], &got.log_sum_exp_m, 1.0).unwrap();
-    assert_eq!(dlogits.to_vec2::<f32>().unwrap(), [[0.0; 3]; 2]);
-    let broken = from_vec::<f32>(vec![0.0, f32::NAN], (1, 2)).unwrap();
-    assert!(totals(&forward(&broken, &[0]).unwrap()).loss_sum.is_nan());
-    let infinite = from_vec::<f32>(vec![0.0, f32::INFINITY], (1, 2)).unwrap();
-    assert!(totals(&forward(&infinite, &[0]).unwrap()).loss_sum.is_nan());
+    on_each_device(|| {
+        let logits = placed(&from_vec::<f32>(vec![1e4, -1e4, 0.0, 3e38, 0.0, -3e38], (2, 3)).unwrap());
+        let got = forward(&logits, &[0, 0]).unwrap();
+        assert_eq!(totals(&got), Totals { loss_sum: 0.0, correct: 2 });
+        let dlogits = backward(logits, &[0, 0], &got.log_sum_exp_m, 1.0).unwrap();
+        assert_eq!(dlogits.to_vec2::<f32>().unwrap(), [[0.0; 3]; 2]);
+        let loss = |row: Vec<f32>| {
+            let count = row.len();
+            totals(&forward(&placed(&from_vec(row, (1, count)).unwrap()), &[0]).unwrap()).loss_sum
+        };
+        assert!(loss(vec![0.0, f32::NAN]).is_nan());
+        assert!(loss(vec![0.0, f32::INFINITY]).is_nan());
+        // Classes that are ruled out count nothing, also where a thread sees no others.
+        assert_eq!(loss(vec![0.0, f32::NEG_INFINITY]), 0.0);
+        let mut long = vec![f32::NEG_INFINITY; 3001];
+        long[0] = 1.0;
+        assert_eq!(loss(long.clone()), 0.0);
+        long[2999] = f32::NAN;
+        assert!(loss(long).is_nan());
+    });
 }
 
 #[test]
 fn no_rows_give_no_loss_and_a_label_outside_is_named() {
-    let none = fresh((0, 9), 1);
-    let got = forward(&none, &[]).unwrap();
-    assert_eq!(totals(&got), Totals { loss_sum: 0.0, correct: 0 });
-    assert_eq!(backward(none, &[], &got.log_sum_exp_m, 1.0).unwrap().dims(), [0, 9]);
-    let error = forward(&fresh((1, 9), 1), &[9]).unwrap_err().to_string();
-    assert!(error.contains("label 9 (number 0 of 1) is not below 9"), "{error}");
-    assert!(forward(&fresh((2, 9), 1), &[1]).is_err());
+    on_each_device(|| {
+        let none = fresh((0, 9), 1);
+        let got = forward(&none, &[]).unwrap();
+        assert_eq!(totals(&got), Totals { loss_sum: 0.0, correct: 0 });
+        assert_eq!(backward(none, &[], &got.log_sum_exp_m, 1.0).unwrap().dims(), [0, 9]);
+        let error = forward(&fresh((1, 9), 1), &[9]).unwrap_err().to_string();
+        assert!(error.contains("label 9 (number 0 of 1) is not below 9"), "{error}");
+        assert!(forward(&fresh((2, 9), 1), &[1]).is_err());
+    });
 }

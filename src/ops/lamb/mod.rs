@@ -12,14 +12,14 @@
 //! multiplier's. The shadow, the clearing of gradients and frozen elements are as in [`crate::ops::adamw`].
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 
-use crate::ops::tensor::unsupported;
+use crate::ops::cuda::Gpu;
 use crate::ops::update::Buffers;
 use crate::ops::update::Group;
 use crate::ops::update::Hyper;
@@ -27,8 +27,8 @@ use crate::ops::update::Hyper;
 /// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
 pub fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     buffers.check("lamb", groups, hyper)?;
-    match buffers.parameters.device() {
-        Device::Cpu => cpu::update(buffers, groups, hyper),
-        _ => unsupported("lamb", buffers.parameters),
+    match Gpu::of(buffers.parameters)? {
+        None => cpu::update(buffers, groups, hyper),
+        Some(gpu) => cuda::update(&gpu, buffers, groups, hyper),
     }
 }

@@ -6,11 +6,15 @@ use candle_core::DType;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::tensor::accumulate;
 use crate::ops::tensor::from_vec;
+use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
+use crate::ops::testing::bits;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 use crate::ops::testing::relative_error;
 
 fn hyper(step: u64) -> Hyper {
@@ -18,7 +22,7 @@ fn hyper(step: u64) -> Hyper {
 }
 
 fn zeros(count: usize) -> Tensor {
-    from_vec::<f32>(vec![0.0; count], count).unwrap()
+    placed(&from_vec::<f32>(vec![0.0; count], count).unwrap())
 }
 
 /// Buffers of an optimizer that has just begun.
@@ -38,8 +42,8 @@ impl State {
         Buffers { parameters, gradients, first_moment, second_moment, shadow: self.shadow.as_ref(), clip: None }
     }
 
-    fn step(&self, gradients: &[f32], groups: &[Group], hyper: &Hyper) {
-        accumulate(&self.tensors[1], gradients).unwrap();
+    fn step(&mut self, gradients: &[f32], groups: &[Group], hyper: &Hyper) {
+        self.tensors[1] = placed(&from_vec(gradients.to_vec(), gradients.len()).unwrap());
         update(self.buffers(), groups, hyper).unwrap();
     }
 }
@@ -111,16 +115,18 @@ const TIMM: [[f64; 8]; 5] = [
 
 #[test]
 fn five_steps_are_those_of_timm() {
-    let state = State::new(from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap());
-    let groups = [group(0..3, 0.1), group(3..6, 0.0), group(6..8, 0.1)];
-    for (step, want) in (1i32..).zip(TIMM) {
-        let gradients: Vec<f32> = (0..8).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
-        state.step(&gradients, &groups, &hyper(step as u64));
-        for (got, want) in values(&state.tensors[0]).iter().zip(want) {
-            assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+    on_each_device(|| {
+        let mut state = State::new(placed(&from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap()));
+        let groups = [group(0..3, 0.1), group(3..6, 0.0), group(6..8, 0.1)];
+        for (step, want) in (1i32..).zip(TIMM) {
+            let gradients: Vec<f32> = (0..8).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
+            state.step(&gradients, &groups, &hyper(step as u64));
+            for (got, want) in values(&state.tensors[0]).iter().zip(want) {
+                assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
+            }
+            assert_eq!(values(&state.tensors[1]), [0.0; 8]);
         }
-        assert_eq!(values(&state.tensors[1]), [0.0; 8]);
-    }
+    });
 }
 
 /// Tensors of odd sizes, shorter and longer than a block, with gaps between them; one does not decay.
@@ -133,60 +139,67 @@ fn groups() -> Vec<Group> {
 
 #[test]
 fn several_tensors_agree_with_the_reference() {
-    let count = 100_003;
-    let state = State::new(fresh(count, 1));
-    let part = |t: &Tensor, range: &Range<usize>| t.narrow(0, range.start, range.len()).unwrap();
-    let start = |range: &Range<usize>| [double(&part(&state.tensors[0], range)), double(&zeros(range.len())), double(&zeros(range.len()))];
-    let mut want: Vec<[Tensor; 3]> = TENSORS.iter().map(|(range, _)| start(range)).collect();
-    let mut without_ratio = want.clone();
-    for step in 1..=4 {
-        let gradients = fresh(count, 10 + step);
-        state.step(&values(&gradients), &groups(), &hyper(step));
-        for (((range, decay), want), other) in TENSORS.iter().zip(&mut want).zip(&mut without_ratio) {
-            let (g, decay) = (double(&part(&gradients, range)), f64::from(*decay));
-            *want = reference::update(&want[0], &g, &want[1], &want[2], decay, &hyper(step)).unwrap();
-            *other = reference::update(&other[0], &g, &other[1], &other[2], 0.0, &hyper(step)).unwrap();
+    on_each_device(|| {
+        let count = 100_003;
+        let mut state = State::new(fresh(count, 1));
+        let part = |t: &Tensor, range: &Range<usize>| t.narrow(0, range.start, range.len()).unwrap();
+        let start =
+            |range: &Range<usize>| [double(&part(&state.tensors[0], range)), double(&zeros(range.len())), double(&zeros(range.len()))];
+        let mut want: Vec<[Tensor; 3]> = TENSORS.iter().map(|(range, _)| start(range)).collect();
+        let mut without_ratio = want.clone();
+        for step in 1..=4 {
+            let gradients = fresh(count, 10 + step);
+            state.step(&values(&gradients), &groups(), &hyper(step));
+            for (((range, decay), want), other) in TENSORS.iter().zip(&mut want).zip(&mut without_ratio) {
+                let (g, decay) = (double(&part(&gradients, range)), f64::from(*decay));
+                *want = reference::update(&want[0], &g, &want[1], &want[2], decay, &hyper(step)).unwrap();
+                *other = reference::update(&other[0], &g, &other[1], &other[2], 0.0, &hyper(step)).unwrap();
+            }
         }
-    }
-    for (((range, decay), want), other) in TENSORS.iter().zip(&want).zip(&without_ratio) {
-        for (what, got, want) in
-            [("parameters", 0, 0), ("first moment", 2, 1), ("second moment", 3, 2)].map(|(w, i, j)| (w, &state.tensors[i], &want[j]))
-        {
-            assert_close(what, &part(got, range), want, 2e-6);
+        for (((range, decay), want), other) in TENSORS.iter().zip(&want).zip(&without_ratio) {
+            for (what, got, want) in
+                [("parameters", 0, 0), ("first moment", 2, 1), ("second moment", 3, 2)].map(|(w, i, j)| (w, &state.tensors[i], &want[j]))
+            {
+                assert_close(what, &part(got, range), want, 2e-6);
+            }
+            // The control: without decay and trust ratio the comparison must fail.
+            assert!(*decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4, "{range:?}");
         }
-        // The control: without decay and trust ratio the comparison must fail.
-        assert!(*decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4, "{range:?}");
-    }
+    });
 }
 
 #[test]
 fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
-    // The first tensor is zero, the second has no gradient and no decay to move it, the third only its decay.
-    let state = State::new(from_vec::<f32>(vec![0.0, 0.0, 2.0, 2.0, 3.0, 4.0], 6).unwrap());
-    let groups = [group(0..2, 0.1), group(2..4, 0.0), group(4..6, 0.1)];
-    state.step(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0], &groups, &Hyper { eps: 1e-12, ..hyper(1) });
-    let got = values(&state.tensors[0]);
-    // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes away lr * p.
-    for (got, want) in got.iter().zip([-0.01, 0.01, 2.0, 2.0, 3.0 * 0.99, 4.0 * 0.99]) {
-        assert!((got - want).abs() < 1e-6, "{got} is not {want}");
-    }
+    on_each_device(|| {
+        // The first tensor is zero, the second has no gradient and no decay to move it, the third only its decay.
+        let mut state = State::new(placed(&from_vec::<f32>(vec![0.0, 0.0, 2.0, 2.0, 3.0, 4.0], 6).unwrap()));
+        let groups = [group(0..2, 0.1), group(2..4, 0.0), group(4..6, 0.1)];
+        state.step(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0], &groups, &Hyper { eps: 1e-12, ..hyper(1) });
+        let got = values(&state.tensors[0]);
+        // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes away lr * p.
+        for (got, want) in got.iter().zip([-0.01, 0.01, 2.0, 2.0, 3.0 * 0.99, 4.0 * 0.99]) {
+            assert!((got - want).abs() < 1e-6, "{got} is not {want}");
+        }
+    });
 }
 
 #[test]
 fn elements_outside_of_all_groups_are_frozen() {
-    let mut state = State::new(fresh(1000, 1));
-    let (before, old) = (values(&state.tensors[0]), fresh(1000, 7).to_dtype(DType::BF16).unwrap());
-    state.shadow = Some(old.copy().unwrap());
-    state.step(&values(&fresh(1000, 2)), &[group(2..400, 0.1), group(407..999, 0.0)], &hyper(1));
-    let frozen = |i: usize| i < 2 || (400..407).contains(&i) || i == 999;
-    let after = values(&state.tensors[0]);
-    let shadows = [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
-    for i in 0..1000 {
-        assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen(i), "{i}");
-        assert!(!frozen(i) || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
-    }
-    assert!(state.tensors[1..].iter().all(|t| (0..1000).all(|i| !frozen(i) || values(t)[i] == 0.0)));
-    assert_eq!(values(&state.tensors[1]), [0.0; 1000]);
+    on_each_device(|| {
+        let mut state = State::new(fresh(1000, 1));
+        let (before, old) = (values(&state.tensors[0]), fresh(1000, 7).to_dtype(DType::BF16).unwrap());
+        state.shadow = Some(old.copy().unwrap());
+        state.step(&values(&fresh(1000, 2)), &[group(2..400, 0.1), group(407..999, 0.0)], &hyper(1));
+        let frozen = |i: usize| i < 2 || (400..407).contains(&i) || i == 999;
+        let after = values(&state.tensors[0]);
+        let shadows = [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
+        for i in 0..1000 {
+            assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen(i), "{i}");
+            assert!(!frozen(i) || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
+        }
+        assert!(state.tensors[1..].iter().all(|t| (0..1000).all(|i| !frozen(i) || values(t)[i] == 0.0)));
+        assert_eq!(values(&state.tensors[1]), [0.0; 1000]);
+    });
 }
 
 #[test]
@@ -198,7 +211,7 @@ fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_chang
         pool.install(|| (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step))));
         state
     };
-    let bits = |state: &State| state.tensors.each_ref().map(|t| values(t).into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    let bits = |state: &State| state.tensors.each_ref().map(bits);
     let one = run(None, 1);
     for threads in 2..5 {
         assert!(bits(&run(None, threads)) == bits(&one), "{threads} threads");
@@ -209,6 +222,54 @@ fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_chang
         let rounded = one.tensors[0].to_dtype(dtype).unwrap();
         assert_close("shadow", state.shadow.as_ref().unwrap(), &rounded, 0.0);
     }
+}
+
+/// Parameters, gradients, moments and shadow after two clipped updates; `offset` elements into larger buffers.
+fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
+    let count = 70_003;
+    let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
+    let whole = [fresh(count + 9, 1), fresh(count + 9, 2), zeros(count + 9), zeros(count + 9), fresh_in(count + 9, 3, shadow)];
+    let [parameters, gradients, first_moment, second_moment, shadow] = &whole.each_ref().map(view);
+    let groups = [group(1..6, 0.1), group(6..40_000, 0.02), group(40_001..40_003, 0.0), group(40_003..count - 2, 0.3)];
+    for (step, max_norm) in (1..).zip([1.0, 0.0]) {
+        let norm = placed(&from_vec(vec![264.6], 1).unwrap());
+        let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
+        let buffers = Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip };
+        update(buffers, &groups, &Hyper { clear_gradients: step == 2, ..hyper(step) }).unwrap();
+    }
+    whole
+}
+
+/// Moments are those of the CPU to the bit; the norms add up in another order, and may move a step size by a rounding.
+#[test]
+fn devices_agree() {
+    for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
+        let want = clipped_run(dtype, offset);
+        on_each_device(|| {
+            let got = clipped_run(dtype, offset);
+            assert!([1, 2, 3].into_iter().all(|i| bits(&got[i]) == bits(&want[i])), "{dtype:?} {offset}");
+            assert_close("parameters", &got[0], &want[0], 1e-7);
+            assert_close("shadow", &got[4], &want[4], if dtype == DType::F32 { 1e-7 } else { 1e-5 });
+        });
+    }
+}
+
+#[test]
+fn nothing_is_updated_where_the_norm_is_not_finite() {
+    on_each_device(|| {
+        for (norm, clear_gradients) in [f64::NAN, f64::INFINITY].into_iter().flat_map(|norm| [(norm, true), (norm, false)]) {
+            let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
+            let (state, before) =
+                (State { tensors: tensors.each_ref().map(|t| t.copy().unwrap()), shadow: None }, tensors.map(|t| bits(&t)));
+            let norm = placed(&from_vec(vec![norm], 1).unwrap());
+            let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
+            let hyper = Hyper { clear_gradients, ..hyper(1) };
+            update(Buffers { clip, ..state.buffers() }, &[group(3..900, 0.1)], &hyper).unwrap();
+            let after = state.tensors.each_ref().map(bits);
+            assert!([0, 2, 3].into_iter().all(|i| after[i] == before[i]));
+            assert!(after[1] == if clear_gradients { vec![0; 1001] } else { before[1].clone() });
+        }
+    });
 }
 
 #[test]

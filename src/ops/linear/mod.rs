@@ -9,16 +9,16 @@
 //!
 //! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the caller.
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 mod cpu;
+pub(in crate::ops) mod cuda;
 pub mod reference;
 
 /// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it.
@@ -27,22 +27,23 @@ pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Re
     if let Some(bias) = bias_o {
         check_shape("linear: bias", bias, &[weight_oi.dim(0)?])?;
     }
-    match x_ti.device() {
-        Device::Cpu => by_dtype!("linear", x_ti, T => cpu::forward::<T>(x_ti, weight_oi, bias_o)),
-        _ => unsupported("linear", x_ti),
+    match Gpu::of(x_ti)? {
+        None => by_dtype!("linear", x_ti, T => cpu::forward::<T>(x_ti, weight_oi, bias_o)),
+        Some(gpu) => cuda::forward(&gpu, x_ti, weight_oi, bias_o),
     }
 }
 
 /// `dx_ti = dy_to W_oi`.
 pub fn backward_input(dy_to: &Tensor, weight_oi: &Tensor) -> Result<Tensor> {
     check(dy_to, weight_oi, 0)?;
-    match dy_to.device() {
-        Device::Cpu => by_dtype!("linear", dy_to, T => cpu::backward_input::<T>(dy_to, weight_oi)),
-        _ => unsupported("linear", dy_to),
+    match Gpu::of(dy_to)? {
+        None => by_dtype!("linear", dy_to, T => cpu::backward_input::<T>(dy_to, weight_oi)),
+        Some(gpu) => cuda::backward_input(&gpu, dy_to, weight_oi),
     }
 }
 
-/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps: one sum, rounded once.
+/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps. On the CPU it is one sum,
+/// rounded once; on a GPU each map's product is added to what stands in `dx_ti` and rounded to its type.
 pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -> Result<()> {
     for (dy_to, weight_oi) in maps {
         check(dy_to, weight_oi, 0)?;
@@ -51,9 +52,9 @@ pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -
             bail!("linear: dx is {:?}, dy is {:?}", dx_ti.dtype(), dy_to.dtype());
         }
     }
-    match dx_ti.device() {
-        Device::Cpu => by_dtype!("linear", dx_ti, T => cpu::backward_inputs_accumulate::<T>(maps, dx_ti)),
-        _ => unsupported("linear", dx_ti),
+    match Gpu::of(dx_ti)? {
+        None => by_dtype!("linear", dx_ti, T => cpu::backward_inputs_accumulate::<T>(maps, dx_ti)),
+        Some(gpu) => cuda::backward_inputs_accumulate(&gpu, maps, dx_ti),
     }
 }
 
@@ -65,9 +66,9 @@ pub fn backward_parameters(dy_to: &Tensor, x_ti: &Tensor, dweight_oi: &Tensor, d
     if let Some(dbias) = dbias_o {
         check_shape("linear: bias gradient", dbias, &[outputs])?;
     }
-    match dy_to.device() {
-        Device::Cpu => by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o)),
-        _ => unsupported("linear", dy_to),
+    match Gpu::of(dy_to)? {
+        None => by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o)),
+        Some(gpu) => cuda::backward_parameters(&gpu, dy_to, x_ti, dweight_oi, dbias_o),
     }
 }
 

@@ -4,29 +4,29 @@
 //! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of [`crate::ops::cross_entropy`], whose
 //! sum, score and log-sum-exp are given. Backward, with `dz` as there: `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
 //!
-//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make: `scale`, the gradient of the step's loss
+//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU): `scale`, the gradient of the step's loss
 //! by the loss sum, is known before. Logits are f32 whatever the type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to
 //! that type for the two products, which sum in f32. Nothing is saved. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
 use crate::ops::cross_entropy::Entropy;
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
-/// Most logits in memory at once: 48 MiB in f32, and half of that or as much again for their gradient.
+/// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their gradient.
 pub const PIECE_VALUES: usize = 12 << 20;
 
 /// The map: `W` `[V, D]` in the type of `x`, `b` `[V]` in f32.
@@ -51,9 +51,9 @@ pub struct MapGradients<'a> {
 pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
     let labels = labels.into();
     check(x_md, map, &labels)?;
-    match x_md.device() {
-        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, &labels)),
-        _ => unsupported("linear cross entropy", x_md),
+    match Gpu::of(x_md)? {
+        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, &labels)),
+        Some(gpu) => cuda::forward(&gpu, x_md, map, labels, cuda::PIECE_VALUES),
     }
 }
 
@@ -69,9 +69,9 @@ pub fn forward_backward<'a>(
     check(x_md, map, &labels)?;
     check_shape("linear cross entropy: weight gradient", into.dweight_vd, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v, map.bias_v.dims())?;
-    match x_md.device() {
-        Device::Cpu => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into)),
-        _ => unsupported("linear cross entropy", x_md),
+    match Gpu::of(x_md)? {
+        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into)),
+        Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, cuda::PIECE_VALUES),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The op against its reference in every type, over several pieces, and at the edges.
 
 use candle_core::DType;
+use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -15,6 +16,7 @@ use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 
@@ -50,11 +52,58 @@ fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
 
 #[test]
 fn loss_and_gradients_agree_with_the_reference() {
-    for dtype in DTYPES {
-        for size in [(1, 3, 2), (7, 24, 96), (40, 16, 1001), (3, 8, 30_001), (5, 4, 1)] {
-            compare(dtype, size);
+    on_each_device(|| {
+        for dtype in DTYPES {
+            for size in [(1, 3, 2), (7, 24, 96), (40, 16, 1001), (3, 8, 30_001), (5, 4, 1)] {
+                compare(dtype, size);
+            }
         }
-    }
+    });
+}
+
+#[test]
+fn no_rows_give_no_loss_and_no_gradient() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let (x, weight, bias) = (fresh_in((0, 4), 1, dtype), fresh_in((9, 4), 2, dtype), fresh(9, 3));
+            let (map, into) = (Map { weight_vd: &weight, bias_v: &bias }, (fresh((9, 4), 5), fresh(9, 6)));
+            let gradients = MapGradients { dweight_vd: &into.0, dbias_v: &into.1 };
+            let (entropy, dx) = forward_backward(&x, map, &[], 1.0, gradients).unwrap();
+            assert_eq!((loss_sum(&entropy), dx.dims()), (0.0, [0, 4].as_slice()));
+            assert_eq!(loss_sum(&forward(&x, map, &[]).unwrap()), 0.0);
+            assert_eq!([bits(&into.0), bits(&into.1)], [bits(&fresh((9, 4), 5)), bits(&fresh(9, 6))]);
+        }
+    });
+}
+
+/// The GPU's pieces, made small: whole eights of rows with a rest, and single rows.
+#[test]
+fn pieces_on_a_gpu_are_one_loss() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let (x, weight, bias) = (fresh_in((21, 8), 1, dtype), fresh_in((1003, 8), 2, dtype), fresh(1003, 3));
+            let Some(gpu) = Gpu::of(&x).unwrap() else { return };
+            let (map, labels) = (Map { weight_vd: &weight, bias_v: &bias }, fresh_ids(21, 1003, 4));
+            let run = |most_values| {
+                let (dweight, dbias) = (fresh((1003, 8), 5), fresh(1003, 6));
+                let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+                let labels = || (&labels).into();
+                let (entropy, dx) = cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, most_values).unwrap();
+                let alone = cuda::forward(&gpu, &x, map, labels(), most_values).unwrap();
+                assert_eq!(bits(&alone.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
+                (entropy, [dx, dweight, dbias])
+            };
+            let (whole, gradients) = run(cuda::PIECE_VALUES);
+            for most_values in [1, 1003 * 9] {
+                let (pieces, of_pieces) = run(most_values);
+                assert!((loss_sum(&pieces) - loss_sum(&whole)).abs() < 1e-6 * loss_sum(&whole));
+                assert_close("log sum exp", &pieces.log_sum_exp_m, &whole.log_sum_exp_m, 1e-6);
+                for (what, (got, want)) in ["dx", "dweight", "dbias"].iter().zip(of_pieces.iter().zip(&gradients)) {
+                    assert_close(what, got, want, within(dtype, 1e-6, 1.0));
+                }
+            }
+        }
+    });
 }
 
 /// More logits than one piece holds: the losses are those of the parts on their own, gradients add up.

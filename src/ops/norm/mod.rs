@@ -4,28 +4,28 @@
 //! exactly when every element is. It stays on the device: the optimizer reads it there, and nobody waits for it before.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::tensor::unsupported;
+use crate::ops::cuda::Gpu;
 
 /// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite when an element is.
 pub fn l2(t: &Tensor) -> Result<Tensor> {
-    match t.device() {
-        Device::Cpu => cpu::l2(t),
-        _ => unsupported("norm", t),
+    match Gpu::of(t)? {
+        None => cpu::l2(t),
+        Some(gpu) => cuda::l2(&gpu, t),
     }
 }
 
 /// Makes `norm` NaN unless the first of `totals` (a loss, f64) is finite: what is updated by the norm then stays as it is.
 pub fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
-    match norm.device() {
-        Device::Cpu => cpu::poison(norm, totals),
-        _ => unsupported("norm", norm),
+    match Gpu::of(norm)? {
+        None => cpu::poison(norm, totals),
+        Some(gpu) => cuda::poison(&gpu, norm, totals),
     }
 }

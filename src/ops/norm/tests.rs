@@ -4,6 +4,8 @@ use super::*;
 use crate::ops::tensor::from_vec;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 
 /// The norm as a number.
 fn l2(t: &Tensor) -> Result<f64> {
@@ -12,11 +14,18 @@ fn l2(t: &Tensor) -> Result<f64> {
 
 #[test]
 fn the_norm_is_that_of_the_reference() {
-    for len in [0, 1, 15, 100, 100_003] {
-        let t = fresh(len, 1);
-        let want = if len == 0 { 0.0 } else { reference::l2(&double(&t)).unwrap().to_scalar::<f64>().unwrap() };
-        assert!((l2(&t).unwrap() - want).abs() <= 1e-12 * want, "{len}");
-    }
+    on_each_device(|| {
+        for len in [0, 1, 15, 100, 8192, 100_003] {
+            let t = fresh(len, 1);
+            let want = if len == 0 { 0.0 } else { reference::l2(&double(&t)).unwrap().to_scalar::<f64>().unwrap() };
+            assert!((l2(&t).unwrap() - want).abs() <= 1e-12 * want, "{len}");
+            // A view that begins between two multiples of 16 bytes.
+            if len > 1 {
+                let (view, rest) = (t.narrow(0, 1, len - 1).unwrap(), f64::from(t.to_vec1::<f32>().unwrap()[0]));
+                assert!((l2(&view).unwrap().powi(2) + rest * rest - want * want).abs() <= 1e-12 * want * want, "{len}");
+            }
+        }
+    });
 }
 
 #[test]
@@ -29,20 +38,27 @@ fn the_number_of_threads_does_not_change_a_bit() {
 
 #[test]
 fn it_is_finite_exactly_when_every_element_is() {
-    let norm = |values: [f32; 2]| l2(&from_vec(values.to_vec(), 2).unwrap()).unwrap();
-    assert!((norm([3e30, 4e30]) / 5e30 - 1.0).abs() < 1e-6);
-    assert!((norm([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
-    assert!(norm([1.0, f32::NAN]).is_nan());
-    assert!(norm([1.0, f32::NEG_INFINITY]).is_infinite());
+    on_each_device(|| {
+        let norm = |values: [f32; 2]| l2(&placed(&from_vec(values.to_vec(), 2).unwrap())).unwrap();
+        assert!((norm([3e30, 4e30]) / 5e30 - 1.0).abs() < 1e-6);
+        assert!((norm([3e-30, 4e-30]) / 5e-30 - 1.0).abs() < 1e-6);
+        assert!(norm([1.0, f32::NAN]).is_nan());
+        assert!(norm([1.0, f32::NEG_INFINITY]).is_infinite());
+    });
 }
 
 #[test]
 fn a_loss_that_is_not_finite_poisons_the_norm() {
-    let norm = super::l2(&fresh(7, 1)).unwrap();
-    let totals = |loss: f64| from_vec(vec![loss, 1.0], 2).unwrap();
-    let before = norm.to_vec1::<f64>().unwrap();
-    poison(&norm, &totals(3.0)).unwrap();
-    assert_eq!(norm.to_vec1::<f64>().unwrap(), before);
-    poison(&norm, &totals(f64::INFINITY)).unwrap();
-    assert!(norm.to_vec1::<f64>().unwrap()[0].is_nan());
+    on_each_device(|| {
+        let totals = |loss: f64| placed(&from_vec(vec![loss, 1.0], 2).unwrap());
+        let norm = super::l2(&fresh(7, 1)).unwrap();
+        let before = norm.to_vec1::<f64>().unwrap();
+        poison(&norm, &totals(3.0)).unwrap();
+        assert_eq!(norm.to_vec1::<f64>().unwrap(), before);
+        for loss in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            let norm = super::l2(&fresh(7, 1)).unwrap();
+            poison(&norm, &totals(loss)).unwrap();
+            assert!(norm.to_vec1::<f64>().unwrap()[0].is_nan());
+        }
+    });
 }

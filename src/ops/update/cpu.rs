@@ -87,12 +87,18 @@ fn split<'a, T>(mut rest: [&'a mut [f32]; 4], mut shadow: Option<&'a mut [T]>, g
 pub(in crate::ops) struct Adam {
     /// `1 - beta1^t`.
     pub(in crate::ops) correction1: f64,
-    rest1: f32,
-    beta2: f32,
-    rest2: f32,
-    inverse_root: f32,
-    eps: f32,
-    multiplier: f32,
+    /// `1 - beta1`.
+    pub(in crate::ops) rest1: f32,
+    /// Decay of the second moment.
+    pub(in crate::ops) beta2: f32,
+    /// `1 - beta2`.
+    pub(in crate::ops) rest2: f32,
+    /// `1 / sqrt(1 - beta2^t)`.
+    pub(in crate::ops) inverse_root: f32,
+    /// Added to the root of the second moment.
+    pub(in crate::ops) eps: f32,
+    /// Of the gradients.
+    pub(in crate::ops) multiplier: f32,
 }
 
 impl Adam {

@@ -3,6 +3,7 @@
 //! It knows no rule: those are `adamw` and `lamb`.
 
 pub(super) mod cpu;
+pub(super) mod cuda;
 
 use std::ops::Range;
 

@@ -1,0 +1,31 @@
+// AdamW; see mod.rs for the formulas.
+//
+// A block is a chunk of a group or of a gap between groups; one pass over all buffers.
+#include "../update/chunks.cuh"
+
+template <typename T>
+__device__ void update(const UpdateArgs& a) {
+    Chunk chunk = find_chunk(a);
+    float multiplier;
+    if (!gradient_multiplier(a, multiplier) || !chunk.segment.live) return only_clear(a, chunk);
+    each_four(a, chunk, [&](i64 i, auto count) {
+        constexpr int N = decltype(count)::value;
+        float p[N], g[N], m[N], v[N];
+        load<N>(p, a.parameters + i);
+        load<N>(g, a.gradients + i);
+        load<N>(m, a.first + i);
+        load<N>(v, a.second + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            advance(a, multiplier, g[k], m[k], v[k]);
+            // The decay is part of the change: as a factor of 1 - 1e-6 it would lose most of its digits.
+            p[k] -= fmaf(chunk.segment.decay, p[k], direction(a, m[k], v[k]));
+        }
+        store<N>(a.parameters + i, p);
+        store<N>(a.first + i, m);
+        store<N>(a.second + i, v);
+        if (a.shadow != nullptr) store<N>(static_cast<T*>(a.shadow) + i, p);
+        if (a.clear) clear_gradients<N>(a, i);
+    });
+}
+KERNELS(adamw_update, UpdateArgs, 256, update)

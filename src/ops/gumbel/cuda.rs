@@ -1,0 +1,44 @@
+//! Gumbel-max on the GPU: a block a row, the noise never in memory.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::indices::Indices;
+use crate::rng::Stream;
+
+const SAMPLE: Kernel = Kernel { op: "gumbel", name: "gumbel_sample" };
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    logits: Address,
+    keys: Address,
+    ids: Address,
+    cols: i64,
+    key: [u32; 2],
+    id: [u32; 2],
+    wide: u32,
+}
+
+pub(super) fn sample(gpu: &Gpu, logits_mv: &Tensor, stream: &Stream, keys: Indices<'_, u64>) -> Result<Tensor> {
+    let (dtype, (rows, cols)) = (logits_mv.dtype(), logits_mv.dims2()?);
+    let ids = gpu.uninitialised(rows, DType::U32)?;
+    if rows == 0 {
+        return Ok(ids);
+    }
+    let (keys, _kept) = gpu.keys(keys)?;
+    let ((key, id), logits) = (stream.counter(), gpu.input(logits_mv, dtype)?);
+    // Four values at once, 16 bytes of f32 and 8 of a half type.
+    let wide = cols.is_multiple_of(4) && logits.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
+    let args = Args { logits, keys, ids: gpu.output(&ids, DType::U32)?, cols: cols as i64, key, id, wide: u32::from(wide) };
+    let threads = cols.div_ceil(4).next_multiple_of(32).min(256) as u32;
+    // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
+    unsafe { gpu.launch(SAMPLE, Some(dtype), Grid::of(rows, threads).with_shared(2 * 32 * size_of::<f32>()), &args) }?;
+    Ok(ids)
+}

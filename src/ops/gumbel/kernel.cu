@@ -1,0 +1,84 @@
+// Gumbel-max; see mod.rs for the formulas.
+//
+// A block is a row, a thread takes four columns at a time: those of one index of the stream. It is bound by arithmetic (ten
+// rounds of the generator for four values, two logarithms for each), so rows that begin anywhere are read one by one.
+#include "common.cuh"
+
+struct Args {
+    const void* logits;  // [rows, cols]
+    const u64* keys;
+    u32* ids;  // [rows]
+    i64 cols;
+    u32 key[2];
+    u32 id[2];
+    u32 wide;
+};
+
+// `g` of a word.
+__device__ __forceinline__ float gumbel(u32 word) {
+    bool upper = word >> 31;
+    float distance = (float(upper ? ~word : word) + 0.5f) * (1.0f / 4294967296.0f);
+    float y = upper ? 1.0f - distance : distance;
+    float lost = upper ? (distance - (1.0f - y)) / y : 0.0f;
+    return -logf(lost - logf(y));
+}
+
+// The larger score, and of equal ones the first column.
+__device__ __forceinline__ void take(float& best, u32& at, float score, u32 column) {
+    if (score > best || (score == best && column < at)) {
+        best = score;
+        at = column;
+    }
+}
+
+__device__ __forceinline__ void warp_take(float& best, u32& at) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+        float score = __shfl_xor_sync(ALL_LANES, best, mask);
+        u32 column = __shfl_xor_sync(ALL_LANES, at, mask);
+        take(best, at, score, column);
+    }
+}
+
+template <typename T>
+__device__ void sample(const Args& a) {
+    float* room = reinterpret_cast<float*>(shared_memory());  // [32], then [32] columns
+    u32* columns = reinterpret_cast<u32*>(room + 32);
+    const T* row = static_cast<const T*>(a.logits) + i64(blockIdx.x) * a.cols;
+    u64 key = a.keys[blockIdx.x] << 24;
+    float best = -INFINITY;
+    u32 at = 0;
+    for (i64 col = 4 * threadIdx.x; col < a.cols; col += 4 * blockDim.x) {
+        float z[4];
+        if (a.wide) {
+            load<4>(z, row + col);
+        } else {
+            for (int i = 0; i < 4; i++) z[i] = col + i < a.cols ? widen(row[col + i]) : -INFINITY;
+        }
+        u64 index = key | u64(col / 4);
+        Words words = philox(u32(index), u32(index >> 32), a.id[0], a.id[1], a.key[0], a.key[1]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float score = z[i] + gumbel(words.w[i]);
+            // A thread's columns ascend.
+            if (score > best) {
+                best = score;
+                at = u32(col) + i;
+            }
+        }
+    }
+    warp_take(best, at);
+    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (lane == 0) {
+        room[warp] = best;
+        columns[warp] = at;
+    }
+    __syncthreads();
+    if (warp > 0) return;
+    bool used = lane < blockDim.x / WARP;
+    best = used ? room[lane] : -INFINITY;
+    at = used ? columns[lane] : 0;
+    warp_take(best, at);
+    if (lane == 0) a.ids[blockIdx.x] = at;
+}
+KERNELS(gumbel_sample, Args, 256, sample)

@@ -1,0 +1,138 @@
+//! Linear on the GPU: products of the library, and the column sums of the bias gradient.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Gemm;
+use crate::ops::cuda::gemm::Operand;
+use crate::ops::cuda::sums::Partials;
+use crate::ops::cuda::sums::RowBlocks;
+use crate::ops::cuda::wide;
+
+const COLUMN_SUMS: Kernel = Kernel { op: "linear", name: "linear_column_sums" };
+const WARPS: usize = 8;
+
+/// Twin of `ColumnSumsArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ColumnSumsArgs {
+    values: Address,
+    partials: Address,
+    rows: i64,
+    cols: i64,
+    block_rows: i64,
+    lane_values: u32,
+}
+
+pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (dtype, (rows, inputs), outputs) = (x.dtype(), x.dims2()?, weight.dim(0)?);
+    let y = gpu.uninitialised((rows, outputs), dtype)?;
+    let gemm = Gemm {
+        m: rows,
+        n: outputs,
+        k: inputs,
+        a: Operand::rows(gpu.input(x, dtype)?, inputs),
+        b: Operand::rows(gpu.input(weight, dtype)?, inputs).transposed(),
+        out: gpu.output(&y, dtype)?,
+        dtype,
+        out_dtype: dtype,
+        accumulate: false,
+        bias: bias.map(|bias| gpu.input(bias, DType::F32)).transpose()?,
+    };
+    // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows, outputs]`.
+    unsafe { gpu.gemm(&gemm) }?;
+    Ok(y)
+}
+
+pub(super) fn backward_input(gpu: &Gpu, dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let dx = gpu.uninitialised((dy.dim(0)?, weight.dim(1)?), dy.dtype())?;
+    input_gradient(gpu, dy, weight, &dx, false)?;
+    Ok(dx)
+}
+
+pub(super) fn backward_inputs_accumulate(gpu: &Gpu, maps: &[(&Tensor, &Tensor)], dx: &Tensor) -> Result<()> {
+    maps.iter().try_for_each(|(dy, weight)| input_gradient(gpu, dy, weight, dx, true))
+}
+
+fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumulate: bool) -> Result<()> {
+    let (dtype, (rows, outputs), inputs) = (dy.dtype(), dy.dims2()?, weight.dim(1)?);
+    let gemm = Gemm {
+        m: rows,
+        n: inputs,
+        k: outputs,
+        a: Operand::rows(gpu.input(dy, dtype)?, outputs),
+        b: Operand::rows(gpu.input(weight, dtype)?, inputs),
+        out: gpu.output(dx, dtype)?,
+        dtype,
+        out_dtype: dtype,
+        accumulate,
+        bias: None,
+    };
+    // SAFETY: `dy` is `[rows, outputs]`, the weight `[outputs, inputs]`, `dx` `[rows, inputs]`.
+    unsafe { gpu.gemm(&gemm) }
+}
+
+pub(super) fn backward_parameters(gpu: &Gpu, dy: &Tensor, x: &Tensor, dweight: &Tensor, dbias: Option<&Tensor>) -> Result<()> {
+    let (dtype, (rows, outputs), inputs) = (dy.dtype(), dy.dims2()?, x.dim(1)?);
+    if rows == 0 {
+        return Ok(());
+    }
+    let gemm = Gemm {
+        m: outputs,
+        n: inputs,
+        k: rows,
+        a: Operand::rows(gpu.input(dy, dtype)?, outputs).transposed(),
+        b: Operand::rows(gpu.input(x, dtype)?, inputs),
+        out: gpu.output(dweight, DType::F32)?,
+        dtype,
+        out_dtype: DType::F32,
+        accumulate: true,
+        bias: None,
+    };
+    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradient `[outputs, inputs]` in f32.
+    unsafe { gpu.gemm(&gemm) }?;
+    dbias.map_or(Ok(()), |dbias| add_column_sums(gpu, dy, dbias))
+}
+
+/// Adds the sum over the rows of a matrix to `into`, f32.
+pub(in crate::ops) fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
+    let (dtype, (rows, cols)) = (matrix.dtype(), matrix.dims2()?);
+    let blocks = row_blocks(rows, cols);
+    let partials = Partials::new(gpu, blocks.count, cols)?;
+    let values = gpu.input(matrix, dtype)?;
+    let lane_values = lane_values(cols, dtype, values);
+    let args = ColumnSumsArgs {
+        values,
+        partials: partials.address(gpu)?,
+        rows: rows as i64,
+        cols: cols as i64,
+        block_rows: blocks.rows as i64,
+        lane_values: lane_values as u32,
+    };
+    let across = cols.div_ceil(32 * lane_values) as u32;
+    let grid = Grid { blocks: [across, blocks.count as u32, 1], threads: 32 * WARPS as u32, shared_bytes: 0 };
+    let shared_bytes = WARPS * 32 * lane_values * size_of::<f32>();
+    // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
+    unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), grid.with_shared(shared_bytes), &args) }?;
+    partials.add_to(gpu, 0, into)
+}
+
+/// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of rows writes a
+/// partial sum for every column.
+fn row_blocks(rows: usize, cols: usize) -> RowBlocks {
+    /// Blocks in both directions, about: eight for each processor of the largest GPU.
+    const BLOCKS: usize = 1056;
+    let down = (BLOCKS / cols.div_ceil(256).max(1)).max(1);
+    RowBlocks::of(rows, rows.div_ceil(down).max(WARPS))
+}
+
+/// Values that a lane reads at once: 16 bytes; 2 where rows allow no more, as those of a vocabulary of 30,522 columns; or 1.
+fn lane_values(cols: usize, dtype: DType, address: Address) -> usize {
+    let pairs_fit = cols.is_multiple_of(2) && address.0.is_multiple_of(2 * dtype.size_in_bytes() as u64);
+    if wide::flag(cols, dtype, &[address]) == 1 { wide::values(dtype) } else { 1 + usize::from(pairs_fit) }
+}

@@ -1,0 +1,195 @@
+//! The pieces on the GPU: a product, a pass over the rows of logits, and two products with their gradient.
+
+use std::ops::Range;
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::Map;
+use super::MapGradients;
+use crate::ops::cross_entropy::Entropy;
+use crate::ops::cross_entropy::cuda::Found;
+use crate::ops::cross_entropy::cuda::FoundAt;
+use crate::ops::cross_entropy::cuda::ROOM_BYTES;
+use crate::ops::cross_entropy::cuda::forward_rows;
+use crate::ops::cross_entropy::cuda::row_threads;
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Gemm;
+use crate::ops::cuda::gemm::Operand;
+use crate::ops::indices::Indices;
+use crate::ops::linear::cuda::add_column_sums;
+
+const LOSS_AND_GRADIENT: Kernel = Kernel { op: "linear_cross_entropy", name: "linear_cross_entropy" };
+
+/// Most logits in memory at once: 256 MiB in f32, and half of that for a gradient in a half type. More than on the CPU: each
+/// piece reads and writes the whole gradient of the weight once (300 MB for 50,000 words), and only with a thousand rows or
+/// more is that small beside its three products.
+pub(super) const PIECE_VALUES: usize = 64 << 20;
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    logits: Address,
+    labels: Address,
+    gradient: Address,
+    found: Address,
+    log_sum_exp: Address,
+    cols: i64,
+    scale: f32,
+}
+
+/// Rows whose logits are in memory at once: whole eights where there are as many, so that a row begins at the same place
+/// between two multiples of 16 bytes whatever the piece, and is summed in the same order.
+fn piece_rows(rows: usize, classes: usize, most_values: usize) -> usize {
+    let size = (most_values / classes.max(1)).max(1);
+    let size = if size > 8 { size - size % 8 } else { size };
+    size.min(rows)
+}
+
+fn pieces(rows: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(size.max(1)).map(move |first| first..rows.min(first + size))
+}
+
+/// The map and its sizes, as all pieces use them.
+struct Decoder<'a> {
+    gpu: &'a Gpu,
+    dtype: DType,
+    inputs: usize,
+    classes: usize,
+    x: Address,
+    weight: Address,
+    bias: Address,
+    labels: Address,
+}
+
+impl Decoder<'_> {
+    /// Where row `first` of `x` begins.
+    fn x_at(&self, first: usize) -> Address {
+        self.x.plus(first * self.inputs * self.dtype.size_in_bytes())
+    }
+
+    fn label_at(&self, first: usize) -> Address {
+        self.labels.plus(first * size_of::<u32>())
+    }
+
+    /// The logits of some rows of `x`, into f32 room for as many.
+    fn logits(&self, piece: &Range<usize>, logits: Address) -> Result<()> {
+        let gemm = Gemm {
+            m: piece.len(),
+            n: self.classes,
+            k: self.inputs,
+            a: Operand::rows(self.x_at(piece.start), self.inputs),
+            b: Operand::rows(self.weight, self.inputs).transposed(),
+            out: logits,
+            dtype: self.dtype,
+            out_dtype: DType::F32,
+            accumulate: false,
+            bias: Some(self.bias),
+        };
+        // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias `[classes]`.
+        unsafe { self.gpu.gemm(&gemm) }
+    }
+
+    /// Loss and gradient of the rows of a piece whose logits are known.
+    fn loss_and_gradient(&self, piece: &Range<usize>, logits: Address, gradient: Address, found: FoundAt, scale: f32) -> Result<()> {
+        let args = Args {
+            logits,
+            labels: self.label_at(piece.start),
+            gradient,
+            found: found.rows,
+            log_sum_exp: found.log_sum_exp,
+            cols: self.classes as i64,
+            scale,
+        };
+        let grid = Grid::of(piece.len(), row_threads(self.classes)).with_shared(ROOM_BYTES);
+        // SAFETY: logits and gradient have room for the piece, labels and what is found are those of its rows.
+        unsafe { self.gpu.launch(LOSS_AND_GRADIENT, Some(self.dtype), grid, &args) }
+    }
+
+    /// The gradients of a piece of `x` and, added, of the weight.
+    fn products(&self, piece: &Range<usize>, gradient: Address, dx: Address, dweight: Address) -> Result<()> {
+        let (rows, inputs, classes, dtype) = (piece.len(), self.inputs, self.classes, self.dtype);
+        let dz = Operand::rows(gradient, classes);
+        let weight = Operand::rows(self.weight, inputs);
+        let dx = dx.plus(piece.start * inputs * dtype.size_in_bytes());
+        let of_x =
+            Gemm { m: rows, n: inputs, k: classes, a: dz, b: weight, out: dx, dtype, out_dtype: dtype, accumulate: false, bias: None };
+        let x = Operand::rows(self.x_at(piece.start), inputs);
+        let (m, n, k) = (classes, inputs, rows);
+        let of_weight =
+            Gemm { m, n, k, a: dz.transposed(), b: x, out: dweight, dtype, out_dtype: DType::F32, accumulate: true, bias: None };
+        // SAFETY: `dz` is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[.., inputs]`; weight and
+        // gradient are `[classes, inputs]`.
+        unsafe {
+            self.gpu.gemm(&of_x)?;
+            self.gpu.gemm(&of_weight)
+        }
+    }
+}
+
+/// Runs `f` with the decoder; its labels stay on the GPU until all is launched.
+fn with_decoder<R>(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, f: impl FnOnce(&Decoder<'_>) -> Result<R>) -> Result<R> {
+    let dtype = x_md.dtype();
+    let (labels, _kept) = if labels.is_empty() { (Address::NULL, None) } else { gpu.numbers(labels).map(|(at, t)| (at, Some(t)))? };
+    f(&Decoder {
+        gpu,
+        dtype,
+        inputs: x_md.dim(1)?,
+        classes: map.bias_v.elem_count(),
+        x: gpu.input(x_md, dtype)?,
+        weight: gpu.input(map.weight_vd, dtype)?,
+        bias: gpu.input(map.bias_v, DType::F32)?,
+        labels,
+    })
+}
+
+pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, most_values: usize) -> Result<Entropy> {
+    let (rows, classes) = (x_md.dim(0)?, map.bias_v.elem_count());
+    let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
+    with_decoder(gpu, x_md, map, labels, |decoder| {
+        let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
+        let logits = gpu.output(&logits_mv, DType::F32)?;
+        for piece in pieces(rows, size) {
+            decoder.logits(&piece, logits)?;
+            let (shape, labels) = ((piece.len(), classes), decoder.label_at(piece.start));
+            // SAFETY: the logits of the piece were just written; labels and what is found are those of its rows.
+            unsafe { forward_rows(gpu, DType::F32, logits, shape, labels, found.at(gpu, piece.start)?) }?;
+        }
+        Ok(())
+    })?;
+    found.entropy(gpu)
+}
+
+pub(super) fn forward_backward(
+    gpu: &Gpu,
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: Indices<'_>,
+    scale: f32,
+    into: MapGradients<'_>,
+    most_values: usize,
+) -> Result<(Entropy, Tensor)> {
+    let (dtype, (rows, inputs), classes) = (x_md.dtype(), x_md.dims2()?, map.bias_v.elem_count());
+    let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
+    let dx_md = gpu.uninitialised((rows, inputs), dtype)?;
+    with_decoder(gpu, x_md, map, labels, |decoder| {
+        let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
+        // In f32 the gradient takes the place of the logits.
+        let dz_mv = if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised((size, classes), dtype)? };
+        let (logits, dz) = (gpu.output(&logits_mv, DType::F32)?, gpu.output(&dz_mv, dtype)?);
+        let (dx, dweight) = (gpu.output(&dx_md, dtype)?, gpu.output(into.dweight_vd, DType::F32)?);
+        for piece in pieces(rows, size) {
+            decoder.logits(&piece, logits)?;
+            decoder.loss_and_gradient(&piece, logits, dz, found.at(gpu, piece.start)?, scale)?;
+            decoder.products(&piece, dz, dx, dweight)?;
+            add_column_sums(gpu, &dz_mv.narrow(0, 0, piece.len())?, into.dbias_v)?;
+        }
+        Ok(())
+    })?;
+    Ok((found.entropy(gpu)?, dx_md))
+}
