@@ -14,6 +14,7 @@ use rayon::iter::IndexedParallelIterator;
 use rayon::iter::IntoParallelRefMutIterator;
 use rayon::iter::ParallelIterator;
 
+use crate::ops::cuda;
 use crate::ops::tensor::with_slice_mut;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -161,7 +162,7 @@ impl Parameters {
     pub fn computing_in(mut self, dtype: DType) -> Result<Self> {
         self.shadow = None;
         if dtype != DType::F32 {
-            let flat = self.flat.to_dtype(dtype)?;
+            let flat = cuda::rounded(&self.flat, dtype)?;
             self.shadow = Some(Shadow { views: self.layout.views(&flat)?, flat });
         }
         Ok(self)
@@ -197,9 +198,12 @@ impl Parameters {
         &self.layout
     }
 
-    /// All parameters by name, in the order of their names; views, not copies.
-    pub fn named(&self) -> Vec<(String, Tensor)> {
-        self.layout.order.iter().map(|&i| (self.layout.specs[i].name.clone(), self.views[i].clone())).collect()
+    /// All parameters by name, in the order of their names, on the CPU: views, not copies, where they are there; else of one
+    /// copy, because reading a view from a GPU would bring the whole buffer each time.
+    pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
+        let views =
+            if self.flat.device().is_cpu() { self.views.clone() } else { self.layout.views(&self.flat.to_device(&Device::Cpu)?)? };
+        Ok(self.layout.order.iter().map(|&i| (self.layout.specs[i].name.clone(), views[i].clone())).collect())
     }
 
     /// Overwrites one parameter; the shape must be the same.
@@ -211,12 +215,10 @@ impl Parameters {
         if view.dims() != value.dims() {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), view.dims());
         }
-        let values = value.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
-        with_slice_mut(view, |target| target.copy_from_slice(&values))?;
-        match &self.shadow {
-            Some(shadow) => shadow.views[index].slice_set(&value.to_dtype(shadow.flat.dtype())?.reshape(view.shape())?, 0, 0),
-            None => Ok(()),
-        }
+        let value = value.to_device(&Device::Cpu)?.contiguous()?;
+        let write = |into: &Tensor| into.slice_set(&value.to_dtype(into.dtype())?.to_device(into.device())?, 0, 0);
+        write(view)?;
+        self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.views[index]))
     }
 }
 

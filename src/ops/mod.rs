@@ -2,7 +2,8 @@
 //!
 //! In each folder `mod.rs` holds the contract (the formulas, the shapes, what is saved, which sums accumulate) and picks the
 //! code of the device, `cpu.rs` is the fast code, and `reference.rs` is the definition of correct: the same forward composed
-//! of candle functions that candle's autograd can differentiate, in any float dtype. Ops know no configuration and no file.
+//! of candle functions that candle's autograd can differentiate, in any float dtype. `cuda.rs` and `kernel.cu` are the same on
+//! a GPU, see [`cuda`]. Ops know no configuration and no file.
 //!
 //! Two rules hold for all of them. Gradients of parameters *accumulate* into the tensor that the caller passes, usually a
 //! view of the flat gradient buffer; gradients of activations are returned as new tensors. And every sum has a partition that

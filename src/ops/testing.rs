@@ -56,9 +56,14 @@ fn on_the_gpu(body: impl Fn()) {
     }
 }
 
+/// The device of the test.
+pub(crate) fn device() -> Device {
+    DEVICE.with_borrow(Device::clone)
+}
+
 /// The tensor on the device of the test.
 pub(crate) fn placed(t: &Tensor) -> Tensor {
-    DEVICE.with_borrow(|device| t.to_device(device)).unwrap()
+    t.to_device(&device()).unwrap()
 }
 
 /// Standard normal f32 values; `id` names the tensor within its test.

@@ -178,10 +178,10 @@ mod tests {
     fn every_parameter_and_its_half_copy_move() {
         for optim in RULES {
             let parameters = parameters(DType::BF16);
-            let before: Vec<Tensor> = parameters.named().iter().map(|(_, t)| t.copy().unwrap()).collect();
+            let before: Vec<Tensor> = parameters.named().unwrap().iter().map(|(_, t)| t.copy().unwrap()).collect();
             let (mut optimizer, gradients) = optimizer(optim, &parameters);
             step(&mut optimizer, &parameters, &gradients);
-            for ((name, after), before) in parameters.named().iter().zip(&before) {
+            for ((name, after), before) in parameters.named().unwrap().iter().zip(&before) {
                 let [after, before] = [after, before].map(|t| bits(&t.flatten_all().unwrap()));
                 assert!(after.iter().zip(&before).all(|(a, b)| a != b), "{optim:?} left `{name}`");
             }

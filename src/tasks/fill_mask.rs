@@ -3,6 +3,7 @@
 use anyhow::Result;
 use candle_core::D;
 use candle_core::DType;
+use candle_core::Device;
 
 use crate::batches::Batch;
 use crate::error::Problem;
@@ -41,7 +42,7 @@ pub fn fill_mask(task: &MaskedLm, tokenizer: &Tokenizer, text: &str, top: usize,
         return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len())).at(place).hint("shorten the text").into());
     }
     // A model in training may compute in a half type; a softmax over the vocabulary needs f32.
-    let logits_mv = task.logits(&single_segment(ids, positions))?.to_dtype(DType::F32)?;
+    let logits_mv = task.logits(&single_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
     probabilities.iter().map(|row| best(row, top, tokenizer)).collect()
 }

@@ -8,6 +8,8 @@ mod inputs;
 pub mod mlm;
 pub mod pretrained;
 mod supervised;
+#[cfg(test)]
+mod tests;
 
 use candle_core::Result;
 use candle_core::Tensor;

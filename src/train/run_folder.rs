@@ -138,7 +138,7 @@ impl RunFolder {
         self.trainer_state.best_global_step = best_step;
         self.trainer_state.best_model_checkpoint = best_step.map(|step| self.store.path_of(step).display().to_string());
         let mut parts = vec![
-            (MODEL.to_string(), Part::Tensors(task.parameters().named())),
+            (MODEL.to_string(), Part::Tensors(task.parameters().named()?)),
             (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
             (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
@@ -164,7 +164,8 @@ impl RunFolder {
         let target = self.path.join(FINAL);
         let temporary = self.path.join(".tmp-final");
         fs::remove_folder(&temporary)?;
-        fs::write_atomic(&temporary.join(MODEL), |file| write_tensors(file, &parameters.named()))?;
+        let named = parameters.named()?;
+        fs::write_atomic(&temporary.join(MODEL), |file| write_tensors(file, &named))?;
         for (name, bytes) in &self.model_files {
             fs::write_bytes(&temporary.join(name), bytes)?;
         }

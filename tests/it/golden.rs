@@ -53,7 +53,7 @@ impl Golden {
     }
 
     fn fill(&self, parameters: &Parameters) {
-        for (name, _) in parameters.named() {
+        for (name, _) in parameters.named().unwrap() {
             parameters.set(&name, &self.weights[&name]).unwrap();
         }
     }

@@ -89,6 +89,15 @@ impl Grid {
     }
 }
 
+/// A copy of an f32 tensor in a half type, on the same device.
+pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
+    let Some(gpu) = Gpu::of(t)? else { return t.to_dtype(dtype) };
+    let copy = gpu.uninitialised(t.shape(), dtype)?;
+    // SAFETY: the copy has as many values as the tensor.
+    unsafe { gpu.round(gpu.input(t, DType::F32)?, &copy) }?;
+    Ok(copy)
+}
+
 impl Gpu {
     /// The GPU that a tensor lies on; `None` on the CPU.
     pub fn of(t: &Tensor) -> Result<Option<Self>> {

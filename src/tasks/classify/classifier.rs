@@ -107,7 +107,7 @@ impl Classifier {
         if examples.is_empty() {
             return Ok(Vec::new());
         }
-        let logits = self.task.logits(&self.collator.batch(examples, 0))?.to_dtype(DType::F32)?;
+        let logits = self.task.logits(&self.collator.batch(examples, 0))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
         Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
     }
 }

@@ -1,0 +1,157 @@
+//! Whole passes and steps on the GPU against the CPU: the same loss, gradients and parameters, with dropout, in every type.
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::batches::Batch;
+use crate::config::EncoderConfig;
+use crate::config::Family;
+use crate::config::ModelConfig;
+use crate::config::OptimizerType;
+use crate::config::TrainingConfig;
+use crate::layers::Gradients;
+use crate::layers::context::DropoutSeed;
+use crate::models::Model;
+use crate::ops::element::rounding;
+use crate::ops::norm;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::device;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::relative_error;
+use crate::ops::update::Clip;
+use crate::optim::Optimizer;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::tasks::Task;
+use crate::tasks::classify::Classify;
+use crate::tasks::mlm::MaskedLm;
+
+const VOCABULARY: u64 = 150;
+
+fn config() -> ModelConfig {
+    let encoder = EncoderConfig {
+        vocab_size: VOCABULARY as usize,
+        hidden_size: 64,
+        num_hidden_layers: 2,
+        num_attention_heads: 2,
+        intermediate_size: 136,
+        ..EncoderConfig::of(Family::Roberta)
+    };
+    ModelConfig { family: Family::Roberta, encoder }
+}
+
+/// Segments of one token, a few, and more than a tile of attention.
+fn batch() -> Batch {
+    let cu_seqlens = vec![0u32, 1, 18, 90];
+    let tokens = cu_seqlens[cu_seqlens.len() - 1];
+    let stream = Stream::new(1, Purpose::Test, 0);
+    let id = |index: u32| 5 + stream.below(u64::from(index), VOCABULARY - 5) as u32;
+    let label_positions: Vec<u32> = (0..tokens).step_by(6).collect();
+    Batch {
+        ids: (0..tokens).map(id).collect(),
+        token_type_ids: vec![0; tokens as usize],
+        position_ids: cu_seqlens.windows(2).flat_map(|w| 0..w[1] - w[0]).collect(),
+        token_keys: (0..u64::from(tokens)).map(|t| 7 * t + 3).collect(),
+        labels: label_positions.iter().map(|&t| id(t + tokens)).collect(),
+        label_positions,
+        sample_ids: (0..cu_seqlens.len() as u64 - 1).collect(),
+        cu_seqlens,
+    }
+}
+
+/// The first token of each segment carries a class.
+fn labelled_batch() -> Batch {
+    let batch = batch();
+    let starts = batch.cu_seqlens[..batch.cu_seqlens.len() - 1].to_vec();
+    Batch { labels: starts.iter().map(|t| t % 3).collect(), label_positions: starts, ..batch }
+}
+
+fn on_cpu(t: &Tensor) -> Tensor {
+    t.to_device(&Device::Cpu).unwrap()
+}
+
+/// Loss and gradients of one pass, on the CPU.
+fn gradients(task: &dyn Task, batch: &Batch) -> (f64, Tensor) {
+    let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+    let loss = task.accumulate(batch, DropoutSeed { seed: 3, step: 2 }, 0.125, &gradients).unwrap();
+    (loss.read().unwrap().sum, on_cpu(gradients.flat()))
+}
+
+/// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of them.
+fn tolerance(dtype: DType) -> f64 {
+    if dtype == DType::F32 { 2e-5 } else { 12.0 * rounding(dtype) }
+}
+
+#[track_caller]
+fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tensor)) {
+    let loss = (got.0 - want.0).abs() / want.0;
+    let gradient = relative_error(&got.1, &want.1);
+    assert!(loss <= tolerance(dtype) / 4.0, "{what} {dtype:?}: loss {} is not {}", got.0, want.0);
+    assert!(gradient <= tolerance(dtype), "{what} {dtype:?}: gradients differ by {gradient:e}");
+}
+
+#[test]
+fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
+    for dtype in DTYPES {
+        for gradient_checkpointing in [false, true] {
+            let pass = |device: &Device| {
+                let mut model = Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap();
+                model.encoder.gradient_checkpointing = gradient_checkpointing;
+                gradients(&MaskedLm { model }, &batch())
+            };
+            let want = pass(&Device::Cpu);
+            assert!(relative_error(&want.1.zeros_like().unwrap(), &want.1) > 0.99, "there are gradients to compare");
+            on_each_device(|| assert_same("masked language model", dtype, &pass(&device()), &want));
+        }
+    }
+}
+
+#[test]
+fn a_pass_of_the_classifier_is_the_same_on_each_device() {
+    for dtype in DTYPES {
+        let pass = |device: &Device| {
+            let model = Model::classifier(&config(), 3, 1, device).unwrap().computing_in(dtype).unwrap();
+            gradients(&Classify { model }, &labelled_batch())
+        };
+        let want = pass(&Device::Cpu);
+        on_each_device(|| assert_same("classifier", dtype, &pass(&device()), &want));
+    }
+}
+
+#[test]
+fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
+    for (optim, dtype) in [OptimizerType::Adamw, OptimizerType::Lamb].into_iter().flat_map(|optim| DTYPES.map(|dtype| (optim, dtype))) {
+        let train = |device: &Device| {
+            let task = MaskedLm { model: Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap() };
+            let training = TrainingConfig { optim, weight_decay: 0.01, ..TrainingConfig::default() };
+            let mut optimizer = Optimizer::new(task.parameters(), &training).unwrap();
+            let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+            let mut losses = Vec::new();
+            for step in 1..=3 {
+                // In the second step the gradients overflow: nothing may change but that they are cleared.
+                let scale = if step == 2 { f32::INFINITY } else { 0.125 };
+                let loss = task.accumulate(&batch(), DropoutSeed { seed: 3, step }, scale, &gradients).unwrap();
+                let norm = norm::l2(gradients.flat()).unwrap();
+                loss.poison(&norm).unwrap();
+                optimizer.update(task.parameters(), &gradients, Clip { norm: &norm, max_norm: 1.0 }, 1e-3, 1.0).unwrap();
+                losses.push(loss.read().unwrap().sum);
+            }
+            assert!(on_cpu(gradients.flat()).to_vec1::<f32>().unwrap().iter().all(|g| *g == 0.0), "gradients are cleared");
+            (losses, on_cpu(task.parameters().flat()), task.parameters().shadow().map(on_cpu))
+        };
+        let want = train(&Device::Cpu);
+        on_each_device(|| {
+            let got = train(&device());
+            for (got, want) in got.0.iter().zip(&want.0) {
+                assert!((got - want).abs() <= tolerance(dtype) * want, "{optim:?} {dtype:?}: loss {got} is not {want}");
+            }
+            // Adam's first steps are signs of gradients: where one is rounding noise, a parameter differs by twice the step.
+            let error = relative_error(&got.1, &want.1);
+            assert!(error <= if dtype == DType::F32 { 2e-4 } else { 1e-2 }, "{optim:?} {dtype:?}: parameters differ by {error:e}");
+            if let Some(shadow) = &got.2 {
+                assert_eq!(relative_error(shadow, &got.1.to_dtype(dtype).unwrap()), 0.0, "the copy follows the parameters");
+            }
+        });
+    }
+}
