@@ -1,10 +1,14 @@
 //! Rows grouped by the row that they are added to, worked out on the host so that the GPU needs no float atomics and adds in
 //! an order that depends on the ids alone.
 
+use std::borrow::Cow;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
 use super::Gpu;
+use crate::ops::indices::Indices;
+use crate::ops::indices::Plan;
 
 /// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
 pub const PIECE_ROWS: usize = 128;
@@ -60,6 +64,14 @@ pub struct Scatter {
 }
 
 impl Scatter {
+    /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
+    pub(in crate::ops) fn of<'a>(gpu: &Gpu, rows: Indices<'a>, skip: Option<u32>) -> Result<Cow<'a, Self>> {
+        match rows.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+            Some(Plan::Scatter(plan)) => Ok(Cow::Borrowed(plan)),
+            _ => Ok(Cow::Owned(Self::upload(gpu, rows.host(), skip)?)),
+        }
+    }
+
     /// Uploads the groups of `rows`.
     pub fn upload(gpu: &Gpu, rows: &[u32], skip: Option<u32>) -> Result<Self> {
         let groups = Groups::of(rows, skip);

@@ -10,19 +10,19 @@
 //! that how rows are packed, split into micro-batches or spread over threads changes nothing.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
-use crate::ops::tensor::unsupported;
 use crate::rng::Stream;
 
 /// Dropout at one site of the model in one step.
@@ -69,9 +69,9 @@ pub fn forward<'a>(x_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout
     let Some(dropout) = Dropout::active(dropout)? else { return Ok(x_td.clone()) };
     let row_keys = row_keys.into();
     check_len("dropout: row keys", row_keys.len(), x_td.dims2()?.0)?;
-    match x_td.device() {
-        Device::Cpu => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, &row_keys, dropout)),
-        _ => unsupported("dropout", x_td),
+    match Gpu::of(x_td)? {
+        None => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, &row_keys, dropout)),
+        Some(gpu) => cuda::apply(&gpu, x_td, row_keys, dropout),
     }
 }
 

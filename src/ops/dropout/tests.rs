@@ -7,6 +7,7 @@ use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 use crate::rng::Purpose;
@@ -21,22 +22,35 @@ fn keys(rows: usize) -> Vec<u64> {
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let sizes = [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768)];
-    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let (x, dy, dropout, keys) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, cols), 2, dtype), dropout(0.3), keys(rows));
-        let mask = reference::mask(&dropout, &keys, cols).unwrap();
-        let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
-        let (got, dx) = (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
-        assert_eq!([got.dtype(), dx.dtype()], [dtype; 2]);
-        assert_close("y", &got, &y, within(dtype, 1e-6, 1.0));
-        assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
-    }
+    on_each_device(|| {
+        let sizes = [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768), (600, 20)];
+        for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+            let (x, dy, dropout, keys) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, cols), 2, dtype), dropout(0.3), keys(rows));
+            let mask = reference::mask(&dropout, &keys, cols).unwrap();
+            let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
+            let (got, dx) = (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
+            assert_eq!([got.dtype(), dx.dtype()], [dtype; 2]);
+            assert_close("y", &got, &y, within(dtype, 1e-6, 1.0));
+            assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
+        }
+    });
 }
 
 #[test]
 fn the_reference_is_differentiable() {
     let mask = reference::mask(&dropout(0.5), &keys(3), 10).unwrap();
     assert_reference_is_differentiable(|i| reference::forward(&i[0], &mask), &[&fresh((3, 10), 1)], &fresh((3, 10), 2));
+}
+
+#[test]
+fn every_device_draws_the_same_mask() {
+    // Keys of more than 32 bits, rows that are and are not read in wide pieces.
+    let (keys, dropout) = ((0..70).map(|row| row * 0x1_0000_0007 + 5).collect::<Vec<u64>>(), dropout(0.3));
+    for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [13, 40, 776].map(|cols| (dtype, cols))) {
+        let run = || bits(&forward(&fresh_in((70, cols), 1, dtype), &keys, Some(&dropout)).unwrap());
+        let want = run();
+        on_each_device(|| assert!(run() == want, "{dtype:?}, {cols} columns"));
+    }
 }
 
 #[test]
@@ -55,10 +69,12 @@ fn the_number_of_threads_does_not_change_a_bit() {
 
 #[test]
 fn a_row_depends_on_its_key_alone() {
-    let (x, keys, dropout) = (fresh((5, 40), 1), keys(5), dropout(0.2));
-    let all = forward(&x, &keys, Some(&dropout)).unwrap();
-    let last = forward(&x.narrow(0, 3, 2).unwrap(), &keys[3..], Some(&dropout)).unwrap();
-    assert_eq!(all.narrow(0, 3, 2).unwrap().to_vec2::<f32>().unwrap(), last.to_vec2::<f32>().unwrap());
+    on_each_device(|| {
+        let (x, keys, dropout) = (fresh((5, 40), 1), keys(5), dropout(0.2));
+        let all = forward(&x, &keys, Some(&dropout)).unwrap();
+        let last = forward(&x.narrow(0, 3, 2).unwrap(), &keys[3..], Some(&dropout)).unwrap();
+        assert_eq!(bits(&all.narrow(0, 3, 2).unwrap()), bits(&last));
+    });
 }
 
 #[test]
@@ -78,13 +94,15 @@ fn the_rate_and_the_mean_are_right_and_neighbours_are_independent() {
 
 #[test]
 fn nothing_to_drop_is_the_identity_and_nonsense_is_refused() {
-    let (x, keys) = (fresh((2, 8), 1), keys(2));
-    for identity in [None, Some(dropout(0.0)), Some(dropout(1e-6))] {
-        assert_close("y", &forward(&x, &keys, identity.as_ref()).unwrap(), &x, 0.0);
-    }
-    for nonsense in [-0.1, 1.0, f32::NAN] {
-        assert!(forward(&x, &keys, Some(&dropout(nonsense))).is_err());
-    }
-    assert!(forward(&x, &keys[1..], Some(&dropout(0.5))).unwrap_err().to_string().contains("row keys has 1 values"));
-    assert_eq!(forward(&fresh((0, 8), 1), &[], Some(&dropout(0.5))).unwrap().dims(), [0, 8]);
+    on_each_device(|| {
+        let (x, keys) = (fresh((2, 8), 1), keys(2));
+        for identity in [None, Some(dropout(0.0)), Some(dropout(1e-6))] {
+            assert_close("y", &forward(&x, &keys, identity.as_ref()).unwrap(), &x, 0.0);
+        }
+        for nonsense in [-0.1, 1.0, f32::NAN] {
+            assert!(forward(&x, &keys, Some(&dropout(nonsense))).is_err());
+        }
+        assert!(forward(&x, &keys[1..], Some(&dropout(0.5))).unwrap_err().to_string().contains("row keys has 1 values"));
+        assert_eq!(forward(&fresh((0, 8), 1), &[], Some(&dropout(0.5))).unwrap().dims(), [0, 8]);
+    });
 }

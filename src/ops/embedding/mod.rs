@@ -9,21 +9,21 @@
 //! A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but the ids, by the caller.
 
 use candle_core::DType;
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// Rows of the three tables for each of `T` tokens.
 #[derive(Debug, Clone, Copy)]
@@ -59,9 +59,9 @@ pub struct Padding {
 /// `y_td`, of the type `dtype`; an id outside of its table is an error that names both.
 pub fn forward(ids: Ids<'_>, tables: &Tables<'_>, dtype: DType) -> Result<Tensor> {
     check(ids, tables)?;
-    match tables.word_vd.device() {
-        Device::Cpu => by_dtype!(of dtype, "embedding", T => cpu::forward::<T>(ids, tables)),
-        _ => unsupported("embedding", tables.word_vd),
+    match Gpu::of(tables.word_vd)? {
+        None => by_dtype!(of dtype, "embedding", T => cpu::forward::<T>(ids, tables)),
+        Some(gpu) => cuda::forward(&gpu, ids, tables, dtype),
     }
 }
 
@@ -69,14 +69,18 @@ pub fn forward(ids: Ids<'_>, tables: &Tables<'_>, dtype: DType) -> Result<Tensor
 pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: Padding) -> Result<()> {
     check(ids, gradients)?;
     check_shape("embedding: dy", dy_td, &[ids.word.len(), gradients.word_vd.dim(1)?])?;
-    match dy_td.device() {
-        Device::Cpu => by_dtype!("embedding", dy_td, T => {
+    match Gpu::of(dy_td)? {
+        None => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
             cpu::backward::<T>(dy_td, &ids.word, padding.word, gradients.word_vd)?;
             cpu::backward::<T>(dy_td, &ids.position, padding.position, gradients.position_pd)?;
             cpu::backward::<T>(dy_td, &ids.token_type, None, gradients.type_nd)
         }),
-        _ => unsupported("embedding", dy_td),
+        Some(gpu) => {
+            cuda::backward(&gpu, dy_td, ids.word, padding.word, gradients.word_vd)?;
+            cuda::backward(&gpu, dy_td, ids.position, padding.position, gradients.position_pd)?;
+            cuda::backward(&gpu, dy_td, ids.token_type, None, gradients.type_nd)
+        }
     }
 }
 

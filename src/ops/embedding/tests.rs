@@ -1,6 +1,8 @@
 //! The sum of embeddings against its reference, padding rows, and ids outside.
 
 use super::*;
+use crate::ops::cuda::upload::Numbers;
+use crate::ops::cuda::upload::upload;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
@@ -8,6 +10,7 @@ use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 
@@ -20,31 +23,49 @@ fn tables(tensors: &[Tensor; 3]) -> Tables<'_> {
 fn blank(table: &Tensor, padding: Option<u32>) -> Tensor {
     let (rows, _) = table.dims2().unwrap();
     let keep: Vec<f64> = (0..rows as u32).map(|row| f64::from(u8::from(Some(row) != padding))).collect();
-    table.broadcast_mul(&Tensor::from_vec(keep, (rows, 1), &Device::Cpu).unwrap()).unwrap()
+    table.broadcast_mul(&Tensor::from_vec(keep, (rows, 1), &candle_core::Device::Cpu).unwrap()).unwrap()
 }
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let sizes = [(1, 24, 1, None), (70, 96, 2, Some(1)), (3000, 67, 2, Some(0)), (5, 24, 12, Some(3))];
-    for (dtype, (tokens, hidden, types, padding)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let (vocabulary, positions) = (50, 20);
-        let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
-        let dy = fresh_in((tokens, hidden), 4, dtype);
-        let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
-        let ids = Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
-        let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
-        let y = forward(ids, &tables(&values), dtype).unwrap();
-        assert_eq!(y.dtype(), dtype);
-        assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
+    on_each_device(|| {
+        // On a GPU: ids with one piece and with several, which end with a whole piece or with part of one.
+        let sizes = [(1, 24, 1), (70, 96, 2), (3000, 67, 2), (5, 24, 12), (1300, 24, 1), (256, 1040, 1)];
+        let paddings = [None, Some(1), Some(0), Some(3), Some(0), None];
+        for (dtype, ((tokens, hidden, types), padding)) in
+            DTYPES.into_iter().flat_map(|dtype| sizes.into_iter().zip(paddings).map(move |case| (dtype, case)))
+        {
+            let (vocabulary, positions) = (50, 20);
+            let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
+            let dy = fresh_in((tokens, hidden), 4, dtype);
+            let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
+            let ids = Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
+            let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
+            let y = forward(ids, &tables(&values), dtype).unwrap();
+            assert_eq!(y.dtype(), dtype);
+            assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
 
-        let sums = values.each_ref().map(|t| t.affine(0.5, 1.0).unwrap());
-        let before = sums.each_ref().map(|t| t.copy().unwrap());
-        backward(&dy, ids, &tables(&sums), Padding { word: padding, position: padding }).unwrap();
-        for (table, padding) in [padding, padding, None].into_iter().enumerate() {
-            let added = (&sums[table] - &before[table]).unwrap();
-            assert_close(&format!("table {table}"), &added, &blank(&gradients[table], padding), 1e-5);
+            let sums = values.each_ref().map(|t| t.affine(0.5, 1.0).unwrap());
+            let before = sums.each_ref().map(|t| t.copy().unwrap());
+            backward(&dy, ids, &tables(&sums), Padding { word: padding, position: padding }).unwrap();
+            for (table, padding) in [padding, padding, None].into_iter().enumerate() {
+                let added = (&sums[table] - &before[table]).unwrap();
+                assert_close(&format!("table {table}"), &added, &blank(&gradients[table], padding), 1e-5);
+            }
         }
-    }
+    });
+}
+
+#[test]
+fn no_tokens_add_nothing() {
+    on_each_device(|| {
+        let none = Ids { word: (&[]).into(), position: (&[]).into(), token_type: (&[]).into() };
+        let sums = [fresh((4, 8), 1), fresh((3, 8), 2), fresh((1, 8), 3)];
+        let before = sums.each_ref().map(bits);
+        let y = forward(none, &tables(&sums), DType::BF16).unwrap();
+        backward(&y, none, &tables(&sums), Padding::default()).unwrap();
+        assert_eq!((y.dims(), sums.each_ref().map(bits)), ([0, 8].as_slice(), before));
+    });
 }
 
 #[test]
@@ -71,6 +92,31 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let one = run(dtype, 1);
         assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
     }
+}
+
+/// What a batch brings with it: padding rows are left out of its plans.
+#[test]
+fn a_plan_made_beforehand_changes_nothing() {
+    on_each_device(|| {
+        let dy = fresh_in((500, 40), 1, DType::BF16);
+        let Some(gpu) = Gpu::of(&dy).unwrap() else { return };
+        let (word, position, types) = (fresh_ids(500, 30, 2), fresh_ids(500, 20, 3), vec![0; 500]);
+        let arrays = [(&word, Some(4)), (&position, Some(2)), (&types, None)];
+        let [w, p, t] = upload(&gpu, arrays.map(|(rows, skip)| Numbers::Scattered { rows, skip })).unwrap();
+        let with_plans = Ids {
+            word: Indices::uploaded(&word, &w),
+            position: Indices::uploaded(&position, &p),
+            token_type: Indices::uploaded(&types, &t),
+        };
+        let plain = Ids { word: (&word).into(), position: (&position).into(), token_type: (&types).into() };
+        let run = |ids| {
+            let sums = [fresh((30, 40), 4), fresh((20, 40), 5), fresh((1, 40), 6)];
+            let y = forward(ids, &tables(&sums), DType::F16).unwrap();
+            backward(&dy, ids, &tables(&sums), Padding { word: Some(4), position: Some(2) }).unwrap();
+            (bits(&y), sums.map(|t| bits(&t)))
+        };
+        assert_eq!(run(with_plans), run(plain));
+    });
 }
 
 #[test]

@@ -5,27 +5,27 @@
 //! `x`, `y` and their gradients are f32, bf16 or f16; what is added up is added in f32 and rounded once.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
-use crate::ops::tensor::unsupported;
 
 /// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
     let positions = positions.into();
     check_ids("gather rows: position", &positions, x_td.dims2()?.0)?;
-    match x_td.device() {
-        Device::Cpu => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, &positions)),
-        _ => unsupported("gather rows", x_td),
+    match Gpu::of(x_td)? {
+        None => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, &positions)),
+        Some(gpu) => cuda::forward(&gpu, x_td, positions),
     }
 }
 
@@ -34,9 +34,9 @@ pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: u
     let positions = positions.into();
     check_ids("gather rows: position", &positions, tokens)?;
     check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
-    match dy_md.device() {
-        Device::Cpu => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, &positions, tokens)),
-        _ => unsupported("gather rows", dy_md),
+    match Gpu::of(dy_md)? {
+        None => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, &positions, tokens)),
+        Some(gpu) => cuda::backward(&gpu, dy_md, positions, tokens),
     }
 }
 

@@ -10,18 +10,18 @@
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the arithmetic.
 
 pub(in crate::ops) mod cpu;
+pub(in crate::ops) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// What backward needs beside the input.
 #[derive(Debug, Clone)]
@@ -37,9 +37,9 @@ pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> R
     let (_, hidden) = x_td.dims2()?;
     check_shape("layer norm: weight", weight_d, &[hidden])?;
     check_shape("layer norm: bias", bias_d, &[hidden])?;
-    match x_td.device() {
-        Device::Cpu => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(x_td, weight_d, bias_d, eps)),
-        _ => unsupported("layer norm", x_td),
+    match Gpu::of(x_td)? {
+        None => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(x_td, weight_d, bias_d, eps)),
+        Some(gpu) => cuda::forward(&gpu, x_td, weight_d, bias_d, eps),
     }
 }
 
@@ -52,8 +52,8 @@ pub fn backward(dy_td: &Tensor, x_td: &Tensor, weight_d: &Tensor, saved: &Saved,
         check_shape(&format!("layer norm: {what}"), t, &[hidden])?;
     }
     check_one_dtype("layer norm", &[("the input", x_td), ("the output gradient", dy_td)])?;
-    match x_td.device() {
-        Device::Cpu => by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d)),
-        _ => unsupported("layer norm", x_td),
+    match Gpu::of(x_td)? {
+        None => by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d)),
+        Some(gpu) => cuda::backward(&gpu, cuda::BackwardInputs { dy_td, x_td, weight_d, saved }, dweight_d, dbias_d),
     }
 }

@@ -9,6 +9,7 @@ use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 
@@ -16,24 +17,27 @@ const EPS: f64 = 1e-5;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let sizes = [(1, 24), (1, 1), (7, 96), (5, 67), (700, 128), (3, 768)];
-    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh_in((rows, cols), 4, dtype));
-        // Rows away from zero: the mean must not swallow the variance.
-        let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
-        let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1], &i[2], EPS), &[&x, &weight, &bias], &dy);
-        let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
-        assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
-        assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
+    on_each_device(|| {
+        // On a GPU: rows held by a warp up to 256, 512, 768 and 1024 columns, wider ones, odd ones, and several tiles of them.
+        let sizes = [(1, 24), (1, 1), (7, 96), (5, 67), (700, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (4300, 3)];
+        for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+            let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh_in((rows, cols), 4, dtype));
+            // Rows away from zero: the mean must not swallow the variance.
+            let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
+            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1], &i[2], EPS), &[&x, &weight, &bias], &dy);
+            let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
+            assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
+            assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
 
-        let (dweight, dbias) = (fresh(cols, 5), fresh(cols, 6));
-        let (before_weight, before_bias) = (dweight.copy().unwrap(), dbias.copy().unwrap());
-        let dx = backward(&dy, &x, &weight, &saved, &dweight, &dbias).unwrap();
-        assert_eq!(dx.dtype(), dtype);
-        assert_close("dx", &dx, &gradients[0], within(dtype, if cols == 1 { 1e-3 } else { 1e-5 }, 1.0));
-        assert_close("dweight", &(dweight - before_weight).unwrap(), &gradients[1], 1e-5);
-        assert_close("dbias", &(dbias - before_bias).unwrap(), &gradients[2], 1e-5);
-    }
+            let (dweight, dbias) = (fresh(cols, 5), fresh(cols, 6));
+            let (before_weight, before_bias) = (dweight.copy().unwrap(), dbias.copy().unwrap());
+            let dx = backward(&dy, &x, &weight, &saved, &dweight, &dbias).unwrap();
+            assert_eq!(dx.dtype(), dtype);
+            assert_close("dx", &dx, &gradients[0], within(dtype, if cols == 1 { 1e-3 } else { 1e-5 }, 1.0));
+            assert_close("dweight", &(dweight - before_weight).unwrap(), &gradients[1], 1e-5);
+            assert_close("dbias", &(dbias - before_bias).unwrap(), &gradients[2], 1e-5);
+        }
+    });
 }
 
 #[test]
@@ -62,14 +66,16 @@ fn the_number_of_threads_does_not_change_a_bit() {
 
 #[test]
 fn no_rows_work_and_wrong_shapes_are_named() {
-    let (x, weight) = (fresh((0, 8), 1), fresh(8, 2));
-    let (y, saved) = forward(&x, &weight, &weight, EPS).unwrap();
-    assert_eq!(y.dims(), [0, 8]);
-    let gradient = fresh(8, 3);
-    assert_eq!(backward(&y, &x, &weight, &saved, &gradient, &gradient).unwrap().dims(), [0, 8]);
-    let error = forward(&x, &fresh(9, 1), &weight, EPS).unwrap_err().to_string();
-    assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
-    let half = fresh_in((0, 8), 1, DType::BF16);
-    let error = backward(&half, &x, &weight, &saved, &gradient, &gradient).unwrap_err().to_string();
-    assert!(error.contains("layer norm: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
+    on_each_device(|| {
+        let (x, weight) = (fresh((0, 8), 1), fresh(8, 2));
+        let (y, saved) = forward(&x, &weight, &weight, EPS).unwrap();
+        assert_eq!(y.dims(), [0, 8]);
+        let gradient = fresh(8, 3);
+        assert_eq!(backward(&y, &x, &weight, &saved, &gradient, &gradient).unwrap().dims(), [0, 8]);
+        let error = forward(&x, &fresh(9, 1), &weight, EPS).unwrap_err().to_string();
+        assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
+        let half = fresh_in((0, 8), 1, DType::BF16);
+        let error = backward(&half, &x, &weight, &saved, &gradient, &gradient).unwrap_err().to_string();
+        assert!(error.contains("layer norm: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
+    });
 }

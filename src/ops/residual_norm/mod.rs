@@ -12,14 +12,15 @@
 //! arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
@@ -27,7 +28,6 @@ use crate::ops::layer_norm;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// What backward needs.
 #[derive(Debug, Clone)]
@@ -80,9 +80,9 @@ pub fn forward<'a>(
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
     check_one_dtype("residual norm", &[("the input", x_td), ("the residual", residual_td)])?;
-    match x_td.device() {
-        Device::Cpu => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout)),
-        _ => unsupported("residual norm", x_td),
+    match Gpu::of(x_td)? {
+        None => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout)),
+        Some(gpu) => cuda::forward(&gpu, x_td, residual_td, weights, row_keys, dropout),
     }
 }
 
@@ -113,10 +113,10 @@ pub fn backward<'a>(
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
     check_one_dtype("residual norm", &[("the saved sum", &saved.sum_td), ("the output gradient", dy_td)])?;
-    match dy_td.device() {
-        Device::Cpu => {
+    match Gpu::of(dy_td)? {
+        None => {
             by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, &row_keys, dropout))
         }
-        _ => unsupported("residual norm", dy_td),
+        Some(gpu) => cuda::backward(&gpu, dy_td, saved, norm_weight_d, into, row_keys, dropout),
     }
 }

@@ -9,6 +9,7 @@ use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 use crate::rng::Purpose;
@@ -23,7 +24,7 @@ fn reference(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
 fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
     match dropout {
         Some(dropout) => crate::ops::dropout::reference::mask(dropout, keys, cols).unwrap(),
-        None => Tensor::ones((keys.len(), cols), DType::F64, &Device::Cpu).unwrap(),
+        None => Tensor::ones((keys.len(), cols), DType::F64, &candle_core::Device::Cpu).unwrap(),
     }
 }
 
@@ -33,55 +34,79 @@ fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor)
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
-    let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
-    let sizes = [(1, 24), (7, 96), (5, 67), (700, 128), (0, 8)];
-    for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-        let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
-        for dropout in [None, Some(&some)] {
-            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((rows, cols), id, dtype));
-            let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
-            let mask = mask(dropout, &keys, cols);
-            let inputs = [&x, &bias, &residual, &weight, &norm_bias];
-            let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
-            let sums: Vec<Tensor> = (0..3).map(|id| fresh(cols, 10 + id)).collect();
-            let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
-            let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
-            let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, dropout).unwrap();
-            let added: Vec<Tensor> = sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
-            if rows == 0 {
-                assert!(added.iter().all(|t| t.abs().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap() == 0.0));
-                continue;
-            }
-            let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
-            // Rounded twice: the sum, and what becomes of it.
-            let tolerance = within(dtype, 1e-5, 2.0);
-            assert_close("y", &y, &want, tolerance);
-            for (what, got, want) in [
-                ("dx", &dx, 0),
-                ("dbias", &added[0], 1),
-                ("dresidual", &dresidual, 2),
-                ("dweight", &added[1], 3),
-                ("dnorm_bias", &added[2], 4),
-            ] {
-                assert_close(what, got, &gradients[want], tolerance);
+    on_each_device(|| {
+        let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
+        let sizes = [(1, 24), (7, 96), (5, 67), (300, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (0, 8)];
+        for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+            let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
+            for dropout in [None, Some(&some)] {
+                let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((rows, cols), id, dtype));
+                let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+                let mask = mask(dropout, &keys, cols);
+                let inputs = [&x, &bias, &residual, &weight, &norm_bias];
+                let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
+                let sums: Vec<Tensor> = (0..3).map(|id| fresh(cols, 10 + id)).collect();
+                let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
+                let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
+                let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, dropout).unwrap();
+                let added: Vec<Tensor> = sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
+                if rows == 0 {
+                    assert!(added.iter().all(|t| t.abs().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap() == 0.0));
+                    continue;
+                }
+                let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
+                // Rounded twice: the sum, and what becomes of it.
+                let tolerance = within(dtype, 1e-5, 2.0);
+                assert_close("y", &y, &want, tolerance);
+                for (what, got, want) in [
+                    ("dx", &dx, 0),
+                    ("dbias", &added[0], 1),
+                    ("dresidual", &dresidual, 2),
+                    ("dweight", &added[1], 3),
+                    ("dnorm_bias", &added[2], 4),
+                ] {
+                    assert_close(what, got, &gradients[want], tolerance);
+                }
             }
         }
-    }
+    });
 }
 
 /// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that of the norm.
 #[test]
 fn the_norm_is_the_layer_norm_of_the_saved_sum() {
-    for dtype in DTYPES {
-        let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, 67), id, dtype));
-        let (bias, weight, norm_bias) = (fresh(67, 4), fresh(67, 5), fresh(67, 6));
-        let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
-        let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, &norm_bias, EPS).unwrap();
-        assert_eq!([&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits), [&want, &moments.mean_t, &moments.rstd_t].map(bits));
-        let into = WeightGradients { dbias: &fresh(67, 7), dnorm_weight: &fresh(67, 8), dnorm_bias: &fresh(67, 9) };
-        let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &[], None).unwrap();
-        let want = layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(67, 8), &fresh(67, 9)).unwrap();
-        assert_eq!([&dx, &dresidual].map(bits), [&want, &want].map(bits));
+    on_each_device(|| {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, cols), id, dtype));
+            let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+            let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
+            let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, &norm_bias, EPS).unwrap();
+            assert_eq!([&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits), [&want, &moments.mean_t, &moments.rstd_t].map(bits));
+            let into = WeightGradients { dbias: &fresh(cols, 7), dnorm_weight: &fresh(cols, 8), dnorm_bias: &fresh(cols, 9) };
+            let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &[], None).unwrap();
+            let want = layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(cols, 8), &fresh(cols, 9)).unwrap();
+            assert_eq!([&dx, &dresidual].map(bits), [&want, &want].map(bits));
+        }
+    });
+}
+
+/// The sum shows the mask: it is the same to the last bit on every device, and what was not kept gets no gradient.
+#[test]
+fn every_device_drops_the_same() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
+    let keys: Vec<u64> = (0..20).map(|row| row * 0x1_0000_0001).collect();
+    let run = |dtype, cols| {
+        let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
+        let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
+        let (_, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+        let into = WeightGradients { dbias: &fresh(cols, 7), dnorm_weight: &fresh(cols, 8), dnorm_bias: &fresh(cols, 9) };
+        let (dx, _) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+        let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
+        (bits(&saved.sum_td), dropped)
+    };
+    for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+        let want = run(dtype, cols);
+        on_each_device(|| assert!(run(dtype, cols) == want, "{dtype:?}, {cols} columns"));
     }
 }
 

@@ -7,25 +7,25 @@
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
 
 mod cpu;
+mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
-use crate::ops::tensor::unsupported;
 
 /// `y_bd = tanh(x_bd + bias_d)`.
 pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
     check_shape("tanh: bias", bias_d, &[x_bd.dims2()?.1])?;
-    match x_bd.device() {
-        Device::Cpu => by_dtype!("tanh", x_bd, T => cpu::forward::<T>(x_bd, bias_d)),
-        _ => unsupported("tanh", x_bd),
+    match Gpu::of(x_bd)? {
+        None => by_dtype!("tanh", x_bd, T => cpu::forward::<T>(x_bd, bias_d)),
+        Some(gpu) => cuda::forward(&gpu, x_bd, bias_d),
     }
 }
 
@@ -34,8 +34,8 @@ pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tenso
     check_shape("tanh: output gradient", dy_bd, y_bd.dims())?;
     check_shape("tanh: bias gradient", dbias_d, &[y_bd.dims2()?.1])?;
     check_one_dtype("tanh", &[("the output", y_bd), ("the output gradient", dy_bd)])?;
-    match y_bd.device() {
-        Device::Cpu => by_dtype!("tanh", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),
-        _ => unsupported("tanh", y_bd),
+    match Gpu::of(y_bd)? {
+        None => by_dtype!("tanh", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),
+        Some(gpu) => cuda::backward(&gpu, dy_bd, y_bd, dbias_d),
     }
 }

@@ -82,10 +82,46 @@ struct alignas(sizeof(T) * N) Vec {
 template <typename T>
 constexpr int WIDE = 16 / sizeof(T);
 
+// As one access, of 16 or 8 bytes: nvcc takes a struct apart into its elements, and where a branch stands between the parts
+// it does not put them together again.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> load_whole(const T* from) {
+#ifndef KERNELS_ON_HOST
+    Vec<T, N> out;
+    if constexpr (sizeof(out) == 16) {
+        uint4 words = *reinterpret_cast<const uint4*>(from);
+        memcpy(&out, &words, 16);
+        return out;
+    } else if constexpr (sizeof(out) == 8) {
+        uint2 words = *reinterpret_cast<const uint2*>(from);
+        memcpy(&out, &words, 8);
+        return out;
+    }
+#endif
+    return *reinterpret_cast<const Vec<T, N>*>(from);
+}
+template <typename T, int N>
+__device__ __forceinline__ void store_whole(T* to, const Vec<T, N>& values) {
+#ifndef KERNELS_ON_HOST
+    if constexpr (sizeof(values) == 16) {
+        uint4 words;
+        memcpy(&words, &values, 16);
+        asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w) : "memory");
+        return;
+    } else if constexpr (sizeof(values) == 8) {
+        uint2 words;
+        memcpy(&words, &values, 8);
+        asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(words.x), "r"(words.y) : "memory");
+        return;
+    }
+#endif
+    *reinterpret_cast<Vec<T, N>*>(to) = values;
+}
+
 // N f32 values from N values of any type.
 template <int N, typename T>
 __device__ __forceinline__ void load(float (&out)[N], const T* from) {
-    Vec<T, N> values = *reinterpret_cast<const Vec<T, N>*>(from);
+    Vec<T, N> values = load_whole<T, N>(from);
 #pragma unroll
     for (int i = 0; i < N; i++) out[i] = widen(values.v[i]);
 }
@@ -94,7 +130,7 @@ __device__ __forceinline__ void store(T* to, const float (&values)[N]) {
     Vec<T, N> out;
 #pragma unroll
     for (int i = 0; i < N; i++) out.v[i] = narrow<T>(values[i]);
-    *reinterpret_cast<Vec<T, N>*>(to) = out;
+    store_whole<T, N>(to, out);
 }
 // f32 tables beside half rows: N values are more than 16 bytes there, and are read in pieces of 16.
 template <int N>
@@ -102,7 +138,7 @@ __device__ __forceinline__ void load_f32(float (&out)[N], const float* from) {
     static_assert(N % 4 == 0);
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-        Vec<float, 4> four = *reinterpret_cast<const Vec<float, 4>*>(from + i);
+        Vec<float, 4> four = load_whole<float, 4>(from + i);
 #pragma unroll
         for (int j = 0; j < 4; j++) out[i + j] = four.v[j];
     }
@@ -113,6 +149,25 @@ __device__ __forceinline__ void store_f32(float* to, const float (&values)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
         *reinterpret_cast<Vec<float, 4>*>(to + i) = {{values[i], values[i + 1], values[i + 2], values[i + 3]}};
+    }
+}
+// The same for any N: one value has no alignment to speak of.
+template <int N>
+__device__ __forceinline__ void load_vector(float (&out)[N], const float* from) {
+    if constexpr (N % 4 == 0) {
+        load_f32<N>(out, from);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) out[i] = from[i];
+    }
+}
+template <int N>
+__device__ __forceinline__ void store_vector(float* to, const float (&values)[N]) {
+    if constexpr (N % 4 == 0) {
+        store_f32<N>(to, values);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = values[i];
     }
 }
 
@@ -200,11 +255,24 @@ __device__ __forceinline__ u32 keep_bits(const Dropout& dropout, u64 row_key, u3
     }
     return bits;
 }
+// The factors of N columns from `column` on, a multiple of N; N is 8, 4 or 1. The rest of the eight is drawn for nothing.
+template <int N>
+__device__ __forceinline__ void keep_columns(const Dropout& dropout, u64 row_key, i64 column, float (&factors)[N]) {
+    static_assert(8 % N == 0);
+    float eight[8];
+    keep_eight(dropout, row_key, u32(column / 8), eight);
+    // Picked by comparisons: an index known only at run time would put the eight into local memory.
+#pragma unroll
+    for (int first = 0; first < 8; first += N) {
+#pragma unroll
+        for (int i = 0; i < N; i++) factors[i] = first == 0 || column % 8 == first ? eight[first + i] : factors[i];
+    }
+}
 // The factor of one column: an eighth of what was drawn is used, so only for edges.
 __device__ __forceinline__ float keep_one(const Dropout& dropout, u64 row_key, u32 column) {
-    float factors[8];
-    keep_eight(dropout, row_key, column / 8, factors);
-    return factors[column % 8];
+    float factor[1];
+    keep_columns<1>(dropout, row_key, column, factor);
+    return factor[0];
 }
 
 // ---- shared memory and names ----
@@ -221,6 +289,7 @@ __device__ __forceinline__ unsigned char* shared_memory() {
 
 // KERNEL(name, Args, body): a kernel `name` that runs `body(const Args&)`; KERNELS: one for each number type, named
 // `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the most threads that a block may have.
+// KERNEL_BESIDE: one whose registers must leave room for so many blocks beside each other on a multiprocessor.
 #ifdef KERNELS_ON_HOST
 #define KERNEL_NAMED(name, Args, THREADS, ...)                                                                  \
     static host::Registered registered_##name(                                                                  \
@@ -231,9 +300,12 @@ __device__ __forceinline__ unsigned char* shared_memory() {
             host::run([&] { __VA_ARGS__(a); }, blocks, threads, shared_bytes);                                  \
         },                                                                                                      \
         sizeof(Args));
+#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, body) KERNEL_NAMED(name, Args, THREADS, body)
 #else
 #define KERNEL_NAMED(name, Args, THREADS, ...) \
     extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a) { __VA_ARGS__(a); }
+#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, body) \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) name(const __grid_constant__ Args a) { body(a); }
 #endif
 #define KERNEL(name, Args, THREADS, body) KERNEL_NAMED(name, Args, THREADS, body)
 #define KERNELS(name, Args, THREADS, body)             \

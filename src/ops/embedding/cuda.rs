@@ -1,0 +1,112 @@
+//! The sum of embeddings on the GPU, and the gradient of a table without atomics: see `kernel.cu`.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::scatter::PIECE_ROWS;
+use crate::ops::cuda::scatter::Scatter;
+use crate::ops::cuda::wide;
+use crate::ops::embedding::Ids;
+use crate::ops::embedding::Tables;
+use crate::ops::indices::Indices;
+
+const FORWARD: Kernel = Kernel { op: "embedding", name: "embedding_forward" };
+const SUM_PIECES: Kernel = Kernel { op: "embedding", name: "embedding_sum_pieces" };
+const ADD_PIECES: Kernel = Kernel { op: "embedding", name: "embedding_add_pieces" };
+/// Tokens of a block forward, a warp each.
+const WARPS: usize = 8;
+/// Threads of a block backward.
+const THREADS: usize = 128;
+
+/// Twin of `ForwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ForwardArgs {
+    ids: [Address; 3],
+    tables: [Address; 3],
+    y: Address,
+    tokens: i64,
+    cols: i64,
+    wide: u32,
+}
+
+pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType) -> Result<Tensor> {
+    let (tokens, cols) = (ids.word.len(), tables.word_vd.dim(1)?);
+    let y_td = gpu.uninitialised((tokens, cols), dtype)?;
+    let y = gpu.output(&y_td, dtype)?;
+    let [word, position, kind] = [gpu.numbers(ids.word)?, gpu.numbers(ids.position)?, gpu.numbers(ids.token_type)?];
+    let table = |table: &Tensor| gpu.input(table, DType::F32);
+    let tables = [table(tables.word_vd)?, table(tables.position_pd)?, table(tables.type_nd)?];
+    let args = ForwardArgs {
+        ids: [word.0, position.0, kind.0],
+        tables,
+        y,
+        tokens: tokens as i64,
+        cols: cols as i64,
+        wide: wide::flag(cols, DType::F32, &[tables[0], tables[1], tables[2], y]),
+    };
+    // SAFETY: the ids are `[tokens]` each and were checked to be rows of their tables, which are `[_, cols]`; `y` is
+    // `[tokens, cols]`.
+    unsafe { gpu.launch(FORWARD, Some(dtype), Grid::of(tokens.div_ceil(WARPS), 32 * WARPS as u32), &args) }?;
+    Ok(y_td)
+}
+
+/// Twin of `BackwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct BackwardArgs {
+    dy: Address,
+    ids: Address,
+    order: Address,
+    piece_starts: Address,
+    target_pieces: Address,
+    dtable: Address,
+    partials: Address,
+    pieces: i64,
+    cols: i64,
+    wide: u32,
+}
+
+/// Adds the gradient of one table.
+pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, ids: Indices<'_>, padding: Option<u32>, dtable: &Tensor) -> Result<()> {
+    let (dtype, (tokens, cols)) = (dy_td.dtype(), dy_td.dims2()?);
+    let groups = Scatter::of(gpu, ids, padding)?;
+    let (numbers, _numbers) = gpu.numbers(ids)?;
+    // Without an id that has several pieces there is nothing to keep until they are all there.
+    let split = groups.pieces > groups.count;
+    let partials_rows = if split { 2 * (tokens / PIECE_ROWS + 1) } else { 0 };
+    let partials_td = gpu.uninitialised((partials_rows, cols), DType::F32)?;
+    let (dy, partials) = (gpu.input(dy_td, dtype)?, gpu.output(&partials_td, DType::F32)?);
+    let into = gpu.output(dtable, DType::F32)?;
+    let args = BackwardArgs {
+        dy,
+        ids: numbers,
+        order: gpu.input(&groups.order, DType::U32)?,
+        piece_starts: gpu.input(&groups.piece_starts, DType::U32)?,
+        target_pieces: gpu.input(&groups.target_pieces, DType::U32)?,
+        dtable: into,
+        partials,
+        pieces: groups.pieces as i64,
+        cols: cols as i64,
+        wide: wide::flag(cols, dtype, &[dy, into, if split { partials } else { dy }]),
+    };
+    let grid = |blocks: usize, values: usize| Grid {
+        blocks: [blocks as u32, cols.div_ceil(THREADS * values) as u32, 1],
+        threads: THREADS as u32,
+        shared_bytes: 0,
+    };
+    let values = if args.wide == 0 { 1 } else { wide::values(dtype) };
+    // SAFETY: the groups are those of the ids, which are `[tokens]` and were checked to be rows of the table; `dy` is
+    // `[tokens, cols]`, the table `[_, cols]`; the partial sums are as many rows as `slot` in `kernel.cu` gives.
+    unsafe { gpu.launch(SUM_PIECES, Some(dtype), grid(groups.pieces, values), &args) }?;
+    if split {
+        // SAFETY: as above.
+        unsafe { gpu.launch(ADD_PIECES, None, grid(groups.count, 1), &args) }?;
+    }
+    Ok(())
+}

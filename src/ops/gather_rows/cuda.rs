@@ -1,0 +1,84 @@
+//! Gathering rows and its transpose on the GPU; each row of the result is written once.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::scatter::Scatter;
+use crate::ops::cuda::wide;
+use crate::ops::indices::Indices;
+
+const FORWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_forward" };
+const BACKWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward" };
+/// Rows of a block, a warp each.
+const WARPS: usize = 8;
+
+fn grid(rows: usize) -> Grid {
+    Grid::of(rows.div_ceil(WARPS), 32 * WARPS as u32)
+}
+
+/// Twin of `ForwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ForwardArgs {
+    x: Address,
+    positions: Address,
+    y: Address,
+    picked: i64,
+    cols: i64,
+    wide: u32,
+}
+
+pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, positions: Indices<'_>) -> Result<Tensor> {
+    let (dtype, cols, picked) = (x_td.dtype(), x_td.dims2()?.1, positions.len());
+    let y_md = gpu.uninitialised((picked, cols), dtype)?;
+    let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_md, dtype)?);
+    let (positions, _numbers) = gpu.numbers(positions)?;
+    let args = ForwardArgs { x, positions, y, picked: picked as i64, cols: cols as i64, wide: wide::flag(cols, dtype, &[x, y]) };
+    // SAFETY: the positions are `[picked]` and were checked to be rows of `x`; `y` is `[picked, cols]`.
+    unsafe { gpu.launch(FORWARD, Some(dtype), grid(picked), &args) }?;
+    Ok(y_md)
+}
+
+/// Twin of `BackwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct BackwardArgs {
+    dy: Address,
+    dx: Address,
+    order: Address,
+    piece_starts: Address,
+    targets: Address,
+    target_pieces: Address,
+    count: i64,
+    tokens: i64,
+    cols: i64,
+    wide: u32,
+}
+
+pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, tokens: usize) -> Result<Tensor> {
+    let (dtype, cols) = (dy_md.dtype(), dy_md.dims2()?.1);
+    let dx_td = gpu.uninitialised((tokens, cols), dtype)?;
+    let groups = Scatter::of(gpu, positions, None)?;
+    let (dy, dx) = (gpu.input(dy_md, dtype)?, gpu.output(&dx_td, dtype)?);
+    let args = BackwardArgs {
+        dy,
+        dx,
+        order: gpu.input(&groups.order, DType::U32)?,
+        piece_starts: gpu.input(&groups.piece_starts, DType::U32)?,
+        targets: gpu.input(&groups.targets, DType::U32)?,
+        target_pieces: gpu.input(&groups.target_pieces, DType::U32)?,
+        count: groups.count as i64,
+        tokens: tokens as i64,
+        cols: cols as i64,
+        wide: wide::flag(cols, dtype, &[dy, dx]),
+    };
+    // SAFETY: the groups are those of as many positions as `dy` has rows, all checked to be below `tokens`; `dx` is
+    // `[tokens, cols]`.
+    unsafe { gpu.launch(BACKWARD, Some(dtype), grid(tokens), &args) }?;
+    Ok(dx_td)
+}

@@ -1,0 +1,189 @@
+//! Layer normalisation on the GPU, and what other ops that end in a norm share with it.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::sums::Partials;
+use crate::ops::cuda::sums::RowBlocks;
+use crate::ops::cuda::wide;
+use crate::ops::layer_norm::Saved;
+
+const FORWARD: Kernel = Kernel { op: "layer_norm", name: "layer_norm_forward" };
+const BACKWARD: ByWidth = ByWidth {
+    op: "layer_norm",
+    held: [
+        (256, "layer_norm_backward_256"),
+        (512, "layer_norm_backward_512"),
+        (768, "layer_norm_backward_768"),
+        (1024, "layer_norm_backward_1024"),
+    ],
+    any: "layer_norm_backward_any",
+};
+
+/// Rows of a block forward, a warp each; warps of a block backward.
+const FORWARD_ROWS: usize = 4;
+const BACKWARD_WARPS: usize = 8;
+/// Rows of a tile where rows are not held in registers, and what is kept of each: see `backward_any` in `backward.cuh`.
+const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
+
+/// Kernels for rows of at most so many columns, which a warp holds in registers, and one for all others.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct ByWidth {
+    pub(in crate::ops) op: &'static str,
+    pub(in crate::ops) held: [(usize, &'static str); 4],
+    pub(in crate::ops) any: &'static str,
+}
+
+/// Twin of `Norm` in `forward.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(in crate::ops) struct Norm {
+    weight: Address,
+    bias: Address,
+    y: Address,
+    mean: Address,
+    rstd: Address,
+    rows: i64,
+    cols: i64,
+    eps: f32,
+    wide: u32,
+}
+
+impl Norm {
+    /// The norm with these vectors into `y`; `others` is whatever else the kernel reads and writes 16 bytes at a time.
+    pub(in crate::ops) fn new(
+        gpu: &Gpu,
+        [weight, bias]: [&Tensor; 2],
+        eps: f64,
+        (y, saved): (&Tensor, &Saved),
+        others: &[Address],
+    ) -> Result<Self> {
+        let (dtype, (rows, cols)) = (y.dtype(), y.dims2()?);
+        let (weight, bias, y) = (gpu.input(weight, DType::F32)?, gpu.input(bias, DType::F32)?, gpu.output(y, dtype)?);
+        let all: Vec<Address> = [weight, bias, y].iter().chain(others).copied().collect();
+        Ok(Self {
+            weight,
+            bias,
+            y,
+            mean: gpu.output(&saved.mean_t, DType::F32)?,
+            rstd: gpu.output(&saved.rstd_t, DType::F32)?,
+            rows: rows as i64,
+            cols: cols as i64,
+            eps: eps as f32,
+            wide: wide::flag(cols, dtype, &all),
+        })
+    }
+
+    pub(in crate::ops) fn grid(&self) -> Grid {
+        Grid::of((self.rows as usize).div_ceil(FORWARD_ROWS), 32 * FORWARD_ROWS as u32)
+    }
+}
+
+/// Room for a norm's output and its moments.
+pub(in crate::ops) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType) -> Result<(Tensor, Saved)> {
+    let moment = || gpu.uninitialised(rows, DType::F32);
+    Ok((gpu.uninitialised((rows, cols), dtype)?, Saved { mean_t: moment()?, rstd_t: moment()? }))
+}
+
+/// Twin of `NormBackward` in `backward.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(in crate::ops) struct NormBackward {
+    dy: Address,
+    x: Address,
+    weight: Address,
+    mean: Address,
+    rstd: Address,
+    dx: Address,
+    partials: Address,
+    rows: i64,
+    cols: i64,
+    block_rows: i64,
+    wide: u32,
+}
+
+/// What the gradient of a norm is made from.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct BackwardInputs<'a> {
+    pub(in crate::ops) dy_td: &'a Tensor,
+    pub(in crate::ops) x_td: &'a Tensor,
+    pub(in crate::ops) weight_d: &'a Tensor,
+    pub(in crate::ops) saved: &'a Saved,
+}
+
+impl NormBackward {
+    /// The gradient into `dx`, with room for `sums` sums over each column; `others` as for [`Norm::new`].
+    pub(in crate::ops) fn new(
+        gpu: &Gpu,
+        inputs: BackwardInputs<'_>,
+        dx: &Tensor,
+        sums: usize,
+        others: &[Address],
+    ) -> Result<(Self, Partials, RowBlocks)> {
+        let (dtype, (rows, cols)) = (dx.dtype(), dx.dims2()?);
+        let blocks = RowBlocks::of(rows, BACKWARD_WARPS);
+        let partials = Partials::new(gpu, blocks.count, sums * cols)?;
+        let (dy, x) = (gpu.input(inputs.dy_td, dtype)?, gpu.input(inputs.x_td, dtype)?);
+        let (weight, dx) = (gpu.input(inputs.weight_d, DType::F32)?, gpu.output(dx, dtype)?);
+        let all: Vec<Address> = [dy, x, weight, dx].iter().chain(others).copied().collect();
+        let args = Self {
+            dy,
+            x,
+            weight,
+            mean: gpu.input(&inputs.saved.mean_t, DType::F32)?,
+            rstd: gpu.input(&inputs.saved.rstd_t, DType::F32)?,
+            dx,
+            partials: partials.address(gpu)?,
+            rows: rows as i64,
+            cols: cols as i64,
+            block_rows: blocks.rows as i64,
+            wide: wide::flag(cols, dtype, &all),
+        };
+        Ok((args, partials, blocks))
+    }
+
+    /// The kernel for these rows and its launch.
+    pub(in crate::ops) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
+        let (cols, grid) = (self.cols as usize, Grid::of(blocks.count, 32 * BACKWARD_WARPS as u32));
+        match kernels.held.into_iter().find(|&(most, _)| self.wide != 0 && cols <= most) {
+            Some((_, name)) => (Kernel { op: kernels.op, name }, grid.with_shared(BACKWARD_WARPS * cols * size_of::<f32>())),
+            None => (Kernel { op: kernels.op, name: kernels.any }, grid.with_shared(TILE_BYTES)),
+        }
+    }
+}
+
+/// Twin of `ForwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ForwardArgs {
+    x: Address,
+    norm: Norm,
+}
+
+pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+    let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
+    let (y, saved) = outputs(gpu, rows, cols, dtype)?;
+    let x = gpu.input(x_td, dtype)?;
+    let norm = Norm::new(gpu, [weight_d, bias_d], eps, (&y, &saved), &[x])?;
+    // SAFETY: `x` and `y` are `[rows, cols]`, the vectors `[cols]`, the moments `[rows]`.
+    unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &ForwardArgs { x, norm }) }?;
+    Ok((y, saved))
+}
+
+pub(super) fn backward(gpu: &Gpu, inputs: BackwardInputs<'_>, dweight_d: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+    let (dtype, (rows, cols)) = (inputs.x_td.dtype(), inputs.x_td.dims2()?);
+    let dx = gpu.uninitialised((rows, cols), dtype)?;
+    let (args, partials, blocks) = NormBackward::new(gpu, inputs, &dx, 2, &[])?;
+    let (kernel, grid) = args.pick(BACKWARD, blocks);
+    // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; there are two rows of partial
+    // sums for each block.
+    unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
+    partials.add_to(gpu, 0, dweight_d)?;
+    partials.add_to(gpu, cols, dbias_d)?;
+    Ok(dx)
+}

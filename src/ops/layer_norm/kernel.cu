@@ -1,0 +1,84 @@
+// Layer normalisation; see mod.rs for the formulas and forward.cuh and backward.cuh for what a warp does.
+//
+// Forward: a block has 4 warps, each takes a row. Backward: a block has 8 warps, which take its `block_rows` rows in turns; the
+// kernel is named after the widest row that it holds in registers.
+#include "common.cuh"
+
+#include "forward.cuh"
+// Behind it: it takes its columns from there.
+#include "backward.cuh"
+
+struct ForwardArgs {
+    const void* x;
+    Norm norm;
+};
+
+template <typename T>
+__device__ __forceinline__ void forward_held(const ForwardArgs& a, i64 row) {
+    constexpr int N = WIDE<T>, CHUNKS = HELD_COLUMNS / WARP / N;
+    const T* x = static_cast<const T*>(a.x) + row * a.norm.cols;
+    float values[CHUNKS][N];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        if (held_column<N>(c) < a.norm.cols) load<N>(values[c], x + held_column<N>(c));
+    }
+    normalise_held<T>(a.norm, row, values);
+}
+
+template <typename T>
+__device__ void forward(const ForwardArgs& a) {
+    i64 row = i64(blockIdx.x) * FORWARD_ROWS + threadIdx.x / WARP;
+    if (row >= a.norm.rows) return;
+    const T* x = static_cast<const T*>(a.x) + row * a.norm.cols;
+    if (!a.norm.wide) {
+        normalise_any<T, 1>(a.norm, row, x);
+    } else if (a.norm.cols > HELD_COLUMNS) {
+        normalise_any<T, WIDE<T>>(a.norm, row, x);
+    } else {
+        forward_held<T>(a, row);
+    }
+}
+KERNELS(layer_norm_forward, ForwardArgs, 128, forward)
+
+struct Nothing {};
+
+template <typename T, int COLUMNS>
+__device__ __forceinline__ void backward_up_to(const NormBackward& a) {
+    backward_held<T, WIDE<T>, COLUMNS / int(WARP) / WIDE<T>, 2>(a, Nothing());
+}
+template <typename T>
+__device__ void backward_256(const NormBackward& a) {
+    backward_up_to<T, 256>(a);
+}
+KERNELS(layer_norm_backward_256, NormBackward, 256, backward_256)
+
+template <typename T>
+__device__ void backward_512(const NormBackward& a) {
+    backward_up_to<T, 512>(a);
+}
+KERNELS(layer_norm_backward_512, NormBackward, 256, backward_512)
+
+template <typename T>
+__device__ void backward_768(const NormBackward& a) {
+    backward_up_to<T, 768>(a);
+}
+// In half types two blocks fit without spills, if the compiler is told.
+KERNEL(layer_norm_backward_768_f32, NormBackward, 256, backward_768<float>)
+KERNEL_BESIDE(layer_norm_backward_768_bf16, NormBackward, 256, 2, backward_768<bf16>)
+KERNEL_BESIDE(layer_norm_backward_768_f16, NormBackward, 256, 2, backward_768<f16>)
+
+template <typename T>
+__device__ void backward_1024(const NormBackward& a) {
+    backward_up_to<T, 1024>(a);
+}
+KERNELS(layer_norm_backward_1024, NormBackward, 256, backward_1024)
+
+template <typename T>
+__device__ void backward_rows(const NormBackward& a) {
+    if (a.wide) {
+        backward_any<T, WIDE<T>, 2>(a, Nothing());
+    } else {
+        backward_any<T, 1, 2>(a, Nothing());
+    }
+}
+KERNELS(layer_norm_backward_any, NormBackward, 256, backward_rows)

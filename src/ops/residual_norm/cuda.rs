@@ -1,0 +1,114 @@
+//! Bias, dropout, residual and layer normalisation on the GPU: one pass over the rows each way.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::DropoutArgs;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Kernel;
+use crate::ops::dropout::Dropout;
+use crate::ops::indices::Indices;
+use crate::ops::layer_norm::cuda::BackwardInputs;
+use crate::ops::layer_norm::cuda::ByWidth;
+use crate::ops::layer_norm::cuda::Norm;
+use crate::ops::layer_norm::cuda::NormBackward;
+use crate::ops::layer_norm::cuda::outputs;
+use crate::ops::residual_norm::Saved;
+use crate::ops::residual_norm::WeightGradients;
+use crate::ops::residual_norm::Weights;
+
+const FORWARD: Kernel = Kernel { op: "residual_norm", name: "residual_norm_forward" };
+const BACKWARD: ByWidth = ByWidth {
+    op: "residual_norm",
+    held: [
+        (256, "residual_norm_backward_256"),
+        (512, "residual_norm_backward_512"),
+        (768, "residual_norm_backward_768"),
+        (1024, "residual_norm_backward_1024"),
+    ],
+    any: "residual_norm_backward_any",
+};
+
+/// Twin of `ForwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct ForwardArgs {
+    x: Address,
+    residual: Address,
+    bias: Address,
+    row_keys: Address,
+    sum: Address,
+    norm: Norm,
+    dropout: DropoutArgs,
+}
+
+pub(super) fn forward(
+    gpu: &Gpu,
+    x_td: &Tensor,
+    residual_td: &Tensor,
+    weights: &Weights<'_>,
+    row_keys: Indices<'_, u64>,
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Saved)> {
+    let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
+    let (y, moments) = outputs(gpu, rows, cols, dtype)?;
+    let sum_td = gpu.uninitialised((rows, cols), dtype)?;
+    let (x, residual, sum) = (gpu.input(x_td, dtype)?, gpu.input(residual_td, dtype)?, gpu.output(&sum_td, dtype)?);
+    let bias = gpu.input(weights.bias, DType::F32)?;
+    let vectors = [weights.norm_weight, weights.norm_bias];
+    let norm = Norm::new(gpu, vectors, weights.eps, (&y, &moments), &[x, residual, sum, bias])?;
+    let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
+    let args = ForwardArgs { x, residual, bias, row_keys, sum, norm, dropout: DropoutArgs::of(dropout) };
+    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors `[cols]`, the moments `[rows]`, and so are the
+    // keys where there is dropout.
+    unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &args) }?;
+    Ok((y, Saved { sum_td, moments }))
+}
+
+/// Twin of `BackwardArgs` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct BackwardArgs {
+    dropped: Address,
+    row_keys: Address,
+    norm: NormBackward,
+    dropout: DropoutArgs,
+}
+
+pub(super) fn backward(
+    gpu: &Gpu,
+    dy_td: &Tensor,
+    saved: &Saved,
+    norm_weight_d: &Tensor,
+    into: &WeightGradients<'_>,
+    row_keys: Indices<'_, u64>,
+    dropout: Option<&Dropout>,
+) -> Result<(Tensor, Tensor)> {
+    let (dtype, (rows, cols)) = (dy_td.dtype(), dy_td.dims2()?);
+    let dresidual = gpu.uninitialised((rows, cols), dtype)?;
+    let dx = if dropout.is_some() { gpu.uninitialised((rows, cols), dtype)? } else { dresidual.clone() };
+    let dropped = gpu.output(&dx, dtype)?;
+    let inputs = BackwardInputs { dy_td, x_td: &saved.sum_td, weight_d: norm_weight_d, saved: &saved.moments };
+    let (norm, partials, blocks) = NormBackward::new(gpu, inputs, &dresidual, 3, &[dropped])?;
+    let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
+    let (kernel, grid) = norm.pick(BACKWARD, blocks);
+    let args = BackwardArgs { dropped, row_keys, norm, dropout: DropoutArgs::of(dropout) };
+    // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so are the keys where
+    // there is dropout; there are three rows of partial sums for each block.
+    unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
+    for (sums, gradient) in [into.dnorm_weight, into.dnorm_bias, into.dbias].into_iter().enumerate() {
+        partials.add_to(gpu, sums * cols, gradient)?;
+    }
+    Ok((dx, dresidual))
+}
+
+/// The keys where a kernel reads them, and what keeps them alive.
+fn keys(gpu: &Gpu, row_keys: Indices<'_, u64>, dropout: Option<&Dropout>) -> Result<(Address, Option<Tensor>)> {
+    if dropout.is_none() {
+        return Ok((Address::NULL, None));
+    }
+    let (address, keys) = gpu.keys(row_keys)?;
+    Ok((address, Some(keys)))
+}
