@@ -35,7 +35,6 @@ pub struct RunSection {
     /// CPU affinity and its cgroup's CPU quota.
     pub threads: usize,
     /// What the machine costs an hour, in US dollars: then costs are reported, too.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_hour: Option<f64>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,

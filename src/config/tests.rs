@@ -274,6 +274,7 @@ fn show_names_the_origin_of_each_value() {
       seed: 42                        # default
       device: auto                    # default
       threads: 0                      # default
+      usd_per_hour: null              # default
       tensorboard: true               # default
       sample_text: null               # default
     model: models/mini                # a.yaml:1
@@ -290,6 +291,7 @@ fn show_names_the_origin_of_each_value() {
     seeds: []                         # default
     training:
       per_device_train_batch_size: 8  # default
+      auto_find_batch_size: false     # default
       per_device_eval_batch_size: 8   # default
       gradient_accumulation_steps: 1  # default
       gradient_checkpointing: false   # default
@@ -319,6 +321,7 @@ fn show_names_the_origin_of_each_value() {
       load_best_model_at_end: false   # default
     precision:
       compute: f32                    # default
+      tf32: false                     # default
     "#);
 }
 
