@@ -97,6 +97,15 @@ fn what_cannot_be_drawn_is_passed_over() {
         for dtype in DTYPES {
             let logits = placed(&from_vec(rows.clone(), (3, 4)).unwrap()).to_dtype(dtype).unwrap();
             assert_eq!(ids(&logits, &[1, 2, 3]), [2, 0, 1]);
+            // Equal ones that different threads see, in one warp and in two; and none at all.
+            for (first, second) in [(700, 901), (40, 45)] {
+                let mut row = vec![none; 1001];
+                (row[first], row[second]) = (f32::INFINITY, f32::INFINITY);
+                let logits = placed(&from_vec(row, (1, 1001)).unwrap()).to_dtype(dtype).unwrap();
+                assert_eq!(ids(&logits, &[4]), [first as u32]);
+            }
+            let logits = placed(&from_vec(vec![none; 1001], (1, 1001)).unwrap()).to_dtype(dtype).unwrap();
+            assert_eq!(ids(&logits, &[5]), [0]);
         }
     });
 }
