@@ -3,6 +3,8 @@
 //! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for what comes after.
 //! `cuda-on-host`: as C++, into this program, for tests.
 
+#![expect(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
+
 use std::env;
 use std::fs;
 use std::path::Path;

@@ -7,6 +7,7 @@ use crate::config::DeviceChoice;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct BenchArgs {
     /// tiny, small, base, large, or a configuration of `pretrain` (its model, and its batch, length and precision where the
     /// flags say nothing); several with commas

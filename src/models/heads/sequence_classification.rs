@@ -41,9 +41,12 @@ pub struct ClassificationHead {
 /// What backward needs; `M` is the number of segments.
 #[derive(Debug)]
 struct Saved {
-    input_md: Tensor,
-    activation_md: Tensor,
-    output_input_md: Tensor,
+    /// Of the first map, `[M, D]`.
+    input: Tensor,
+    /// After tanh, `[M, D]`.
+    activation: Tensor,
+    /// Of the second map, `[M, D]`.
+    output_input: Tensor,
 }
 
 impl ClassificationHead {
@@ -68,7 +71,7 @@ impl ClassificationHead {
         let activation_md = tanh::forward(&pre_activation, ctx.parameters.get(self.dense.bias))?;
         let output_input_md = dropout::forward(&activation_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let logits = self.output.forward(&output_input_md, ctx)?;
-        Ok((logits, Saved { input_md, activation_md, output_input_md }))
+        Ok((logits, Saved { input: input_md, activation: activation_md, output_input: output_input_md }))
     }
 
     /// Gradient of the rows that the head took, `[M, D]`.
@@ -80,10 +83,10 @@ impl ClassificationHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Tensor> {
-        let d_output_input = self.output.backward(d_logits, &saved.output_input_md, ctx, gradients)?;
+        let d_output_input = self.output.backward(d_logits, &saved.output_input, ctx, gradients)?;
         let d_activation = dropout::backward(&d_output_input, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
-        let d_pre = tanh::backward(&d_activation, &saved.activation_md, gradients.get(self.dense.bias))?;
-        let d_input = self.dense.backward_without_bias(&d_pre, &saved.input_md, ctx, gradients)?;
+        let d_pre = tanh::backward(&d_activation, &saved.activation, gradients.get(self.dense.bias))?;
+        let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
     }
 }

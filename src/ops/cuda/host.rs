@@ -122,18 +122,6 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn clear(&self, address: Address, bytes: usize) -> candle_core::Result<()> {
-        // SAFETY: the address is that of a tensor with so many bytes.
-        unsafe { std::ptr::write_bytes(address.0 as *mut u8, 0, bytes) };
-        Ok(())
-    }
-
-    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn processors(&self) -> usize {
-        4
-    }
-
-    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> candle_core::Result<()> {
         let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
         let args_at = std::ptr::from_ref(args).cast();

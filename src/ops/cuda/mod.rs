@@ -121,6 +121,9 @@ impl Gpu {
 
     /// A copy of host values.
     pub fn upload<T: WithDType>(&self, values: &[T]) -> Result<Tensor> {
+        if values.is_empty() {
+            return self.uninitialised(0, T::DTYPE);
+        }
         Tensor::from_slice(values, values.len(), self.0.device())
     }
 
@@ -134,12 +137,6 @@ impl Gpu {
     pub(in crate::ops) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.output(t)
-    }
-
-    /// Sets all bytes of a contiguous tensor to zero.
-    pub(in crate::ops) fn clear(&self, t: &Tensor) -> Result<()> {
-        let address = self.output(t, t.dtype())?;
-        self.0.clear(address, t.elem_count() * t.dtype().size_in_bytes())
     }
 
     /// Launches a kernel; one that exists for each number type when `dtype` names one. Without blocks there is nothing to do.
@@ -159,11 +156,6 @@ impl Gpu {
         };
         // SAFETY: the caller's promise.
         unsafe { self.0.launch(kernel, suffix, grid, args) }
-    }
-
-    /// Number of blocks that run at once, at least: the streaming multiprocessors.
-    pub(in crate::ops) fn processors(&self) -> usize {
-        self.0.processors()
     }
 
     fn check(t: &Tensor, dtype: DType) -> Result<()> {

@@ -30,7 +30,6 @@ use candle_core::cuda::cudarc::driver::CudaStream;
 use candle_core::cuda::cudarc::driver::DevicePtr;
 use candle_core::cuda::cudarc::driver::DeviceRepr;
 use candle_core::cuda::cudarc::driver::result;
-use candle_core::cuda::cudarc::driver::sys;
 use candle_core::op::BackpropOp;
 use half::bf16;
 use half::f16;
@@ -65,7 +64,6 @@ struct State {
     stream: Arc<CudaStream>,
     kernels: Mutex<Kernels>,
     products: Mutex<Products>,
-    processors: usize,
 }
 
 static STATES: LazyLock<Mutex<HashMap<DeviceId, Arc<State>>>> = LazyLock::new(Mutex::default);
@@ -77,12 +75,10 @@ impl State {
             return Ok(state.clone());
         }
         let stream = cuda.cuda_stream();
-        let count = stream.context().attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         let state = Arc::new(Self {
             cuda: cuda.clone(),
             kernels: Mutex::new(Kernels::new(stream.context().clone())),
             products: Mutex::new(Products::new(&stream)?),
-            processors: count.map_err(candle_core::Error::wrap)? as usize,
             stream,
         });
         states.insert(cuda.id(), state.clone());
@@ -168,18 +164,6 @@ impl Driver {
         // Events are off: the guard does nothing, and what is launched on the one stream comes before what frees the memory.
         let (start, _guard) = slice.device_ptr(&self.state.stream);
         Ok(Address(start).plus(layout.start_offset() * size_of::<T>()))
-    }
-
-    pub(super) fn clear(&self, address: Address, bytes: usize) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: the address is that of a tensor with so many bytes.
-        unsafe { result::memset_d8_async(address.0, 0, bytes, self.state.stream.cu_stream()) }.map_err(candle_core::Error::wrap)
-    }
-
-    pub(super) fn processors(&self) -> usize {
-        self.state.processors
     }
 
     pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> Result<()> {
