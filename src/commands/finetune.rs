@@ -41,7 +41,8 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
     for (seed, output) in seeds(&config) {
-        let outcome = classify::run_seed(&config, &examples, seed, &output, &machine, &progress, &signals)?;
+        let run = || classify::run_seed(&config, &examples, seed, &output, &machine, &progress, &signals);
+        let outcome = assemble::in_pool(run)?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(interrupted(signal, outcome.step).into());
         }

@@ -38,7 +38,8 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
-    let outcome = pretrain::run(&config, prepared, &start, &machine, &progress, &Signals::listen()?)?;
+    let signals = Signals::listen()?;
+    let outcome = assemble::in_pool(|| pretrain::run(&config, prepared, &start, &machine, &progress, &signals))?;
     if let Some(End::Signal(signal)) = outcome.end {
         return Err(interrupted(signal, outcome.step).into());
     }

@@ -198,7 +198,7 @@ pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
     assemble::use_threads(order.threads)?;
     let message = match order.job {
         Job::Machine(place) => Message::Machine(machine(&place)?),
-        Job::Steps(steps) => Message::Timed(time(&steps)?),
+        Job::Steps(steps) => Message::Timed(assemble::in_pool(|| time(&steps))?),
     };
     say(&message)
 }

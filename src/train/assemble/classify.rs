@@ -46,6 +46,8 @@ use crate::train::End;
 use crate::train::Trainer;
 use crate::train::assemble;
 use crate::train::assemble::Machine;
+use crate::train::assemble::batch_size;
+use crate::train::assemble::batch_size::Shapes;
 use crate::train::assemble::results;
 use crate::train::assemble::resume;
 use crate::train::assemble::resume::Start;
@@ -125,12 +127,16 @@ pub fn run_seed(
     let _keeping = memory::keep_freed_blocks();
     let mut classifier = classifier(config, examples, &folder, seed, machine, progress)?;
     classifier.task.model.encoder.gradient_checkpointing = config.training.gradient_checkpointing;
+    let given = config;
+    let model_config = classifier.task.model.config.clone();
+    let shapes = Shapes { model: &model_config, length: config.data.max_seq_length, masked_share: 0.0 };
+    let config = &FinetuneConfig { training: batch_size::fitted(&config.training, shapes, machine, progress)?, ..config.clone() };
     let mut data = TrainingData::encode(config, examples, &classifier, seed, progress)?;
     let task = &classifier.task;
     let training = &config.training;
     let mut stepper = assemble::stepper(task.parameters(), training, &machine.policy, seed)?;
     let total_steps = assemble::total_steps(training, data.steps_per_epoch() * assemble::rows_per_step(training));
-    let found = resume::find(&Start::Auto, &CheckpointStore::new(output), config, progress)?;
+    let found = resume::find(&Start::Auto, &CheckpointStore::new(output), given, progress)?;
     let mut state = TrainState::new(Cursor::default(), Better::Higher);
     let mut is_complete = false;
     if let Some((resumed, complete)) = &found {
@@ -153,7 +159,7 @@ pub fn run_seed(
     let options = RunFolderOptions {
         path: output,
         model_files: assemble::model_files(&hub_config(&folder, &examples.labels), &classifier.tokenizer),
-        config: serde_json::to_value(config)?,
+        config: serde_json::to_value(given)?,
         training,
         total_steps,
         tensorboard: config.run.tensorboard,
@@ -172,7 +178,8 @@ pub fn run_seed(
         data: &mut data,
         folder: &mut run_folder,
     };
-    let (end, rates) = trainer.run(&mut state)?;
+    let trained = trainer.run(&mut state);
+    let (end, rates) = trained.map_err(|e| batch_size::explain(e, training, shapes, machine))?;
     if matches!(end, End::Signal(_)) {
         let confusion = Confusion::new(examples.labels.len());
         return Ok(Outcome { seed, end: Some(end), step: state.step, results: BTreeMap::new(), confusion, model });

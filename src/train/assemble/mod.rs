@@ -128,6 +128,12 @@ pub fn use_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
+/// Runs `f` on a thread of the pool. From outside of it every parallel loop of every op would put its caller to sleep and
+/// wake a thread of the pool, and the other way round at its end: two thousand switches in a step of twelve layers.
+pub fn in_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| f())
+}
+
 /// Steps of a run: `max_steps`, or as many as the epochs need.
 pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
     if training.max_steps > 0 {
