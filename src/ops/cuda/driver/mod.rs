@@ -118,7 +118,7 @@ impl Driver {
                 state.stream.context().bind_to_thread().map_err(candle_core::Error::wrap)?;
                 Ok(Some(Self { device: device.clone(), state }))
             }
-            other => bail!("this build of mlmtrain has no code for {:?}", other.location()),
+            Device::Metal(_) => bail!("this build of mlmtrain has no code for {:?}", device.location()),
         }
     }
 

@@ -24,15 +24,15 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
     if !can_load(c"libcuda.so.1") {
         return Err(Unavailable::DriverMissing);
     }
-    result::init().map_err(|e| Unavailable::Driver(text(&e)))?;
-    let count = CudaContext::device_count().map_err(|e| Unavailable::Driver(text(&e)))? as usize;
+    result::init().map_err(|e| Unavailable::Driver(text(e)))?;
+    let count = CudaContext::device_count().map_err(|e| Unavailable::Driver(text(e)))? as usize;
     if ordinal >= count {
         return Err(Unavailable::NoSuchDevice { ordinal, count });
     }
     if let Some(missing) = LIBRARIES.iter().find(|name| !can_load(name)) {
         return Err(Unavailable::LibraryMissing(missing.to_string_lossy().into_owned()));
     }
-    let capability = capability(ordinal).map_err(|e| Unavailable::Driver(text(&e)))?;
+    let capability = capability(ordinal).map_err(|e| Unavailable::Driver(text(e)))?;
     if capability < OLDEST {
         return Err(Unavailable::TooOld { capability, oldest: OLDEST });
     }
@@ -40,7 +40,7 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
     // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing was allocated yet
     // that would have one.
     unsafe { cuda.disable_event_tracking() };
-    keep_freed_memory(&cuda).map_err(|e| Unavailable::Driver(text(&e)))?;
+    keep_freed_memory(&cuda).map_err(|e| Unavailable::Driver(text(e)))?;
     Ok(Device::Cuda(cuda))
 }
 
@@ -49,7 +49,7 @@ fn can_load(name: &CStr) -> bool {
     unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_NOW).is_null() }
 }
 
-fn text(e: &DriverError) -> String {
+fn text(e: DriverError) -> String {
     e.error_string().map_or_else(|_| format!("{:?}", e.0), |text| text.to_string_lossy().into_owned())
 }
 
@@ -99,7 +99,7 @@ pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
 
 /// As NVML and `nvidia-smi` write it.
 fn uuid(bytes: [std::ffi::c_char; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes.map(|byte| byte as u8)));
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 

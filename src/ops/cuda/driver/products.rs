@@ -16,6 +16,8 @@ use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
 use candle_core::cuda::cudarc::cublaslt::result;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
 use candle_core::cuda::cudarc::cublaslt::sys;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Description;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
 use candle_core::cuda::cudarc::driver::CudaSlice;
 use candle_core::cuda::cudarc::driver::CudaStream;
 use candle_core::cuda::cudarc::driver::DevicePtr;
@@ -157,12 +159,11 @@ impl Plan {
         let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
         // Dropped, with what it has by then, when one of the next steps fails.
         let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
-        use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
-        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
+        plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
+        plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
         if gemm.bias.is_some() {
-            plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
-            plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &output)?;
+            plan.set(Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
+            plan.set(Description::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &output)?;
         }
         let (m, n, k) = (gemm.m as u64, gemm.n as u64, gemm.k as u64);
         let layout = |dtype, rows: u64, cols: u64, operand: &Operand| {
@@ -176,14 +177,13 @@ impl Plan {
     }
 
     fn with_algorithm(mut self, handle: sys::cublasLtHandle_t, key: &Key) -> Result<Self, CublasError> {
-        use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = Preference(result::create_matmul_pref()?);
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_BYTES)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_BYTES)?;
         let [a, b, out] = key.alignments;
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b)?;
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a)?;
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
         // SAFETY: all descriptors were just made and live.
         let found = unsafe { result::get_matmul_algo_heuristic(handle, self.product, first, second, out, out, preference.0)? };
@@ -192,10 +192,10 @@ impl Plan {
     }
 
     fn set_bias(&mut self, bias: Address) -> Result<(), CublasError> {
-        self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)
+        self.set(Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)
     }
 
-    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<(), CublasError> {
+    fn set<T>(&self, attribute: Description, value: &T) -> Result<(), CublasError> {
         // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
         unsafe { result::set_matmul_desc_attribute(self.product, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
     }
@@ -217,7 +217,7 @@ impl Drop for Plan {
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
-    fn set<T>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: &T) -> Result<(), CublasError> {
+    fn set<T>(&self, attribute: PreferenceOf, value: &T) -> Result<(), CublasError> {
         // SAFETY: the preference lives, and each attribute is given a value of its own type.
         unsafe { result::set_matmul_pref_attribute(self.0, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
     }
