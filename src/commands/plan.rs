@@ -24,6 +24,9 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
     let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));
     row("compute", machine.summary());
     machine.policy.notes.iter().for_each(|note| row("", note.clone()));
+    if let Some(reason) = &machine.without_gpu {
+        row("", format!("no GPU: {reason}"));
+    }
     if let Some(mut model) = config.model() {
         if model.encoder.vocab_size == 0 {
             model.encoder.vocab_size = config.tokenizer.vocab_size;

@@ -186,7 +186,8 @@ pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
     }
     let message = errors.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    Ended::Failed(if status.code() == Some(1) { message.to_string() } else { format!("{status}: {message}") })
+    // Refused by the program itself; anything else is a crash, and its code says more than its last words.
+    Ended::Failed(if matches!(status.code(), Some(1 | 2)) { message.to_string() } else { format!("{status}: {message}") })
 }
 
 /// The side of the child.
