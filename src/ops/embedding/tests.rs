@@ -7,6 +7,7 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
+use crate::ops::testing::device;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
@@ -133,4 +134,25 @@ fn an_id_outside_or_missing_is_named() {
     let none = Ids { word: (&[]).into(), position: (&[]).into(), token_type: (&[]).into() };
     assert_eq!(forward(none, &tables(&values), DType::BF16).unwrap().dims(), [0, 5]);
     assert!(forward(none, &tables(&values), DType::U32).unwrap_err().to_string().contains("embedding: no implementation for U32"));
+}
+
+/// Offsets are 64 bits: the last rows of the word table lie behind 2^31 values, of which only these are ever touched.
+#[test]
+fn rows_behind_two_billion_values_are_found_and_added_to() {
+    on_each_device(|| {
+        let (hidden, rows) = (64, (1 << 31) / 64 + 5);
+        let word_vd = Tensor::zeros((rows, hidden), DType::F32, &device()).unwrap();
+        let (position_pd, type_nd) = (fresh((2, hidden), 1), fresh((1, hidden), 2));
+        let tables = Tables { word_vd: &word_vd, position_pd: &position_pd, type_nd: &type_nd };
+        let word = [rows as u32 - 1];
+        let ids = Ids { word: (&word).into(), position: (&[1]).into(), token_type: (&[0]).into() };
+        let last = fresh((1, hidden), 3);
+        word_vd.narrow(0, rows - 1, 1).unwrap().slice_set(&last, 0, 0).unwrap();
+        let y = forward(ids, &tables, DType::F32).unwrap();
+        let want = (&last + &position_pd.narrow(0, 1, 1).unwrap()).unwrap().add(&type_nd).unwrap();
+        assert_close("y", &y, &want, 1e-6);
+        let gradients = Tables { position_pd: &position_pd.zeros_like().unwrap(), type_nd: &type_nd.zeros_like().unwrap(), ..tables };
+        backward(&last, ids, &gradients, Padding::default()).unwrap();
+        assert_close("gradient", &word_vd.narrow(0, rows - 1, 1).unwrap(), &(&last * 2.0).unwrap(), 0.0);
+    });
 }

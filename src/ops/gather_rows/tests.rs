@@ -5,6 +5,7 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
+use crate::ops::testing::device;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
@@ -63,4 +64,18 @@ fn no_positions_give_no_rows_and_a_zero_gradient() {
 fn a_position_outside_is_named() {
     let error = forward(&fresh((4, 5), 1), &[0, 4]).unwrap_err().to_string();
     assert!(error.contains("position 4 (number 1 of 2) is not below 4"), "{error}");
+}
+
+/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that nobody writes take no memory on a CPU.
+#[test]
+fn rows_behind_two_billion_values_are_found() {
+    on_each_device(|| {
+        let (cols, rows) = (64, (1 << 31) / 64 + 5);
+        let x = Tensor::zeros((rows, cols), candle_core::DType::F32, &device()).unwrap();
+        let last = fresh((1, cols), 1);
+        x.narrow(0, rows - 1, 1).unwrap().slice_set(&last, 0, 0).unwrap();
+        let y = forward(&x, &[rows as u32 - 1, 3]).unwrap();
+        assert_eq!(bits(&y)[..cols], bits(&last));
+        assert!(bits(&y)[cols..].iter().all(|&value| value == 0));
+    });
 }
