@@ -32,9 +32,9 @@ line() { printf '%-34s %s\n' "$1" "$2" | tee -a "$output/table"; }
 
 ops() {
     local outcome
-    outcome=$(cd "$root" && "$folder/tests" ops:: --test-threads 4 > "$output/ops.log" 2>&1 && echo passed || echo FAILED)
-    line "op tests" "$outcome: $(grep -o '[0-9]* passed; [0-9]* failed' "$output/ops.log" || echo 'no result')"
-    if grep -q 'skipped on the GPU' "$output/ops.log"; then line "op tests" "NOT ON A GPU: $(grep -m1 'skipped on' "$output/ops.log")"; fi
+    outcome=$(cd "$root" && "$folder/tests" ops:: tasks::tests --test-threads 4 > "$output/ops.log" 2>&1 && echo passed || echo FAILED)
+    line "ops and whole passes" "$outcome: $(grep -o '[0-9]* passed; [0-9]* failed' "$output/ops.log" || echo 'no result')"
+    if grep -q 'skipped on the GPU' "$output/ops.log"; then line "ops and whole passes" "NOT ON A GPU: $(grep -m1 'skipped on' "$output/ops.log")"; fi
 }
 
 sanitized() { # tool

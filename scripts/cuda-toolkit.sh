@@ -4,12 +4,12 @@
 #
 #   scripts/cuda-toolkit.sh PREFIX              to build: nvcc with its parts, headers, and libraries to link with that load
 #                                               the real ones when they are first called (105 MB to fetch, 210 MB on disk)
-#   scripts/cuda-toolkit.sh --libraries PREFIX  to run, where a driver is but no CUDA: cuBLAS and cuRAND (about 0.5 GB)
+#   scripts/cuda-toolkit.sh --libraries PREFIX  to run, where a driver is but no CUDA: cuBLAS and cuRAND (0.9 GB)
 #
 # Then, to build:  cargo fetch && . PREFIX/env.sh && cargo build --release --features cuda
 #        to run:   LD_LIBRARY_PATH=PREFIX/lib mlmtrain ...
 #
-# `NVCC=PREFIX/bin/nvcc-lite` builds three times as fast: it leaves out what of candle no training needs. Run this script
+# `NVCC=PREFIX/bin/nvcc-lite` builds faster: it leaves out what of candle no training needs. Run this script
 # again after an update of the `cudarc` crate. CUDA_COMPUTE_CAP (90 unless set) is for candle's kernels; ours are always
 # built for T4, A100 and H100, with PTX for what comes after them.
 set -eu

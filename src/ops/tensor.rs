@@ -117,11 +117,6 @@ pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
     with_slice_mut(into, |into| into.iter_mut().zip(values).for_each(|(a, v)| *a += v))
 }
 
-/// The error of an op that has no code for the device of `t`.
-pub fn unsupported<R>(op: &str, t: &Tensor) -> Result<R> {
-    bail!("{op}: no implementation for {:?}", t.device().location())
-}
-
 /// An error unless `t` has exactly the shape `want`; `what` names the op and the tensor.
 pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
     if t.dims() == want { Ok(()) } else { bail!("{what} is {:?}, it must be {want:?}", t.dims()) }

@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 #[cfg(feature = "cuda")]
 use std::io::Write;
+#[cfg(feature = "cuda")]
+use std::sync::LazyLock;
 
 use candle_core::DType;
 use candle_core::Device;
@@ -14,6 +16,8 @@ use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::Var;
 
+#[cfg(feature = "cuda")]
+use crate::ops::cuda::Unavailable;
 use crate::ops::element::rounding;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -46,9 +50,11 @@ fn on_the_gpu(body: impl Fn()) {
 
 #[cfg(feature = "cuda")]
 fn on_the_gpu(body: impl Fn()) {
-    match crate::ops::cuda::open(0) {
+    // One for all tests: each would load the kernels again.
+    static OPENED: LazyLock<Result<Device, Unavailable>> = LazyLock::new(|| crate::ops::cuda::open(0));
+    match &*OPENED {
         Ok(device) => {
-            DEVICE.set(device);
+            DEVICE.set(device.clone());
             body();
             DEVICE.set(Device::Cpu);
         }

@@ -8,6 +8,7 @@ use crate::config::ModelConfig;
 use crate::layers::Rows;
 use crate::models::Targets;
 use crate::models::TokenIds;
+use crate::models::families;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::upload::Numbers;
 use crate::ops::cuda::upload::upload;
@@ -27,29 +28,30 @@ pub(super) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// The inputs that `batch` is for a model on `device`.
-    pub(super) fn new(batch: &'a Batch, config: &ModelConfig, device: &Device) -> Result<Self> {
+    /// The inputs that `batch` is for a model on `device`; with `backward`, what gradients need besides.
+    pub(super) fn new(batch: &'a Batch, config: &ModelConfig, device: &Device, backward: bool) -> Result<Self> {
         let offset = config.position_offset() as u32;
         let position_ids = batch.position_ids.iter().map(|p| p + offset).collect();
         let label_keys = batch.label_positions.iter().map(|&t| batch.token_keys[t as usize]).collect();
         let mut inputs = Self { batch, position_ids, label_keys, on_gpu: None };
         if let Some(gpu) = Gpu::of_device(device)? {
-            inputs.on_gpu = Some(inputs.upload(&gpu, config)?);
+            inputs.on_gpu = Some(inputs.upload(&gpu, config, backward)?);
         }
         Ok(inputs)
     }
 
-    /// All arrays in one transfer, each with the plan that its op wants.
-    fn upload(&self, gpu: &Gpu, config: &ModelConfig) -> Result<[Uploaded; 8]> {
+    /// All arrays, each with the plan that its op wants.
+    fn upload(&self, gpu: &Gpu, config: &ModelConfig, backward: bool) -> Result<[Uploaded; 8]> {
         let batch = self.batch;
-        let padding = crate::models::families::padding(config);
+        let padding = families::padding(config);
+        let ids = |rows, skip| if backward { Numbers::Scattered { rows, skip } } else { Numbers::Plain(rows) };
         let arrays = [
-            Numbers::Scattered { rows: &batch.ids, skip: padding.word },
-            Numbers::Scattered { rows: &self.position_ids, skip: padding.position },
-            Numbers::Scattered { rows: &batch.token_type_ids, skip: None },
+            ids(&batch.ids, padding.word),
+            ids(&self.position_ids, padding.position),
+            ids(&batch.token_type_ids, None),
             Numbers::Bounds(&batch.cu_seqlens),
             Numbers::Keys(&batch.token_keys),
-            Numbers::Scattered { rows: &batch.label_positions, skip: None },
+            ids(&batch.label_positions, None),
             Numbers::Plain(&batch.labels),
             Numbers::Keys(&self.label_keys),
         ];

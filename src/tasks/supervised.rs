@@ -26,7 +26,7 @@ pub(super) fn accumulate<H: Head>(
     if batch.num_labels() == 0 {
         return Ok(PendingLoss::default());
     }
-    let inputs = inputs(model, batch)?;
+    let inputs = inputs(model, batch, true)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: Some(dropout) };
     let (hidden_td, saved) = model.encoder.forward(inputs.tokens(), &ctx)?;
     let (entropy, d_hidden) = model.head.loss_and_gradient(&hidden_td, inputs.targets(), scale, &ctx, gradients)?;
@@ -37,7 +37,7 @@ pub(super) fn accumulate<H: Head>(
 
 /// The loss of `batch` without dropout and without gradients.
 pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss> {
-    let inputs = inputs(model, batch)?;
+    let inputs = inputs(model, batch, false)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
     let (hidden_td, _) = model.encoder.forward(inputs.tokens(), &ctx)?;
     PendingLoss::of(model.head.loss(&hidden_td, inputs.targets(), &ctx)?, batch.num_labels()).read()
@@ -45,7 +45,7 @@ pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss>
 
 /// Logits at the label positions, `[M, classes]`, without dropout.
 pub(super) fn logits<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Tensor> {
-    let inputs = inputs(model, batch)?;
+    let inputs = inputs(model, batch, false)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
     let (hidden_td, _) = model.encoder.forward(inputs.tokens(), &ctx)?;
     model.head.logits(&hidden_td, inputs.targets(), &ctx)
@@ -57,6 +57,6 @@ pub(super) fn mean_length(batch: &Batch) -> f64 {
     squares / batch.num_tokens().max(1) as f64
 }
 
-fn inputs<'a, H>(model: &Model<H>, batch: &'a Batch) -> Result<Inputs<'a>> {
-    Inputs::new(batch, &model.config, model.parameters.flat().device())
+fn inputs<'a, H>(model: &Model<H>, batch: &'a Batch, backward: bool) -> Result<Inputs<'a>> {
+    Inputs::new(batch, &model.config, model.parameters.flat().device(), backward)
 }

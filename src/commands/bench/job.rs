@@ -180,7 +180,7 @@ fn follow(child: &mut Child, after_step: impl Fn()) -> Result<Ended> {
 /// Why a child brought no result.
 pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
     // Rust aborts where an allocation fails; the system kills where it cannot keep the promise of an earlier one.
-    let refused = (errors.contains("memory allocation of") && errors.contains("failed")) || errors.contains(cuda::OUT_OF_MEMORY);
+    let refused = (errors.contains("memory allocation of") && errors.contains("failed")) || cuda::is_out_of_memory(errors);
     if refused || status.signal() == Some(libc::SIGKILL) {
         return Ended::OutOfMemory;
     }

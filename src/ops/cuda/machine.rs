@@ -4,8 +4,13 @@ use candle_core::Device;
 
 use super::driver;
 
-/// What errors of the allocator begin with.
-pub const OUT_OF_MEMORY: &str = "the GPU is out of memory";
+/// What errors of our own allocations begin with.
+pub(super) const OUT_OF_MEMORY: &str = "the GPU is out of memory";
+
+/// Whether an error says that a GPU has no more memory, in our words or, from candle's own allocations, in the driver's.
+pub fn is_out_of_memory(error: &str) -> bool {
+    error.contains(OUT_OF_MEMORY) || error.contains("CUDA_ERROR_OUT_OF_MEMORY")
+}
 
 /// Why a GPU cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,9 @@
 //! Everything is in the order of one stream: a tensor may be dropped as soon as the work that reads it is launched, and
 //! nothing waits but what reads a value back. The CPU's code is the reference; masks and dropout come from the same counters.
 
+pub(in crate::ops) mod activation;
 mod args;
+pub(in crate::ops) mod columns;
 pub mod gemm;
 mod machine;
 pub mod scatter;
@@ -44,9 +46,9 @@ pub use driver::backwards;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::on_host;
 pub use machine::Memory;
-pub use machine::OUT_OF_MEMORY;
 pub use machine::Properties;
 pub use machine::Unavailable;
+pub use machine::is_out_of_memory;
 pub use machine::memory;
 pub use machine::open;
 pub use machine::properties;

@@ -22,7 +22,7 @@ pub enum Numbers<'a> {
     Bounds(&'a [u32]),
     /// Dropout keys.
     Keys(&'a [u64]),
-    /// Labels.
+    /// Labels, and ids that nothing is added up for.
     Plain(&'a [u32]),
 }
 

@@ -1,102 +1,24 @@
-// Bias and GELU; see mod.rs for the formulas.
-//
-// A block has 8 warps and takes `block_rows` rows of 32 N columns: a lane holds N columns side by side, with the sum of their
-// bias gradient, and the warps take the rows in turns.
-#include "common.cuh"
+// Bias and GELU; see mod.rs for the formulas, activation.cuh for who computes what.
+#include "activation.cuh"
 
-constexpr u32 WARPS = 8;
-
-__device__ __forceinline__ float normal_cdf(float u) { return 0.5f * (1.0f + erff(u * 0.70710678118654752f)); }
-__device__ __forceinline__ float normal_density(float u) { return 0.3989422804014327f * expf(-0.5f * u * u); }
-
-struct Args {
-    const void* dy;  // backward only
-    const void* x;
-    const float* bias;
-    void* out;  // y or dx
-    float* dbias_partials;  // [blocks of rows, cols], backward only
-    i64 rows;
-    i64 cols;
-    i64 block_rows;
-    u32 wide;
+struct Gelu {
+    static __device__ __forceinline__ float cdf(float u) { return 0.5f * (1.0f + erff(u * 0.70710678118654752f)); }
+    static __device__ __forceinline__ float density(float u) { return 0.3989422804014327f * expf(-0.5f * u * u); }
+    static __device__ __forceinline__ float forward(float u) { return u * cdf(u); }
+    static __device__ __forceinline__ float slope(float x, float bias) {
+        float u = x + bias;
+        return fmaf(u, density(u), cdf(u));
+    }
 };
 
-template <typename T, int N>
-__device__ __forceinline__ void forward_columns(const Args& a) {
-    i64 col = (i64(blockIdx.x) * WARP + threadIdx.x % WARP) * N;
-    if (col >= a.cols) return;
-    const T* x = static_cast<const T*>(a.x);
-    T* y = static_cast<T*>(a.out);
-    float bias[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) bias[i] = a.bias[col + i];
-    i64 first = i64(blockIdx.y) * a.block_rows, end = min(first + a.block_rows, a.rows);
-    for (i64 row = first + threadIdx.x / WARP; row < end; row += WARPS) {
-        float values[N];
-        load<N>(values, x + row * a.cols + col);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float u = values[i] + bias[i];
-            values[i] = u * normal_cdf(u);
-        }
-        store<N>(y + row * a.cols + col, values);
-    }
+template <typename T>
+__device__ void forward(const ActivationArgs& a) {
+    activate<T, Gelu>(a);
 }
+KERNELS(gelu_forward, ActivationArgs, 256, forward)
 
 template <typename T>
-__device__ void forward(const Args& a) {
-    if (a.wide) {
-        forward_columns<T, WIDE<T>>(a);
-    } else {
-        forward_columns<T, 1>(a);
-    }
+__device__ void backward(const ActivationArgs& a) {
+    activate_backward<T, Gelu>(a);
 }
-KERNELS(gelu_forward, Args, 256, forward)
-
-template <typename T, int N>
-__device__ __forceinline__ void backward_columns(const Args& a) {
-    float* room = reinterpret_cast<float*>(shared_memory());  // [WARPS, 32 N]
-    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    i64 col = (i64(blockIdx.x) * WARP + lane) * N;
-    const T* dy = static_cast<const T*>(a.dy);
-    const T* x = static_cast<const T*>(a.x);
-    T* dx = static_cast<T*>(a.out);
-    float bias[N], sums[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        bias[i] = col < a.cols ? a.bias[col + i] : 0.0f;
-        sums[i] = 0.0f;
-    }
-    i64 first = i64(blockIdx.y) * a.block_rows, end = min(first + a.block_rows, a.rows);
-    for (i64 row = first + warp; row < end && col < a.cols; row += WARPS) {
-        float values[N], gradients[N];
-        load<N>(values, x + row * a.cols + col);
-        load<N>(gradients, dy + row * a.cols + col);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float u = values[i] + bias[i];
-            gradients[i] *= fmaf(u, normal_density(u), normal_cdf(u));
-            sums[i] += gradients[i];
-        }
-        store<N>(dx + row * a.cols + col, gradients);
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) room[(warp * WARP + lane) * N + i] = sums[i];
-    __syncthreads();
-    for (u32 c = threadIdx.x; c < WARP * N; c += blockDim.x) {
-        i64 column = i64(blockIdx.x) * WARP * N + c;
-        float sum = 0.0f;
-        for (u32 w = 0; w < WARPS; w++) sum += room[w * WARP * N + c];
-        if (column < a.cols) a.dbias_partials[i64(blockIdx.y) * a.cols + column] = sum;
-    }
-}
-
-template <typename T>
-__device__ void backward(const Args& a) {
-    if (a.wide) {
-        backward_columns<T, WIDE<T>>(a);
-    } else {
-        backward_columns<T, 1>(a);
-    }
-}
-KERNELS(gelu_backward, Args, 256, backward)
+KERNELS(gelu_backward, ActivationArgs, 256, backward)

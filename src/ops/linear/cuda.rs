@@ -6,8 +6,9 @@ use candle_core::Tensor;
 
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::columns::Columns;
+use crate::ops::cuda::columns::WARPS;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 use crate::ops::cuda::sums::Partials;
@@ -15,7 +16,6 @@ use crate::ops::cuda::sums::RowBlocks;
 use crate::ops::cuda::wide;
 
 const COLUMN_SUMS: Kernel = Kernel { op: "linear", name: "linear_column_sums" };
-const WARPS: usize = 8;
 
 /// Twin of `ColumnSumsArgs` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
@@ -23,9 +23,7 @@ const WARPS: usize = 8;
 struct ColumnSumsArgs {
     values: Address,
     partials: Address,
-    rows: i64,
-    cols: i64,
-    block_rows: i64,
+    columns: Columns,
     lane_values: u32,
 }
 
@@ -109,16 +107,11 @@ pub(in crate::ops) fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor)
     let args = ColumnSumsArgs {
         values,
         partials: partials.address(gpu)?,
-        rows: rows as i64,
-        cols: cols as i64,
-        block_rows: blocks.rows as i64,
+        columns: Columns::of((rows, cols), blocks),
         lane_values: lane_values as u32,
     };
-    let across = cols.div_ceil(32 * lane_values) as u32;
-    let grid = Grid { blocks: [across, blocks.count as u32, 1], threads: 32 * WARPS as u32, shared_bytes: 0 };
-    let shared_bytes = WARPS * 32 * lane_values * size_of::<f32>();
     // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
-    unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), grid.with_shared(shared_bytes), &args) }?;
+    unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), args.columns.grid_with_sums(lane_values), &args) }?;
     partials.add_to(gpu, 0, into)
 }
 

@@ -96,7 +96,7 @@ pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, 
 
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
 pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> anyhow::Error {
-    if matches!(machine.device, Device::Cpu) || !format!("{error:#}").contains(cuda::OUT_OF_MEMORY) {
+    if matches!(machine.device, Device::Cpu) || !cuda::is_out_of_memory(&format!("{error:#}")) {
         return error;
     }
     // What did not fit was more than its prediction: half of it is what the next try should take at most.

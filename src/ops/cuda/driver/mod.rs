@@ -89,19 +89,23 @@ impl State {
     fn allocate<T: CudaDType + DeviceRepr>(&self, shape: Shape) -> Result<Tensor> {
         let count = shape.elem_count().max(1);
         // SAFETY: what the memory holds is not read before a kernel wrote it: the contract of `Gpu::uninitialised`.
-        let slice = unsafe { self.cuda.alloc::<T>(count) }.map_err(|e| out_of_memory(&e, &self.stream, count * size_of::<T>()))?;
+        let slice = unsafe { self.cuda.alloc::<T>(count) }.map_err(|e| not_allocated(e, &self.stream, count * size_of::<T>()))?;
         let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, self.cuda.clone()));
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 }
 
-/// The driver's message, and how much was asked for and is left.
-fn out_of_memory(e: &candle_core::Error, stream: &CudaStream, bytes: usize) -> candle_core::Error {
+/// The driver's message; where memory is what is missing, with how much was asked for and is left. An error of a kernel comes
+/// up at whatever is called next: it must not be told as one of memory.
+fn not_allocated(e: candle_core::Error, stream: &CudaStream, bytes: usize) -> candle_core::Error {
+    if !super::is_out_of_memory(&e.to_string()) {
+        return e;
+    }
     let (free, total) = stream.context().mem_get_info().unwrap_or_default();
     let mib = |bytes: usize| bytes >> 20;
     candle_core::Error::msg(format!(
         "{}: {} MiB were asked for, {} of {} MiB are free: {e}",
-        super::OUT_OF_MEMORY,
+        super::machine::OUT_OF_MEMORY,
         mib(bytes),
         mib(free),
         mib(total)

@@ -148,7 +148,7 @@ __device__ __forceinline__ void store_f32(float* to, const float (&values)[N]) {
     static_assert(N % 4 == 0);
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-        *reinterpret_cast<Vec<float, 4>*>(to + i) = {{values[i], values[i + 1], values[i + 2], values[i + 3]}};
+        store_whole<float, 4>(to + i, {{values[i], values[i + 1], values[i + 2], values[i + 3]}});
     }
 }
 // The same for any N: one value has no alignment to speak of.

@@ -3,6 +3,7 @@
 // `all_kernels.inc` is written by the build script: each op's `kernel.cu`, in a namespace of its own.
 #define KERNELS_ON_HOST
 #include "common.cuh"
+#include "activation.cuh"
 #include "mma.cuh"
 
 #include "all_kernels.inc"

@@ -1,0 +1,35 @@
+//! How kernels that go over whole matrices share them out: see `kernels/columns.cuh`.
+
+use super::Grid;
+use super::sums::RowBlocks;
+
+/// Warps of a block, which take its rows in turns.
+pub(in crate::ops) const WARPS: usize = 8;
+
+/// Twin of `Columns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(in crate::ops) struct Columns {
+    rows: i64,
+    cols: i64,
+    block_rows: i64,
+}
+
+impl Columns {
+    /// A matrix of `[rows, cols]`, its rows shared out so.
+    pub(in crate::ops) fn of((rows, cols): (usize, usize), blocks: RowBlocks) -> Self {
+        Self { rows: rows as i64, cols: cols as i64, block_rows: blocks.rows as i64 }
+    }
+
+    /// The blocks of a launch whose lanes hold so many columns each.
+    pub(in crate::ops) fn grid(self, lane_values: usize) -> Grid {
+        let across = (self.cols as usize).div_ceil(32 * lane_values) as u32;
+        let down = (self.rows as usize).div_ceil(self.block_rows as usize) as u32;
+        Grid { blocks: [across, down, 1], threads: 32 * WARPS as u32, shared_bytes: 0 }
+    }
+
+    /// The same with the shared memory of `write_column_sums`.
+    pub(in crate::ops) fn grid_with_sums(self, lane_values: usize) -> Grid {
+        self.grid(lane_values).with_shared(WARPS * 32 * lane_values * size_of::<f32>())
+    }
+}

@@ -1,0 +1,48 @@
+// How kernels that go over whole matrices share them out, and how they sum columns on the way.
+//
+// A block has 8 warps and takes `block_rows` rows of 32 N columns: a lane holds N columns side by side, and the warps take the
+// rows in turns. The order of a column's sum depends on the rows and `block_rows` alone, not on N.
+#pragma once
+
+#include "common.cuh"
+
+constexpr u32 COLUMN_WARPS = 8;
+
+// Twin of `Columns` in `columns.rs`.
+struct Columns {
+    i64 rows;
+    i64 cols;
+    i64 block_rows;
+};
+
+// The first of the N columns of this lane; beyond the last one where there are no more.
+template <int N>
+__device__ __forceinline__ i64 lane_column() {
+    return (i64(blockIdx.x) * WARP + threadIdx.x % WARP) * N;
+}
+
+// Calls `f` with each row of this lane, and where the lane's columns of it lie.
+template <int N, int UNROLL = 1, typename F>
+__device__ __forceinline__ void each_row(const Columns& c, F f) {
+    i64 col = lane_column<N>();
+    if (col >= c.cols) return;
+    i64 first = i64(blockIdx.y) * c.block_rows, end = min(first + c.block_rows, c.rows);
+#pragma unroll UNROLL
+    for (i64 row = first + threadIdx.x / WARP; row < end; row += COLUMN_WARPS) f(row, row * c.cols + col);
+}
+
+// Adds up what the lanes of the block have of each column, and writes it to its row of `partials`, [blocks of rows, cols]. All
+// threads of the block come here; dynamic shared memory holds a value of each.
+template <int N>
+__device__ __forceinline__ void write_column_sums(const Columns& c, const float (&sums)[N], float* partials) {
+    float* room = reinterpret_cast<float*>(shared_memory());  // [COLUMN_WARPS, 32 N]
+#pragma unroll
+    for (int i = 0; i < N; i++) room[threadIdx.x * N + i] = sums[i];
+    __syncthreads();
+    for (u32 column = threadIdx.x; column < WARP * N; column += blockDim.x) {
+        i64 col = i64(blockIdx.x) * WARP * N + column;
+        float sum = 0.0f;
+        for (u32 w = 0; w < COLUMN_WARPS; w++) sum += room[w * WARP * N + column];
+        if (col < c.cols) partials[i64(blockIdx.y) * c.cols + col] = sum;
+    }
+}
