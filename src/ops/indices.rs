@@ -1,14 +1,13 @@
 //! Whole numbers that ops read: ids, positions, labels, segment bounds, dropout keys.
 //!
-//! They are made on the host, where they are checked and where the CPU's code reads them. For a GPU they are uploaded once a
-//! batch, together with what its kernels want to know of them beforehand; whoever does not do so (a test, say) passes a plain
+//! They are made on the host, where they are checked and where the CPU's code reads them. For a GPU all of a batch are uploaded
+//! at once, together with what its kernels want to know of them beforehand; whoever does not do so (a test, say) passes a plain
 //! slice, and each op uploads it for itself.
 
 use std::ops::Deref;
 
-use candle_core::Tensor;
-
 use crate::ops::attention::Tiles;
+use crate::ops::cuda::Array;
 use crate::ops::cuda::scatter::Scatter;
 
 /// A slice on the host and its copy on the GPU, if there is one. Made by `into()` from a slice alone.
@@ -21,8 +20,8 @@ pub struct Indices<'a, T = u32> {
 /// The copy on the GPU.
 #[derive(Debug, Clone)]
 pub struct Uploaded {
-    /// The same numbers: u32 as U32, u64 as I64 with the same bits.
-    pub numbers: Tensor,
+    /// The same numbers.
+    pub numbers: Array,
     /// What a kernel wants to know of them; which one it is, is the business of the op that takes them.
     pub plan: Option<Plan>,
 }

@@ -11,13 +11,14 @@ use super::Segments;
 use super::Tiles;
 use super::tiles::TILE_ROWS;
 use crate::ops::cuda::Address;
+use crate::ops::cuda::Array;
 use crate::ops::cuda::DropoutArgs;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::Kind;
 use crate::ops::cuda::wide;
 use crate::ops::dropout::Dropout;
-use crate::ops::indices::Plan;
 use crate::ops::tensor::check_shape;
 
 /// The kernels of one way to compute.
@@ -75,28 +76,25 @@ struct Args {
     padding: u32,
 }
 
-/// What the launches of a pass have in common, and the tensors behind its addresses that were made for it.
+/// What the launches of a pass have in common, and the arrays behind its addresses.
 struct Launch {
     args: Args,
     dtype: DType,
     head_size: usize,
     tiles: Tiles,
-    _token_keys: Option<Tensor>,
+    _token_keys: Option<Array>,
 }
 
 impl Launch {
     /// For `q`, `k`, `v` and the dropout of `segments`; addresses of what a pass adds are left out.
     fn new(gpu: &Gpu, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
         let (dtype, hidden, heads) = (q.dtype(), q.dim(1)?, segments.heads);
-        let tiles = match segments.cu_seqlens.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
-            Some(Plan::Tiles(tiles)) => tiles.clone(),
-            _ => Tiles::upload(gpu, &segments.cu_seqlens)?,
-        };
+        let tiles = Tiles::of(gpu, segments.cu_seqlens)?;
         // Kernels that drop nothing read no keys.
         let dropout = Dropout::active(segments.dropout)?;
         let (token_keys, kept_alive) = match dropout {
             None => (Address::NULL, None),
-            Some(_) => gpu.keys(segments.token_keys).map(|(address, tensor)| (address, Some(tensor)))?,
+            Some(_) => gpu.keys(segments.token_keys).map(|(address, array)| (address, Some(array)))?,
         };
         let head_size = hidden / heads;
         let args = Args {
@@ -110,7 +108,7 @@ impl Launch {
             dv: Address::NULL,
             log_sum_exp: Address::NULL,
             delta: Address::NULL,
-            tiles: gpu.input(&tiles.bounds, DType::U32)?,
+            tiles: tiles.bounds.address(Kind::U32)?,
             token_keys,
             hidden: hidden as i64,
             dropout: DropoutArgs::of(dropout),

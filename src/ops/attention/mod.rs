@@ -27,6 +27,7 @@ mod rows;
 mod tiles;
 
 pub use tiles::Tiles;
+pub use tiles::TilesOnHost;
 
 /// What tokens form a segment, and how probabilities are dropped.
 #[derive(Debug, Clone, Copy)]

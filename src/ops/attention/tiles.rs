@@ -1,28 +1,54 @@
 //! What each block of the GPU's attention works on: a tile of rows of one segment.
 
 use candle_core::Result;
-use candle_core::Tensor;
 
+use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Values;
+use crate::ops::indices::Indices;
+use crate::ops::indices::Plan;
 
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
+
+/// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not begin last.
+#[derive(Debug, Clone)]
+pub struct TilesOnHost(Vec<[u32; 3]>);
+
+impl TilesOnHost {
+    /// The tiles of the segments between `cu_seqlens`.
+    pub fn of(cu_seqlens: &[u32]) -> Self {
+        Self(tiles(cu_seqlens))
+    }
+
+    /// What is uploaded.
+    pub(in crate::ops) fn values(&self) -> Values<'_> {
+        Values::U32(self.0.as_flattened())
+    }
+}
 
 /// The tiles of all segments, on the GPU.
 #[derive(Debug, Clone)]
 pub struct Tiles {
     /// Start and end of the segment and first row of the tile (counted in the batch) for each tile: u32, `[tiles * 3]`.
-    pub bounds: Tensor,
+    pub bounds: Array,
     /// Number of tiles.
     pub count: usize,
 }
 
 impl Tiles {
-    /// Uploads the tiles of the segments between `cu_seqlens`: the longest segments first, so that their blocks, which take
-    /// longest, do not begin last.
-    pub fn upload(gpu: &Gpu, cu_seqlens: &[u32]) -> Result<Self> {
-        let tiles = tiles(cu_seqlens);
-        Ok(Self { count: tiles.len(), bounds: gpu.upload(tiles.as_flattened())? })
+    /// The plan that came with `cu_seqlens`; without one, it is made now.
+    pub(super) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
+        if let Some(Plan::Tiles(tiles)) = cu_seqlens.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+            return Ok(tiles.clone());
+        }
+        let tiles = TilesOnHost::of(cu_seqlens.host());
+        Ok(Self::new(&tiles, gpu.send_one(tiles.values())?))
+    }
+
+    /// The tiles with their array.
+    pub(in crate::ops) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
+        Self { count: tiles.0.len(), bounds }
     }
 }
 

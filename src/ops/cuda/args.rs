@@ -1,5 +1,11 @@
 //! What kernels take that is not an op's own.
 
+use candle_core::Result;
+
+use super::Gpu;
+use super::packet::Array;
+use super::packet::Kind;
+use super::packet::Values;
 use crate::ops::dropout::Dropout;
 use crate::ops::indices::Indices;
 
@@ -37,23 +43,22 @@ impl DropoutArgs {
     }
 }
 
-impl super::Gpu {
-    /// Where the numbers begin on the GPU. The tensor keeps a copy alive that was made just now; it must live until the kernel
-    /// is launched.
-    pub(in crate::ops) fn numbers(&self, indices: Indices<'_>) -> candle_core::Result<(Address, candle_core::Tensor)> {
-        let copy = match indices.on_gpu() {
+impl Gpu {
+    /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is launched.
+    pub(in crate::ops) fn numbers(&self, indices: Indices<'_>) -> Result<(Address, Array)> {
+        let array = match indices.on_gpu() {
             Some(uploaded) => uploaded.numbers.clone(),
-            None => self.upload(indices.host())?,
+            None => self.send_one(Values::U32(indices.host()))?,
         };
-        Ok((self.input(&copy, candle_core::DType::U32)?, copy))
+        Ok((array.address(Kind::U32)?, array))
     }
 
-    /// [`super::Gpu::numbers`] for keys.
-    pub(in crate::ops) fn keys(&self, keys: Indices<'_, u64>) -> candle_core::Result<(Address, candle_core::Tensor)> {
-        let copy = match keys.on_gpu() {
+    /// [`Gpu::numbers`] for keys.
+    pub(in crate::ops) fn keys(&self, keys: Indices<'_, u64>) -> Result<(Address, Array)> {
+        let array = match keys.on_gpu() {
             Some(uploaded) => uploaded.numbers.clone(),
-            None => self.upload(&keys.iter().map(|&key| key as i64).collect::<Vec<_>>())?,
+            None => self.send_one(Values::U64(keys.host()))?,
         };
-        Ok((self.input(&copy, candle_core::DType::I64)?, copy))
+        Ok((array.address(Kind::U64)?, array))
     }
 }

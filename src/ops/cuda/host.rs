@@ -2,6 +2,7 @@
 //! the GPU.
 
 use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::ffi::c_char;
 use std::ffi::c_int;
@@ -23,6 +24,8 @@ use super::Properties;
 use super::Unavailable;
 use super::gemm::Gemm;
 use super::gemm::Operand;
+use super::slots::Room;
+use super::slots::Slots;
 use crate::ops::element::Element;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
@@ -30,6 +33,8 @@ use crate::ops::tensor::with_values_mut;
 
 thread_local! {
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
+    /// A GPU for each thread, so that tests do not see each other's slots.
+    static SLOTS: RefCell<Slots<Slot>> = RefCell::default();
 }
 
 unsafe extern "C" {
@@ -149,6 +154,66 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn with_slots<R>(&self, f: impl FnOnce(&mut Slots<Slot>) -> R) -> R {
+        SLOTS.with_borrow_mut(f)
+    }
+
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+    pub(super) fn new_slot(&self, bytes: usize) -> candle_core::Result<Slot> {
+        Ok(Slot::new(bytes))
+    }
+}
+
+/// A slot of plain memory; its copy is done when [`Slot::send`] returns.
+pub(super) struct Slot {
+    host: Vec<u8>,
+    /// Longer by what the first multiple of 256 bytes in it may be away.
+    device: Vec<u8>,
+    /// Where that multiple is.
+    start: usize,
+    sent: usize,
+}
+
+impl Slot {
+    const ALIGNMENT_BYTES: usize = 256;
+
+    fn new(bytes: usize) -> Self {
+        let device = vec![0; bytes + Self::ALIGNMENT_BYTES];
+        let start = device.as_ptr().align_offset(Self::ALIGNMENT_BYTES);
+        Self { host: vec![0; bytes], device, start, sent: 0 }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address(self.device[self.start..].as_ptr() as u64)
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn is_page_locked(&self) -> bool {
+        true
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+    pub(super) fn send(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> candle_core::Result<()> {
+        write(&mut self.host[..bytes]);
+        self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
+        self.sent = bytes;
+        Ok(())
+    }
+
+    /// Overwrites what was sent: a kernel that reads it afterwards is seen.
+    #[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+    pub(super) fn retire(&mut self) -> candle_core::Result<()> {
+        self.device[self.start..self.start + self.sent].fill(u8::MAX);
+        Ok(())
+    }
+}
+
+impl Room for Slot {
+    fn bytes(&self) -> usize {
+        self.host.len()
     }
 }
 

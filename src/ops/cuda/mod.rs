@@ -5,19 +5,23 @@
 //!
 //! | build | driver |
 //! |---|---|
-//! | `--features cuda` | `driver.rs`: CUDA, through cudarc, on the stream of candle's device |
+//! | `--features cuda` | `driver/`: CUDA, through cudarc, on the stream of candle's device |
 //! | `--features cuda-on-host` | `host.rs`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
 //! | neither | `absent.rs`: there is no GPU |
 //!
-//! Everything is in the order of one stream: a tensor may be dropped as soon as the work that reads it is launched, and
-//! nothing waits but what reads a value back. The CPU's code is the reference; masks and dropout come from the same counters.
+//! Everything that computes is in the order of one stream: a tensor may be dropped as soon as the work that reads it is
+//! launched, and nothing waits but what reads a value back. The numbers of a batch come by a second stream, all in one copy from
+//! page-locked memory while the batch before is computed: see `packet.rs`. The CPU's code is the reference; masks and dropout
+//! come from the same counters.
 
 pub(in crate::ops) mod activation;
 mod args;
 pub(in crate::ops) mod columns;
 pub mod gemm;
 mod machine;
+mod packet;
 pub mod scatter;
+mod slots;
 pub(in crate::ops) mod sums;
 pub mod upload;
 pub(in crate::ops) mod wide;
@@ -53,6 +57,10 @@ pub use machine::memory;
 pub use machine::open;
 pub use machine::properties;
 pub use machine::set_tf32;
+pub use packet::Array;
+pub(in crate::ops) use packet::Kind;
+pub(in crate::ops) use packet::Values;
+pub use packet::locks_pages;
 
 /// A GPU with its stream; cheap to clone.
 #[derive(Debug, Clone)]

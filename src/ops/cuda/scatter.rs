@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 
 use candle_core::Result;
-use candle_core::Tensor;
 
 use super::Gpu;
+use super::packet::Array;
+use super::packet::Values;
 use crate::ops::indices::Indices;
 use crate::ops::indices::Plan;
 
@@ -44,19 +45,24 @@ impl Groups {
         piece_starts.push(start as u32);
         Self { order, piece_starts, targets, target_pieces }
     }
+
+    /// What is uploaded, in the order that [`Scatter::new`] wants.
+    pub(super) fn values(&self) -> [Values<'_>; 4] {
+        [&self.order, &self.piece_starts, &self.targets, &self.target_pieces].map(|numbers| Values::U32(numbers))
+    }
 }
 
 /// The groups on the GPU.
 #[derive(Debug, Clone)]
 pub struct Scatter {
     /// `Groups::order`, u32.
-    pub order: Tensor,
+    pub order: Array,
     /// `Groups::piece_starts`, u32.
-    pub piece_starts: Tensor,
+    pub piece_starts: Array,
     /// `Groups::targets`, u32.
-    pub targets: Tensor,
+    pub targets: Array,
     /// `Groups::target_pieces`, u32.
-    pub target_pieces: Tensor,
+    pub target_pieces: Array,
     /// Number of pieces.
     pub pieces: usize,
     /// Number of targets.
@@ -66,23 +72,19 @@ pub struct Scatter {
 impl Scatter {
     /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
     pub(in crate::ops) fn of<'a>(gpu: &Gpu, rows: Indices<'a>, skip: Option<u32>) -> Result<Cow<'a, Self>> {
-        match rows.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
-            Some(Plan::Scatter(plan)) => Ok(Cow::Borrowed(plan)),
-            _ => Ok(Cow::Owned(Self::upload(gpu, rows.host(), skip)?)),
+        if let Some(Plan::Scatter(plan)) = rows.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+            return Ok(Cow::Borrowed(plan));
         }
+        let groups = Groups::of(rows.host(), skip);
+        let arrays = gpu.send(&groups.values())?.try_into().expect("as many arrays come back as were sent");
+        Ok(Cow::Owned(Self::new(&groups, arrays)))
     }
 
-    /// Uploads the groups of `rows`.
-    pub fn upload(gpu: &Gpu, rows: &[u32], skip: Option<u32>) -> Result<Self> {
-        let groups = Groups::of(rows, skip);
-        Ok(Self {
-            pieces: groups.piece_starts.len() - 1,
-            count: groups.targets.len(),
-            order: gpu.upload(&groups.order)?,
-            piece_starts: gpu.upload(&groups.piece_starts)?,
-            targets: gpu.upload(&groups.targets)?,
-            target_pieces: gpu.upload(&groups.target_pieces)?,
-        })
+    /// The groups with their arrays.
+    pub(super) fn new(groups: &Groups, arrays: [Array; 4]) -> Self {
+        let [order, piece_starts, targets, target_pieces] = arrays;
+        let (pieces, count) = (groups.piece_starts.len() - 1, groups.targets.len());
+        Self { order, piece_starts, targets, target_pieces, pieces, count }
     }
 }
 

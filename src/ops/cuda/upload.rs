@@ -1,10 +1,14 @@
-//! The numbers of a batch on their way to the GPU, each with the plan that its op wants.
+//! The numbers of a batch on their way to the GPU, each with the plan that its op wants: one packet, one copy.
 
 use candle_core::Result;
 
 use super::Gpu;
+use super::packet::Array;
+use super::packet::Values;
+use super::scatter::Groups;
 use super::scatter::Scatter;
 use crate::ops::attention::Tiles;
+use crate::ops::attention::TilesOnHost;
 use crate::ops::indices::Plan;
 use crate::ops::indices::Uploaded;
 
@@ -26,18 +30,55 @@ pub enum Numbers<'a> {
     Plain(&'a [u32]),
 }
 
-/// Uploads the arrays of a batch.
-pub fn upload<const N: usize>(gpu: &Gpu, arrays: [Numbers<'_>; N]) -> Result<[Uploaded; N]> {
-    let mut copies = Vec::with_capacity(N);
-    for array in arrays {
-        copies.push(match array {
-            Numbers::Scattered { rows, skip } => {
-                Uploaded { numbers: gpu.upload(rows)?, plan: Some(Plan::Scatter(Scatter::upload(gpu, rows, skip)?)) }
-            }
-            Numbers::Bounds(bounds) => Uploaded { numbers: gpu.upload(bounds)?, plan: Some(Plan::Tiles(Tiles::upload(gpu, bounds)?)) },
-            Numbers::Keys(keys) => Uploaded { numbers: gpu.upload(&keys.iter().map(|&k| k as i64).collect::<Vec<_>>())?, plan: None },
-            Numbers::Plain(numbers) => Uploaded { numbers: gpu.upload(numbers)?, plan: None },
-        });
+/// What was worked out on the host.
+enum PlanOnHost {
+    None,
+    Scatter(Groups),
+    Tiles(TilesOnHost),
+}
+
+impl PlanOnHost {
+    fn of(numbers: Numbers<'_>) -> Self {
+        match numbers {
+            Numbers::Scattered { rows, skip } => Self::Scatter(Groups::of(rows, skip)),
+            Numbers::Bounds(bounds) => Self::Tiles(TilesOnHost::of(bounds)),
+            Numbers::Keys(_) | Numbers::Plain(_) => Self::None,
+        }
     }
-    Ok(copies.try_into().unwrap_or_else(|_| unreachable!("there is one copy for each array")))
+
+    fn values(&self) -> Vec<Values<'_>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Scatter(groups) => groups.values().to_vec(),
+            Self::Tiles(tiles) => vec![tiles.values()],
+        }
+    }
+
+    /// The plan with its arrays, which are the next of those that were sent.
+    fn sent(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Plan> {
+        match self {
+            Self::None => None,
+            Self::Scatter(groups) => Some(Plan::Scatter(Scatter::new(groups, [(); 4].map(|()| next(arrays))))),
+            Self::Tiles(tiles) => Some(Plan::Tiles(Tiles::new(tiles, next(arrays)))),
+        }
+    }
+}
+
+/// Uploads the arrays of a batch and their plans.
+pub fn upload<const N: usize>(gpu: &Gpu, arrays: [Numbers<'_>; N]) -> Result<[Uploaded; N]> {
+    let plans = arrays.map(PlanOnHost::of);
+    let mut values = Vec::new();
+    for (numbers, plan) in arrays.iter().zip(&plans) {
+        values.push(match *numbers {
+            Numbers::Scattered { rows: numbers, .. } | Numbers::Bounds(numbers) | Numbers::Plain(numbers) => Values::U32(numbers),
+            Numbers::Keys(keys) => Values::U64(keys),
+        });
+        values.extend(plan.values());
+    }
+    let mut sent = gpu.send(&values)?.into_iter();
+    Ok(plans.each_ref().map(|plan| Uploaded { numbers: next(&mut sent), plan: plan.sent(&mut sent) }))
+}
+
+fn next(arrays: &mut impl Iterator<Item = Array>) -> Array {
+    arrays.next().expect("as many arrays come back as were sent")
 }

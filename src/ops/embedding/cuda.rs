@@ -8,6 +8,7 @@ use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::Kind;
 use crate::ops::cuda::scatter::PIECE_ROWS;
 use crate::ops::cuda::scatter::Scatter;
 use crate::ops::cuda::wide;
@@ -86,9 +87,9 @@ pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, ids: Indices<'_>, padding: Opt
     let args = BackwardArgs {
         dy,
         ids: numbers,
-        order: gpu.input(&groups.order, DType::U32)?,
-        piece_starts: gpu.input(&groups.piece_starts, DType::U32)?,
-        target_pieces: gpu.input(&groups.target_pieces, DType::U32)?,
+        order: groups.order.address(Kind::U32)?,
+        piece_starts: groups.piece_starts.address(Kind::U32)?,
+        target_pieces: groups.target_pieces.address(Kind::U32)?,
         dtable: into,
         partials,
         pieces: groups.pieces as i64,

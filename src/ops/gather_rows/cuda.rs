@@ -1,6 +1,5 @@
 //! Gathering rows and its transpose on the GPU; each row of the result is written once.
 
-use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -8,6 +7,7 @@ use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::Kind;
 use crate::ops::cuda::scatter::Scatter;
 use crate::ops::cuda::wide;
 use crate::ops::indices::Indices;
@@ -68,10 +68,10 @@ pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, tokens
     let args = BackwardArgs {
         dy,
         dx,
-        order: gpu.input(&groups.order, DType::U32)?,
-        piece_starts: gpu.input(&groups.piece_starts, DType::U32)?,
-        targets: gpu.input(&groups.targets, DType::U32)?,
-        target_pieces: gpu.input(&groups.target_pieces, DType::U32)?,
+        order: groups.order.address(Kind::U32)?,
+        piece_starts: groups.piece_starts.address(Kind::U32)?,
+        targets: groups.targets.address(Kind::U32)?,
+        target_pieces: groups.target_pieces.address(Kind::U32)?,
         count: groups.count as i64,
         tokens: tokens as i64,
         cols: cols as i64,

@@ -5,6 +5,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::cuda::Address;
+use crate::ops::cuda::Array;
 use crate::ops::cuda::DropoutArgs;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
@@ -105,7 +106,7 @@ pub(super) fn backward(
 }
 
 /// The keys where a kernel reads them, and what keeps them alive.
-fn keys(gpu: &Gpu, row_keys: Indices<'_, u64>, dropout: Option<&Dropout>) -> Result<(Address, Option<Tensor>)> {
+fn keys(gpu: &Gpu, row_keys: Indices<'_, u64>, dropout: Option<&Dropout>) -> Result<(Address, Option<Array>)> {
     if dropout.is_none() {
         return Ok((Address::NULL, None));
     }

@@ -63,6 +63,10 @@ impl Machine {
             progress.note(&format!("note: no GPU is used: {reason}; {}", reason.hint()));
         }
         self.policy.notes.iter().for_each(|note| progress.note(note));
+        // Any other failure comes up again with the first batch.
+        if let Ok(Some(false)) = cuda::locks_pages(&self.device) {
+            progress.warn("no page-locked memory can be had, so copies of batches to the GPU hold up the program: look at the limits of its container and at `ulimit -l`");
+        }
     }
 }
 

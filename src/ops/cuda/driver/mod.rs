@@ -1,4 +1,4 @@
-//! CUDA through cudarc, on the stream of candle's device: memory and launches.
+//! CUDA through cudarc, on the stream of candle's device: memory and launches; and on a stream of its own the copies of packets.
 //!
 //! What belongs to a device beside candle's own (loaded kernels, cuBLASLt's plans) is kept once for each and found again by
 //! the device's id.
@@ -6,6 +6,7 @@
 mod kernels;
 mod open;
 mod products;
+mod slot;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -38,6 +39,7 @@ use super::Address;
 use super::Grid;
 use super::Kernel;
 use super::gemm::Gemm;
+use super::slots::Slots;
 use kernels::Kernels;
 use products::Products;
 
@@ -45,6 +47,7 @@ pub(super) use open::memory;
 pub(super) use open::open;
 pub(super) use open::properties;
 pub(super) use products::set_tf32;
+pub(super) use slot::Slot;
 
 /// A device and what we keep of it.
 #[derive(Clone)]
@@ -62,8 +65,11 @@ impl Debug for Driver {
 struct State {
     cuda: CudaDevice,
     stream: Arc<CudaStream>,
+    /// The stream of copies, which does not wait for the other one by itself.
+    copies: Arc<CudaStream>,
     kernels: Mutex<Kernels>,
     products: Mutex<Products>,
+    slots: Mutex<Slots<Slot>>,
 }
 
 static STATES: LazyLock<Mutex<HashMap<DeviceId, Arc<State>>>> = LazyLock::new(Mutex::default);
@@ -79,6 +85,8 @@ impl State {
             cuda: cuda.clone(),
             kernels: Mutex::new(Kernels::new(stream.context().clone())),
             products: Mutex::new(Products::new(&stream)?),
+            slots: Mutex::default(),
+            copies: stream.context().new_stream().map_err(candle_core::Error::wrap)?,
             stream,
         });
         states.insert(cuda.id(), state.clone());
@@ -188,5 +196,13 @@ impl Driver {
             let Gemm { m, n, k, dtype, out_dtype, .. } = gemm;
             candle_core::Error::msg(format!("product [{m}, {k}] [{k}, {n}] of {dtype:?} to {out_dtype:?}: {e}"))
         })
+    }
+
+    pub(super) fn with_slots<R>(&self, f: impl FnOnce(&mut Slots<Slot>) -> R) -> R {
+        f(&mut self.state.slots.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn new_slot(&self, bytes: usize) -> Result<Slot> {
+        Slot::new(&self.state.stream, &self.state.copies, bytes)
     }
 }

@@ -1,0 +1,136 @@
+//! A slot of packets: page-locked memory, memory of the GPU, and the events that keep apart who touches them.
+//!
+//! | who | waits for | where |
+//! |---|---|---|
+//! | the host, to write to its buffer | the copy before (`copied`) | on the host; it was done long ago where slots take turns |
+//! | the copy | what read the GPU's buffer (`read`) | on the stream of copies |
+//! | what computes | the copy (`copied`) | on the stream that computes |
+
+use std::sync::Arc;
+
+use candle_core::Error;
+use candle_core::cuda::cudarc::driver::CudaContext;
+use candle_core::cuda::cudarc::driver::CudaEvent;
+use candle_core::cuda::cudarc::driver::CudaSlice;
+use candle_core::cuda::cudarc::driver::CudaStream;
+use candle_core::cuda::cudarc::driver::DevicePtr;
+use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::driver::PinnedHostSlice;
+use candle_core::cuda::cudarc::driver::result;
+
+use super::super::Address;
+use super::super::slots::Room;
+use super::not_allocated;
+
+/// Buffers for one packet at a time.
+pub(in super::super) struct Slot {
+    host: HostBuffer,
+    /// Of the stream of copies: allocated and freed in its order.
+    device: CudaSlice<u8>,
+    /// Behind the last copy. An event that was never recorded is waited for by nobody.
+    copied: CudaEvent,
+    /// Behind all that was launched before the last reader of a packet let go.
+    read: CudaEvent,
+    compute: Arc<CudaStream>,
+    copies: Arc<CudaStream>,
+}
+
+impl Slot {
+    /// A slot of `bytes` bytes, more than none.
+    pub(super) fn new(compute: &Arc<CudaStream>, copies: &Arc<CudaStream>, bytes: usize) -> candle_core::Result<Self> {
+        let context = compute.context();
+        // SAFETY: kernels read only what a copy has written.
+        let device = unsafe { copies.alloc::<u8>(bytes) }.map_err(|e| not_allocated(Error::wrap(e), compute, bytes))?;
+        let event = || context.new_event(None).map_err(Error::wrap);
+        Ok(Self {
+            host: HostBuffer::new(context, bytes).map_err(Error::wrap)?,
+            device,
+            copied: event()?,
+            read: event()?,
+            compute: compute.clone(),
+            copies: copies.clone(),
+        })
+    }
+
+    pub(in super::super) fn address(&self) -> Address {
+        // Events are off: the guard does nothing.
+        let (start, _guard) = self.device.device_ptr(&self.copies);
+        Address(start)
+    }
+
+    pub(in super::super) fn is_page_locked(&self) -> bool {
+        matches!(self.host, HostBuffer::PageLocked(_))
+    }
+
+    /// Copies the first `bytes` bytes of the host's buffer once `write` has written them. What is launched from now on finds
+    /// them at [`Slot::address`].
+    pub(in super::super) fn send(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> candle_core::Result<()> {
+        self.try_send(bytes, write).map_err(Error::wrap)
+    }
+
+    fn try_send(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<(), DriverError> {
+        self.copied.synchronize()?;
+        let to = self.address().0;
+        let from = &mut self.host.as_mut_slice()?[..bytes];
+        write(from);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.copies.wait(&self.read)?;
+        // SAFETY: both buffers have `bytes` bytes. The host's is not touched before `copied` is waited for, above, and both
+        // live until the copy is done, see `drop`.
+        unsafe { result::memcpy_htod_async(to, from, self.copies.cu_stream()) }?;
+        self.copied.record(&self.copies)?;
+        self.compute.wait(&self.copied)
+    }
+
+    /// Says that all that reads the packet is launched.
+    pub(in super::super) fn retire(&mut self) -> candle_core::Result<()> {
+        self.read.record(&self.compute).map_err(Error::wrap)
+    }
+}
+
+impl Room for Slot {
+    fn bytes(&self) -> usize {
+        self.device.len()
+    }
+}
+
+impl Drop for Slot {
+    /// The host's buffer is freed once its copy is done, which is waited for, and the GPU's behind all that may read it, in the
+    /// order of its stream. There is nobody to tell of a failure.
+    fn drop(&mut self) {
+        let _ = self.copies.synchronize();
+        let _ = self.read.record(&self.compute).and_then(|()| self.copies.wait(&self.read));
+    }
+}
+
+/// Where the host writes packets.
+enum HostBuffer {
+    /// The GPU reads it by itself, while the host goes on.
+    PageLocked(PinnedHostSlice<u8>),
+    /// Where the system lets no more memory be locked: the driver copies it to memory of its own first, and the host waits.
+    Pageable(Vec<u8>),
+}
+
+impl HostBuffer {
+    fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<Self, DriverError> {
+        // No flags: memory as it is usually cached.
+        // SAFETY: it is written in the next lines.
+        let Ok(mut locked) = (unsafe { context.alloc_pinned_with_flags::<u8>(bytes, 0) }) else {
+            return Ok(Self::Pageable(vec![0; bytes]));
+        };
+        let start = locked.as_mut_ptr()?;
+        // SAFETY: it was just allocated with so many bytes.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(Self::PageLocked(locked))
+    }
+
+    fn as_mut_slice(&mut self) -> Result<&mut [u8], DriverError> {
+        match self {
+            // It waits for an event of its own, which is never recorded.
+            Self::PageLocked(locked) => locked.as_mut_slice(),
+            Self::Pageable(bytes) => Ok(bytes),
+        }
+    }
+}
