@@ -17,8 +17,8 @@ use crate::layers::Parameters;
 use crate::ops;
 use crate::ops::update::Buffers;
 use crate::ops::update::Clip;
-use crate::ops::update::Group;
 use crate::ops::update::Hyper;
+use crate::ops::update::KeptGroups;
 use crate::optim::adamw;
 use crate::optim::lamb;
 
@@ -28,7 +28,7 @@ pub struct Optimizer {
     rule: OptimizerType,
     first_moment: Tensor,
     second_moment: Tensor,
-    groups: Vec<Group>,
+    groups: KeptGroups,
     beta1: f64,
     beta2: f64,
     eps: f64,
@@ -46,7 +46,7 @@ impl Optimizer {
             rule: config.optim,
             first_moment: parameters.flat().zeros_like()?,
             second_moment: parameters.flat().zeros_like()?,
-            groups: groups(parameters.layout(), config.weight_decay as f32),
+            groups: KeptGroups::new(groups(parameters.layout(), config.weight_decay as f32)),
             beta1: config.adam_beta1,
             beta2: config.adam_beta2,
             eps: config.adam_epsilon,
@@ -169,7 +169,7 @@ mod tests {
     fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
         let parameters = parameters(DType::F32);
         let groups =
-            |optim| optimizer(optim, &parameters).0.groups.into_iter().map(|g| (g.range, g.weight_decay > 0.0)).collect::<Vec<_>>();
+            |optim| optimizer(optim, &parameters).0.groups.iter().map(|g| (g.range.clone(), g.weight_decay > 0.0)).collect::<Vec<_>>();
         assert_eq!(groups(OptimizerType::Adamw), [(0..255, true), (256..390, false)]);
         assert_eq!(groups(OptimizerType::Lamb), [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]);
     }

@@ -5,17 +5,16 @@ use candle_core::Result;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::update::Buffers;
-use crate::ops::update::Group;
+use crate::ops::update::Groups;
 use crate::ops::update::Hyper;
 use crate::ops::update::cpu::Adam;
 use crate::ops::update::cuda::Update;
 
 const UPDATE: Kernel = Kernel { op: "adamw", name: "adamw_update" };
 
-pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
-    let decay = |group: &Group| (hyper.lr * f64::from(group.weight_decay)) as f32;
+pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let step_size = (hyper.lr / Adam::new(hyper).correction1) as f32;
-    let Some(update) = Update::of(gpu, &buffers, groups, hyper, decay, step_size)? else { return Ok(()) };
+    let Some(update) = Update::of(gpu, &buffers, groups, hyper, step_size)? else { return Ok(()) };
     // SAFETY: it is such a kernel, and takes nothing else.
     unsafe { update.launch(gpu, UPDATE, Some(update.dtype)) }
 }

@@ -8,6 +8,8 @@ __device__ void update(const UpdateArgs& a) {
     Chunk chunk = find_chunk(a);
     float multiplier;
     if (!gradient_multiplier(a, multiplier) || !chunk.segment.live) return only_clear(a, chunk);
+    // Rounded once, from f64: the CPU's bits.
+    float decay = float(a.lr * double(chunk.segment.decay));
     each_four(a, chunk, [&](i64 i, auto count) {
         constexpr int N = decltype(count)::value;
         float p[N], g[N], m[N], v[N];
@@ -19,7 +21,7 @@ __device__ void update(const UpdateArgs& a) {
         for (int k = 0; k < N; k++) {
             advance(a, multiplier, g[k], m[k], v[k]);
             // The decay is part of the change: as a factor of 1 - 1e-6 it would lose most of its digits.
-            p[k] -= fmaf(chunk.segment.decay, p[k], direction(a, m[k], v[k]));
+            p[k] -= fmaf(decay, p[k], direction(a, m[k], v[k]));
         }
         store<N>(a.parameters + i, p);
         store<N>(a.first + i, m);

@@ -6,7 +6,7 @@ use candle_core::Result;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::update::Buffers;
-use crate::ops::update::Group;
+use crate::ops::update::Groups;
 use crate::ops::update::Hyper;
 use crate::ops::update::cpu::Adam;
 use crate::ops::update::cuda::Update;
@@ -16,17 +16,17 @@ const ADVANCE: Kernel = Kernel { op: "lamb", name: "lamb_advance" };
 const STEP_SIZES: Kernel = Kernel { op: "lamb", name: "lamb_step_sizes" };
 const APPLY: Kernel = Kernel { op: "lamb", name: "lamb_apply" };
 
-pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
+pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: Groups<'_>, hyper: &Hyper) -> Result<()> {
     let factor = (1.0 / Adam::new(hyper).correction1) as f32;
-    let Some(mut update) = Update::of(gpu, &buffers, groups, hyper, |group| group.weight_decay, factor)? else { return Ok(()) };
-    let squares = gpu.uninitialised((update.chunks, 2), DType::F64)?;
-    let step_sizes = gpu.uninitialised(update.segments, DType::F32)?;
+    let Some(mut update) = Update::of(gpu, &buffers, groups, hyper, factor)? else { return Ok(()) };
+    let squares = gpu.uninitialised((update.table.chunks, 2), DType::F64)?;
+    let step_sizes = gpu.uninitialised(update.table.segments, DType::F32)?;
     update.args.squares = gpu.output(&squares, DType::F64)?;
     update.args.step_sizes = gpu.output(&step_sizes, DType::F32)?;
     // SAFETY: there are two sums for each chunk and a step size for each segment, written before they are read.
     unsafe {
         update.launch(gpu, ADVANCE, None)?;
-        gpu.launch(STEP_SIZES, None, grid(update.segments), &update.args)?;
+        gpu.launch(STEP_SIZES, None, grid(update.table.segments), &update.args)?;
         update.launch(gpu, APPLY, Some(update.dtype))
     }
 }

@@ -21,14 +21,15 @@ use candle_core::Result;
 
 use crate::ops::cuda::Gpu;
 use crate::ops::update::Buffers;
-use crate::ops::update::Group;
+use crate::ops::update::Groups;
 use crate::ops::update::Hyper;
 
 /// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
-pub fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
-    buffers.check("lamb", groups, hyper)?;
+pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &Hyper) -> Result<()> {
+    let groups = groups.into();
+    buffers.check("lamb", groups.list, hyper)?;
     match Gpu::of(buffers.parameters)? {
-        None => cpu::update(buffers, groups, hyper),
+        None => cpu::update(buffers, groups.list, hyper),
         Some(gpu) => cuda::update(&gpu, buffers, groups, hyper),
     }
 }

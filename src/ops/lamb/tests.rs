@@ -16,6 +16,7 @@ use crate::ops::testing::fresh_in;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::relative_error;
+use crate::ops::update::Group;
 
 fn hyper(step: u64) -> Hyper {
     Hyper { lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-6, step, gradient_multiplier: 0.5, clear_gradients: true }

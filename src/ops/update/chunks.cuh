@@ -11,7 +11,7 @@ struct Segment {
     i64 start;
     i64 end;
     i64 first_chunk;  // its chunks' blocks follow one another
-    float decay;
+    float decay;  // per unit of learning rate
     u32 live;  // 0 for a gap: frozen elements
 };
 

@@ -5,13 +5,16 @@
 pub(super) mod cpu;
 pub(super) mod cuda;
 
+use std::ops::Deref;
 use std::ops::Range;
+use std::sync::Mutex;
 
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
 use crate::ops::tensor::check_shape;
+use cuda::Table;
 
 /// A range of the flat buffer with its own weight decay; for LAMB, one tensor.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,59 @@ pub struct Group {
     pub range: Range<usize>,
     /// Weight decay, per unit of learning rate.
     pub weight_decay: f32,
+}
+
+/// The groups of an optimizer, which stay as they are, and the table that a GPU reads of them, uploaded with the first update.
+#[derive(Debug)]
+pub struct KeptGroups {
+    list: Vec<Group>,
+    table: Mutex<Option<Table>>,
+}
+
+impl KeptGroups {
+    /// Groups in ascending order, apart.
+    pub fn new(list: Vec<Group>) -> Self {
+        Self { list, table: Mutex::default() }
+    }
+}
+
+impl Deref for KeptGroups {
+    type Target = [Group];
+
+    fn deref(&self) -> &[Group] {
+        &self.list
+    }
+}
+
+/// Groups as an update takes them. Made by `into()`; from a slice alone, a GPU's table is made for one update.
+#[derive(Debug, Clone, Copy)]
+pub struct Groups<'a> {
+    pub(super) list: &'a [Group],
+    table: Option<&'a Mutex<Option<Table>>>,
+}
+
+impl<'a> From<&'a KeptGroups> for Groups<'a> {
+    fn from(groups: &'a KeptGroups) -> Self {
+        Self { list: &groups.list, table: Some(&groups.table) }
+    }
+}
+
+impl<'a> From<&'a [Group]> for Groups<'a> {
+    fn from(list: &'a [Group]) -> Self {
+        Self { list, table: None }
+    }
+}
+
+impl<'a> From<&'a Vec<Group>> for Groups<'a> {
+    fn from(list: &'a Vec<Group>) -> Self {
+        list.as_slice().into()
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Group; N]> for Groups<'a> {
+    fn from(list: &'a [Group; N]) -> Self {
+        list.as_slice().into()
+    }
 }
 
 /// The numbers of one update.
