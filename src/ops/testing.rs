@@ -51,7 +51,7 @@ fn on_the_gpu(body: impl Fn()) {
 #[cfg(feature = "cuda")]
 fn on_the_gpu(body: impl Fn()) {
     // One for all tests: each would load the kernels again.
-    static OPENED: LazyLock<Result<Device, Unavailable>> = LazyLock::new(|| crate::ops::cuda::open(0));
+    static OPENED: LazyLock<std::result::Result<Device, Unavailable>> = LazyLock::new(|| crate::ops::cuda::open(0));
     match &*OPENED {
         Ok(device) => {
             DEVICE.set(device.clone());
