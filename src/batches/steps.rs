@@ -33,7 +33,7 @@ impl BatchPlan {
     pub fn new(training: &TrainingConfig, max_seq_length: usize) -> Self {
         let last = StepShape {
             max_seq_length,
-            rows_per_micro_batch: training.per_device_train_batch_size,
+            rows_per_micro_batch: training.rows_at_once(),
             micro_batches: training.gradient_accumulation_steps,
         };
         let phase = |phase: &crate::config::TrainingPhase| {
@@ -82,7 +82,7 @@ mod tests {
             gradient_accumulation_steps: micro,
         };
         let training = TrainingConfig {
-            per_device_train_batch_size: 8,
+            per_device_train_batch_size: 8.into(),
             gradient_accumulation_steps: 16,
             phases: vec![phase(10, 128, Some(32), Some(4)), phase(20, 256, None, None)],
             batch_size_ramp: BatchSizeRamp { start_micro_batches: 2, steps: 14 },

@@ -1,5 +1,6 @@
 //! What a run would do: sizes, steps and stages, from the configuration and what lies in its folders already.
 
+use anyhow::Result;
 use candle_core::DType;
 
 use crate::batches::BatchPlan;
@@ -17,9 +18,12 @@ use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards::Space;
 use crate::train::assemble::Machine;
+use crate::train::assemble::batch_size;
+use crate::train::assemble::pretrain::shapes;
 
 /// The lines of `pretrain --dry-run`.
-pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String> {
+pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {
+    let mut config = config.clone();
     let mut lines = vec!["dry run: nothing is written".to_string()];
     let mut row = |name: &str, text: String| lines.push(format!("  {name:20} {text}"));
     row("compute", machine.summary());
@@ -31,6 +35,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
         if model.encoder.vocab_size == 0 {
             model.encoder.vocab_size = config.tokenizer.vocab_size;
         }
+        let fit = batch_size::fit(&config.training, shapes(&config, &model), machine)?;
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, &model);
         families::masked_lm_head(&mut registry, &model, &encoder);
@@ -38,7 +43,11 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
         let shape = &model.encoder;
         let sizes = format!("{} x {}, vocabulary {}", shape.num_hidden_layers, shape.hidden_size, format_count(shape.vocab_size as u64));
         row("model", format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)));
-        row("memory", memory(config, machine.policy.compute, &model, parameters));
+        if let Some(fit) = fit {
+            row("batch", fit.to_string());
+            config.training = fit.training;
+        }
+        row("memory", memory(&config, machine.policy.compute, &model, parameters));
         // Weights and two moments; the newest, the best and the one being written may exist at once.
         let checkpoint = 4 * 3 * parameters;
         let kept = config.training.save_total_limit as u64 + 2;
@@ -63,10 +72,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Vec<String
     row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));
     row("shards", format!("{} in `{}`", state("shards/manifest.json"), folder.display()));
     if !fs::exists(&folder.join("shards/manifest.json")) {
-        row("disk for data", Space::predict(config).map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()));
+        row("disk for data", Space::predict(&config).map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()));
     }
     row("output", config.run.output_dir.display().to_string());
-    lines
+    Ok(lines)
 }
 
 /// The peak of the largest step of all phases.

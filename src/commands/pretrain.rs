@@ -25,7 +25,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let config = args.config.load()?.config;
     let machine = assemble::set_up(&config.run, &config.precision)?;
     if args.dry_run {
-        return plan::pretrain(&config, &machine).into_iter().try_for_each(|line| terminal::stdout_line(&line));
+        return plan::pretrain(&config, &machine)?.into_iter().try_for_each(|line| terminal::stdout_line(&line));
     }
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);

@@ -195,7 +195,7 @@ fn empty(shape: &Shape) -> Json {
         }
         Shape::List(_) => Json::Array(Vec::new()),
         Shape::Text => Json::from(""),
-        Shape::Integer { .. } => Json::from(0),
+        Shape::Integer { .. } | Shape::IntegerOr { .. } => Json::from(0),
         Shape::Number => Json::from(0.0),
         Shape::Bool => Json::from(false),
         Shape::Choice(names) => Json::from(names.first().map(String::as_str)),

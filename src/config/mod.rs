@@ -2,6 +2,7 @@
 //!
 //! Knows no tensor and no device, so that checking a configuration takes milliseconds on any machine.
 
+pub mod batch_size;
 pub mod batching;
 pub mod cleaning;
 pub mod contamination;
@@ -34,6 +35,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+pub use batch_size::BatchSize;
 pub use batching::BatchSizeRamp;
 pub use batching::PackingConfig;
 pub use batching::PackingMode;

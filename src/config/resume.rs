@@ -24,7 +24,6 @@ const FREE: &[&str] = &[
     "training.max_steps",
     "training.num_train_epochs",
     "training.max_train_time",
-    "training.auto_find_batch_size",
     "training.per_device_eval_batch_size",
     "training.gradient_checkpointing",
     "training.logging_steps",
@@ -34,6 +33,9 @@ const FREE: &[&str] = &[
     "training.early_stopping_patience",
     "training.load_best_model_at_end",
 ];
+
+/// How an update is cut into micro-batches: free as long as its rows stay the same.
+const CUT: &[&str] = &["training.per_device_train_batch_size", "training.gradient_accumulation_steps", "training.train_batch_size"];
 
 /// One key with two values; a value that is absent on one side is JSON `null`.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,8 +64,24 @@ pub fn diff<T: Serialize>(saved: &T, current: &T) -> Vec<Change> {
 
 /// The changes that a resumed run may take on (worth a note); an error naming all that it may not.
 pub fn compare_for_resume<T: Serialize>(saved: &T, current: &T) -> Result<Vec<Change>, Problems> {
-    let (free, fixed): (Vec<_>, Vec<_>) = diff(saved, current).into_iter().partition(Change::is_free);
+    let rows = [saved, current].map(|config| rows_per_update(&resolved(config)));
+    let keeps_rows = rows[0].is_some() && rows[0] == rows[1];
+    let is_free = |change: &Change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str());
+    let (free, fixed): (Vec<_>, Vec<_>) = diff(saved, current).into_iter().partition(is_free);
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
+}
+
+/// Rows of an update; `None` where phases or a ramp give the updates different ones.
+fn rows_per_update(config: &Json) -> Option<u64> {
+    let training = &config["training"];
+    let (phases, ramp_steps) = (training["phases"].as_array()?, training["batch_size_ramp"]["steps"].as_u64()?);
+    if !phases.is_empty() || ramp_steps > 0 {
+        return None;
+    }
+    match training["per_device_train_batch_size"].as_u64() {
+        Some(rows) => rows.checked_mul(training["gradient_accumulation_steps"].as_u64()?),
+        None => training["train_batch_size"].as_u64(),
+    }
 }
 
 fn problem(change: &Change) -> Problem {

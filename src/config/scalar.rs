@@ -34,6 +34,11 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
             Err(_) if path.ends_with("_bytes") => wrong("write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)"),
             Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
         },
+        (Shape::IntegerOr { word, .. }, Value::Text(text)) if text == word => Ok(Json::from(text.as_str())),
+        (Shape::IntegerOr { word, .. }, Value::Text(text)) if quantity_of(path, text).is_err() => {
+            wrong(&format!("write digits, or `{word}`"))
+        }
+        (Shape::IntegerOr { min, max, .. }, _) => scalar(value, &Shape::Integer { min: *min, max: *max }, path),
         (Shape::Choice(names), Value::Text(text)) if names.contains(text) => Ok(Json::from(text.as_str())),
         (Shape::Choice(names), Value::Text(text)) => {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

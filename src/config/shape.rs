@@ -11,7 +11,16 @@ pub(super) enum Shape {
     Table(Vec<Field>),
     List(Box<Shape>),
     Text,
-    Integer { min: i128, max: i128 },
+    Integer {
+        min: i128,
+        max: i128,
+    },
+    /// A whole number, or this word.
+    IntegerOr {
+        word: String,
+        min: i128,
+        max: i128,
+    },
     Number,
     Bool,
     Choice(Vec<String>),
@@ -71,6 +80,7 @@ impl Shape {
             Self::List(item) => format!("a list, each item {}", item.wanted()),
             Self::Text => "a text".to_string(),
             Self::Integer { .. } => "a whole number".to_string(),
+            Self::IntegerOr { word, .. } => format!("a whole number or `{word}`"),
             Self::Number => "a number".to_string(),
             Self::Bool => "`true` or `false`".to_string(),
             Self::Choice(names) => format!("one of {}", quoted(names)),
@@ -98,6 +108,9 @@ fn read(schema: &Json, root: &Json, key: &str) -> Shape {
     if let Some(target) = schema["$ref"].as_str() {
         let name = target.rsplit('/').next().unwrap_or_default();
         return read(&root["$defs"][name], root, key);
+    }
+    if let Some(shape) = integer_or_word(schema) {
+        return shape;
     }
     if let Some(inner) = schema["anyOf"].as_array().and_then(|any| any.iter().find(|s| s["type"] != "null")) {
         return read(inner, root, key);
@@ -128,6 +141,17 @@ fn fields(schema: &Json, root: &Json) -> Vec<Field> {
             optional: is_optional(schema),
         })
         .collect()
+}
+
+/// What may be one word instead of a number.
+fn integer_or_word(schema: &Json) -> Option<Shape> {
+    let any = schema["anyOf"].as_array()?;
+    let word = any.iter().find_map(|s| s["const"].as_str())?.to_string();
+    let number = any.iter().find(|s| s["type"] == "integer")?;
+    match integer(number["format"].as_str().unwrap_or_default()) {
+        Shape::Integer { min, max } => Some(Shape::IntegerOr { word, min, max }),
+        _ => None,
+    }
 }
 
 fn integer(format: &str) -> Shape {
@@ -177,6 +201,8 @@ mod tests {
         let training = &shape.field("training").expect("is a field").shape;
         assert_eq!(training.field("max_steps").expect("is a field").shape, Shape::Integer { min: i64::MIN.into(), max: i64::MAX.into() });
         assert_eq!(training.field("warmup_ratio").expect("has another name").name, "warmup_steps");
+        let rows = &training.field("per_device_train_batch_size").expect("is a field").shape;
+        assert_eq!(*rows, Shape::IntegerOr { word: "auto".to_string(), min: 0, max: u64::MAX.into() });
         let time = training.field("max_train_time").expect("is a field");
         assert!(time.optional && !time.required && time.shape == Shape::Text);
         assert_eq!(

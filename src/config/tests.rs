@@ -200,6 +200,23 @@ fn other_names_and_units_are_read() {
 }
 
 #[test]
+fn a_batch_size_is_a_number_or_auto() {
+    let size = |sets: &[&str]| load(SMALL, sets).expect("is right").config.training;
+    assert_eq!(size(&["training.per_device_train_batch_size=1k"]).per_device_train_batch_size, BatchSize::Rows(1000));
+    let auto = size(&["training.per_device_train_batch_size=auto", "training.train_batch_size=256"]);
+    assert_eq!((auto.per_device_train_batch_size, auto.rows_per_update()), (BatchSize::Auto, 256));
+    assert_eq!(serde_json::to_value(&auto).expect("is JSON")["per_device_train_batch_size"], "auto");
+    insta::assert_snapshot!(problems(SMALL, &["training.per_device_train_batch_size=automatic"]), @r#"
+    error: --set training.per_device_train_batch_size: `training.per_device_train_batch_size` wants a whole number or `auto`, not the text `automatic`
+      hint: write digits, or `auto`
+    "#);
+    insta::assert_snapshot!(problems(SMALL, &["training.per_device_train_batch_size=auto"]), @r#"
+    error: --set training.per_device_train_batch_size: `training.per_device_train_batch_size` is `auto`, but `training.train_batch_size` is missing: an update has no size
+      hint: give `training.train_batch_size` the rows of an update; it is cut into micro-batches that fit
+    "#);
+}
+
+#[test]
 fn settings_override_the_file_and_know_their_keys() {
     let sets = [
         "training.max_steps=7",
@@ -291,7 +308,7 @@ fn show_names_the_origin_of_each_value() {
     seeds: []                         # default
     training:
       per_device_train_batch_size: 8  # default
-      auto_find_batch_size: false     # default
+      train_batch_size: null          # default
       per_device_eval_batch_size: 8   # default
       gradient_accumulation_steps: 1  # default
       gradient_checkpointing: false   # default
@@ -369,6 +386,12 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
     "#);
     let bert = load("data: {sources: [{files: [corpus/*.txt.zst]}]}\nmodel: {bert: {}}\n", &[]).expect("is right").config;
     assert!(compare_for_resume(&saved, &bert).is_err());
+    // An update may be cut in other ways as long as it has the same rows: 8 by default.
+    let cut = |sets: &[&str]| compare_for_resume(&saved, &load(SMALL, sets).expect("is right").config).is_ok();
+    assert!(cut(&["training.per_device_train_batch_size=2", "training.gradient_accumulation_steps=4"]));
+    assert!(cut(&["training.per_device_train_batch_size=auto", "training.train_batch_size=8"]));
+    assert!(!cut(&["training.per_device_train_batch_size=2", "training.gradient_accumulation_steps=3"]));
+    assert!(!cut(&["training.per_device_train_batch_size=auto", "training.train_batch_size=16"]));
     assert_eq!(diff(&saved, &saved), []);
 }
 

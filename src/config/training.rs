@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::batch_size::BatchSize;
 use crate::config::batching::BatchSizeRamp;
 use crate::config::batching::TrainingPhase;
 
@@ -40,11 +41,12 @@ pub enum SchedulerType {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at once.
-    pub per_device_train_batch_size: usize,
-    /// Take as many rows at once as memory has room for, by prediction: an update keeps its rows, `per_device_train_batch_size`
-    /// times `gradient_accumulation_steps`, and has more micro-batches where fewer fit.
-    pub auto_find_batch_size: bool,
+    /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at once. `auto`: as many
+    /// as memory has room for, by prediction, in as many micro-batches as `train_batch_size` then needs.
+    pub per_device_train_batch_size: BatchSize,
+    /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto` only; else they are
+    /// that number times `gradient_accumulation_steps`.
+    pub train_batch_size: Option<usize>,
     /// Rows a device takes at once in evaluation.
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
@@ -98,11 +100,26 @@ pub struct TrainingConfig {
     pub load_best_model_at_end: bool,
 }
 
+impl TrainingConfig {
+    /// Rows a device takes at once; as long as `auto` leaves that open, all rows of an update.
+    pub fn rows_at_once(&self) -> usize {
+        match self.per_device_train_batch_size {
+            BatchSize::Rows(rows) => rows,
+            BatchSize::Auto => self.train_batch_size.unwrap_or(1),
+        }
+    }
+
+    /// Rows of an update, where neither a phase nor the ramp says otherwise.
+    pub fn rows_per_update(&self) -> usize {
+        self.rows_at_once().saturating_mul(self.gradient_accumulation_steps)
+    }
+}
+
 impl Default for TrainingConfig {
     fn default() -> Self {
         Self {
-            per_device_train_batch_size: 8,
-            auto_find_batch_size: false,
+            per_device_train_batch_size: BatchSize::Rows(8),
+            train_batch_size: None,
             per_device_eval_batch_size: 8,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: false,

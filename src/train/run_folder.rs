@@ -81,7 +81,7 @@ impl RunFolder {
         };
         trainer_state.max_steps = total_steps;
         trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
-        trainer_state.train_batch_size = Some(training.per_device_train_batch_size as u64);
+        trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
         (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
             (training.logging_steps, training.eval_steps, training.save_steps);
         let mut sinks = Sinks::new();

@@ -73,7 +73,7 @@ fn ranks_workers_and_micro_batches_change_nothing() {
 fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume() {
     let set = sources();
     let phases = |micro: usize| crate::config::TrainingConfig {
-        per_device_train_batch_size: 2,
+        per_device_train_batch_size: 2.into(),
         gradient_accumulation_steps: micro,
         phases: vec![crate::config::TrainingPhase {
             until_step: 3,

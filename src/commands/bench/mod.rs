@@ -26,6 +26,7 @@ use crate::commands::bench::table::Table;
 use crate::commands::bench_args::BenchArgs;
 use crate::commands::terminal;
 use crate::config;
+use crate::config::BatchSize;
 use crate::config::ComputeType;
 use crate::config::MODEL_NAMES;
 use crate::config::ModelConfig;
@@ -143,7 +144,10 @@ impl Defaults {
         }
         Ok(Self {
             model,
-            batch: config.training.per_device_train_batch_size,
+            batch: match config.training.per_device_train_batch_size {
+                BatchSize::Rows(rows) => rows,
+                BatchSize::Auto => BATCH,
+            },
             length: config.data.max_seq_length,
             compute: config.precision.compute,
             masked_share: config.mlm.mlm_probability,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::config::BatchSize;
 use crate::config::ComputeType;
 use crate::config::EncoderConfig;
 use crate::config::Family;
@@ -152,8 +153,8 @@ fn the_sources() {
 
 #[test]
 fn the_training() {
-    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = 0), @"`training.per_device_train_batch_size` is 0, it must be at least 1");
-    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = usize::MAX), @"`training.per_device_train_batch_size` 18446744073709551615 times `data.max_seq_length` 128 is over 2^31 tokens");
+    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = 0.into()), @"`training.per_device_train_batch_size` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = usize::MAX.into()), @"`training.per_device_train_batch_size` 18446744073709551615 times `data.max_seq_length` 128 is over 2^31 tokens");
     insta::assert_snapshot!(found(|c| c.training.max_steps = 0), @"`training.max_steps` is 0, it must be above 0, or -1");
     insta::assert_snapshot!(found(|c| c.training.num_train_epochs = 0.0), @"`training.num_train_epochs` is 0 and `training.max_steps` is not given: training has no length");
     assert_eq!(
@@ -175,6 +176,22 @@ fn the_training() {
     `training.load_best_model_at_end` needs evaluations during training, but `training.eval_steps` is 0
     `training.early_stopping_patience` needs evaluations during training, but `training.eval_steps` is 0
     "#);
+}
+
+#[test]
+fn a_batch_that_is_to_be_found() {
+    let auto = |change: fn(&mut crate::config::TrainingConfig)| {
+        found(|c| {
+            (c.training.per_device_train_batch_size, c.training.train_batch_size) = (BatchSize::Auto, Some(64));
+            change(&mut c.training);
+        })
+    };
+    assert_eq!(auto(|_| {}), "");
+    insta::assert_snapshot!(auto(|t| t.train_batch_size = None), @"`training.per_device_train_batch_size` is `auto`, but `training.train_batch_size` is missing: an update has no size");
+    insta::assert_snapshot!(auto(|t| t.train_batch_size = Some(0)), @"`training.train_batch_size` is 0, it must be at least 1");
+    insta::assert_snapshot!(auto(|t| t.gradient_accumulation_steps = 2), @"`training.gradient_accumulation_steps` is 2, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
+    insta::assert_snapshot!(auto(|t| t.batch_size_ramp.start_micro_batches = 3), @"`training.batch_size_ramp` counts micro-batches, but `training.per_device_train_batch_size` is `auto` and finds one number of micro-batches for all updates");
+    insta::assert_snapshot!(auto(|t| t.per_device_train_batch_size = 8.into()), @"`training.train_batch_size` is given, but `training.per_device_train_batch_size` is not `auto`");
 }
 
 #[test]

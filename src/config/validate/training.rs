@@ -1,5 +1,6 @@
 //! Batch, length of training, optimizer, schedule, cadence.
 
+use crate::config::BatchSize;
 use crate::config::BatchSizeRamp;
 use crate::config::OptimizerType;
 use crate::config::SchedulerType;
@@ -18,9 +19,10 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
 fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
     let sizes = [
         ("training.per_device_train_batch_size", training.per_device_train_batch_size),
-        ("training.per_device_eval_batch_size", training.per_device_eval_batch_size),
+        ("training.per_device_eval_batch_size", training.per_device_eval_batch_size.into()),
     ];
-    for (path, rows) in sizes {
+    for (path, size) in sizes {
+        let BatchSize::Rows(rows) = size else { continue };
         findings.count(path, rows as u64, 1, u64::MAX);
         // Token positions of a batch are 32-bit numbers.
         if rows.saturating_mul(max_seq_length) > i32::MAX as usize {
@@ -28,15 +30,44 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
             findings.add(&[path, "data.max_seq_length"], message, "use more `training.gradient_accumulation_steps` for a larger batch");
         }
     }
-    if training.auto_find_batch_size && !training.phases.is_empty() {
-        let message = "`training.auto_find_batch_size` finds one batch for all steps, but `training.phases` has others".to_string();
-        findings.add(&["training.auto_find_batch_size", "training.phases"], message, "give each phase its `per_device_train_batch_size`");
-    }
-    if training.auto_find_batch_size && training.batch_size_ramp != BatchSizeRamp::default() {
-        let message = "`training.auto_find_batch_size` changes the micro-batches that `training.batch_size_ramp` counts".to_string();
-        findings.add(&["training.auto_find_batch_size", "training.batch_size_ramp"], message, "use one of the two");
+    match training.per_device_train_batch_size {
+        BatchSize::Auto => found_batch(training, findings),
+        BatchSize::Rows(_) if training.train_batch_size.is_some() => {
+            let message = "`training.train_batch_size` is given, but `training.per_device_train_batch_size` is not `auto`".to_string();
+            let hint = "remove one: without `auto` an update has `per_device_train_batch_size` times `gradient_accumulation_steps` rows";
+            findings.add(&["training.train_batch_size", "training.per_device_train_batch_size"], message, hint);
+        }
+        BatchSize::Rows(_) => {}
     }
     findings.count("training.gradient_accumulation_steps", training.gradient_accumulation_steps as u64, 1, 1 << 20);
+}
+
+/// What must stand beside `per_device_train_batch_size: auto`, and what must not.
+fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
+    const AUTO: &str = "training.per_device_train_batch_size";
+    match training.train_batch_size {
+        None => {
+            let message = format!("`{AUTO}` is `auto`, but `training.train_batch_size` is missing: an update has no size");
+            let hint = "give `training.train_batch_size` the rows of an update; it is cut into micro-batches that fit";
+            findings.add(&[AUTO], message, hint);
+        }
+        Some(rows) => findings.count("training.train_batch_size", rows as u64, 1, 1 << 24),
+    }
+    let steps = training.gradient_accumulation_steps;
+    let others = [
+        ("training.gradient_accumulation_steps", steps != 1, format!("is {steps}"), "remove it: `training.train_batch_size` is kept"),
+        ("training.phases", !training.phases.is_empty(), "has other batches".into(), "give each phase its `per_device_train_batch_size`"),
+        (
+            "training.batch_size_ramp",
+            training.batch_size_ramp != BatchSizeRamp::default(),
+            "counts micro-batches".into(),
+            "use one of the two",
+        ),
+    ];
+    for (path, _, says, hint) in others.into_iter().filter(|(_, is_given, ..)| *is_given) {
+        let message = format!("`{path}` {says}, but `{AUTO}` is `auto` and finds one number of micro-batches for all updates");
+        findings.add(&[path, AUTO], message, hint);
+    }
 }
 
 fn duration(training: &TrainingConfig, findings: &mut Findings) {

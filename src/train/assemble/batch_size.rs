@@ -3,9 +3,12 @@
 //! The rows of an update stay what the configuration says: fewer rows at once mean more micro-batches. Which tokens are
 //! masked and dropped does not depend on it.
 
+use std::fmt;
+
 use anyhow::Result;
 use candle_core::Device;
 
+use crate::config::BatchSize;
 use crate::config::ModelConfig;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
@@ -25,6 +28,9 @@ const GPU_RESERVE_BYTES: u64 = 1 << 30;
 
 /// Share of the free memory of a CPU that a run may take: the rest of the system lives, too.
 const CPU_SHARE: f64 = 0.9;
+
+/// What leaves the batch open.
+const KEY: &str = "training.per_device_train_batch_size";
 
 /// The shapes of a run, as far as memory goes.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +63,10 @@ impl Shapes<'_> {
 
     /// The most rows at once that divide the rows of an update and fit into `bytes`; `None` where not even one does.
     fn most_rows(&self, training: &TrainingConfig, machine: &Machine, bytes: u64) -> Option<usize> {
-        let update = training.per_device_train_batch_size * training.gradient_accumulation_steps;
-        let divisors = (1..=update).rev().filter(|rows| update.is_multiple_of(*rows));
+        let update = training.rows_per_update();
+        // Token positions of a batch are 32-bit numbers.
+        let countable = (i32::MAX as usize / self.length.max(1)).min(update);
+        let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
         divisors.into_iter().find(|&rows| self.predicted_bytes(rows, training, machine) <= bytes)
     }
 }
@@ -71,27 +79,56 @@ fn room(machine: &Machine) -> Option<u64> {
     }
 }
 
-/// The training with as many rows at once as fit, where the configuration leaves that open; else as it is. Says what it took.
-pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<TrainingConfig> {
-    if !training.auto_find_batch_size {
-        return Ok(training.clone());
+/// A training whose updates are cut so that they fit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// With numbers for what was left open.
+    pub training: TrainingConfig,
+    needed_bytes: u64,
+    room_bytes: u64,
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, times) = (self.training.rows_at_once(), self.training.gradient_accumulation_steps);
+        let [needed, room] = [self.needed_bytes, self.room_bytes].map(format_bytes);
+        write!(f, "{rows} rows at once, {times} times an update, need about {needed} of {room}")
     }
-    let Some(bytes) = room(machine) else {
-        progress.warn("`training.auto_find_batch_size`: nobody can tell how much memory is free; the batch stays as it is");
-        return Ok(training.clone());
-    };
+}
+
+/// The batch that fits, where the configuration leaves that open; `None` where it does not.
+pub fn fit(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Result<Option<Fit>, Problem> {
+    if training.per_device_train_batch_size != BatchSize::Auto {
+        return Ok(None);
+    }
+    match room(machine) {
+        Some(bytes) => fit_into(bytes, training, shapes, machine).map(Some),
+        None => Err(Problem::usage("is `auto`, but nobody can tell how much memory is free")
+            .at(KEY)
+            .hint("give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update")),
+    }
+}
+
+fn fit_into(bytes: u64, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Result<Fit, Problem> {
     let Some(rows) = shapes.most_rows(training, machine, bytes) else {
         let needed = format_bytes(shapes.predicted_bytes(1, training, machine));
         let problem = Problem::usage(format!("not even one row fits: it needs about {needed}, {} are there", format_bytes(bytes)));
-        return Err(problem
-            .at("training.auto_find_batch_size")
-            .hint("set `training.gradient_checkpointing: true`, or take a smaller model")
-            .into());
+        return Err(problem.at(KEY).hint("set `training.gradient_checkpointing: true`, or take a smaller model"));
     };
-    let update = training.per_device_train_batch_size * training.gradient_accumulation_steps;
-    let needed = format_bytes(shapes.predicted_bytes(rows, training, machine));
-    progress.note(&format!("{rows} rows at once, {} times an update, need about {needed} of {}", update / rows, format_bytes(bytes)));
-    Ok(TrainingConfig { per_device_train_batch_size: rows, gradient_accumulation_steps: update / rows, ..training.clone() })
+    let found = TrainingConfig {
+        per_device_train_batch_size: rows.into(),
+        gradient_accumulation_steps: training.rows_per_update() / rows,
+        train_batch_size: None,
+        ..training.clone()
+    };
+    Ok(Fit { training: found, needed_bytes: shapes.predicted_bytes(rows, training, machine), room_bytes: bytes })
+}
+
+/// The training with the batch that fits, where the configuration leaves that open; else as it is. Says what it took.
+pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<TrainingConfig> {
+    let Some(fit) = fit(training, shapes, machine)? else { return Ok(training.clone()) };
+    progress.note(&fit.to_string());
+    Ok(fit.training)
 }
 
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
@@ -100,21 +137,18 @@ pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'
         return error;
     }
     // What did not fit was more than its prediction: half of it is what the next try should take at most.
-    let rows = training.per_device_train_batch_size;
+    let rows = training.rows_at_once();
     let fits = room(machine).and_then(|bytes| shapes.most_rows(training, machine, bytes)).map(|fits| fits.min((rows / 2).max(1)));
     let hint = match fits {
         Some(fits) if fits < rows => {
-            let steps = rows * training.gradient_accumulation_steps / fits;
+            let steps = training.rows_per_update() / fits;
             format!(
                 "`training.per_device_train_batch_size: {fits}` with `training.gradient_accumulation_steps: {steps}` should fit and is the same update"
             )
         }
         _ => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
     };
-    Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length))
-        .at("training.per_device_train_batch_size")
-        .hint(hint)
-        .into()
+    Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length)).at(KEY).hint(hint).into()
 }
 
 #[cfg(test)]
@@ -136,13 +170,37 @@ mod tests {
         let model =
             ModelConfig { family: Family::Roberta, encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::Roberta) } };
         let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
-        let training = TrainingConfig { per_device_train_batch_size: 16, gradient_accumulation_steps: 3, ..TrainingConfig::default() };
+        let training = TrainingConfig {
+            per_device_train_batch_size: BatchSize::Auto,
+            train_batch_size: Some(48),
+            learning_rate: 1e-3,
+            ..TrainingConfig::default()
+        };
         let needs = |rows| shapes.predicted_bytes(rows, &training, &machine());
-        let most = |bytes| shapes.most_rows(&training, &machine(), bytes);
-        assert_eq!(most(u64::MAX), Some(48));
-        assert_eq!(most(needs(48) - 1), Some(24));
-        assert_eq!(most(needs(13)), Some(12), "13 rows would fit, but do not divide 48");
-        assert_eq!((most(needs(1)), most(needs(1) - 1)), (Some(1), None));
+        let fit = |bytes| fit_into(bytes, &training, shapes, &machine());
+        let cut = |bytes| fit(bytes).map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps)).unwrap();
+        assert_eq!(cut(u64::MAX), (48, 1));
+        assert_eq!(cut(needs(48) - 1), (24, 2));
+        assert_eq!(cut(needs(13)), (12, 4), "13 rows would fit, but do not divide 48");
+        assert_eq!(cut(needs(1)), (1, 48));
+        let error = fit(needs(1) - 1).unwrap_err().to_string();
+        assert!(error.contains("not even one row fits") && error.contains("per_device_train_batch_size"), "{error}");
+        let found = fit(needs(16)).unwrap();
+        let want =
+            TrainingConfig { per_device_train_batch_size: 16.into(), gradient_accumulation_steps: 3, train_batch_size: None, ..training };
+        assert_eq!(found.training, want, "nothing else changes");
+        assert!(found.to_string().starts_with("16 rows at once, 3 times an update, need about "), "{found}");
+    }
+
+    #[test]
+    fn a_batch_that_is_given_stays_and_one_that_is_not_is_found() {
+        let model =
+            ModelConfig { family: Family::Roberta, encoder: EncoderConfig { vocab_size: 512, ..EncoderConfig::of(Family::Roberta) } };
+        let shapes = Shapes { model: &model, length: 8, masked_share: 0.15 };
+        let given = TrainingConfig { per_device_train_batch_size: 7.into(), gradient_accumulation_steps: 3, ..TrainingConfig::default() };
+        assert_eq!(fit(&given, shapes, &machine()).unwrap(), None);
+        let open = TrainingConfig { per_device_train_batch_size: BatchSize::Auto, train_batch_size: Some(2), ..TrainingConfig::default() };
+        assert_eq!(fit(&open, shapes, &machine()).unwrap().unwrap().training.rows_per_update(), 2);
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl TrainingData {
             classes: examples.labels.len(),
             cursor: Cursor::default(),
             seed,
-            micro_rows: training.per_device_train_batch_size,
+            micro_rows: training.rows_at_once(),
             rows_per_step: assemble::rows_per_step(training) as usize,
             eval_rows: training.per_device_eval_batch_size,
         })

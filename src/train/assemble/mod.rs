@@ -149,7 +149,7 @@ pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
 
 /// Rows that one update is computed from.
 pub fn rows_per_step(training: &TrainingConfig) -> u64 {
-    (training.per_device_train_batch_size * training.gradient_accumulation_steps) as u64
+    training.rows_per_update() as u64
 }
 
 /// The step of a run, with fresh moments and zero gradients.

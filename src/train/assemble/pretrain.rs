@@ -230,7 +230,7 @@ pub fn run(
 }
 
 /// The largest steps of a run.
-fn shapes<'a>(config: &PretrainConfig, model: &'a ModelConfig) -> Shapes<'a> {
+pub fn shapes<'a>(config: &PretrainConfig, model: &'a ModelConfig) -> Shapes<'a> {
     let longest = config.training.phases.iter().map(|phase| phase.max_seq_length).chain([config.data.max_seq_length]).max();
     Shapes {
         model,

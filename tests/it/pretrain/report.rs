@@ -113,6 +113,24 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
+fn a_batch_that_fits_is_found_and_the_rows_of_an_update_are_kept() {
+    let place = Workplace::new();
+    let auto = ["training.per_device_train_batch_size=auto", "training.train_batch_size=16"];
+    let plan = place.run(&auto, &["--dry-run"]).ok();
+    for words in ["16 rows at once, 1 times an update, need about ", "update               16 rows, at most "] {
+        assert!(plan.stdout.contains(words), "{}", plan.stdout);
+    }
+    let run = place.run(&[&auto[..], &["training.max_steps=2"]].concat(), &[]).ok();
+    assert!(run.stderr.contains("16 rows at once, 1 times an update"), "{}", run.stderr);
+    // It goes on with the same rows in two pieces, and with no others.
+    let cut = |rows: &str| [format!("training.per_device_train_batch_size={rows}"), "training.gradient_accumulation_steps=2".to_string()];
+    let more = |rows: &str| place.run(&[&cut(rows).each_ref().map(String::as_str)[..], &["training.max_steps=3"]].concat(), &[]);
+    more("4").refused(2, &["training.per_device_train_batch_size", "restore the value"]);
+    assert!(more("8").ok().stderr.contains("resuming after step 2"));
+    place.run(&auto[..1], &["--dry-run"]).refused(2, &["`training.train_batch_size` is missing"]);
+}
+
+#[test]
 fn types_and_threads_are_said_before_anything_is_done() {
     let place = Workplace::new();
     assert!(place.run(&[], &["--dry-run"]).ok().stdout.contains("f32 on the CPU, 2 threads"), "as the file says");

@@ -1,0 +1,88 @@
+//! How many rows a device takes at once, as it is written in a configuration: a number, or `auto`.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
+use schemars::json_schema;
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error;
+
+const AUTO: &str = "auto";
+
+/// Rows that a device takes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchSize {
+    /// As many as should fit into memory.
+    Auto,
+    /// So many.
+    Rows(usize),
+}
+
+impl From<usize> for BatchSize {
+    fn from(rows: usize) -> Self {
+        Self::Rows(rows)
+    }
+}
+
+impl Serialize for BatchSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str(AUTO),
+            Self::Rows(rows) => rows.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for BatchSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Rows(usize),
+            Word(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Rows(rows) => Ok(Self::Rows(rows)),
+            Written::Word(word) if word == AUTO => Ok(Self::Auto),
+            Written::Word(word) => Err(D::Error::custom(format!("`{word}` is neither a number of rows nor `{AUTO}`"))),
+        }
+    }
+}
+
+impl JsonSchema for BatchSize {
+    fn schema_name() -> Cow<'static, str> {
+        "BatchSize".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number of rows, also with a unit (`1k`); or `auto`: as many as should fit into memory.",
+            "anyOf": [
+                { "const": AUTO },
+                { "type": "integer", "format": "uint", "minimum": 1 },
+                { "type": "string", "pattern": "^[0-9][0-9_.]* ?[A-Za-z]*$" },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_auto_read_back_and_nothing_else_is_read() {
+        for (size, json) in [(BatchSize::Auto, "\"auto\""), (BatchSize::Rows(32), "32")] {
+            assert_eq!(serde_json::to_string(&size).unwrap(), json);
+            assert_eq!(serde_json::from_str::<BatchSize>(json).unwrap(), size);
+        }
+        let error = serde_json::from_str::<BatchSize>("\"automatic\"").unwrap_err().to_string();
+        assert!(error.contains("`automatic` is neither a number of rows nor `auto`"), "{error}");
+        assert!(serde_json::from_str::<BatchSize>("-1").is_err());
+    }
+}
