@@ -67,6 +67,18 @@ pub(crate) fn device() -> Device {
     DEVICE.with_borrow(Device::clone)
 }
 
+/// Zeros with the vector `values` from `at` on. In f32, pages that nobody writes take no memory on a CPU.
+pub(crate) fn far(values: &Tensor, at: usize) -> Tensor {
+    let whole = Tensor::zeros(at + values.elem_count(), values.dtype(), &device()).unwrap();
+    whole.narrow(0, at, values.elem_count()).unwrap().slice_set(values, 0, 0).unwrap();
+    whole
+}
+
+/// Whether tensors of `bytes` together fit on the device of the test: on a CPU, where most of them is never touched, always.
+pub(crate) fn has_room(bytes: u64) -> bool {
+    crate::ops::cuda::properties(&device()).is_none_or(|gpu| bytes < gpu.memory_bytes)
+}
+
 /// The tensor on the device of the test.
 pub(crate) fn placed(t: &Tensor) -> Tensor {
     t.to_device(&device()).unwrap()

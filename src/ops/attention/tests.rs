@@ -9,6 +9,7 @@ use candle_core::Tensor;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
 use crate::ops::attention::Segments;
+use crate::ops::attention::cuda;
 use crate::ops::attention::reference;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::upload::Numbers;
@@ -20,9 +21,12 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
+use crate::ops::testing::device;
 use crate::ops::testing::double;
+use crate::ops::testing::far;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::has_room;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
@@ -238,6 +242,38 @@ fn a_token_never_sees_another_segment() {
             let packed = run(&q, &k, &v, &[0, 4, 6]);
             let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
             assert_close("second segment", &packed.narrow(0, 4, 2).unwrap(), &run(&alone[0], &alone[1], &alone[2], &[0, 2]), 1e-6);
+        }
+    });
+}
+
+/// Offsets are 64 bits: tokens whose rows lie behind 2^31 values attend as those at the beginning do. What lies before them is
+/// no segment, which only the kernels put up with.
+#[test]
+fn tokens_behind_two_billion_values_attend_as_any_other() {
+    on_each_device(|| {
+        let (hidden, tokens) = (64, 130);
+        for (dtype, head_size) in [(DType::F32, 64), (DType::BF16, 64), (DType::BF16, 16)] {
+            // Zeros of a half type are written one by one on a CPU, so that they would take memory.
+            if dtype != DType::F32 && device().is_cpu() {
+                continue;
+            }
+            // Queries, keys and values are one tensor; output and three gradients.
+            let bytes = 5 * (1u64 << 31) * dtype.size_in_bytes() as u64;
+            let x = fresh_in((tokens, hidden), 1, dtype);
+            let Some(gpu) = Gpu::of(&x).unwrap().filter(|_| has_room(bytes + bytes / 4)) else { continue };
+            let run = |before: usize| {
+                let whole = far(&x.flatten_all().unwrap(), before * hidden).reshape((before + tokens, hidden)).unwrap();
+                let cu_seqlens = [0, 70, 130].map(|bound| before as u32 + bound);
+                let segments =
+                    Segments { heads: hidden / head_size, cu_seqlens: (&cu_seqlens).into(), token_keys: (&[]).into(), dropout: None };
+                let (o, saved) = cuda::forward(&gpu, &whole, &whole, &whole, &segments).unwrap();
+                let activations = Activations { q_td: &whole, k_td: &whole, v_td: &whole, o_td: &o };
+                let [dq, dk, dv] = cuda::backward(&gpu, &whole, activations, &saved, &segments).unwrap();
+                [o, dq, dk, dv].map(|t| bits(&t.narrow(0, before, tokens).unwrap()))
+            };
+            let near = run(0);
+            assert!(near.iter().flatten().all(|&value| f32::from_bits(value).is_finite()));
+            assert!(run((1 << 31) / hidden + 3) == near, "{dtype:?}, heads of {head_size}");
         }
     });
 }

@@ -84,10 +84,14 @@ impl Driver {
         &Device::Cpu
     }
 
-    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen.
+    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen. More than a gibibyte is zeros, too: in f32,
+    /// pages that nobody writes take no memory.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
+        if len * dtype.size_in_bytes() > 1 << 30 {
+            return Tensor::zeros(shape, dtype, &Device::Cpu);
+        }
         match dtype {
             DType::F32 => from_vec(vec![f32::NAN; len], shape),
             DType::BF16 => from_vec(vec![bf16::NAN; len], shape),

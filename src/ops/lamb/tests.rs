@@ -11,8 +11,10 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::bits;
 use crate::ops::testing::double;
+use crate::ops::testing::far;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::has_room;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::relative_error;
@@ -270,6 +272,31 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
             assert!([0, 2, 3].into_iter().all(|i| after[i] == before[i]));
             assert!(after[1] == if clear_gradients { vec![0; 1001] } else { before[1].clone() });
         }
+    });
+}
+
+/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements before it are not
+/// looked at where gradients stay.
+#[test]
+fn groups_behind_two_billion_elements_are_updated_as_any_other() {
+    on_each_device(|| {
+        let (count, at) = (20_000, (1 << 31) + 64);
+        // Four buffers and the shadow. All are f32: zeros of a half type are written one by one on a CPU.
+        if !has_room(5 * 4 * (at + count) as u64) {
+            return;
+        }
+        let [p, g, m] = [1, 2, 3].map(|id| fresh(count, id));
+        let (v, shadow) = (fresh(count, 4).sqr().unwrap(), fresh(count, 5));
+        let run = |at: usize| {
+            let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
+            let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
+            let buffers = Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip: None };
+            let group = |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
+            update(buffers, &[group(3..17_000), group(17_005..count)], &Hyper { clear_gradients: false, ..hyper(2) }).unwrap();
+            whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
+        };
+        let (near, moved) = (run(0), run(at));
+        assert!(near[0] != bits(&p) && moved == near);
     });
 }
 

@@ -79,3 +79,17 @@ pub(super) fn poison(gpu: &Gpu, norm: &Tensor, totals: &Tensor) -> Result<()> {
     // SAFETY: the first of each is read or written.
     unsafe { gpu.launch(POISON, None, Grid::of(1, 32), &args) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel counts values in 64 bits; blocks begin at multiples of four.
+    #[test]
+    fn blocks_cover_more_than_two_billion_values() {
+        for count in [1, 8192, 8193, (1 << 31) - 1, (1 << 31) + 7, 5 << 33] {
+            let (values, blocks) = (block_values(count), count.div_ceil(block_values(count)));
+            assert!(values.is_multiple_of(4) && blocks <= 528 && blocks * values >= count && (blocks - 1) * values < count, "{count}");
+        }
+    }
+}
