@@ -21,6 +21,7 @@ impl<T: Element> TileKernel for Kernel<T> {
     type Operand = T;
     type Packed = f32;
     const STEP: usize = 1;
+    const DEPTH_MULTIPLE: usize = 1;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
