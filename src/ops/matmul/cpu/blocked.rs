@@ -32,6 +32,8 @@ pub(super) trait TileKernel {
     const STEP: usize;
     /// Packed depths are whole multiples of so many elements, filled up with zeros.
     const DEPTH_MULTIPLE: usize;
+    /// Below this many multiplications another task costs more than it gains.
+    const LEAST_TASK: usize;
     /// Most rows of a tile.
     const ROWS: usize;
     /// Most columns of a tile.
@@ -113,9 +115,6 @@ const TASK_ROWS: usize = 1032;
 /// Most columns of a task: packed, they lie in the L2 or L3 cache.
 const TASK_COLS: usize = 768;
 
-/// Below this many multiplications another task costs more than it gains.
-const LEAST_TASK: usize = 1 << 19;
-
 /// Fewest tiles on a side of a task.
 const LEAST_TILES: usize = 2;
 
@@ -181,7 +180,7 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
 /// columns packs all rows that cannot be read in place; columns are packed once.
 fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
-    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK).max(1) };
+    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1) };
     let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
     let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| {
         let least_cols = if rows > 1 { 1 } else { n.div_ceil(TASK_COLS) };
