@@ -1,13 +1,16 @@
 //! Products of every type and layout against sums in f64: odd sizes, several terms, windows, bias, accumulation, threads.
 
+use candle_core::DType;
 use half::bf16;
 use half::f16;
 
 use crate::ops::element::Element;
 use crate::ops::element::rounding;
+use crate::ops::matmul::cpu::Code;
 use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::Term;
+use crate::ops::matmul::cpu::sum_by;
 use crate::ops::matmul::cpu::sum_of_products;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -24,6 +27,8 @@ enum Lay {
     Columns,
     /// Rows of a wider matrix.
     Window,
+    /// Each row begins at a cache line.
+    Lines,
 }
 
 struct Operand<T> {
@@ -31,35 +36,60 @@ struct Operand<T> {
     lay: Lay,
     rows: usize,
     cols: usize,
+    /// Where (0, 0) lies.
+    first: usize,
+    /// Distance between rows, or of columns where they are side by side.
+    stride: usize,
 }
 
 impl<T: Element> Operand<T> {
     fn new(rows: usize, cols: usize, lay: Lay, id: u64) -> Self {
-        let count = if matches!(lay, Lay::Window) { rows * (cols + 3) + 1 } else { rows * cols };
-        Self { data: values(count, id), lay, rows, cols }
+        let line = 64 / size_of::<T>();
+        let (lines, stride) = match lay {
+            Lay::Rows => (rows, cols),
+            Lay::Columns => (cols, rows),
+            Lay::Window => (rows, cols + 3),
+            Lay::Lines => (rows, cols.next_multiple_of(line)),
+        };
+        let data = values(lines * stride + line, id);
+        let first = match lay {
+            Lay::Rows | Lay::Columns => 0,
+            Lay::Window => 1,
+            Lay::Lines => data.as_ptr().align_offset(64),
+        };
+        Self { data, lay, rows, cols, first, stride }
     }
 
     fn matrix(&self) -> Matrix<T> {
         match self.lay {
-            Lay::Rows => Matrix::rows(&self.data, self.cols),
             Lay::Columns => Matrix::rows(&self.data, self.rows).transposed(),
             // SAFETY: the vector was made for it.
-            Lay::Window => unsafe { Matrix::window(self.data.as_ptr(), 1, self.cols + 3) },
+            _ => unsafe { Matrix::window(self.data.as_ptr(), self.first, self.stride) },
         }
     }
 
     fn at(&self, row: usize, col: usize) -> f64 {
-        let index = match self.lay {
-            Lay::Rows => row * self.cols + col,
-            Lay::Columns => col * self.rows + row,
-            Lay::Window => 1 + row * (self.cols + 3) + col,
-        };
+        let index = if matches!(self.lay, Lay::Columns) { col * self.stride + row } else { self.first + row * self.stride + col };
         f64::from(self.data[index].widen())
     }
 }
 
-/// One product of random operands against f64, into `O`; gives the bits that came out.
-fn check<T: Element, O: Element>((m, n): (usize, usize), depths: &[usize], lays: (Lay, Lay), start: Start) -> Vec<u32> {
+/// One product of random operands against f64, into `O`, by all code that this machine has for it; gives the bits that came
+/// out.
+fn check<T: Element, O: Element>(shape: (usize, usize), depths: &[usize], lays: (Lay, Lay), start: Start) -> Vec<Vec<u32>> {
+    if T::DTYPE == DType::F32 {
+        return vec![check_one::<T, O>(None, shape, depths, lays, start)];
+    }
+    Code::available(T::DTYPE).iter().map(|&code| check_one::<T, O>(Some(code), shape, depths, lays, start)).collect()
+}
+
+fn check_one<T: Element, O: Element>(
+    code: Option<Code>,
+    (m, n): (usize, usize),
+    depths: &[usize],
+    lays: (Lay, Lay),
+    start: Start,
+) -> Vec<u32> {
     let terms: Vec<(Operand<T>, Operand<T>)> =
         (0..).zip(depths).map(|(i, &depth)| (Operand::new(m, depth, lays.0, 10 + i), Operand::new(depth, n, lays.1, 20 + i))).collect();
     let (stride, scale) = (n + 2, 0.5f32);
@@ -72,8 +102,13 @@ fn check<T: Element, O: Element>((m, n): (usize, usize), depths: &[usize], lays:
         bias: matches!(start, Start::Bias).then_some(bias.as_slice()),
     };
     let products: Vec<Term<T>> = terms.iter().map(|(a, b)| Term { a: a.matrix(), b: b.matrix(), depth: a.cols }).collect();
-    // SAFETY: operands and output were made with these extents.
-    unsafe { sum_of_products((m, n), target, &products, scale, true) };
+    // SAFETY: operands and output were made with these extents; the code is available.
+    unsafe {
+        match code {
+            Some(code) => sum_by(code, (m, n), target, &products, scale, true),
+            None => sum_of_products((m, n), target, &products, scale, true),
+        }
+    }
     let (mut error, mut size) = (0.0, 0.0);
     for row in 0..m {
         for col in 0..stride {
@@ -96,7 +131,7 @@ fn check<T: Element, O: Element>((m, n): (usize, usize), depths: &[usize], lays:
     let tolerance = 1e-6 + rounding(O::DTYPE);
     assert!(
         error.sqrt() <= tolerance * size.sqrt().max(1e-3),
-        "{m}x{n} of {depths:?}, {lays:?} {start:?} {:?} to {:?}: {:e} of {:e}",
+        "{m}x{n} of {depths:?}, {lays:?} {start:?} {:?} to {:?} by {code:?}: {:e} of {:e}",
         T::DTYPE,
         O::DTYPE,
         error.sqrt(),
@@ -131,6 +166,15 @@ fn every_layout_and_start_of_odd_sizes_is_the_sum() {
                 }
             }
         }
+    }
+}
+
+/// Rows that begin at cache lines are read in place by some code, whatever their number.
+#[test]
+fn rows_at_cache_lines_and_every_number_of_them() {
+    for rows in (1..=33).chain([64, 65, 79, 80, 81, 95]) {
+        check_types((rows, 40), &[96], (Lay::Lines, Lay::Columns), Start::Bias);
+        check_types((rows, 33), &[32, 64], (Lay::Lines, Lay::Rows), Start::There);
     }
 }
 

@@ -10,6 +10,8 @@ use pulp::Simd;
 use pulp::WithSimd;
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use crate::ops::matmul::cpu::amx;
 use crate::ops::matmul::cpu::is_native;
 use crate::ops::simd::kernel;
 
@@ -75,6 +77,11 @@ impl WithSimd for F32Chains {
 }
 
 fn bf16_chains(rounds: usize) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if amx::is_available() {
+        // SAFETY: it is available.
+        return unsafe { amx::chains(rounds) };
+    }
     #[cfg(target_arch = "x86_64")]
     if is_native(DType::BF16) {
         // SAFETY: on x86-64 that is when the machine has both instruction sets.

@@ -8,7 +8,6 @@ use std::arch::x86_64::__m512;
 use std::arch::x86_64::__m512bh;
 use std::arch::x86_64::__m512i;
 use std::arch::x86_64::__mmask16;
-use std::arch::x86_64::__mmask32;
 use std::arch::x86_64::_MM_HINT_T0;
 use std::arch::x86_64::_mm_prefetch;
 use std::arch::x86_64::_mm256_mask_storeu_epi16;
@@ -29,13 +28,7 @@ use std::arch::x86_64::_mm512_set1_epi32;
 use std::arch::x86_64::_mm512_set1_ps;
 use std::arch::x86_64::_mm512_setzero_ps;
 use std::arch::x86_64::_mm512_setzero_si512;
-use std::arch::x86_64::_mm512_shuffle_i32x4;
 use std::arch::x86_64::_mm512_slli_epi32;
-use std::arch::x86_64::_mm512_storeu_si512;
-use std::arch::x86_64::_mm512_unpackhi_epi32;
-use std::arch::x86_64::_mm512_unpackhi_epi64;
-use std::arch::x86_64::_mm512_unpacklo_epi32;
-use std::arch::x86_64::_mm512_unpacklo_epi64;
 use std::mem::MaybeUninit;
 
 use candle_core::DType;
@@ -45,20 +38,29 @@ use super::Matrix;
 use super::blocked::Left;
 use super::blocked::Target;
 use super::blocked::TileKernel;
+use super::pairs::COLS;
+use super::pairs::LANES;
+use super::pairs::gather;
+use super::pairs::lanes;
+use super::pairs::load_square;
+use super::pairs::pack_cols;
+use super::pairs::pairs_from;
+use super::pairs::transpose;
+use super::pairs::words;
 use crate::ops::element::Element;
 
 /// Marker of the kernel.
 pub(super) struct Kernel;
 
 const ROWS: usize = 12;
-const LANES: usize = 16;
-const COLS: usize = 2 * LANES;
 
 impl TileKernel for Kernel {
     type Operand = bf16;
     /// Two neighbours in depth, the first in the low half.
     type Packed = u32;
     const STEP: usize = 2;
+    const DEPTH_MULTIPLE: usize = 2;
+    const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 
@@ -84,17 +86,7 @@ impl TileKernel for Kernel {
 
     unsafe fn pack_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
         // SAFETY: the caller promises the extents and the instructions.
-        unsafe {
-            match (b.row_stride, b.col_stride) {
-                (_, 1) => interleave_cols(b, cols, depth, out, strip_stride),
-                (1, _) => transpose_cols(b, cols, depth, out, strip_stride),
-                _ => {
-                    for (number, col) in (0..cols).step_by(COLS).enumerate() {
-                        gather(b.from(0, col).transposed(), COLS.min(cols - col), depth, out.add(number * strip_stride), COLS);
-                    }
-                }
-            }
-        }
+        unsafe { pack_cols(b, cols, depth, out, strip_stride) }
     }
 
     unsafe fn tile<O: Element>((rows, cols): (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const u32, target: Target<O>) {
@@ -130,10 +122,6 @@ unsafe fn by_rows<O: Element, const PACKED: bool>(
         };
     }
     pick!(1 2 3 4 5 6 7 8 9 10 11 12);
-}
-
-fn lanes(count: usize) -> __mmask16 {
-    if count >= LANES { u16::MAX } else { (1 << count) - 1 }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
@@ -201,7 +189,7 @@ fn as_pairs(lanes: __m512i) -> __m512bh {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask: __mmask16, target: &Target<O>) {
+pub(super) unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask: __mmask16, target: &Target<O>) {
     // SAFETY: the caller promises that (row, col) and the lanes of the mask lie inside the target.
     unsafe {
         let mut value = sum;
@@ -257,45 +245,6 @@ unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut 
     }
 }
 
-/// The indices that pair the values from `first` on of two lines: value of the one, value of the other, and so on.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn pairs_from(first: usize) -> __m512i {
-    let mut order = [0u16; 2 * LANES];
-    for (i, index) in order.iter_mut().enumerate() {
-        *index = (first + i / 2 + i % 2 * 2 * LANES) as u16;
-    }
-    // SAFETY: the array is 64 bytes.
-    unsafe { _mm512_loadu_si512(order.as_ptr().cast()) }
-}
-
-/// A mask of the first `count` of 32 values.
-#[inline(always)]
-fn words(count: usize) -> __mmask32 {
-    if count >= 2 * LANES { u32::MAX } else { (1 << count) - 1 }
-}
-
-/// All strips from an operand whose columns are neighbours in memory: reads two lines in a row, writes a step of each strip.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn interleave_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
-    let (low, high) = (pairs_from(0), pairs_from(LANES));
-    for k in (0..depth).step_by(2) {
-        let (mut col, mut to) = (0, k / 2 * COLS);
-        while col < cols {
-            let mask = words(cols - col);
-            // SAFETY: the lines k and, where there is one, k + 1 hold `cols` values; each strip holds a step of `COLS`.
-            unsafe {
-                let line = |k: usize| _mm512_maskz_loadu_epi16(mask, b.data.add(k * b.row_stride + col).cast());
-                let (first, second) = (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
-                _mm512_storeu_si512(out.add(to).cast(), _mm512_permutex2var_epi16(first, low, second));
-                _mm512_storeu_si512(out.add(to + LANES).cast(), _mm512_permutex2var_epi16(first, high, second));
-            }
-            col += COLS;
-            to += strip_stride;
-        }
-    }
-}
-
 /// One panel from an operand whose depth runs along memory.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32) {
@@ -307,96 +256,6 @@ unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u
             for (i, line) in square.iter().enumerate().take(steps - step) {
                 _mm512_mask_storeu_epi32(out.add((step + i) * ROWS).cast(), mask, *line);
             }
-        }
-    }
-}
-
-/// All strips from an operand whose depth runs along memory: squares of 16 columns by 16 pairs are transposed.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
-    let steps = depth.div_ceil(2);
-    for col in (0..cols.next_multiple_of(COLS)).step_by(LANES) {
-        for step in (0..steps).step_by(LANES) {
-            // SAFETY: the columns from `col` on, if any, have the depth; the strip holds `steps` steps.
-            unsafe {
-                let there = cols.saturating_sub(col);
-                let first = b.data.add(if there > 0 { col * b.col_stride + 2 * step } else { 0 });
-                if cols > col + LANES {
-                    // The lines of the next columns: the processor does not foresee sixteen of them side by side.
-                    for i in 0..LANES.min(cols - col - LANES) {
-                        _mm_prefetch::<_MM_HINT_T0>(first.add((LANES + i) * b.col_stride).cast());
-                    }
-                }
-                let square = transpose(&load_square(first, b.col_stride, there, depth - 2 * step));
-                for (i, line) in square.iter().enumerate().take(steps - step) {
-                    _mm512_storeu_si512(out.add(col / COLS * strip_stride + (step + i) * COLS + col % COLS).cast(), *line);
-                }
-            }
-        }
-    }
-}
-
-/// The next 16 pairs, at most `depth` values, of up to 16 lines that are `stride` apart; zeros beyond.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn load_square(first: *const bf16, stride: usize, lines: usize, depth: usize) -> [__m512i; LANES] {
-    let mask = words(depth);
-    let mut square = [_mm512_setzero_si512(); LANES];
-    for (i, line) in square.iter_mut().enumerate().take(lines) {
-        // SAFETY: the line exists, and the mask leaves out what lies beyond the depth.
-        *line = unsafe { _mm512_maskz_loadu_epi16(mask, first.add(i * stride).cast()) };
-    }
-    square
-}
-
-/// The transpose of a 16 x 16 square of 32-bit lanes, in four rounds of exchanges.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn transpose(rows: &[__m512i; LANES]) -> [__m512i; LANES] {
-    let mut pairs = *rows;
-    for i in 0..8 {
-        pairs[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
-        pairs[2 * i + 1] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
-    }
-    let mut fours = pairs;
-    for i in 0..4 {
-        let (a, b, c, d) = (pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]);
-        fours[4 * i] = _mm512_unpacklo_epi64(a, c);
-        fours[4 * i + 1] = _mm512_unpackhi_epi64(a, c);
-        fours[4 * i + 2] = _mm512_unpacklo_epi64(b, d);
-        fours[4 * i + 3] = _mm512_unpackhi_epi64(b, d);
-    }
-    let mut eights = fours;
-    for i in 0..4 {
-        for half in 0..2 {
-            let (a, b) = (fours[8 * half + i], fours[8 * half + 4 + i]);
-            eights[8 * half + i] = _mm512_shuffle_i32x4::<0x88>(a, b);
-            eights[8 * half + 4 + i] = _mm512_shuffle_i32x4::<0xdd>(a, b);
-        }
-    }
-    let mut columns = eights;
-    for i in 0..8 {
-        let (a, b) = (eights[i], eights[8 + i]);
-        columns[i] = _mm512_shuffle_i32x4::<0x88>(a, b);
-        columns[8 + i] = _mm512_shuffle_i32x4::<0xdd>(a, b);
-    }
-    columns
-}
-
-/// `lines` rows of a matrix with any strides as `[step][width]`: for operands that no caller has in its hot path.
-unsafe fn gather(a: Matrix<bf16>, lines: usize, depth: usize, out: *mut u32, width: usize) {
-    for step in 0..depth.div_ceil(2) {
-        for line in 0..width {
-            let at = |k: usize| {
-                if line < lines && k < depth {
-                    // SAFETY: (line, k) lies inside the operand.
-                    u32::from(unsafe { *a.data.add(line * a.row_stride + k * a.col_stride) }.to_bits())
-                } else {
-                    0
-                }
-            };
-            // SAFETY: the caller promises room for all steps.
-            unsafe { *out.add(step * width + line) = at(2 * step) | at(2 * step + 1) << 16 };
         }
     }
 }

@@ -14,6 +14,7 @@ use rayon::iter::ParallelIterator;
 use super::Matrix;
 use super::Output;
 use super::Term;
+use super::packing::Buffer;
 use super::packing::Buffers;
 use super::packing::Packed;
 use super::packing::Strips;
@@ -29,10 +30,31 @@ pub(super) trait TileKernel {
     type Packed: Copy + Send + Sync + 'static;
     /// Elements of the depth that one step takes.
     const STEP: usize;
+    /// Packed depths are whole multiples of so many elements, filled up with zeros.
+    const DEPTH_MULTIPLE: usize;
+    /// Below this many multiplications another task costs more than it gains.
+    const LEAST_TASK: usize;
     /// Most rows of a tile.
     const ROWS: usize;
     /// Most columns of a tile.
     const COLS: usize;
+
+    /// Steps of a packed piece of this depth.
+    fn steps(depth: usize) -> usize {
+        depth.next_multiple_of(Self::DEPTH_MULTIPLE) / Self::STEP
+    }
+
+    /// Makes the processor ready for tiles; [`TileKernel::end`] follows.
+    ///
+    /// # Safety
+    /// The machine has the kernel's instructions.
+    unsafe fn begin() {}
+
+    /// Ends what [`TileKernel::begin`] began.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn end() {}
 
     /// Whether a tile can read the rows of `a` where they lie.
     fn reads_in_place(a: Matrix<Self::Operand>, depth: usize) -> bool;
@@ -93,9 +115,6 @@ const TASK_ROWS: usize = 1032;
 /// Most columns of a task: packed, they lie in the L2 or L3 cache.
 const TASK_COLS: usize = 768;
 
-/// Below this many multiplications another task costs more than it gains.
-const LEAST_TASK: usize = 1 << 19;
-
 /// Fewest tiles on a side of a task.
 const LEAST_TILES: usize = 2;
 
@@ -119,9 +138,7 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = terms.iter().all(|term| K::reads_in_place(term.a, term.depth));
-    // Tasks that keep partial sums for themselves must see all pieces of the depth in a row.
-    let may_share = !keeps_partial::<O, _>(terms);
-    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, (in_place, may_share), threads);
+    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place, threads);
     let block = |index: usize| {
         let (row, col) = (index % row_tasks, index / row_tasks);
         (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
@@ -133,16 +150,17 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
             (0..row_tasks * col_tasks).into_par_iter().for_each(task);
         }
     };
-    if row_tasks == 1 || !may_share {
+    if row_tasks == 1 {
         // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
         for_each(&|index| with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) }));
         return;
     }
-    with_shared(|shared| {
-        for (index, (term, depth)) in pieces(terms).enumerate() {
+    with_shared(|Buffers { cols: columns, partial, .. }| {
+        let sums = Sums::new::<K>(out, terms, scale, (0..m, 0..n), partial);
+        for (index, (term, depth)) in pieces::<K>(terms).enumerate() {
             let parts = if threads == 1 { 1 } else { TASKS_A_THREAD * threads };
             // SAFETY: the piece lies inside the operands.
-            let strips = unsafe { Strips::<K>::pack(term.b.from(depth.start, 0), (n, depth.len()), parts, shared) };
+            let strips = unsafe { Strips::<K>::pack(term.b.from(depth.start, 0), (n, depth.len()), parts, columns) };
             for_each(&|task| {
                 let (rows, cols) = block(task);
                 with_buffers(|buffers| {
@@ -150,8 +168,7 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
                     unsafe {
                         let a = term.a.from(rows.start, depth.start);
                         let packed = Packed::of(a, strips.from(cols.start), (rows.len(), depth.len()), &mut buffers.rows);
-                        let target = |row, col| Target::at(out, (rows.start + row, cols.start + col), scale).piece(index);
-                        tiles::<K, O>((rows.len(), cols.len()), &packed, target);
+                        sums.add(index, (rows, cols), &packed);
                     }
                 });
             });
@@ -159,27 +176,21 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     });
 }
 
-/// Whether the sum of the first pieces of the depth has to be kept apart: a half type cannot hold it.
-fn keeps_partial<O: Element, T: Element>(terms: &[Term<T>]) -> bool {
-    O::DTYPE != DType::F32 && pieces(terms).count() > 1
-}
-
 /// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
-/// columns packs all rows that cannot be read in place; all columns are packed once, or by each part of the rows where parts
-/// may not share them.
-fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, (in_place, may_share): (bool, bool), threads: usize) -> (usize, usize) {
+/// columns packs all rows that cannot be read in place; columns are packed once.
+fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
-    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / LEAST_TASK).max(1) };
+    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1) };
     let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
     let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| {
-        let least_cols = if may_share && rows > 1 { 1 } else { n.div_ceil(TASK_COLS) };
+        let least_cols = if rows > 1 { 1 } else { n.div_ceil(TASK_COLS) };
         let most_cols = n.div_ceil(LEAST_TILES * K::COLS).max(least_cols);
         (rows, wanted.div_ceil(rows).clamp(least_cols, most_cols))
     });
     let packed = |&(rows, cols): &(usize, usize)| {
         // Too few tasks weigh more than any packing.
         let idle = wanted.saturating_sub(rows * cols);
-        (idle, if may_share { n } else { rows * n } + if in_place { 0 } else { cols * m })
+        (idle, if in_place { 0 } else { cols * m })
     };
     grids.min_by_key(packed).expect("there is always the least number of rows")
 }
@@ -191,10 +202,10 @@ fn part(len: usize, parts: usize, index: usize, tile: usize) -> Range<usize> {
 }
 
 /// The pieces of the depth, as (term, range): cut by the depths alone. There is always one, be it empty.
-fn pieces<T: Element>(terms: &[Term<T>]) -> impl Iterator<Item = (&Term<T>, Range<usize>)> {
+fn pieces<K: TileKernel>(terms: &[Term<K::Operand>]) -> impl Iterator<Item = (&Term<K::Operand>, Range<usize>)> {
     terms.iter().flat_map(|term| {
         let count = term.depth.div_ceil(DEPTH_BLOCK).max(1);
-        let len = term.depth.div_ceil(count).next_multiple_of(2);
+        let len = term.depth.div_ceil(count).next_multiple_of(K::DEPTH_MULTIPLE);
         (0..count).map(move |i| (term, (i * len).min(term.depth)..((i + 1) * len).min(term.depth)))
     })
 }
@@ -208,22 +219,66 @@ unsafe fn run_task<K: TileKernel, O: Element>(
     scale: f32,
     buffers: &mut Buffers,
 ) {
-    let (last, keeps_partial) = (pieces(terms).count() - 1, keeps_partial::<O, _>(terms));
-    let sums = buffers.partial.room::<f32>(if keeps_partial { rows.len() * cols.len() } else { 0 }).as_mut_ptr();
-    for (index, (term, depth)) in pieces(terms).enumerate() {
-        // SAFETY: the block lies inside the operands' extents and inside `out`; the sums were sized for the block.
+    let Buffers { rows: panels, cols: columns, partial } = buffers;
+    let sums = Sums::new::<K>(out, terms, scale, (rows.clone(), cols.clone()), partial);
+    for (index, (term, depth)) in pieces::<K>(terms).enumerate() {
+        // SAFETY: the block lies inside the operands' extents and inside `out`.
         unsafe {
             let (a, b) = (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start));
-            let strips = Strips::<K>::pack(b, (cols.len(), depth.len()), 1, &mut buffers.cols);
-            let packed = Packed::of(a, strips, (rows.len(), depth.len()), &mut buffers.rows);
-            let (size, sum) = ((rows.len(), cols.len()), |row, col| sums.add(row * cols.len() + col));
-            let target = |row, col| Target::at(out, (rows.start + row, cols.start + col), scale);
-            if !keeps_partial {
-                tiles::<K, O>(size, &packed, |row, col| target(row, col).piece(index));
-            } else if index < last {
-                tiles::<K, f32>(size, &packed, |row, col| Target::partial(sum(row, col), cols.len(), index > 0));
+            let strips = Strips::<K>::pack(b, (cols.len(), depth.len()), 1, columns);
+            let packed = Packed::of(a, strips, (rows.len(), depth.len()), panels);
+            sums.add(index, (rows.clone(), cols.clone()), &packed);
+        }
+    }
+}
+
+/// Where the sum over the pieces of the depth grows: in the output, or, where that is of a half type and would round each
+/// time, in f32 beside it until the last piece.
+struct Sums<'a, O> {
+    out: Output<'a, O>,
+    scale: f32,
+    pieces: usize,
+    /// In f32 for the block below; null where the output itself takes all pieces.
+    partial: *mut f32,
+    origin: (usize, usize),
+    partial_stride: usize,
+}
+
+// SAFETY: tasks add to disjoint parts of the block.
+unsafe impl<O: Element> Sync for Sums<'_, O> {}
+
+impl<'a, O: Element> Sums<'a, O> {
+    /// For a block of the output.
+    fn new<K: TileKernel>(
+        out: Output<'a, O>,
+        terms: &[Term<K::Operand>],
+        scale: f32,
+        (rows, cols): (Range<usize>, Range<usize>),
+        buffer: &'a mut Buffer,
+    ) -> Self {
+        let pieces = pieces::<K>(terms).count();
+        let keeps = O::DTYPE != DType::F32 && pieces > 1;
+        let partial = if keeps { buffer.room::<f32>(rows.len() * cols.len()).as_mut_ptr() } else { std::ptr::null_mut() };
+        Self { out, scale, pieces, partial, origin: (rows.start, cols.start), partial_stride: cols.len() }
+    }
+
+    /// Adds piece `index` of the depth to a part of the block.
+    ///
+    /// # Safety
+    /// The part lies inside the block, nobody else touches it, and the operands were packed for it.
+    unsafe fn add<K: TileKernel>(&self, index: usize, (rows, cols): (Range<usize>, Range<usize>), packed: &Packed<'_, K>) {
+        let size = (rows.len(), cols.len());
+        // SAFETY: the caller promises that every element lies inside the block, for which `partial` was sized.
+        unsafe {
+            let target = |row, col| Target::at(self.out, (rows.start + row, cols.start + col), self.scale);
+            let (from_row, from_col) = (rows.start - self.origin.0, cols.start - self.origin.1);
+            let partial = |row, col| self.partial.add((from_row + row) * self.partial_stride + from_col + col);
+            if self.partial.is_null() {
+                tiles::<K, O>(size, packed, |row, col| target(row, col).piece(index));
+            } else if index + 1 < self.pieces {
+                tiles::<K, f32>(size, packed, |row, col| Target::partial(partial(row, col), self.partial_stride, index > 0));
             } else {
-                tiles::<K, O>(size, &packed, |row, col| target(row, col).after(sum(row, col), cols.len()));
+                tiles::<K, O>(size, packed, |row, col| target(row, col).after(partial(row, col), self.partial_stride));
             }
         }
     }
@@ -238,14 +293,25 @@ unsafe fn tiles<K: TileKernel, O: Element>(
     packed: &Packed<'_, K>,
     target: impl Fn(usize, usize) -> Target<O>,
 ) {
-    for col in (0..cols).step_by(K::COLS) {
-        let strip = packed.strip(col);
+    let tile = |row: usize, col: usize| {
+        let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
+        // SAFETY: the tile lies inside the block.
+        unsafe { K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col)) };
+    };
+    // SAFETY: the machine has the instructions.
+    unsafe { K::begin() };
+    // The longer side is gone through once, while the shorter one stays in the caches.
+    if rows >= cols {
         for row in (0..rows).step_by(K::ROWS) {
-            let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
-            // SAFETY: the tile lies inside the block.
-            unsafe { K::tile(size, packed.steps(), packed.left(row), strip.as_ptr(), target(row, col)) };
+            (0..cols).step_by(K::COLS).for_each(|col| tile(row, col));
+        }
+    } else {
+        for col in (0..cols).step_by(K::COLS) {
+            (0..rows).step_by(K::ROWS).for_each(|row| tile(row, col));
         }
     }
+    // SAFETY: as above.
+    unsafe { K::end() };
 }
 
 impl<O: Element> Target<O> {

@@ -1,9 +1,15 @@
 //! The operands of a product on the CPU, and the choice of its kernel.
 
 #[cfg(target_arch = "x86_64")]
+pub(in crate::ops) mod amx;
+#[cfg(target_arch = "x86_64")]
+mod amx_bf16;
+#[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 mod blocked;
 mod packing;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 mod widened;
 
 use candle_core::DType;
@@ -96,13 +102,32 @@ pub struct Term<T> {
     pub depth: usize,
 }
 
+/// Code for products of half types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    /// AMX, for bf16.
+    Amx,
+    /// AVX-512-BF16, for bf16.
+    Avx512Bf16,
+    /// Operands become f32: for every type and machine.
+    Widened,
+}
+
+impl Code {
+    /// What this machine has for a type, the fastest first.
+    pub(super) fn available(dtype: DType) -> &'static [Self] {
+        match dtype {
+            DType::BF16 if !has_avx512_bf16() => &[Self::Widened],
+            DType::BF16 if !has_amx() => &[Self::Avx512Bf16, Self::Widened],
+            DType::BF16 => &[Self::Amx, Self::Avx512Bf16, Self::Widened],
+            _ => &[Self::Widened],
+        }
+    }
+}
+
 /// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's speed or less.
 pub fn is_native(dtype: DType) -> bool {
-    match dtype {
-        DType::F32 => true,
-        DType::BF16 => has_avx512_bf16(),
-        _ => false,
-    }
+    dtype == DType::F32 || Code::available(dtype)[0] != Code::Widened
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -112,8 +137,18 @@ fn has_avx512_bf16() -> bool {
         && std::arch::is_x86_feature_detected!("avx512vl")
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_amx() -> bool {
+    amx::is_available()
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512_bf16() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_amx() -> bool {
     false
 }
 
@@ -150,14 +185,32 @@ pub unsafe fn sum_of_products<T: Element, O: Element>(
         // SAFETY: `T` is f32, and so is `O` by the caller's promise; the extents are the caller's.
         return unsafe { of_f32((m, n), cast_output(out), terms, scale, parallel) };
     }
-    #[cfg(target_arch = "x86_64")]
-    if T::DTYPE == DType::BF16 && has_avx512_bf16() {
-        let terms: Vec<_> = terms.iter().map(cast_term).collect();
-        // SAFETY: the machine has the instructions; the extents are the caller's.
-        return unsafe { blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &terms, scale, parallel) };
+    // SAFETY: the machine has the code; the extents are the caller's.
+    unsafe { sum_by(Code::available(T::DTYPE)[0], (m, n), out, terms, scale, parallel) }
+}
+
+/// [`sum_of_products`] of a half type.
+///
+/// # Safety
+/// As there, and `code` must be one that is available for `T`.
+pub(super) unsafe fn sum_by<T: Element, O: Element>(
+    code: Code,
+    (m, n): (usize, usize),
+    out: Output<'_, O>,
+    terms: &[Term<T>],
+    scale: f32,
+    parallel: bool,
+) {
+    // SAFETY: the caller's promise; `T` is bf16 where the code is for bf16 alone.
+    unsafe {
+        match code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Amx => blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel),
+            #[cfg(target_arch = "x86_64")]
+            Code::Avx512Bf16 => blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel),
+            _ => blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel),
+        }
     }
-    // SAFETY: the extents are the caller's.
-    unsafe { blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel) }
 }
 
 /// The same addresses under the type that `T` was found to be.
@@ -167,6 +220,11 @@ fn cast_matrix<T: Element, U: Element>(matrix: Matrix<T>) -> Matrix<U> {
 
 fn cast_term<T: Element, U: Element>(term: &Term<T>) -> Term<U> {
     Term { a: cast_matrix(term.a), b: cast_matrix(term.b), depth: term.depth }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cast_terms<T: Element, U: Element>(terms: &[Term<T>]) -> Vec<Term<U>> {
+    terms.iter().map(cast_term).collect()
 }
 
 fn cast_output<O: Element, U: Element>(out: Output<'_, O>) -> Output<'_, U> {

@@ -11,8 +11,8 @@ use super::blocked::Left;
 use super::blocked::TileKernel;
 
 thread_local! {
-    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers { rows: Buffer(Vec::new()), cols: Buffer(Vec::new()), partial: Buffer(Vec::new()) }) };
-    static SHARED: RefCell<Buffer> = const { RefCell::new(Buffer(Vec::new())) };
+    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers::new()) };
+    static SHARED: RefCell<Buffers> = const { RefCell::new(Buffers::new()) };
 }
 
 /// Calls `f` with the buffers of this thread.
@@ -20,19 +20,25 @@ pub(super) fn with_buffers(f: impl FnOnce(&mut Buffers)) {
     BUFFERS.with_borrow_mut(f);
 }
 
-/// Calls `f` with this thread's buffer for columns that all tasks of a product share. It is taken away while `f` runs: the
+/// Calls `f` with this thread's buffers for what all tasks of a product share. They are taken away while `f` runs: the
 /// thread that waits for the tasks may begin another product meanwhile.
-pub(super) fn with_shared(f: impl FnOnce(&mut Buffer)) {
-    let mut buffer = SHARED.take();
-    f(&mut buffer);
-    SHARED.set(buffer);
+pub(super) fn with_shared(f: impl FnOnce(&mut Buffers)) {
+    let mut buffers = SHARED.replace(Buffers::new());
+    f(&mut buffers);
+    SHARED.set(buffers);
 }
 
-/// Packed operands and partial sums of one task.
+/// Packed operands and partial sums of one task, or of a product.
 pub(super) struct Buffers {
     pub(super) rows: Buffer,
     pub(super) cols: Buffer,
     pub(super) partial: Buffer,
+}
+
+impl Buffers {
+    const fn new() -> Self {
+        Self { rows: Buffer(Vec::new()), cols: Buffer(Vec::new()), partial: Buffer(Vec::new()) }
+    }
 }
 
 /// 64 bytes on a border of 64: packed operands are read by whole cache lines.
@@ -41,7 +47,6 @@ pub(super) struct Buffers {
 struct Line(#[expect(dead_code, reason = "only its place in memory is used")] [u8; 64]);
 
 /// Memory for numbers of any type.
-#[derive(Default)]
 pub(super) struct Buffer(Vec<Line>);
 
 impl Buffer {
@@ -69,7 +74,7 @@ impl<'a, K: TileKernel> Strips<'a, K> {
     /// `b` must cover `[depth, cols]`.
     pub(super) unsafe fn pack(b: Matrix<K::Operand>, (cols, depth): (usize, usize), parts: usize, buffer: &'a mut Buffer) -> Self {
         // Strips a power of two apart would all fall into the same few sets of the cache.
-        let stride = (depth.div_ceil(K::STEP) + 1) * K::COLS;
+        let stride = (K::steps(depth) + 1) * K::COLS;
         let count = cols.div_ceil(K::COLS);
         let packed = buffer.room::<K::Packed>(count * stride);
         let strips = count.div_ceil(parts).max(1);
@@ -110,7 +115,7 @@ impl<'a, K: TileKernel> Packed<'a, K> {
     /// # Safety
     /// `a` must cover `[rows, depth]` for as long as the result lives.
     pub(super) unsafe fn of(a: Matrix<K::Operand>, strips: Strips<'a, K>, (rows, depth): (usize, usize), buffer: &'a mut Buffer) -> Self {
-        let steps = depth.div_ceil(K::STEP);
+        let steps = K::steps(depth);
         if K::reads_in_place(a, depth) {
             return Self { rows: Rows::InPlace(a), strips, steps };
         }

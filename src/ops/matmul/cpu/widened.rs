@@ -21,6 +21,8 @@ impl<T: Element> TileKernel for Kernel<T> {
     type Operand = T;
     type Packed = f32;
     const STEP: usize = 1;
+    const DEPTH_MULTIPLE: usize = 1;
+    const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
 

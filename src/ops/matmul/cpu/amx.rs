@@ -1,0 +1,195 @@
+//! AMX: eight registers of 16 rows of 64 bytes, and an instruction that multiplies two of them.
+//!
+//! Rust's own functions for it are not stable, so the instructions are written as assembly. Source: Intel 64 and IA-32
+//! Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2 for each instruction.
+
+use std::arch::asm;
+use std::arch::x86_64::__cpuid_count;
+use std::sync::LazyLock;
+
+/// Rows of a register.
+pub(super) const ROWS: usize = 16;
+
+/// Bytes of a row of a register: 32 values of bf16, or 16 of f32.
+pub(super) const ROW_BYTES: usize = 64;
+
+/// Whether this machine multiplies bf16 by AMX, and the system lets this process do so.
+pub(in crate::ops) fn is_available() -> bool {
+    static AVAILABLE: LazyLock<bool> = LazyLock::new(|| has_instructions() && permitted());
+    *AVAILABLE
+}
+
+/// AMX-TILE and AMX-BF16, leaf 7 of CPUID.
+fn has_instructions() -> bool {
+    const AMX_BF16: u32 = 1 << 22;
+    const AMX_TILE: u32 = 1 << 24;
+    __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & (AMX_BF16 | AMX_TILE) == AMX_BF16 | AMX_TILE
+}
+
+/// Asks Linux for the registers, which it gives to a process that asks only, for all of its threads
+/// (`Documentation/arch/x86/xstate.rst`).
+#[cfg(target_os = "linux")]
+fn permitted() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
+    // SAFETY: the call reads no memory of ours; a system that does not know it says so.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permitted() -> bool {
+    false
+}
+
+/// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two: 0 to 3 hold sums, 4 and 5 rows of the left
+/// operand, 6 and 7 columns of the right one.
+#[repr(C, align(64))]
+struct Sizes {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+impl Sizes {
+    /// For `first` rows in the upper registers and `second` in the lower ones.
+    const fn new(first: u8, second: u8) -> Self {
+        let all = ROWS as u8;
+        let rows = [first, first, second, second, first, second, all, all, 0, 0, 0, 0, 0, 0, 0, 0];
+        let bytes = ROW_BYTES as u16;
+        let row_bytes = [bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, 0, 0, 0, 0, 0, 0, 0, 0];
+        Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
+    }
+}
+
+/// Gives all registers their full size, or takes up to `2 * ROWS` rows on the left side; clears them.
+///
+/// # Safety
+/// AMX is available; until [`release`] the registers belong to the caller.
+pub(super) unsafe fn configure(rows: usize) {
+    static FULL: Sizes = Sizes::new(ROWS as u8, ROWS as u8);
+    // SAFETY: the sizes are allowed ones.
+    unsafe {
+        if rows >= 2 * ROWS {
+            return load_sizes(&FULL);
+        }
+        // Registers without rows must not be used: [`multiply`] is told not to. A size they have all the same.
+        let second = if rows > ROWS { rows - ROWS } else { ROWS };
+        load_sizes(&Sizes::new(rows.min(ROWS) as u8, second as u8));
+    }
+}
+
+#[inline]
+unsafe fn load_sizes(sizes: &Sizes) {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("ldtilecfg [{sizes}]", sizes = in(reg) sizes, options(nostack, preserves_flags)) };
+}
+
+/// Clears the registers and lets the system no longer save them.
+///
+/// # Safety
+/// AMX is available.
+#[inline]
+pub(super) unsafe fn release() {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
+}
+
+/// The left operand of a product: rows of bf16 whose depth runs along memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    /// First value.
+    pub(super) data: *const u8,
+    /// Distance between rows.
+    pub(super) row_bytes: usize,
+    /// Distance between row 0 and row [`ROWS`].
+    pub(super) second_bytes: usize,
+    /// Distance between value 0 and value 32 of a row.
+    pub(super) step_bytes: usize,
+}
+
+/// f32 sums of a product, row by row; only their place in memory is used.
+#[repr(align(64))]
+pub(super) struct Sums(#[expect(dead_code, reason = "written by an instruction, read through a pointer")] [f32; 2 * ROWS * 2 * ROWS]);
+
+/// `sums = left right` for 32 columns and, with `both`, 32 rows, else the 16 or fewer of the upper registers. `right` has its
+/// values in pairs, `[16 count][32]` of 32 bits; `count` times 32 is the depth.
+///
+/// # Safety
+/// The registers are configured for the rows, and the operands cover them.
+#[inline]
+pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *const u32, sums: *mut Sums) {
+    /// Two columns' registers side by side.
+    const RIGHT_ROW_BYTES: usize = 2 * ROW_BYTES;
+    let (mut a, mut b) = (left.data, right.cast::<u8>());
+    // SAFETY: operands and sums are as large as the registers were configured, by the caller's promise.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem, preserves_flags));
+        for _ in 0..count {
+            if both {
+                asm!(
+                    "tileloadd tmm4, [{a} + {row}]",
+                    "tileloadd tmm6, [{b} + {wide}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b} + {wide} + 64]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{second} + {row}]",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    a = in(reg) a, second = in(reg) a.add(left.second_bytes), row = in(reg) left.row_bytes,
+                    b = in(reg) b, wide = in(reg) RIGHT_ROW_BYTES,
+                    options(nostack, readonly, preserves_flags),
+                );
+            } else {
+                asm!(
+                    "tileloadd tmm4, [{a} + {row}]",
+                    "tileloadd tmm6, [{b} + {wide}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b} + {wide} + 64]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    a = in(reg) a, row = in(reg) left.row_bytes, b = in(reg) b, wide = in(reg) RIGHT_ROW_BYTES,
+                    options(nostack, readonly, preserves_flags),
+                );
+            }
+            a = a.wrapping_add(left.step_bytes);
+            b = b.wrapping_add(ROWS * RIGHT_ROW_BYTES);
+        }
+        let wide = RIGHT_ROW_BYTES;
+        asm!(
+            "tilestored [{out} + {wide}], tmm0", "tilestored [{out} + {wide} + 64], tmm1",
+            out = in(reg) sums, wide = in(reg) wide, options(nostack, preserves_flags),
+        );
+        if both {
+            asm!(
+                "tilestored [{out} + {wide}], tmm2", "tilestored [{out} + {wide} + 64], tmm3",
+                out = in(reg) sums.cast::<u8>().add(ROWS * wide), wide = in(reg) wide, options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+/// A product of two registers with itself, over and over: the most that this thread can do. Gives the operations it did.
+///
+/// # Safety
+/// AMX is available.
+pub(in crate::ops) unsafe fn chains(rounds: usize) -> f64 {
+    /// 16 x 16 sums of 32 products.
+    const FLOPS: usize = 2 * ROWS * ROWS * 32;
+    const CHAINS: usize = 4;
+    // SAFETY: the registers are configured and read no memory.
+    unsafe {
+        configure(2 * ROWS);
+        for _ in 0..rounds {
+            asm!(
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                options(nostack, nomem, preserves_flags),
+            );
+        }
+        release();
+    }
+    (rounds * CHAINS * FLOPS) as f64
+}
