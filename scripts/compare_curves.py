@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How far the losses of two runs are apart, and rows of `mlmtrain bench --json` as lines.
 
-  compare_curves.py RUN OTHER      run folders with metrics.jsonl: largest and mean distance of train/loss over the steps of both
-  compare_curves.py --bench FILE   the rows, one a line
+  compare_curves.py RUN OTHER LIMIT  run folders with metrics.jsonl: largest and mean distance of train/loss over the steps of
+                                     both; ends with 1 where the largest is over LIMIT (nat)
+  compare_curves.py --bench FILE     the rows, one a line
 """
-import json, pathlib, sys
+import json, math, pathlib, sys
 
 
 def losses(folder):
@@ -17,18 +18,20 @@ def losses(folder):
     return found
 
 
-def compare(run, other):
+def compare(run, other, limit):
     one, two = losses(run), losses(other)
     steps = sorted(one.keys() & two.keys())
     if not steps:
         sys.exit(f"error: {run} and {other} have no step in common")
     distances = [abs(one[step] - two[step]) for step in steps]
-    worst = max(range(len(steps)), key=distances.__getitem__)
+    worst = max(range(len(steps)), key=lambda i: math.inf if math.isnan(distances[i]) else distances[i])
     last = steps[-1]
     print(
-        f"{len(steps)} steps: at most {distances[worst]:.2e} apart (step {steps[worst]}), mean {sum(distances) / len(steps):.2e}; "
-        f"step {last}: {one[last]:.4f} and {two[last]:.4f}"
+        f"{len(steps)} steps: at most {distances[worst]:.2e} apart (step {steps[worst]}; {limit:g} is allowed), "
+        f"mean {sum(distances) / len(steps):.2e}; step {last}: {one[last]:.4f} and {two[last]:.4f}"
     )
+    # A loss that is no number is over every limit.
+    sys.exit(0 if distances[worst] <= limit else 1)
 
 
 def bench(path):
@@ -44,9 +47,9 @@ def bench(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    if sys.argv[1] == "--bench":
+    if len(sys.argv) == 3 and sys.argv[1] == "--bench":
         bench(sys.argv[2])
+    elif len(sys.argv) == 4:
+        compare(sys.argv[1], sys.argv[2], float(sys.argv[3]))
     else:
-        compare(sys.argv[1], sys.argv[2])
+        sys.exit(__doc__)

@@ -51,7 +51,7 @@ impl<T: Element> Operand<T> {
             Lay::Window => (rows, cols + 3),
             Lay::Lines => (rows, cols.next_multiple_of(line)),
         };
-        let data = values(lines * stride + line, id);
+        let data: Vec<T> = values(lines * stride + line, id);
         let first = match lay {
             Lay::Rows | Lay::Columns => 0,
             Lay::Window => 1,

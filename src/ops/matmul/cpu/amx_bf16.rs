@@ -92,12 +92,12 @@ impl TileKernel for Kernel {
 
     unsafe fn tile<O: Element>((rows, cols): (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const u32, target: Target<O>) {
         // SAFETY: the caller promises the extents and the instructions.
-        unsafe { tile((rows, cols), steps / PAIRS, left, strip, &target) }
+        unsafe { tile((rows, cols), steps / PAIRS, &left, strip, &target) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn tile<O: Element>((rows, cols): (usize, usize), count: usize, left: Left<'_, Kernel>, strip: *const u32, target: &Target<O>) {
+unsafe fn tile<O: Element>((rows, cols): (usize, usize), count: usize, left: &Left<'_, Kernel>, strip: *const u32, target: &Target<O>) {
     // SAFETY: the caller promises that operands and target cover the tile; packed rows are always whole panels.
     unsafe {
         if target.accumulate {
