@@ -99,7 +99,9 @@ case $1 in
         output=${3:-$(mktemp -d)}
         mkdir -p "$output/peer/bin"
         output=$(cd "$output" && pwd)
-        ln -sf "$(command -v python3)" "$output/peer/bin/python"
+        # Not a link: a Python of a virtual environment finds its packages by where it lies.
+        printf '#!/bin/sh\nexec "%s" "$@"\n' "$(command -v python3)" > "$output/peer/bin/python"
+        chmod +x "$output/peer/bin/python"
         : > "$output/table"
         line GPU "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -1 || echo 'no nvidia-smi')"
         ops
