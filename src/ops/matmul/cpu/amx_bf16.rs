@@ -48,6 +48,7 @@ impl TileKernel for Kernel {
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = DEPTH;
+    const SHARES_ROWS: bool = true;
     const LEAST_TASK: usize = 1 << 21;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;

@@ -60,6 +60,7 @@ impl TileKernel for Kernel {
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = 2;
+    const SHARES_ROWS: bool = false;
     const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;

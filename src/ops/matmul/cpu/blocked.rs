@@ -2,8 +2,8 @@
 //!
 //! A task owns a block of the output: it packs its columns of `b` (and its rows of `a` where the kernel cannot read them in
 //! place) into buffers of its thread, for a piece of the depth that stays in the L2 cache, then runs the tiles of its block.
-//! Where several tasks would pack the same columns, these are packed before, by all threads, for all tasks. Which task
-//! computes an element decides nothing: pieces of the depth are cut by the depth alone.
+//! Where several tasks would pack the same columns (or rows, where the kernel asks for it), these are packed before, by all
+//! threads, for all tasks. Which task computes an element decides nothing: pieces of the depth are cut by the depth alone.
 
 use std::ops::Range;
 
@@ -17,6 +17,7 @@ use super::Term;
 use super::packing::Buffer;
 use super::packing::Buffers;
 use super::packing::Packed;
+use super::packing::Rows;
 use super::packing::Strips;
 use super::packing::with_buffers;
 use super::packing::with_shared;
@@ -32,6 +33,8 @@ pub(super) trait TileKernel {
     const STEP: usize;
     /// Packed depths are whole multiples of so many elements, filled up with zeros.
     const DEPTH_MULTIPLE: usize;
+    /// Whether rows that cannot be read in place are packed once for all tasks, rather than by each for its own.
+    const SHARES_ROWS: bool;
     /// Below this many multiplications another task costs more than it gains.
     const LEAST_TASK: usize;
     /// Most rows of a tile.
@@ -138,7 +141,8 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = terms.iter().all(|term| K::reads_in_place(term.a, term.depth));
-    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place, threads);
+    let shares_rows = K::SHARES_ROWS && parallel && !in_place;
+    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place || shares_rows, threads);
     let block = |index: usize| {
         let (row, col) = (index % row_tasks, index / row_tasks);
         (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
@@ -150,25 +154,36 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
             (0..row_tasks * col_tasks).into_par_iter().for_each(task);
         }
     };
-    if row_tasks == 1 {
+    let shares_cols = row_tasks > 1;
+    if !shares_cols && !shares_rows {
         // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
         for_each(&|index| with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) }));
         return;
     }
-    with_shared(|Buffers { cols: columns, partial, .. }| {
+    with_shared(|Buffers { rows: panels, cols: columns, partial }| {
         let sums = Sums::new::<K>(out, terms, scale, (0..m, 0..n), partial);
+        let parts = if threads == 1 || row_tasks * col_tasks == 1 { 1 } else { TASKS_A_THREAD * threads };
         for (index, (term, depth)) in pieces::<K>(terms).enumerate() {
-            let parts = if threads == 1 { 1 } else { TASKS_A_THREAD * threads };
             // SAFETY: the piece lies inside the operands.
-            let strips = unsafe { Strips::<K>::pack(term.b.from(depth.start, 0), (n, depth.len()), parts, columns) };
+            let (a, b) = unsafe { (term.a.from(0, depth.start), term.b.from(depth.start, 0)) };
+            // SAFETY: as above.
+            let shared_rows = shares_rows.then(|| unsafe { Rows::<K>::pack(a, (m, depth.len()), parts, panels) });
+            // SAFETY: as above.
+            let shared_cols = shares_cols.then(|| unsafe { Strips::<K>::pack(b, (n, depth.len()), parts, columns) });
             for_each(&|task| {
                 let (rows, cols) = block(task);
-                with_buffers(|buffers| {
+                with_buffers(|own| {
                     // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, the piece inside the operands.
                     unsafe {
-                        let a = term.a.from(rows.start, depth.start);
-                        let packed = Packed::of(a, strips.from(cols.start), (rows.len(), depth.len()), &mut buffers.rows);
-                        sums.add(index, (rows, cols), &packed);
+                        let rows_of_task = match &shared_rows {
+                            Some(all) => all.from(rows.start),
+                            None => Rows::pack(a.from(rows.start, 0), (rows.len(), depth.len()), 1, &mut own.rows),
+                        };
+                        let cols_of_task = match &shared_cols {
+                            Some(all) => all.from(cols.start),
+                            None => Strips::pack(b.from(0, cols.start), (cols.len(), depth.len()), 1, &mut own.cols),
+                        };
+                        sums.add(index, (rows, cols), &Packed::new(rows_of_task, cols_of_task, depth.len()));
                     }
                 });
             });
@@ -177,8 +192,8 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
 }
 
 /// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
-/// columns packs all rows that cannot be read in place; columns are packed once.
-fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, threads: usize) -> (usize, usize) {
+/// columns packs all rows unless they are `ready`: in place or packed for all; columns are packed once.
+fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, ready: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
     let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1) };
     let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
@@ -190,7 +205,7 @@ fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, in_place: bool, thr
     let packed = |&(rows, cols): &(usize, usize)| {
         // Too few tasks weigh more than any packing.
         let idle = wanted.saturating_sub(rows * cols);
-        (idle, if in_place { 0 } else { cols * m })
+        (idle, if ready { 0 } else { cols * m })
     };
     grids.min_by_key(packed).expect("there is always the least number of rows")
 }
@@ -226,8 +241,8 @@ unsafe fn run_task<K: TileKernel, O: Element>(
         unsafe {
             let (a, b) = (term.a.from(rows.start, depth.start), term.b.from(depth.start, cols.start));
             let strips = Strips::<K>::pack(b, (cols.len(), depth.len()), 1, columns);
-            let packed = Packed::of(a, strips, (rows.len(), depth.len()), panels);
-            sums.add(index, (rows.clone(), cols.clone()), &packed);
+            let panels = Rows::pack(a, (rows.len(), depth.len()), 1, panels);
+            sums.add(index, (rows.clone(), cols.clone()), &Packed::new(panels, strips, depth.len()));
         }
     }
 }

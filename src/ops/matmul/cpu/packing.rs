@@ -97,6 +97,54 @@ impl<'a, K: TileKernel> Strips<'a, K> {
     }
 }
 
+/// The rows of `a` for one piece of the depth, as tiles want them: packed, or as they are.
+pub(super) enum Rows<'a, K: TileKernel> {
+    /// Panels, and the distance between them.
+    Panels(&'a [K::Packed], usize),
+    /// In place.
+    InPlace(Matrix<K::Operand>),
+}
+
+impl<'a, K: TileKernel> Rows<'a, K> {
+    /// Packs the rows, those of each of `parts` parts on a thread of their own, unless they can be read in place.
+    ///
+    /// # Safety
+    /// `a` must cover `[rows, depth]` for as long as the result lives.
+    pub(super) unsafe fn pack(a: Matrix<K::Operand>, (rows, depth): (usize, usize), parts: usize, buffer: &'a mut Buffer) -> Self {
+        if K::reads_in_place(a, depth) {
+            return Self::InPlace(a);
+        }
+        // Not a power of two apart, as strips.
+        let stride = (K::steps(depth) + 2) * K::ROWS;
+        let count = rows.div_ceil(K::ROWS);
+        let packed = buffer.room::<K::Packed>(count * stride);
+        let panels = count.div_ceil(parts).max(1);
+        let pack = |(part, packed): (usize, &mut [K::Packed])| {
+            let first = part * panels * K::ROWS;
+            // SAFETY: the rows from `first` on exist, and the part of the buffer holds the panels of so many.
+            unsafe { K::pack_rows(a.from(first, 0), (rows - first).min(panels * K::ROWS), depth, packed.as_mut_ptr(), stride) };
+        };
+        if parts == 1 {
+            pack((0, &mut *packed));
+        } else {
+            packed.par_chunks_mut(panels * stride).enumerate().for_each(pack);
+        }
+        Self::Panels(packed, stride)
+    }
+
+    /// The rows from `row` on, the first one of a panel.
+    ///
+    /// # Safety
+    /// The row must exist.
+    pub(super) unsafe fn from(&self, row: usize) -> Self {
+        match *self {
+            Self::Panels(packed, stride) => Self::Panels(&packed[row / K::ROWS * stride..], stride),
+            // SAFETY: the caller promises that the row exists.
+            Self::InPlace(a) => Self::InPlace(unsafe { a.from(row, 0) }),
+        }
+    }
+}
+
 /// The operands of a task for one piece of the depth, as tiles want them.
 pub(super) struct Packed<'a, K: TileKernel> {
     rows: Rows<'a, K>,
@@ -104,27 +152,10 @@ pub(super) struct Packed<'a, K: TileKernel> {
     steps: usize,
 }
 
-enum Rows<'a, K: TileKernel> {
-    Panels(&'a [K::Packed], usize),
-    InPlace(Matrix<K::Operand>),
-}
-
 impl<'a, K: TileKernel> Packed<'a, K> {
-    /// Packs the rows of `a` unless they can be read in place.
-    ///
-    /// # Safety
-    /// `a` must cover `[rows, depth]` for as long as the result lives.
-    pub(super) unsafe fn of(a: Matrix<K::Operand>, strips: Strips<'a, K>, (rows, depth): (usize, usize), buffer: &'a mut Buffer) -> Self {
-        let steps = K::steps(depth);
-        if K::reads_in_place(a, depth) {
-            return Self { rows: Rows::InPlace(a), strips, steps };
-        }
-        // Not a power of two apart, as strips.
-        let stride = (steps + 2) * K::ROWS;
-        let panels = buffer.room::<K::Packed>(rows.div_ceil(K::ROWS) * stride);
-        // SAFETY: the buffer was sized for the panels.
-        unsafe { K::pack_rows(a, rows, depth, panels.as_mut_ptr(), stride) };
-        Self { rows: Rows::Panels(panels, stride), strips, steps }
+    /// Rows and columns of a piece of this depth.
+    pub(super) fn new(rows: Rows<'a, K>, strips: Strips<'a, K>, depth: usize) -> Self {
+        Self { rows, strips, steps: K::steps(depth) }
     }
 
     /// How many steps the depth is.
@@ -141,7 +172,7 @@ impl<'a, K: TileKernel> Packed<'a, K> {
     pub(super) fn left(&self, row: usize) -> Left<'a, K> {
         match self.rows {
             Rows::Panels(panels, stride) => Left::Packed(&panels[row / K::ROWS * stride..][..self.steps * K::ROWS]),
-            // SAFETY: the row lies inside the operand, as `of` was promised.
+            // SAFETY: the row lies inside the operand, as `Rows::pack` was promised.
             Rows::InPlace(a) => Left::InPlace(unsafe { a.from(row, 0) }),
         }
     }

@@ -22,6 +22,7 @@ impl<T: Element> TileKernel for Kernel<T> {
     type Packed = f32;
     const STEP: usize = 1;
     const DEPTH_MULTIPLE: usize = 1;
+    const SHARES_ROWS: bool = false;
     const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
     const COLS: usize = COLS;
