@@ -19,10 +19,12 @@ usage() { sed -n '2,14p' "$0" >&2; exit 2; }
 pack() {
     mkdir -p "$1"
     cd "$root"
-    cargo build --release --features cuda
     local tests
-    tests=$(cargo test --lib --release --features cuda --no-run --message-format=json |
-        python3 -c 'import json,sys; print([m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable")][-1])')
+    # One command for both: a second one would build the dependencies again, with what the tests want of them besides.
+    tests=$(cargo build --release --features cuda --bin mlmtrain --tests --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+built = [m for m in map(json.loads, sys.stdin) if m.get("executable") and m["target"]["kind"] == ["lib"]]
+print(built[-1]["executable"])')
     cp target/release/mlmtrain "$1/mlmtrain"
     cp "$tests" "$1/tests"
     strip "$1/mlmtrain" "$1/tests"
