@@ -127,28 +127,21 @@ pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *cons
     unsafe {
         asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem, preserves_flags));
         for _ in 0..count {
+            asm!(
+                "tileloadd tmm4, [{a} + {row}]",
+                "tileloadd tmm6, [{b} + {wide}]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b} + {wide} + 64]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                a = in(reg) a, row = in(reg) left.row_bytes, b = in(reg) b, wide = in(reg) RIGHT_ROW_BYTES,
+                options(nostack, readonly, preserves_flags),
+            );
             if both {
                 asm!(
-                    "tileloadd tmm4, [{a} + {row}]",
-                    "tileloadd tmm6, [{b} + {wide}]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tileloadd tmm7, [{b} + {wide} + 64]",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
                     "tileloadd tmm5, [{second} + {row}]",
                     "tdpbf16ps tmm2, tmm5, tmm6",
                     "tdpbf16ps tmm3, tmm5, tmm7",
-                    a = in(reg) a, second = in(reg) a.add(left.second_bytes), row = in(reg) left.row_bytes,
-                    b = in(reg) b, wide = in(reg) RIGHT_ROW_BYTES,
-                    options(nostack, readonly, preserves_flags),
-                );
-            } else {
-                asm!(
-                    "tileloadd tmm4, [{a} + {row}]",
-                    "tileloadd tmm6, [{b} + {wide}]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tileloadd tmm7, [{b} + {wide} + 64]",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    a = in(reg) a, row = in(reg) left.row_bytes, b = in(reg) b, wide = in(reg) RIGHT_ROW_BYTES,
+                    second = in(reg) a.add(left.second_bytes), row = in(reg) left.row_bytes,
                     options(nostack, readonly, preserves_flags),
                 );
             }

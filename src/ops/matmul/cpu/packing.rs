@@ -61,6 +61,15 @@ impl Buffer {
     }
 }
 
+/// Calls `pack` with each part of `len` values and its number, on a thread of its own where there are several.
+fn in_parts<P: Send>(packed: &mut [P], len: usize, parts: usize, pack: impl Fn((usize, &mut [P])) + Send + Sync) {
+    if parts == 1 {
+        pack((0, packed));
+    } else {
+        packed.par_chunks_mut(len).enumerate().for_each(pack);
+    }
+}
+
 /// The columns of `b` for one piece of the depth, as tiles want them.
 pub(super) struct Strips<'a, K: TileKernel> {
     packed: &'a [K::Packed],
@@ -83,11 +92,7 @@ impl<'a, K: TileKernel> Strips<'a, K> {
             // SAFETY: the columns from `first` on exist, and the part of the buffer holds the strips of so many.
             unsafe { K::pack_cols(b.from(0, first), (cols - first).min(strips * K::COLS), depth, packed.as_mut_ptr(), stride) };
         };
-        if parts == 1 {
-            pack((0, &mut *packed));
-        } else {
-            packed.par_chunks_mut(strips * stride).enumerate().for_each(pack);
-        }
+        in_parts(packed, strips * stride, parts, pack);
         Self { packed, stride }
     }
 
@@ -124,11 +129,7 @@ impl<'a, K: TileKernel> Rows<'a, K> {
             // SAFETY: the rows from `first` on exist, and the part of the buffer holds the panels of so many.
             unsafe { K::pack_rows(a.from(first, 0), (rows - first).min(panels * K::ROWS), depth, packed.as_mut_ptr(), stride) };
         };
-        if parts == 1 {
-            pack((0, &mut *packed));
-        } else {
-            packed.par_chunks_mut(panels * stride).enumerate().for_each(pack);
-        }
+        in_parts(packed, panels * stride, parts, pack);
         Self::Panels(packed, stride)
     }
 
