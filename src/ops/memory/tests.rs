@@ -84,7 +84,7 @@ fn kept_blocks_are_used_again_also_for_a_little_less() {
         let (data, before) = (first.data as usize, pool.usage());
         drop(first);
         assert_eq!(pool.usage().held_bytes, before.held_bytes, "nothing went back");
-        let aligned = if bytes < pages::MAPPED_BYTES { 64 } else { pages::HUGE_PAGE_BYTES };
+        let aligned = if bytes < pages::MAPPED_BYTES { 64 } else { 256 };
         assert_eq!(data % aligned, 0, "{bytes}");
         // Two classes below the block's own, then its own: the loan must not make the block smaller.
         for part in [bytes - 1, bytes / 8 * 7, bytes] {
@@ -96,6 +96,23 @@ fn kept_blocks_are_used_again_also_for_a_little_less() {
         assert_eq!(far.data as usize == data, bytes == classes::LARGE_BYTES, "half of it is too little for it");
     }
     assert!(pool.usage().held_bytes > 40 << 20 && pool.usage().used_bytes == 0);
+    pool.stop_keeping();
+    assert_eq!(pool.usage().held_bytes, 0);
+}
+
+/// Where two of them began at one place of their huge pages, a pass over both would meet the same sets of the caches.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_largest_blocks_begin_at_different_places_of_their_pages() {
+    let pool = Pool::new();
+    pool.start_keeping();
+    let blocks = [0; 6].map(|_| Block::new(&pool, pages::MAPPED_BYTES, 1));
+    let mut places = blocks.each_ref().map(|block| block.data as usize % (2 << 20));
+    places.sort_unstable();
+    // Other tests may take blocks meanwhile: how far they are apart is not known, but for the least.
+    assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= pages::OFFSET_BYTES), "{places:?}");
+    blocks.iter().for_each(Block::check);
+    drop(blocks);
     pool.stop_keeping();
     assert_eq!(pool.usage().held_bytes, 0);
 }
