@@ -300,7 +300,7 @@ impl<W: Write> Bench<'_, W> {
         let work = Work::Flops(6.0 * (masked * d * v) as f64);
         self.line("linear_cross_entropy", &work, inputs, |(x, weight_vd, bias_v, dweight_vd, dbias_v)| {
             let map = linear_cross_entropy::Map { weight_vd, bias_v };
-            let into = linear_cross_entropy::MapGradients { dweight_vd, dbias_v };
+            let into = linear_cross_entropy::MapGradients { dweight_vd: dweight_vd.into(), dbias_v: dbias_v.into() };
             black_box(linear_cross_entropy::forward_backward(x, map, &labels, 1.0, into)?);
             Ok(())
         })
@@ -324,8 +324,7 @@ impl<W: Write> Bench<'_, W> {
             Ok(([vector(count)?, vector(count)?, zeros(&[count])?, zeros(&[count])?], shadow))
         };
         let groups = [adamw::Group { range: 0..count, weight_decay: 0.01 }];
-        let hyper =
-            adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0, clear_gradients: true };
+        let hyper = adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0 };
         let shadowed = if shadow_dtype == DType::F32 { 0 } else { count };
         for name in ["adamw", "lamb"] {
             // Four buffers are read, four written, and the copy; lamb reads three of them again and writes parameters in the second pass.

@@ -69,13 +69,13 @@ impl Embeddings {
             &saved.sum_td,
             ctx.parameters.get(self.norm.weight),
             &saved.norm,
-            gradients.get(self.norm.weight),
-            gradients.get(self.norm.bias),
+            gradients.get(self.norm.weight)?,
+            gradients.get(self.norm.bias)?,
         )?;
         let tables = embedding::Tables {
-            word_vd: gradients.get(self.word),
-            position_pd: gradients.get(self.position),
-            type_nd: gradients.get(self.token_type),
+            word_vd: gradients.get(self.word)?,
+            position_pd: gradients.get(self.position)?,
+            type_nd: gradients.get(self.token_type)?,
         };
         embedding::backward(
             &d_sum,

@@ -69,9 +69,9 @@ impl OutputBlock {
     /// Gradients of `x` and of the residual; the caller may add to the second one.
     pub fn backward(&self, dy: &Tensor, x: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<(Tensor, Tensor)> {
         let into = residual_norm::WeightGradients {
-            dbias: gradients.get(self.dense.bias),
-            dnorm_weight: gradients.get(self.norm.weight),
-            dnorm_bias: gradients.get(self.norm.bias),
+            dbias: gradients.get(self.dense.bias)?,
+            dnorm_weight: gradients.get(self.norm.weight)?,
+            dnorm_bias: gradients.get(self.norm.bias)?,
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
         let norm_weight = ctx.parameters.get(self.norm.weight);

@@ -4,6 +4,8 @@
 //! over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 use candle_core::DType;
 use candle_core::Device;
@@ -14,6 +16,7 @@ use rayon::iter::IndexedParallelIterator;
 use rayon::iter::IntoParallelRefMutIterator;
 use rayon::iter::ParallelIterator;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda;
 use crate::ops::tensor::with_slice_mut;
 use crate::rng::Purpose;
@@ -223,28 +226,45 @@ impl Parameters {
 }
 
 /// The gradients of all parameters, accumulated since they were last cleared.
+///
+/// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That saves two passes over
+/// a buffer that no cache holds.
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
     views: Vec<Tensor>,
+    /// Whether a view holds a sum, or what was there before the last clearing.
+    begun: Vec<AtomicBool>,
 }
 
 impl Gradients {
-    /// Zeros for every parameter of `parameters`.
-    pub fn zeros_like(parameters: &Parameters) -> Result<Self> {
+    /// Room for every parameter of `parameters`, cleared.
+    pub fn new(parameters: &Parameters) -> Result<Self> {
         let flat = parameters.flat.zeros_like()?;
         let views = parameters.layout.views(&flat)?;
-        Ok(Self { flat, views })
+        let begun = views.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { flat, views, begun })
     }
 
-    /// The view into which a parameter's gradient accumulates.
-    pub fn get(&self, id: ParameterId) -> &Tensor {
-        &self.views[id.0]
+    /// Forgets what was accumulated.
+    pub fn clear(&mut self) {
+        self.begun.iter_mut().for_each(|begun| *begun.get_mut() = false);
     }
 
-    /// The whole buffer, `[N]`.
-    pub fn flat(&self) -> &Tensor {
-        &self.flat
+    /// Where a parameter's gradient accumulates, for an op that is certain to add to it or to begin it.
+    pub fn accumulator(&self, id: ParameterId) -> Accumulator<'_> {
+        Accumulator { sum: &self.views[id.0], begun: self.begun[id.0].swap(true, Ordering::Relaxed) }
+    }
+
+    /// The view into which a parameter's gradient accumulates, for an op that can only add.
+    pub fn get(&self, id: ParameterId) -> Result<&Tensor> {
+        self.accumulator(id).begin()
+    }
+
+    /// The whole buffer, `[N]`; zeros where nothing was accumulated.
+    pub fn flat(&self) -> Result<&Tensor> {
+        (0..self.views.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
+        Ok(&self.flat)
     }
 }
 
@@ -299,6 +319,24 @@ mod tests {
         assert_eq!((parameters.compute_dtype(), parameters.shadow().is_none()), (DType::F32, true));
         let error = parameters.set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap()).unwrap_err();
         assert!(error.to_string().contains("`b.weight` is [2, 5], the model wants [3, 5]"), "{error}");
+    }
+
+    #[test]
+    fn what_was_cleared_is_overwritten_or_zero() {
+        let (weight, bias, layout) = layout();
+        let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap();
+        let mut gradients = Gradients::new(&parameters).unwrap();
+        assert!(!gradients.accumulator(weight).begun && gradients.accumulator(weight).begun);
+        let whole = |gradients: &Gradients| gradients.flat().unwrap().to_vec1::<f32>().unwrap();
+        with_slice_mut(&gradients.flat, |values| values.fill(f32::NAN)).unwrap();
+        gradients.clear();
+        let written = gradients.accumulator(weight);
+        assert!(!written.begun);
+        with_slice_mut(written.sum, |values| values.fill(2.0)).unwrap();
+        assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
+        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
+        gradients.clear();
+        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
     }
 
     #[test]

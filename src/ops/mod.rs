@@ -6,9 +6,10 @@
 //! a GPU, see [`cuda`]. Ops know no configuration and no file.
 //!
 //! Two rules hold for all of them. Gradients of parameters *accumulate* into the tensor that the caller passes, usually a
-//! view of the flat gradient buffer; gradients of activations are returned as new tensors. And every sum has a partition that
+//! view of the flat gradient buffer (see [`accumulator`]); gradients of activations are returned as new tensors. And every sum has a partition that
 //! depends on shapes alone, so a result is bitwise the same for any number of threads.
 
+pub mod accumulator;
 pub mod adamw;
 pub mod attention;
 pub mod cross_entropy;

@@ -74,9 +74,9 @@ fn on_cpu(t: &Tensor) -> Tensor {
 
 /// Loss and gradients of one pass, on the CPU.
 fn gradients(task: &dyn Task, batch: &Batch) -> (f64, Tensor) {
-    let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+    let gradients = Gradients::new(task.parameters()).unwrap();
     let loss = task.accumulate(batch, DropoutSeed { seed: 3, step: 2 }, 0.125, &gradients).unwrap();
-    (loss.read().unwrap().sum, on_cpu(gradients.flat()))
+    (loss.read().unwrap().sum, on_cpu(gradients.flat().unwrap()))
 }
 
 /// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of them.
@@ -127,18 +127,18 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
             let task = MaskedLm { model: Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap() };
             let training = TrainingConfig { optim, weight_decay: 0.01, ..TrainingConfig::default() };
             let mut optimizer = Optimizer::new(task.parameters(), &training).unwrap();
-            let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+            let mut gradients = Gradients::new(task.parameters()).unwrap();
             let mut losses = Vec::new();
             for step in 1..=3 {
-                // In the second step the gradients overflow: nothing may change but that they are cleared.
+                // In the second step the gradients overflow: nothing may change.
+                gradients.clear();
                 let scale = if step == 2 { f32::INFINITY } else { 0.125 };
                 let loss = task.accumulate(&batch(), DropoutSeed { seed: 3, step }, scale, &gradients).unwrap();
-                let norm = norm::l2(gradients.flat()).unwrap();
+                let norm = norm::l2(gradients.flat().unwrap()).unwrap();
                 loss.poison(&norm).unwrap();
                 optimizer.update(task.parameters(), &gradients, Clip { norm: &norm, max_norm: 1.0 }, 1e-3, 1.0).unwrap();
                 losses.push(loss.read().unwrap().sum);
             }
-            assert!(on_cpu(gradients.flat()).to_vec1::<f32>().unwrap().iter().all(|g| *g == 0.0), "gradients are cleared");
             (losses, on_cpu(task.parameters().flat()), task.parameters().shadow().map(on_cpu))
         };
         let want = train(&Device::Cpu);

@@ -58,13 +58,14 @@ impl Stepper {
         // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the loss scale.
         let targets: usize = micro.iter().map(Batch::num_labels).sum();
         let factor = (scale / targets.max(1) as f64) as f32;
+        self.gradients.clear();
         let (mut losses, mut tokens, mut flops) = (Vec::with_capacity(micro.len()), 0, 0.0);
         for batch in micro {
             losses.push(task.accumulate(batch, dropout, factor, &self.gradients)?);
             tokens += batch.num_tokens();
             flops += task.flops(batch);
         }
-        let norm = norm::l2(self.gradients.flat())?;
+        let norm = norm::l2(self.gradients.flat()?)?;
         for loss in &losses {
             loss.poison(&norm)?;
         }

@@ -12,11 +12,15 @@ use mlmtrain::config::TrainingConfig;
 use mlmtrain::error::Class;
 use mlmtrain::error::class_of;
 use mlmtrain::layers::Gradients;
+use mlmtrain::layers::Parameters;
 use mlmtrain::layers::context::DropoutSeed;
 use mlmtrain::models::Model;
+use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
+use mlmtrain::tasks::Loss;
+use mlmtrain::tasks::PendingLoss;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::mlm::MaskedLm;
@@ -106,15 +110,15 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
 }
 
 fn gradients_of(task: &dyn Task, batch: &Batch, dropout: DropoutSeed) -> (f64, Vec<f32>) {
-    let gradients = Gradients::zeros_like(task.parameters()).unwrap();
+    let gradients = Gradients::new(task.parameters()).unwrap();
     let loss = task.accumulate(batch, dropout, 1.0, &gradients).unwrap().read().unwrap();
-    (loss.sum, gradients.flat().to_vec1::<f32>().unwrap())
+    (loss.sum, gradients.flat().unwrap().to_vec1::<f32>().unwrap())
 }
 
 fn stepper(task: &dyn Task) -> Stepper {
     Stepper {
         optimizer: Optimizer::new(task.parameters(), &TrainingConfig::default()).unwrap(),
-        gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+        gradients: Gradients::new(task.parameters()).unwrap(),
         max_grad_norm: 1.0,
         seed: 1,
         loss_scale: None,
@@ -279,12 +283,55 @@ fn a_loss_that_is_not_finite_stops_before_the_update() {
     }
 }
 
+/// A task whose backward overflows in one value; its loss is finite.
+struct Overflows(Box<dyn Task>);
+
+impl Task for Overflows {
+    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<PendingLoss> {
+        let loss = self.0.accumulate(batch, dropout, scale, gradients)?;
+        with_slice_mut(gradients.flat()?, |values| values[3] = f32::INFINITY)?;
+        Ok(loss)
+    }
+
+    fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
+        self.0.logits(batch)
+    }
+
+    fn evaluate(&self, batch: &Batch) -> candle_core::Result<Loss> {
+        self.0.evaluate(batch)
+    }
+
+    fn parameters(&self) -> &Parameters {
+        self.0.parameters()
+    }
+
+    fn flops(&self, batch: &Batch) -> f64 {
+        self.0.flops(batch)
+    }
+}
+
 #[test]
 fn a_gradient_that_is_not_finite_stops_before_the_update() {
     for (_, task, batch) in all_tasks(0.1, 7) {
-        let mut stepper = stepper(task.as_ref());
-        // What an overflow in backward would leave: the loss itself is finite.
-        mlmtrain::ops::tensor::with_slice_mut(stepper.gradients.flat(), |values| values[3] = f32::INFINITY).unwrap();
-        assert_diverges(task.as_ref(), &mut stepper, &batch, &["gradient norm is", "in step 7, samples 31 32"]);
+        let task = Overflows(task);
+        assert_diverges(&task, &mut stepper(&task), &batch, &["gradient norm is", "in step 7, samples 31 32"]);
+    }
+}
+
+/// What a broken step leaves in the buffer is not part of the next one.
+#[test]
+fn a_step_after_an_overflow_is_as_if_there_had_been_none() {
+    for (name, task, batch) in all_tasks(0.1, 7) {
+        let task = Overflows(task);
+        let step = |stepper: &mut Stepper| {
+            let outcome = stepper.run(task.0.as_ref(), std::slice::from_ref(&batch), 8, 1e-3).unwrap();
+            (outcome.grad_norm.to_bits(), stepper.gradients.flat().unwrap().to_vec1::<f32>().unwrap())
+        };
+        let mut broken = stepper(&task);
+        assert_diverges(&task, &mut broken, &batch, &["gradient norm is"]);
+        let parameters = task.parameters().flat().copy().unwrap();
+        let after = step(&mut broken);
+        task.parameters().flat().slice_set(&parameters, 0, 0).unwrap();
+        assert!(step(&mut stepper(&task)) == after, "{name}");
     }
 }

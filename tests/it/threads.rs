@@ -59,7 +59,7 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap().computing_in(policy.compute).unwrap() };
         let mut stepper = Stepper {
             optimizer: Optimizer::new(task.parameters(), &TrainingConfig::default()).unwrap(),
-            gradients: Gradients::zeros_like(task.parameters()).unwrap(),
+            gradients: Gradients::new(task.parameters()).unwrap(),
             max_grad_norm: 1.0,
             seed: 1,
             loss_scale: policy.loss_scale(),

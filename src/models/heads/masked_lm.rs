@@ -97,15 +97,15 @@ impl Head for MaskedLmHead {
     ) -> Result<(Entropy, Tensor)> {
         let (normed_md, saved) = self.normed(hidden_td, targets.positions, ctx)?;
         let into = linear_cross_entropy::MapGradients {
-            dweight_vd: gradients.get(self.decoder.weight),
-            dbias_v: gradients.get(self.decoder.bias),
+            dweight_vd: gradients.accumulator(self.decoder.weight),
+            dbias_v: gradients.accumulator(self.decoder.bias),
         };
         let (entropy, d_normed) = linear_cross_entropy::forward_backward(&normed_md, self.decoder(ctx), targets.labels, scale, into)?;
         let norm_weight = ctx.parameters.get(self.norm.weight);
-        let (d_weight, d_bias) = (gradients.get(self.norm.weight), gradients.get(self.norm.bias));
+        let (d_weight, d_bias) = (gradients.get(self.norm.weight)?, gradients.get(self.norm.bias)?);
         let d_activation = layer_norm::backward(&d_normed, &saved.activation_md, norm_weight, &saved.norm, d_weight, d_bias)?;
         let bias = ctx.parameters.get(self.dense.bias);
-        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias))?;
+        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias)?)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
         Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }

@@ -85,7 +85,7 @@ impl ClassificationHead {
     ) -> Result<Tensor> {
         let d_output_input = self.output.backward(d_logits, &saved.output_input, ctx, gradients)?;
         let d_activation = dropout::backward(&d_output_input, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
-        let d_pre = tanh::backward(&d_activation, &saved.activation, gradients.get(self.dense.bias))?;
+        let d_pre = tanh::backward(&d_activation, &saved.activation, gradients.get(self.dense.bias)?)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
     }

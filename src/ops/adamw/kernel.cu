@@ -1,13 +1,13 @@
 // AdamW; see mod.rs for the formulas.
 //
-// A block is a chunk of a group or of a gap between groups; one pass over all buffers.
+// A block is a chunk of a group; one pass over all buffers.
 #include "../update/chunks.cuh"
 
 template <typename T>
 __device__ void update(const UpdateArgs& a) {
     Chunk chunk = find_chunk(a);
     float multiplier;
-    if (!gradient_multiplier(a, multiplier) || !chunk.segment.live) return only_clear(a, chunk);
+    if (!gradient_multiplier(a, multiplier)) return;
     // Rounded once, from f64: the CPU's bits.
     float decay = float(a.lr * double(chunk.segment.decay));
     each_four(a, chunk, [&](i64 i, auto count) {
@@ -27,7 +27,6 @@ __device__ void update(const UpdateArgs& a) {
         store<N>(a.first + i, m);
         store<N>(a.second + i, v);
         if (a.shadow != nullptr) store<N>(static_cast<T*>(a.shadow) + i, p);
-        if (a.clear) clear_gradients<N>(a, i);
     });
 }
 KERNELS(adamw_update, UpdateArgs, 256, update)

@@ -5,8 +5,7 @@
 //! `p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
 //!
 //! The multiplier folds the clipping factor and the inverse of the loss scale into the pass; `p`, `m`, `v` are
-//! updated in place, in the same pass each new parameter is rounded into the shadow, where there is one, and the gradients
-//! are set to zero when asked. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
+//! updated in place, and in the same pass each new parameter is rounded into the shadow, where there is one. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
 
 mod cpu;
 mod cuda;

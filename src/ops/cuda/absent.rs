@@ -52,7 +52,7 @@ impl Driver {
         match self.0 {}
     }
 
-    pub(super) unsafe fn gemm(&self, _: &Gemm) -> candle_core::Result<()> {
+    pub(super) unsafe fn gemm(&self, _: &Gemm, _: Option<Address>) -> candle_core::Result<bool> {
         match self.0 {}
     }
 

@@ -52,6 +52,17 @@ pub(in crate::ops) struct Gemm {
 }
 
 impl Gpu {
+    /// Runs a product, and overwrites `sums`, f32 `[m]`, with the sums of the rows of `a`: the bias gradient of a linear map.
+    /// False where the library has no such product; then nothing was done.
+    ///
+    /// # Safety
+    /// As [`Gpu::gemm`].
+    pub(in crate::ops) unsafe fn gemm_with_row_sums(&self, gemm: &Gemm, sums: Address) -> Result<bool> {
+        debug_assert!(gemm.bias.is_none() && gemm.k > 0, "there is one epilogue, and rows to sum");
+        // SAFETY: the caller's promise.
+        unsafe { self.0.gemm(gemm, Some(sums)) }
+    }
+
     /// Runs a product.
     ///
     /// # Safety
@@ -63,13 +74,13 @@ impl Gpu {
         }
         let Some(bias) = gemm.bias.filter(|_| gemm.out_dtype != DType::F32) else {
             // SAFETY: the caller's promise.
-            return unsafe { self.0.gemm(gemm) };
+            return unsafe { self.0.gemm(gemm, None) }.map(|_| ());
         };
         let rounded = self.uninitialised(gemm.n, gemm.out_dtype)?;
         // SAFETY: both vectors have `n` values; the rest is the caller's promise.
         unsafe {
             self.round(bias, &rounded)?;
-            self.0.gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm })
+            self.0.gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm }, None).map(|_| ())
         }
     }
 

@@ -32,12 +32,8 @@ fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Res
     let rule = |index: usize| Rule { adam, inverse1: (1.0 / adam.correction1) as f32, decay: groups[index].weight_decay };
     with_blocks::<T, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
-            let squares =
-                block.group.map(|index| (index, advance(block.parameters, block.gradients, block.first, block.second, &rule(index))));
-            if hyper.clear_gradients {
-                block.gradients.fill(0.0);
-            }
-            squares
+            let index = block.group?;
+            Some((index, advance(block.parameters, block.gradients, block.first, block.second, &rule(index))))
         });
         let squares: Vec<Option<(usize, Squares)>> = squares.collect();
         let ratios = trust_ratios(groups, squares.into_iter().flatten());

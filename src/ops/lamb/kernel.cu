@@ -1,6 +1,6 @@
 // LAMB; see mod.rs for the formulas.
 //
-// In the two passes over the buffers a block is a chunk of a group or of a gap between groups. Between them a block for each
+// In the two passes over the buffers a block is a chunk of a group. Between them a block for each
 // group adds the squares of its chunks, in an order that depends on the group's size alone, and finds its step size.
 #include "../update/chunks.cuh"
 
@@ -13,7 +13,7 @@ __device__ void advance_moments(const UpdateArgs& a) {
     double* room = reinterpret_cast<double*>(shared_memory());
     Chunk chunk = find_chunk(a);
     float multiplier;
-    if (!gradient_multiplier(a, multiplier) || !chunk.segment.live) return only_clear(a, chunk);
+    if (!gradient_multiplier(a, multiplier)) return;
     double parameters = 0.0, updates = 0.0;
     each_four(a, chunk, [&](i64 i, auto count) {
         constexpr int N = decltype(count)::value;
@@ -31,7 +31,6 @@ __device__ void advance_moments(const UpdateArgs& a) {
         }
         store<N>(a.first + i, m);
         store<N>(a.second + i, v);
-        if (a.clear) clear_gradients<N>(a, i);
     });
     parameters = block_sum(parameters, room);
     updates = block_sum(updates, room);
@@ -46,7 +45,7 @@ __device__ void find_step_size(const UpdateArgs& a) {
     double* room = reinterpret_cast<double*>(shared_memory());
     Segment segment = a.segments[blockIdx.x];
     float multiplier;
-    if (!gradient_multiplier(a, multiplier) || !segment.live) return;
+    if (!gradient_multiplier(a, multiplier)) return;
     double parameters = 0.0, updates = 0.0;
     i64 chunks = (segment.end - segment.start + CHUNK - 1) / CHUNK;
     for (i64 c = threadIdx.x; c < chunks; c += blockDim.x) {
@@ -64,7 +63,7 @@ template <typename T>
 __device__ void apply(const UpdateArgs& a) {
     Chunk chunk = find_chunk(a);
     float multiplier;
-    if (!gradient_multiplier(a, multiplier) || !chunk.segment.live) return;
+    if (!gradient_multiplier(a, multiplier)) return;
     float step_size = a.step_sizes[chunk.index];
     each_four(a, chunk, [&](i64 i, auto count) {
         constexpr int N = decltype(count)::value;

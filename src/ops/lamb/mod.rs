@@ -9,7 +9,7 @@
 //!
 //! Two passes: the first updates the moments and sums the squares of `p` and `u` over fixed blocks, added in order; the
 //! second computes `u` again from `m`, `v` and `p`, which costs less than a buffer for it, and applies it. Clipping is the
-//! multiplier's. The shadow, the clearing of gradients and frozen elements are as in [`crate::ops::adamw`].
+//! multiplier's. The shadow and frozen elements are as in [`crate::ops::adamw`].
 
 mod cpu;
 mod cuda;

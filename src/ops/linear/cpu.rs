@@ -3,6 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::element::Element;
 use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
@@ -60,13 +61,18 @@ fn rows_of<T: Element>(values: &impl std::ops::Deref<Target = [T]>, cols: usize)
     Matrix::rows(values, cols)
 }
 
-pub(super) fn backward_parameters<T: Element>(dy: &Tensor, x: &Tensor, dweight: &Tensor, dbias: Option<&Tensor>) -> Result<()> {
+pub(super) fn backward_parameters<T: Element>(
+    dy: &Tensor,
+    x: &Tensor,
+    dweight: Accumulator<'_>,
+    dbias: Option<Accumulator<'_>>,
+) -> Result<()> {
     let ((rows, outputs), inputs) = (dy.dims2()?, x.dim(1)?);
     let (dy, x) = (values::<T>(dy)?, values::<T>(x)?);
-    with_slice_mut(dweight, |dweight| {
-        let out = Output::rows(dweight.as_mut_ptr(), inputs).accumulating();
-        // SAFETY: `dy`, `x` and `dweight` are whole matrices of the shapes checked by the caller.
+    with_slice_mut(dweight.sum, |values| {
+        let out = Output { accumulate: dweight.begun, ..Output::rows(values.as_mut_ptr(), inputs) };
+        // SAFETY: `dy`, `x` and the gradient are whole matrices of the shapes checked by the caller.
         unsafe { product((outputs, inputs, rows), out, Matrix::rows(&dy, outputs).transposed(), Matrix::rows(&x, inputs), 1.0, true) }
     })?;
-    dbias.map_or(Ok(()), |dbias| with_slice_mut(dbias, |dbias| column_sums_into(&dy, dbias)))
+    dbias.map_or(Ok(()), |dbias| with_slice_mut(dbias.begin()?, |dbias| column_sums_into(&dy, dbias)))
 }

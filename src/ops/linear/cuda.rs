@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
@@ -75,10 +76,16 @@ fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumula
     unsafe { gpu.gemm(&gemm) }
 }
 
-pub(super) fn backward_parameters(gpu: &Gpu, dy: &Tensor, x: &Tensor, dweight: &Tensor, dbias: Option<&Tensor>) -> Result<()> {
+pub(super) fn backward_parameters(
+    gpu: &Gpu,
+    dy: &Tensor,
+    x: &Tensor,
+    dweight: Accumulator<'_>,
+    dbias: Option<Accumulator<'_>>,
+) -> Result<()> {
     let (dtype, (rows, outputs), inputs) = (dy.dtype(), dy.dims2()?, x.dim(1)?);
     if rows == 0 {
-        return Ok(());
+        return [Some(dweight), dbias].into_iter().flatten().try_for_each(|sum| sum.begin().map(|_| ()));
     }
     let gemm = Gemm {
         m: outputs,
@@ -86,19 +93,40 @@ pub(super) fn backward_parameters(gpu: &Gpu, dy: &Tensor, x: &Tensor, dweight: &
         k: rows,
         a: Operand::rows(gpu.input(dy, dtype)?, outputs).transposed(),
         b: Operand::rows(gpu.input(x, dtype)?, inputs),
-        out: gpu.output(dweight, DType::F32)?,
+        out: gpu.output(dweight.sum, DType::F32)?,
         dtype,
         out_dtype: DType::F32,
-        accumulate: true,
+        accumulate: dweight.begun,
         bias: None,
     };
-    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradient `[outputs, inputs]` in f32.
-    unsafe { gpu.gemm(&gemm) }?;
-    dbias.map_or(Ok(()), |dbias| add_column_sums(gpu, dy, dbias))
+    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradients `[outputs, inputs]` and `[outputs]` in f32.
+    unsafe {
+        match dbias {
+            None => gpu.gemm(&gemm),
+            Some(dbias) => weight_and_bias(gpu, &gemm, dy, dbias),
+        }
+    }
+}
+
+/// The gradient of a weight, and with it that of the bias: cuBLASLt sums the rows of `dy`, which the product reads anyway.
+/// It can only overwrite, so what is to be added goes by way of a vector; where it has no such product, `dy` is read again.
+///
+/// # Safety
+/// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`.
+pub(in crate::ops) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dy: &Tensor, dbias: Accumulator<'_>) -> Result<()> {
+    let beside = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
+    let sums = beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
+    // SAFETY: the caller's promise; the vector has a value for each row of the output.
+    if unsafe { gpu.gemm_with_row_sums(of_weight, sums) }? {
+        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, 0, dbias.sum));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { gpu.gemm(of_weight) }?;
+    add_column_sums(gpu, dy, dbias.begin()?)
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.
-pub(in crate::ops) fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
+fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
     let (dtype, (rows, cols)) = (matrix.dtype(), matrix.dims2()?);
     let blocks = row_blocks(rows, cols);
     let partials = Partials::new(gpu, blocks.count, cols)?;

@@ -3,8 +3,8 @@
 //! | value | shape | type | gradient |
 //! |---|---|---|---|
 //! | `x` | `[T, I]` | compute | `dx = dy W` |
-//! | `W` | `[O, I]` | compute | `dW += dy^T x` (accumulates in f32) |
-//! | `b` | `[O]` | f32 | `db += sum over rows of dy` (accumulates in f32) |
+//! | `W` | `[O, I]` | compute | `dW += dy^T x` (accumulates in f32, or begins) |
+//! | `b` | `[O]` | f32 | `db += sum over rows of dy` (as `dW`) |
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
 //! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the caller.
@@ -13,6 +13,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_shape;
@@ -59,12 +60,18 @@ pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -
 }
 
 /// `dW_oi += dy_to^T x_ti`, and `db_o += sum of dy_to` where there is a bias here; both gradients are f32.
-pub fn backward_parameters(dy_to: &Tensor, x_ti: &Tensor, dweight_oi: &Tensor, dbias_o: Option<&Tensor>) -> Result<()> {
+pub fn backward_parameters<'a>(
+    dy_to: &Tensor,
+    x_ti: &Tensor,
+    dweight_oi: impl Into<Accumulator<'a>>,
+    dbias_o: Option<Accumulator<'a>>,
+) -> Result<()> {
+    let dweight_oi = dweight_oi.into();
     let ((rows, outputs), inputs) = (dy_to.dims2()?, x_ti.dims2()?.1);
     check_shape("linear: x", x_ti, &[rows, inputs])?;
-    check_shape("linear: weight gradient", dweight_oi, &[outputs, inputs])?;
+    check_shape("linear: weight gradient", dweight_oi.sum, &[outputs, inputs])?;
     if let Some(dbias) = dbias_o {
-        check_shape("linear: bias gradient", dbias, &[outputs])?;
+        check_shape("linear: bias gradient", dbias.sum, &[outputs])?;
     }
     match Gpu::of(dy_to)? {
         None => by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o)),

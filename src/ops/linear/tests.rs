@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::linear;
 use crate::ops::linear::reference;
 use crate::ops::testing::DTYPES;
@@ -46,12 +47,18 @@ fn compare(dtype: DType, (rows, inputs, outputs): (usize, usize, usize)) {
     let wanted = [&dx, &dweight, &dbias].into_iter().zip([&twice, &gradients[1], &gradients[2]]);
     let wanted: Vec<Tensor> = wanted.map(|(start, g)| (double(start) + g).unwrap()).collect();
     linear::backward_inputs_accumulate(&[(&dy, &weight), (&dy, &weight)], &dx).unwrap();
-    linear::backward_parameters(&dy, &x, &dweight, Some(&dbias)).unwrap();
+    linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap();
     // A GPU rounds after each of the two maps, the CPU once.
     assert_close("dx", &dx, &wanted[0], within(dtype, 1e-6, 2.0));
     // Gradients of parameters are f32 sums of exact products.
     assert_close("dweight", &dweight, &wanted[1], 1e-6);
     assert_close("dbias", &dbias, &wanted[2], 1e-6);
+    // Without a beginning, what stands there has no meaning.
+    let (dweight, dbias) = ((dweight * f64::NAN).unwrap(), (dbias * f64::NAN).unwrap());
+    let first = |sum| Accumulator { sum, begun: false };
+    linear::backward_parameters(&dy, &x, first(&dweight), Some(first(&dbias))).unwrap();
+    assert_close("first dweight", &dweight, &gradients[1], 1e-6);
+    assert_close("first dbias", &dbias, &gradients[2], 1e-6);
 }
 
 /// Rows of several blocks, and columns that are read in 16 bytes, in pairs, and one by one.
@@ -62,7 +69,7 @@ fn bias_gradients_take_every_row_of_every_column() {
             let (dy, x) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, 1), 2, dtype));
             let (dweight, dbias) = (fresh((cols, 1), 3), fresh(cols, 4));
             let want = (double(&dbias) + double(&dy).sum(0).unwrap()).unwrap();
-            linear::backward_parameters(&dy, &x, &dweight, Some(&dbias)).unwrap();
+            linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap();
             assert_close("dbias", &dbias, &want, 1e-6);
         }
     });
@@ -82,9 +89,12 @@ fn no_rows_give_no_output_and_no_gradient() {
             assert_eq!(linear::forward(&x, &weight, None).unwrap().dims(), [0, 3]);
             assert_eq!(linear::backward_input(&dy, &weight).unwrap().dims(), [0, 4]);
             let before = [bits(&dweight), bits(&dbias)];
-            linear::backward_parameters(&dy, &x, &dweight, Some(&dbias)).unwrap();
+            linear::backward_parameters(&dy, &x, &dweight, Some((&dbias).into())).unwrap();
             linear::backward_inputs_accumulate(&[(&dy, &weight)], &x).unwrap();
             assert_eq!([bits(&dweight), bits(&dbias)], before);
+            let first = |sum| Accumulator { sum, begun: false };
+            linear::backward_parameters(&dy, &x, first(&dweight), Some(first(&dbias))).unwrap();
+            assert!([bits(&dweight), bits(&dbias)].concat().iter().all(|&bits| bits == 0));
         }
     });
 }

@@ -69,7 +69,7 @@ pub(super) fn forward_backward<T: Element>(
     map: Map<'_>,
     labels: &[u32],
     scale: f32,
-    into: MapGradients<'_>,
+    mut into: MapGradients<'_>,
 ) -> Result<(Entropy, Tensor)> {
     let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
     let (x, weight) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?);
@@ -95,14 +95,15 @@ pub(super) fn forward_backward<T: Element>(
                 let out = Output::rows(dx.as_mut_ptr(), inputs);
                 product((count, inputs, classes), out, gradient, Matrix::rows(&weight, inputs), 1.0, true);
             }
-            with_slice_mut(into.dweight_vd, |dweight| {
-                let out = Output::rows(dweight.as_mut_ptr(), inputs).accumulating();
+            with_slice_mut(into.dweight_vd.sum, |dweight| {
+                let out = Output { accumulate: into.dweight_vd.begun, ..Output::rows(dweight.as_mut_ptr(), inputs) };
                 // SAFETY: `dz`, this part of `x` and `dweight` are whole matrices of these shapes.
                 unsafe { product((classes, inputs, count), out, gradient.transposed(), Matrix::rows(x, inputs), 1.0, true) }
             })?;
-            with_slice_mut(into.dbias_v, |dbias| parallel::column_sums_into(&dz, dbias))?;
+            with_slice_mut(into.dbias_v.begin()?, |dbias| parallel::column_sums_into(&dz, dbias))?;
+            into = into.continued();
         }
-        Ok(())
+        into.begin()
     });
     done?;
     Ok((entropy(&found)?, from_vec(dx, (rows, inputs))?))

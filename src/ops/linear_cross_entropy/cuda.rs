@@ -21,7 +21,7 @@ use crate::ops::cuda::Kernel;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 use crate::ops::indices::Indices;
-use crate::ops::linear::cuda::add_column_sums;
+use crate::ops::linear::cuda::weight_and_bias;
 
 const LOSS_AND_GRADIENT: Kernel = Kernel { op: "linear_cross_entropy", name: "linear_cross_entropy" };
 
@@ -111,23 +111,42 @@ impl Decoder<'_> {
         unsafe { self.gpu.launch(LOSS_AND_GRADIENT, Some(self.dtype), grid, &args) }
     }
 
-    /// The gradients of a piece of `x` and, added, of the weight.
-    fn products(&self, piece: &Range<usize>, gradient: Address, dx: Address, dweight: Address) -> Result<()> {
+    /// The gradients of a piece of `x` and, added, of the map, from those of its logits.
+    fn products(&self, piece: &Range<usize>, dz: &Tensor, dx: Address, into: MapGradients<'_>) -> Result<()> {
         let (rows, inputs, classes, dtype) = (piece.len(), self.inputs, self.classes, self.dtype);
-        let dz = Operand::rows(gradient, classes);
+        let gradient = Operand::rows(self.gpu.input(dz, dtype)?, classes);
         let weight = Operand::rows(self.weight, inputs);
         let dx = dx.plus(piece.start * inputs * dtype.size_in_bytes());
-        let of_x =
-            Gemm { m: rows, n: inputs, k: classes, a: dz, b: weight, out: dx, dtype, out_dtype: dtype, accumulate: false, bias: None };
+        let of_x = Gemm {
+            m: rows,
+            n: inputs,
+            k: classes,
+            a: gradient,
+            b: weight,
+            out: dx,
+            dtype,
+            out_dtype: dtype,
+            accumulate: false,
+            bias: None,
+        };
         let x = Operand::rows(self.x_at(piece.start), inputs);
-        let (m, n, k) = (classes, inputs, rows);
-        let of_weight =
-            Gemm { m, n, k, a: dz.transposed(), b: x, out: dweight, dtype, out_dtype: DType::F32, accumulate: true, bias: None };
+        let of_weight = Gemm {
+            m: classes,
+            n: inputs,
+            k: rows,
+            a: gradient.transposed(),
+            b: x,
+            out: self.gpu.output(into.dweight_vd.sum, DType::F32)?,
+            dtype,
+            out_dtype: DType::F32,
+            accumulate: into.dweight_vd.begun,
+            bias: None,
+        };
         // SAFETY: `dz` is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[.., inputs]`; weight and
         // gradient are `[classes, inputs]`.
         unsafe {
             self.gpu.gemm(&of_x)?;
-            self.gpu.gemm(&of_weight)
+            weight_and_bias(self.gpu, &of_weight, dz, into.dbias_v)
         }
     }
 }
@@ -171,7 +190,7 @@ pub(super) fn forward_backward(
     map: Map<'_>,
     labels: Indices<'_>,
     scale: f32,
-    into: MapGradients<'_>,
+    mut into: MapGradients<'_>,
     most_values: usize,
 ) -> Result<(Entropy, Tensor)> {
     let (dtype, (rows, inputs), classes) = (x_md.dtype(), x_md.dims2()?, map.bias_v.elem_count());
@@ -182,14 +201,14 @@ pub(super) fn forward_backward(
         // In f32 the gradient takes the place of the logits.
         let dz_mv = if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised((size, classes), dtype)? };
         let (logits, dz) = (gpu.output(&logits_mv, DType::F32)?, gpu.output(&dz_mv, dtype)?);
-        let (dx, dweight) = (gpu.output(&dx_md, dtype)?, gpu.output(into.dweight_vd, DType::F32)?);
+        let dx = gpu.output(&dx_md, dtype)?;
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
             decoder.loss_and_gradient(&piece, logits, dz, found.at(gpu, piece.start)?, scale)?;
-            decoder.products(&piece, dz, dx, dweight)?;
-            add_column_sums(gpu, &dz_mv.narrow(0, 0, piece.len())?, into.dbias_v)?;
+            decoder.products(&piece, &dz_mv.narrow(0, 0, piece.len())?, dx, into)?;
+            into = into.continued();
         }
-        Ok(())
+        into.begin()
     })?;
     Ok((found.entropy(gpu)?, dx_md))
 }

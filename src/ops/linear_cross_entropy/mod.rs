@@ -18,6 +18,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
@@ -42,9 +43,22 @@ pub struct Map<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct MapGradients<'a> {
     /// Of `W`, `[V, D]`.
-    pub dweight_vd: &'a Tensor,
+    pub dweight_vd: Accumulator<'a>,
     /// Of `b`, `[V]`.
-    pub dbias_v: &'a Tensor,
+    pub dbias_v: Accumulator<'a>,
+}
+
+impl MapGradients<'_> {
+    /// The same, once something was added.
+    fn continued(self) -> Self {
+        Self { dweight_vd: self.dweight_vd.sum.into(), dbias_v: self.dbias_v.sum.into() }
+    }
+
+    /// Zeros where nothing was added: there was no row.
+    fn begin(self) -> Result<()> {
+        self.dweight_vd.begin()?;
+        self.dbias_v.begin().map(|_| ())
+    }
 }
 
 /// Loss and score without gradients; an error names a label that is not below `V`.
@@ -67,8 +81,8 @@ pub fn forward_backward<'a>(
 ) -> Result<(Entropy, Tensor)> {
     let labels = labels.into();
     check(x_md, map, &labels)?;
-    check_shape("linear cross entropy: weight gradient", into.dweight_vd, map.weight_vd.dims())?;
-    check_shape("linear cross entropy: bias gradient", into.dbias_v, map.bias_v.dims())?;
+    check_shape("linear cross entropy: weight gradient", into.dweight_vd.sum, map.weight_vd.dims())?;
+    check_shape("linear cross entropy: bias gradient", into.dbias_v.sum, map.bias_v.dims())?;
     match Gpu::of(x_md)? {
         None => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into)),
         Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, cuda::PIECE_VALUES),

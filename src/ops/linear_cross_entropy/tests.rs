@@ -37,7 +37,7 @@ fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
     let map = Map { weight_vd: &weight, bias_v: &bias };
     let (dweight, dbias) = (fresh((classes, inputs), 5), fresh(classes, 6));
     let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
-    let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+    let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
     let (entropy, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
     let (got, without_gradient) = (Totals::read(&entropy.totals).unwrap(), forward(&x, map, &labels).unwrap());
     assert!((got.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", got.loss_sum);
@@ -67,15 +67,23 @@ fn no_rows_give_no_loss_and_no_gradient() {
         for dtype in DTYPES {
             let (x, weight, bias) = (fresh_in((0, 4), 1, dtype), fresh_in((9, 4), 2, dtype), fresh(9, 3));
             let (map, into) = (Map { weight_vd: &weight, bias_v: &bias }, (fresh((9, 4), 5), fresh(9, 6)));
-            let gradients = MapGradients { dweight_vd: &into.0, dbias_v: &into.1 };
+            let gradients = MapGradients { dweight_vd: (&into.0).into(), dbias_v: (&into.1).into() };
             let (entropy, dx) = forward_backward(&x, map, &[], 1.0, gradients).unwrap();
             assert_eq!(dx.dims(), [0, 4]);
             for entropy in [entropy, forward(&x, map, &[]).unwrap()] {
                 assert_eq!(Totals::read(&entropy.totals).unwrap(), Totals { loss_sum: 0.0, correct: 0 });
             }
             assert_eq!([bits(&into.0), bits(&into.1)], [bits(&fresh((9, 4), 5)), bits(&fresh(9, 6))]);
+            forward_backward(&x, map, &[], 1.0, first((&into.0, &into.1))).unwrap();
+            assert!([bits(&into.0), bits(&into.1)].concat().iter().all(|&bits| bits == 0));
         }
     });
+}
+
+/// Gradients that begin here.
+fn first<'a>((weight, bias): (&'a Tensor, &'a Tensor)) -> MapGradients<'a> {
+    let first = |sum| Accumulator { sum, begun: false };
+    MapGradients { dweight_vd: first(weight), dbias_v: first(bias) }
 }
 
 /// The GPU's pieces, made small: whole eights of rows with a rest, and single rows.
@@ -88,11 +96,18 @@ fn pieces_on_a_gpu_are_one_loss() {
             let (map, labels) = (Map { weight_vd: &weight, bias_v: &bias }, fresh_ids(21, 1003, 4));
             let run = |most_values| {
                 let (dweight, dbias) = (fresh((1003, 8), 5), fresh(1003, 6));
-                let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+                let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
                 let labels = || (&labels).into();
                 let (entropy, dx) = cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, most_values).unwrap();
                 let alone = cuda::forward(&gpu, &x, map, labels(), most_values).unwrap();
                 assert_eq!(bits(&alone.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
+                // From nothing: what stood there is neither kept nor added to.
+                let begun = [(dweight.clone(), 5), (dbias.clone(), 6)]
+                    .map(|(sum, id)| (double(&sum) - double(&fresh(sum.shape().clone(), id))).unwrap());
+                let (dweight_first, dbias_first) = (fresh((1003, 8), 7), fresh(1003, 8));
+                cuda::forward_backward(&gpu, &x, map, labels(), 0.5, first((&dweight_first, &dbias_first)), most_values).unwrap();
+                assert_close("first dweight", &dweight_first, &begun[0], 1e-5);
+                assert_close("first dbias", &dbias_first, &begun[1], 1e-5);
                 (entropy, [dx, dweight, dbias])
             };
             let (whole, gradients) = run(cuda::PIECE_VALUES);
@@ -116,16 +131,16 @@ fn several_pieces_are_one_loss() {
     let (x, weight, bias) = (fresh((rows, inputs), 1), fresh((classes, inputs), 2), fresh(classes, 3));
     let labels = fresh_ids(rows, classes as u64, 4);
     let map = Map { weight_vd: &weight, bias_v: &bias };
-    let run = |from: usize, count: usize, into: (&Tensor, &Tensor)| {
+    let run = |from: usize, count: usize, into: MapGradients<'_>| {
         let x = x.narrow(0, from, count).unwrap();
-        let into = MapGradients { dweight_vd: into.0, dbias_v: into.1 };
         forward_backward(&x, map, &labels[from..from + count], 1.0, into).unwrap()
     };
-    let zeros = || (weight.zeros_like().unwrap(), bias.zeros_like().unwrap());
-    let (whole, parts) = (zeros(), zeros());
-    let (entropy, dx) = run(0, rows, (&whole.0, &whole.1));
-    let (first, dx_first) = run(0, 5, (&parts.0, &parts.1));
-    let (second, dx_second) = run(5, rows - 5, (&parts.0, &parts.1));
+    let nothing = || ((&weight * f64::NAN).unwrap(), (&bias * f64::NAN).unwrap());
+    let (whole, parts) = (nothing(), nothing());
+    let (entropy, dx) = run(0, rows, first((&whole.0, &whole.1)));
+    let (first, dx_first) = run(0, 5, first((&parts.0, &parts.1)));
+    let added = MapGradients { dweight_vd: (&parts.0).into(), dbias_v: (&parts.1).into() };
+    let (second, dx_second) = run(5, rows - 5, added);
     assert!((loss_sum(&entropy) - loss_sum(&first) - loss_sum(&second)).abs() < 1e-6 * loss_sum(&entropy));
     assert_eq!(bits(&entropy.log_sum_exp_m), [bits(&first.log_sum_exp_m), bits(&second.log_sum_exp_m)].concat());
     assert_close("dx", &dx, &Tensor::cat(&[dx_first, dx_second], 0).unwrap(), 1e-6);
@@ -147,7 +162,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let run = |threads| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
                 let (dweight, dbias) = (fresh((3000, 32), 5), fresh(3000, 6));
-                let into = MapGradients { dweight_vd: &dweight, dbias_v: &dbias };
+                let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
                 let map = Map { weight_vd: &weight, bias_v: &bias };
                 let (entropy, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
                 (loss_sum(&entropy).to_bits(), bits(&dx), bits(&dweight), bits(&dbias))

@@ -6,19 +6,19 @@
 // Elements of a chunk, the last of a segment may be shorter; `CHUNK` in cuda.rs.
 constexpr i64 CHUNK = 16384;
 
-// A group, or a gap between groups. Twin of the rows of the table in cuda.rs.
+// A group. Twin of the rows of the table in cuda.rs.
 struct Segment {
     i64 start;
     i64 end;
     i64 first_chunk;  // its chunks' blocks follow one another
     float decay;  // per unit of learning rate
-    u32 live;  // 0 for a gap: frozen elements
+    u32 unused;
 };
 
 // Twin of `UpdateArgs` in cuda.rs.
 struct UpdateArgs {
     float* parameters;
-    float* gradients;
+    const float* gradients;
     float* first;
     float* second;
     void* shadow;             // null where there is none
@@ -36,7 +36,6 @@ struct UpdateArgs {
     float inverse_root;
     float eps;
     float factor;  // of the first moment: lr / (1 - beta1^t) for AdamW, 1 / (1 - beta1^t) for LAMB
-    u32 clear;
     u32 wide;
 };
 
@@ -94,18 +93,6 @@ __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chun
     if (first < before - chunk.start) f(chunk.start + first, Count<1>());
     for (i64 four = first; four < fours; four += step) f(before + 4 * four, Count<4>());
     if (first < chunk.end - after) f(after + first, Count<1>());
-}
-
-template <int N>
-__device__ __forceinline__ void clear_gradients(const UpdateArgs& a, i64 i) {
-    float zeros[N] = {};
-    store<N>(a.gradients + i, zeros);
-}
-
-// For chunks that are not updated.
-__device__ __forceinline__ void only_clear(const UpdateArgs& a, const Chunk& chunk) {
-    if (!a.clear) return;
-    each_four(a, chunk, [&](i64 i, auto count) { clear_gradients<decltype(count)::value>(a, i); });
 }
 
 // `m += (1 - beta1) * (g - m)` and `v = beta2 * v + (1 - beta2) * g^2`, with `g` multiplied first.

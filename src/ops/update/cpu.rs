@@ -15,7 +15,7 @@ use crate::ops::update::Hyper;
 /// The same range of all buffers. It lies within one group, or outside of all.
 pub(in crate::ops) struct Block<'a, T> {
     pub(in crate::ops) parameters: &'a mut [f32],
-    pub(in crate::ops) gradients: &'a mut [f32],
+    pub(in crate::ops) gradients: &'a [f32],
     pub(in crate::ops) first: &'a mut [f32],
     pub(in crate::ops) second: &'a mut [f32],
     pub(in crate::ops) shadow: Option<&'a mut [T]>,
@@ -32,12 +32,11 @@ pub(in crate::ops) fn with_blocks<T: Element, R>(
     groups: &[Group],
     f: impl FnOnce(Vec<Block<'_, T>>) -> R,
 ) -> Result<R> {
+    let gradients = values::<f32>(buffers.gradients)?;
     let cut = |shadow: Option<&mut [T]>| {
         with_slice_mut(buffers.parameters, |parameters| {
-            with_slice_mut(buffers.gradients, |gradients| {
-                with_slice_mut(buffers.first_moment, |first| {
-                    with_slice_mut(buffers.second_moment, |second| f(split([parameters, gradients, first, second], shadow, groups)))
-                })
+            with_slice_mut(buffers.first_moment, |first| {
+                with_slice_mut(buffers.second_moment, |second| f(split([parameters, first, second], &gradients, shadow, groups)))
             })
         })
     };
@@ -45,22 +44,23 @@ pub(in crate::ops) fn with_blocks<T: Element, R>(
         None => cut(None),
         Some(shadow) => with_values_mut(shadow, |shadow| cut(Some(shadow)))?,
     };
-    nested???
+    nested??
 }
 
-/// The numbers of the update with the clipping in them; `None` where there is none to be done, and then the gradients are
-/// cleared.
+/// The numbers of the update with the clipping in them; `None` where there is none to be done.
 pub(in crate::ops) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
     let Some(clip) = buffers.clip else { return Ok(Some(*hyper)) };
     let norm = values::<f64>(clip.norm)?[0];
     let multiplier = Clip::multiplier(clip.max_norm, norm, hyper.gradient_multiplier);
-    if multiplier.is_none() && hyper.clear_gradients {
-        buffers.gradients.zero_set()?;
-    }
     Ok(multiplier.map(|gradient_multiplier| Hyper { gradient_multiplier, ..*hyper }))
 }
 
-fn split<'a, T>(mut rest: [&'a mut [f32]; 4], mut shadow: Option<&'a mut [T]>, groups: &[Group]) -> Vec<Block<'a, T>> {
+fn split<'a, T>(
+    mut rest: [&'a mut [f32]; 3],
+    mut gradients: &'a [f32],
+    mut shadow: Option<&'a mut [T]>,
+    groups: &[Group],
+) -> Vec<Block<'a, T>> {
     const WITHIN: &str = "groups were checked to lie within the buffers";
     let count = rest[0].len();
     let mut blocks = Vec::new();
@@ -68,7 +68,8 @@ fn split<'a, T>(mut rest: [&'a mut [f32]; 4], mut shadow: Option<&'a mut [T]>, g
     let mut cut = |end: usize, group: Option<usize>| {
         while at < end {
             let len = (end - at).min(parallel::BLOCK_VALUES);
-            let [parameters, gradients, first, second] = rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            let [parameters, first, second] = rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            let gradients = gradients.split_off(..len).expect(WITHIN);
             let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             blocks.push(Block { parameters, gradients, first, second, shadow, group });
             at += len;

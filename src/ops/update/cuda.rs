@@ -45,7 +45,6 @@ pub(in crate::ops) struct UpdateArgs {
     inverse_root: f32,
     eps: f32,
     factor: f32,
-    clear: u32,
     wide: u32,
 }
 
@@ -62,7 +61,7 @@ pub(in crate::ops) struct Update {
 impl Update {
     /// An update with the factor of the first moment (see `chunks.cuh`); `None` where there is not an element to look at.
     pub(in crate::ops) fn of(gpu: &Gpu, buffers: &Buffers<'_>, groups: Groups<'_>, hyper: &Hyper, factor: f32) -> Result<Option<Self>> {
-        let Some(table) = Table::of(gpu, groups, buffers.parameters.elem_count(), hyper.clear_gradients)? else { return Ok(None) };
+        let Some(table) = Table::of(gpu, groups)? else { return Ok(None) };
         let adam = Adam::new(hyper);
         let dtype = buffers.shadow.map_or(DType::F32, Tensor::dtype);
         let [parameters, gradients, first, second] =
@@ -87,7 +86,6 @@ impl Update {
             inverse_root: adam.inverse_root,
             eps: adam.eps,
             factor,
-            clear: u32::from(hyper.clear_gradients),
             wide: 0,
         };
         // A null shadow is a multiple of everything.
@@ -115,54 +113,41 @@ pub(in crate::ops) fn grid(blocks: usize) -> Grid {
 pub(in crate::ops) struct Table {
     /// I64, four to a segment.
     rows: Tensor,
-    /// Groups, and gaps between them where these are cleared.
+    /// Groups that are not empty.
     pub(in crate::ops) segments: usize,
     /// Blocks of a pass over the buffers.
     pub(in crate::ops) chunks: usize,
-    /// Elements of the buffers, and whether there are gaps.
-    made_for: (usize, bool),
 }
 
 impl Table {
     /// The table that is kept with the groups, if it fits; else one is made, and kept where there is a place for it. `None`
     /// where it would be empty.
-    fn of(gpu: &Gpu, groups: Groups<'_>, count: usize, gaps: bool) -> Result<Option<Self>> {
-        let Some(kept) = groups.table else { return Self::new(gpu, groups.list, count, gaps) };
+    fn of(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
+        let Some(kept) = groups.table else { return Self::new(gpu, groups.list) };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |table: &Self| table.made_for == (count, gaps) && table.rows.device().same_device(gpu.device());
-        if !kept.as_ref().is_some_and(fits) {
-            *kept = Self::new(gpu, groups.list, count, gaps)?;
+        if !kept.as_ref().is_some_and(|table| table.rows.device().same_device(gpu.device())) {
+            *kept = Self::new(gpu, groups.list)?;
         }
         Ok(kept.clone())
     }
 
-    fn new(gpu: &Gpu, groups: &[Group], count: usize, gaps: bool) -> Result<Option<Self>> {
-        let (rows, chunks) = rows(count, groups, gaps);
+    fn new(gpu: &Gpu, groups: &[Group]) -> Result<Option<Self>> {
+        let (rows, chunks) = rows(groups);
         if rows.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Self { segments: rows.len() / 4, rows: gpu.upload(&rows)?, chunks, made_for: (count, gaps) }))
+        Ok(Some(Self { segments: rows.len() / 4, rows: gpu.upload(&rows)?, chunks }))
     }
 }
 
-/// The rows as four 64-bit words each, and the number of chunks. With `gaps` what lies outside of all groups is there, too.
-fn rows(count: usize, groups: &[Group], gaps: bool) -> (Vec<i64>, usize) {
-    let (mut rows, mut chunks) = (Vec::with_capacity(8 * groups.len() + 4), 0);
-    let mut push = |start: usize, end: usize, group: Option<&Group>| {
-        if start < end && (gaps || group.is_some()) {
-            // Little-endian, as every GPU is: the decay is the lower half of the word, `live` the upper.
-            let last = group.map_or(0, |group| u64::from(group.weight_decay.to_bits()) | 1 << 32);
-            rows.extend([start as i64, end as i64, chunks as i64, last as i64]);
-            chunks += (end - start).div_ceil(CHUNK);
-        }
-    };
-    let mut end = 0;
-    for group in groups {
-        push(end, group.range.start, None);
-        push(group.range.start, group.range.end, Some(group));
-        end = group.range.end;
+/// The rows as four 64-bit words each, and the number of chunks.
+fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
+    let (mut rows, mut chunks) = (Vec::with_capacity(4 * groups.len()), 0);
+    for Group { range, weight_decay } in groups.iter().filter(|group| !group.range.is_empty()) {
+        // Little-endian, as every GPU is: the decay is the lower half of the last word.
+        rows.extend([range.start as i64, range.end as i64, chunks as i64, i64::from(weight_decay.to_bits())]);
+        chunks += range.len().div_ceil(CHUNK);
     }
-    push(end, count, None);
     (rows, chunks)
 }
 
@@ -173,29 +158,24 @@ mod tests {
     use crate::ops::update::KeptGroups;
 
     #[test]
-    fn groups_and_gaps_follow_one_another_in_whole_chunks() {
+    fn groups_follow_one_another_in_whole_chunks() {
         let group = |range, weight_decay| Group { range, weight_decay };
         let groups = [group(3..CHUNK + 4, 0.5), group(CHUNK + 4..CHUNK + 4, 0.1), group(CHUNK + 9..CHUNK + 10, 0.0)];
-        let (live, decay, at) = (1i64 << 32, i64::from(0.5f32.to_bits()), |offset: i64| CHUNK as i64 + offset);
-        let dense = [[3, at(4), 0, live | decay], [at(9), at(10), 2, live]];
-        assert_eq!(rows(CHUNK + 20, &groups, false), (dense.concat(), 3));
-        let whole = [[0, 3, 0, 0], [3, at(4), 1, live | decay], [at(4), at(9), 3, 0], [at(9), at(10), 4, live], [at(10), at(20), 5, 0]];
-        assert_eq!(rows(CHUNK + 20, &groups, true), (whole.concat(), 6));
-        assert_eq!(rows(0, &[], true), (vec![], 0));
+        let (decay, at) = (i64::from(0.5f32.to_bits()), |offset: i64| CHUNK as i64 + offset);
+        assert_eq!(rows(&groups), ([[3, at(4), 0, decay], [at(9), at(10), 2, 0]].concat(), 3));
+        assert_eq!(rows(&[]), (vec![], 0));
     }
 
     #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
     #[test]
-    fn a_kept_table_is_uploaded_once_for_each_shape_of_the_buffers() {
+    fn a_kept_table_is_uploaded_once() {
         crate::ops::cuda::on_host(|| {
             let gpu = Gpu::of_device(&candle_core::Device::Cpu).unwrap().unwrap();
             let groups = KeptGroups::new(vec![Group { range: 2..7, weight_decay: 0.5 }]);
-            let id = |groups: Groups<'_>, count, gaps| Table::of(&gpu, groups, count, gaps).unwrap().unwrap().rows.id();
-            let first = id((&groups).into(), 10, true);
-            assert_eq!(id((&groups).into(), 10, true), first);
-            assert_ne!(id((&groups).into(), 11, true), first);
-            assert_ne!(id((&*groups).into(), 10, true), id((&*groups).into(), 10, true), "nothing is kept for a slice");
-            assert!(Table::of(&gpu, (&KeptGroups::new(vec![])).into(), 10, false).unwrap().is_none());
+            let id = |groups: Groups<'_>| Table::of(&gpu, groups).unwrap().unwrap().rows.id();
+            assert_eq!(id((&groups).into()), id((&groups).into()));
+            assert_ne!(id((&*groups).into()), id((&*groups).into()), "nothing is kept for a slice");
+            assert!(Table::of(&gpu, (&KeptGroups::new(vec![])).into()).unwrap().is_none());
         });
     }
 }

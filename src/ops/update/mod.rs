@@ -93,8 +93,6 @@ pub struct Hyper {
     pub step: u64,
     /// Every gradient is multiplied by this first.
     pub gradient_multiplier: f32,
-    /// Whether the gradients are set to zero once used, ready for the next step.
-    pub clear_gradients: bool,
 }
 
 /// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait on its own lock.
@@ -118,8 +116,7 @@ pub struct Buffers<'a> {
 /// Clipping: read on the device, so that nothing waits for the norm.
 #[derive(Debug, Clone, Copy)]
 pub struct Clip<'a> {
-    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is updated; gradients are
-    /// cleared all the same.
+    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is updated.
     pub norm: &'a Tensor,
     /// Largest norm after they are multiplied; 0 for no limit.
     pub max_norm: f64,

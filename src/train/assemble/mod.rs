@@ -156,7 +156,7 @@ pub fn rows_per_step(training: &TrainingConfig) -> u64 {
 pub fn stepper(parameters: &Parameters, training: &TrainingConfig, policy: &Policy, seed: u64) -> Result<Stepper> {
     Ok(Stepper {
         optimizer: Optimizer::new(parameters, training)?,
-        gradients: Gradients::zeros_like(parameters)?,
+        gradients: Gradients::new(parameters)?,
         max_grad_norm: training.max_grad_norm,
         seed,
         loss_scale: policy.loss_scale(),

@@ -189,9 +189,9 @@ impl Driver {
             .map_err(|e| candle_core::Error::msg(format!("{}: cannot launch `{}{suffix}` with {grid:?}: {e:?}", kernel.op, kernel.name)))
     }
 
-    pub(super) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+    pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
         // SAFETY: the caller's promise.
-        let done = unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm) };
+        let done = unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm, sums) };
         done.map_err(|e| {
             let Gemm { m, n, k, dtype, out_dtype, .. } = gemm;
             candle_core::Error::msg(format!("product [{m}, {k}] [{k}, {n}] of {dtype:?} to {out_dtype:?}: {e}"))

@@ -1,8 +1,8 @@
 //! Products by cuBLASLt: for each shape one plan, with the algorithm that the library's heuristic names first.
 //!
 //! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked for as
-//! `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each row. Its GELU epilogue
-//! is not used: it is the tanh form, the models' is erf.
+//! `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each row. Its GELU epilogues
+//! are not used: they are the tanh form, the models' is erf.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -46,13 +46,23 @@ struct Key {
     transposed: [bool; 2],
     dtypes: [DType; 2],
     accumulate: bool,
-    has_bias: bool,
+    epilogue: Epilogue,
     /// Powers of two that the addresses of a, b and out are multiples of, at most 256.
     alignments: [u32; 3],
 }
 
+/// What the library does beside the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Epilogue {
+    Nothing,
+    /// Adds a bias to each row of `out`.
+    Bias,
+    /// Writes the sum of each row of `a`: the gradient of a bias.
+    RowSums,
+}
+
 impl Key {
-    fn of(gemm: &Gemm) -> Self {
+    fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
         let alignment = |address: Address| 1 << address.0.trailing_zeros().min(8);
         Self {
             sizes: [gemm.m, gemm.n, gemm.k],
@@ -60,7 +70,11 @@ impl Key {
             transposed: [gemm.a.transposed, gemm.b.transposed],
             dtypes: [gemm.dtype, gemm.out_dtype],
             accumulate: gemm.accumulate,
-            has_bias: gemm.bias.is_some(),
+            epilogue: match (gemm.bias, sums) {
+                (None, None) => Epilogue::Nothing,
+                (Some(_), _) => Epilogue::Bias,
+                (None, Some(_)) => Epilogue::RowSums,
+            },
             alignments: [alignment(gemm.a.address), alignment(gemm.b.address), alignment(gemm.out)],
         }
     }
@@ -71,7 +85,8 @@ pub(super) struct Products {
     handle: sys::cublasLtHandle_t,
     stream: Arc<CudaStream>,
     workspace: CudaSlice<u8>,
-    plans: HashMap<Key, Plan>,
+    /// `None` where the library has no such product.
+    plans: HashMap<Key, Option<Plan>>,
 }
 
 // SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one at a time.
@@ -85,21 +100,22 @@ impl Products {
         Ok(Self { handle, stream: stream.clone(), workspace, plans: HashMap::new() })
     }
 
-    /// Runs a product.
+    /// Runs a product, and writes the sums of the rows of `a` where they are asked for; false where the library cannot do both,
+    /// and then nothing was done.
     ///
     /// # Safety
-    /// The operands and the output are matrices of the sizes and types that it names.
-    pub(super) unsafe fn run(&mut self, gemm: &Gemm) -> candle_core::Result<()> {
-        let key = Key::of(gemm);
+    /// The operands and the output are matrices of the sizes and types that it names, and there is a sum for each row.
+    pub(super) unsafe fn run(&mut self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
+        let key = Key::of(gemm, sums);
         if !self.plans.contains_key(&key) {
             self.plans.insert(key, Plan::new(self.handle, gemm, &key)?);
         }
-        let plan = self.plans.get_mut(&key).expect("it was just put there");
+        let Some(plan) = self.plans.get_mut(&key).expect("it was just put there") else { return Ok(false) };
         let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
         let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
         let pointer = |address: Address| address.0 as *mut c_void;
-        if let Some(bias) = gemm.bias {
-            plan.set_bias(bias).map_err(candle_core::Error::wrap)?;
+        if let Some(vector) = gemm.bias.or(sums) {
+            plan.set_vector(vector).map_err(candle_core::Error::wrap)?;
         }
         // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
         let done = unsafe {
@@ -122,7 +138,7 @@ impl Products {
                 self.stream.cu_stream().cast(),
             )
         };
-        done.map_err(candle_core::Error::wrap)
+        done.map(|()| true).map_err(candle_core::Error::wrap)
     }
 }
 
@@ -143,14 +159,16 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Self> {
-        match Self::described(gemm).and_then(|plan| plan.with_algorithm(handle, key)) {
-            Ok(plan) => Ok(plan),
+    /// `None` for row sums that the library cannot write beside this product; that it cannot do without is an error.
+    fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Option<Self>> {
+        match Self::described(gemm, key.epilogue).and_then(|plan| plan.with_algorithm(handle, key)) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) if key.epilogue == Epilogue::RowSums => Ok(None),
             Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
         }
     }
 
-    fn described(gemm: &Gemm) -> Result<Self, CublasError> {
+    fn described(gemm: &Gemm, epilogue: Epilogue) -> Result<Self, CublasError> {
         let (inputs, output) = (data_type(gemm.dtype)?, data_type(gemm.out_dtype)?);
         let compute = match gemm.dtype {
             DType::F32 if TF32.load(Ordering::Relaxed) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -161,8 +179,14 @@ impl Plan {
         let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
         plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
         plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
-        if gemm.bias.is_some() {
-            plan.set(Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
+        let epilogue = match epilogue {
+            Epilogue::Nothing => None,
+            Epilogue::Bias => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS),
+            // Our left operand is the library's second one.
+            Epilogue::RowSums => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB),
+        };
+        if let Some(epilogue) = epilogue {
+            plan.set(Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             plan.set(Description::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &output)?;
         }
         let (m, n, k) = (gemm.m as u64, gemm.n as u64, gemm.k as u64);
@@ -191,8 +215,9 @@ impl Plan {
         Ok(self)
     }
 
-    fn set_bias(&mut self, bias: Address) -> Result<(), CublasError> {
-        self.set(Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)
+    /// The bias, or where the row sums go; in the type of the output.
+    fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
+        self.set(Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
     }
 
     fn set<T>(&self, attribute: Description, value: &T) -> Result<(), CublasError> {
