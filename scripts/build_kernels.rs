@@ -17,7 +17,7 @@ const CODE: [&str; 4] =
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build_kernels.rs");
-    println!("cargo::rerun-if-changed=src/ops");
+    watch(Path::new("src/ops"));
     println!("cargo::rerun-if-env-changed=NVCC");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let sources = kernel_sources();
@@ -25,6 +25,20 @@ fn main() {
         fat_binaries(&sources, &out);
     } else if env::var_os("CARGO_FEATURE_CUDA_ON_HOST").is_some() {
         on_host(&sources, &out);
+    }
+}
+
+/// Asks to be run again when a kernel changes, or the file of an op that would say of a new one; not for all other code of ops,
+/// because nvcc takes minutes.
+fn watch(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("the sources are there") {
+        let path = entry.expect("the sources can be read").path();
+        let is_kernel = path.extension().is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
+        if path.is_dir() {
+            watch(&path);
+        } else if is_kernel || path.ends_with("cuda.rs") || path.ends_with("ops/mod.rs") {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
     }
 }
 

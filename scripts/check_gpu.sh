@@ -2,7 +2,7 @@
 # Proves the GPU side on a machine with a GPU, in one call that builds nothing: every op against its reference, training
 # against the CPU's, speed against PyTorch's. Prints one short table at the end; everything else lies in the output folder.
 #
-#   scripts/check_gpu.sh pack FOLDER          on any machine, with nvcc: builds program and tests into FOLDER (60 MB)
+#   scripts/check_gpu.sh pack FOLDER          on any machine, with nvcc: builds program and tests into FOLDER (70 MB)
 #   scripts/check_gpu.sh run FOLDER [OUTPUT]  on the machine with the GPU, in a checkout: about eight minutes
 #
 # run: $STEPS (200) steps of the quickstart on the CPU in f32 and on the GPU in f32, bf16 and f16; $SHAPES of training steps

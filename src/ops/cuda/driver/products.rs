@@ -138,7 +138,14 @@ impl Products {
                 self.stream.cu_stream().cast(),
             )
         };
-        done.map(|()| true).map_err(candle_core::Error::wrap)
+        match done {
+            Ok(()) => Ok(true),
+            Err(_) if key.epilogue == Epilogue::RowSums => {
+                self.plans.insert(key, None);
+                Ok(false)
+            }
+            Err(e) => Err(candle_core::Error::wrap(e)),
+        }
     }
 }
 
