@@ -237,6 +237,11 @@ pub(super) fn memory(_: &Device) -> Option<Memory> {
     None
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+pub(super) fn reserve(_: &Device, _: u64) -> candle_core::Result<Option<u64>> {
+    Ok(None)
+}
+
 pub(super) fn set_tf32(_: bool) {}
 
 /// The definition, element by element.

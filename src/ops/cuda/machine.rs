@@ -102,6 +102,13 @@ pub fn memory(device: &Device) -> Option<Memory> {
     driver::memory(device)
 }
 
+/// Asks a GPU at once for `bytes` of memory that the steps to come will take and free, so that none of them has to ask for more;
+/// the bytes that it has left where these are fewer. `None` where they are there, and for the CPU, whose memory comes when it is
+/// touched.
+pub fn reserve(device: &Device, bytes: u64) -> candle_core::Result<Option<u64>> {
+    driver::reserve(device, bytes)
+}
+
 /// Lets products of f32 round their operands to TF32: three times the speed and more on Ampere and newer, 10 bits of mantissa.
 pub fn set_tf32(on: bool) {
     driver::set_tf32(on);

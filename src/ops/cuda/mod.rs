@@ -56,6 +56,7 @@ pub use machine::is_out_of_memory;
 pub use machine::memory;
 pub use machine::open;
 pub use machine::properties;
+pub use machine::reserve;
 pub use machine::set_tf32;
 pub use packet::Array;
 pub(in crate::ops) use packet::Kind;

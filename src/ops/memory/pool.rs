@@ -82,6 +82,8 @@ pub(super) struct Pool {
     peak_held_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     system_requests: AtomicUsize,
+    /// How many blocks were pages of their own.
+    mapped: AtomicUsize,
 }
 
 impl Pool {
@@ -93,6 +95,7 @@ impl Pool {
             peak_held_bytes: AtomicUsize::new(0),
             used_bytes: AtomicUsize::new(0),
             system_requests: AtomicUsize::new(0),
+            mapped: AtomicUsize::new(0),
         }
     }
 
@@ -146,7 +149,7 @@ impl Pool {
         };
         let mark = Mark { class, origin };
         let block = match system_layout(mark) {
-            None => pages::map(classes::bytes(class) + MARK_BYTES),
+            None => pages::map(classes::bytes(class) + MARK_BYTES, self.mapped.fetch_add(1, Relaxed)),
             // SAFETY: no class is empty.
             Some(layout) => unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } },
         };

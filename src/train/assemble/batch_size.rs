@@ -46,6 +46,10 @@ pub struct Shapes<'a> {
 impl Shapes<'_> {
     /// Bytes of a step with so many rows at once.
     fn predicted_bytes(&self, rows: usize, training: &TrainingConfig, machine: &Machine) -> u64 {
+        self.prediction(rows, training, machine).total()
+    }
+
+    fn prediction(&self, rows: usize, training: &TrainingConfig, machine: &Machine) -> Prediction {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, self.model);
         families::masked_lm_head(&mut registry, self.model, &encoder);
@@ -58,14 +62,15 @@ impl Shapes<'_> {
             compute: machine.policy.compute,
             gradient_checkpointing: training.gradient_checkpointing,
         };
-        Prediction::of(&sizes).total()
+        Prediction::of(&sizes)
     }
 
-    /// The most rows at once that divide the rows of an update and fit into `bytes`; `None` where not even one does.
-    fn most_rows(&self, training: &TrainingConfig, machine: &Machine, bytes: u64) -> Option<usize> {
+    /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where not even one
+    /// does.
+    fn most_rows(&self, most: usize, training: &TrainingConfig, machine: &Machine, bytes: u64) -> Option<usize> {
         let update = training.rows_per_update();
         // Token positions of a batch are 32-bit numbers.
-        let countable = (i32::MAX as usize / self.length.max(1)).min(update);
+        let countable = (i32::MAX as usize / self.length.max(1)).min(most);
         let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
         divisors.into_iter().find(|&rows| self.predicted_bytes(rows, training, machine) <= bytes)
     }
@@ -110,7 +115,7 @@ pub fn fit(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> 
 }
 
 fn fit_into(bytes: u64, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Result<Fit, Problem> {
-    let Some(rows) = shapes.most_rows(training, machine, bytes) else {
+    let Some(rows) = shapes.most_rows(training.rows_per_update(), training, machine, bytes) else {
         let needed = format_bytes(shapes.predicted_bytes(1, training, machine));
         let problem = Problem::usage(format!("not even one row fits: it needs about {needed}, {} are there", format_bytes(bytes)));
         return Err(problem.at(KEY).hint("set `training.gradient_checkpointing: true`, or take a smaller model"));
@@ -131,23 +136,49 @@ pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, 
     Ok(fit.training)
 }
 
+/// Takes what the steps of a run will need of a GPU, once the state of the training is there. Says where that is more than is
+/// left: the longest rows may come after hours.
+pub fn reserve(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<()> {
+    let prediction = shapes.prediction(training.rows_at_once(), training, machine);
+    let bytes = prediction.activation_bytes + prediction.temporary_bytes;
+    if let Some(free) = cuda::reserve(&machine.device, bytes)? {
+        progress.note(&shortage((bytes, free), training, shapes, fewer_rows(training, shapes, machine)));
+    }
+    Ok(())
+}
+
+fn shortage((needed, free): (u64, u64), training: &TrainingConfig, shapes: Shapes<'_>, fewer: Option<usize>) -> String {
+    let [needed, free] = [needed, free].map(format_bytes);
+    format!(
+        "{} rows of up to {} tokens need about {needed} beside the model, {free} of the GPU are free: it may run out of memory later; {}",
+        training.rows_at_once(),
+        shapes.length,
+        remedy(training, fewer)
+    )
+}
+
+/// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of it is what the
+/// next try should take at most. `None` where there are no fewer.
+fn fewer_rows(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Option<usize> {
+    room(machine).and_then(|bytes| shapes.most_rows(training.rows_at_once() / 2, training, machine, bytes))
+}
+
+fn remedy(training: &TrainingConfig, fewer: Option<usize>) -> String {
+    match fewer {
+        Some(rows) => format!(
+            "`{KEY}: {rows}` with `training.gradient_accumulation_steps: {}` should fit and is the same update",
+            training.rows_per_update() / rows
+        ),
+        None => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
+    }
+}
+
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
 pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> anyhow::Error {
     if matches!(machine.device, Device::Cpu) || !cuda::is_out_of_memory(&format!("{error:#}")) {
         return error;
     }
-    // What did not fit was more than its prediction: half of it is what the next try should take at most.
-    let rows = training.rows_at_once();
-    let fits = room(machine).and_then(|bytes| shapes.most_rows(training, machine, bytes)).map(|fits| fits.min((rows / 2).max(1)));
-    let hint = match fits {
-        Some(fits) if fits < rows => {
-            let steps = training.rows_per_update() / fits;
-            format!(
-                "`training.per_device_train_batch_size: {fits}` with `training.gradient_accumulation_steps: {steps}` should fit and is the same update"
-            )
-        }
-        _ => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
-    };
+    let (rows, hint) = (training.rows_at_once(), remedy(training, fewer_rows(training, shapes, machine)));
     Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length)).at(KEY).hint(hint).into()
 }
 
@@ -201,6 +232,23 @@ mod tests {
         assert_eq!(fit(&given, shapes, &machine()).unwrap(), None);
         let open = TrainingConfig { per_device_train_batch_size: BatchSize::Auto, train_batch_size: Some(2), ..TrainingConfig::default() };
         assert_eq!(fit(&open, shapes, &machine()).unwrap().unwrap().training.rows_per_update(), 2);
+    }
+
+    #[test]
+    fn a_gpu_that_is_too_small_is_told_with_the_batch_that_fits() {
+        let model = ModelConfig { family: Family::Roberta, encoder: EncoderConfig::of(Family::Roberta) };
+        let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
+        let training =
+            TrainingConfig { per_device_train_batch_size: 24.into(), gradient_accumulation_steps: 2, ..TrainingConfig::default() };
+        let said = |fewer| shortage((3 << 30, 1 << 30), &training, shapes, fewer);
+        let start = "24 rows of up to 128 tokens need about 3GiB beside the model, 1GiB of the GPU are free: ";
+        assert!(said(Some(12)).starts_with(start), "{}", said(Some(12)));
+        let settings = "`training.per_device_train_batch_size: 12` with `training.gradient_accumulation_steps: 4` should fit";
+        assert!(said(Some(12)).contains(settings), "{}", said(Some(12)));
+        assert!(said(None).contains("gradient_checkpointing"), "{}", said(None));
+        assert_eq!(fewer_rows(&training, shapes, &machine()), Some(12), "half of the rows");
+        let odd = TrainingConfig { per_device_train_batch_size: 15.into(), ..training };
+        assert_eq!(fewer_rows(&odd, shapes, &machine()), Some(6), "7 rows do not divide the 30 of an update");
     }
 
     #[test]

@@ -172,6 +172,7 @@ pub fn run(
         state.finished = false;
         progress.note(&format!("resuming after step {} of `{}`", state.step, resumed.checkpoint.path().display()));
     }
+    batch_size::reserve(&config.training, shapes, machine, progress)?;
     // A text that cannot be filled in is better told now than after hours of training.
     sample(config, &task, &tokenizer)?;
     fs::write_bytes(&output.join("config.yaml"), to_yaml(given).as_bytes())?;

@@ -4,6 +4,7 @@
 //! the device's id.
 
 mod kernels;
+mod memory;
 mod open;
 mod products;
 mod slot;
@@ -43,7 +44,8 @@ use super::slots::Slots;
 use kernels::Kernels;
 use products::Products;
 
-pub(super) use open::memory;
+pub(super) use memory::memory;
+pub(super) use memory::reserve;
 pub(super) use open::open;
 pub(super) use open::properties;
 pub(super) use products::set_tf32;

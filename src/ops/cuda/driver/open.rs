@@ -9,9 +9,9 @@ use candle_core::cuda::cudarc::driver::DriverError;
 use candle_core::cuda::cudarc::driver::result;
 use candle_core::cuda::cudarc::driver::sys;
 
-use super::super::Memory;
 use super::super::Properties;
 use super::super::Unavailable;
+use super::memory::keep_freed_memory;
 
 /// What is loaded when the first of its functions is called; without one of them the program would fail in mid-run.
 const LIBRARIES: [&CStr; 3] = [c"libcublas.so.13", c"libcublasLt.so.13", c"libcurand.so.10"];
@@ -63,25 +63,6 @@ fn capability(ordinal: usize) -> Result<(u32, u32), DriverError> {
     Ok((major, attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
 }
 
-/// By default the pool gives memory back to the system at every synchronisation, and every step would ask for it again.
-fn keep_freed_memory(cuda: &CudaDevice) -> Result<(), DriverError> {
-    let mut all = u64::MAX;
-    // SAFETY: the pool is that of a device that is open, and the attribute takes 64 bits.
-    unsafe {
-        result::mem_pool::set_attribute(
-            pool(cuda)?,
-            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-            std::ptr::from_mut(&mut all).cast(),
-        )
-    }
-}
-
-fn pool(cuda: &CudaDevice) -> Result<sys::CUmemoryPool, DriverError> {
-    let stream = cuda.cuda_stream();
-    // SAFETY: the device is open.
-    unsafe { result::device::get_default_mem_pool(stream.context().cu_device()) }
-}
-
 /// Name, generation and memory of an open GPU; `None` for another device.
 pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
     let Device::Cuda(cuda) = device else { return None };
@@ -101,20 +82,4 @@ pub(in super::super) fn properties(device: &Device) -> Option<Properties> {
 fn uuid(bytes: [std::ffi::c_char; 16]) -> String {
     let hex = format!("{:032x}", u128::from_be_bytes(bytes.map(|byte| byte as u8)));
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// Memory of an open GPU that this process uses and used at most; `None` for another device.
-pub(in super::super) fn memory(device: &Device) -> Option<Memory> {
-    let Device::Cuda(cuda) = device else { return None };
-    let pool = pool(cuda).ok()?;
-    let read = |attribute| {
-        let mut value = 0u64;
-        // SAFETY: the pool is that of an open device, and these attributes are 64 bits.
-        unsafe { result::mem_pool::get_attribute(pool, attribute, std::ptr::from_mut(&mut value).cast()) }.ok()?;
-        Some(value)
-    };
-    Some(Memory {
-        used_bytes: read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
-        peak_bytes: read(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
-    })
 }

@@ -1,0 +1,81 @@
+//! The memory of a GPU: the driver's pool, from which all tensors are cut in the order of the stream.
+//!
+//! It is the arena of the activations. What a step frees stays in it for the next one, and [`reserve`] fills it before the
+//! first step with what the largest one is predicted to need. Tensors free themselves into it: candle's storage knows no other
+//! owner, as on the CPU, where the global allocator is the arena (`ops/memory`).
+
+use candle_core::CudaDevice;
+use candle_core::Device;
+use candle_core::Error;
+use candle_core::Result;
+use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::driver::result;
+use candle_core::cuda::cudarc::driver::sys;
+use candle_core::cuda::cudarc::driver::sys::CUmemPool_attribute as Attribute;
+
+use super::super::Memory;
+
+/// By default the pool gives memory back to the system at every synchronisation, and every step would ask for it again.
+pub(super) fn keep_freed_memory(cuda: &CudaDevice) -> std::result::Result<(), DriverError> {
+    let mut all = u64::MAX;
+    // SAFETY: the pool is that of a device that is open, and the attribute takes 64 bits.
+    unsafe {
+        result::mem_pool::set_attribute(pool(cuda)?, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, std::ptr::from_mut(&mut all).cast())
+    }
+}
+
+fn pool(cuda: &CudaDevice) -> std::result::Result<sys::CUmemoryPool, DriverError> {
+    let stream = cuda.cuda_stream();
+    // SAFETY: the device is open.
+    unsafe { result::device::get_default_mem_pool(stream.context().cu_device()) }
+}
+
+/// Asks the system at once for `bytes` that steps will take bit by bit, and leaves them in the pool; the bytes that are free where
+/// these are fewer. `None` where they are there, and for a device that is no GPU.
+pub(in super::super) fn reserve(device: &Device, bytes: u64) -> Result<Option<u64>> {
+    let Device::Cuda(cuda) = device else { return Ok(None) };
+    let stream = cuda.cuda_stream();
+    // SAFETY: nobody reads it.
+    match unsafe { stream.alloc::<u8>(bytes as usize) } {
+        Ok(block) => drop(block),
+        Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => return free_bytes(cuda).map(Some).map_err(Error::wrap),
+        Err(e) => return Err(Error::wrap(e)),
+    }
+    let mut none = 0u64;
+    // What was reserved was not used: the peak begins anew.
+    // SAFETY: the pool is that of an open device, and the attribute takes 64 bits.
+    unsafe {
+        result::mem_pool::set_attribute(
+            pool(cuda).map_err(Error::wrap)?,
+            Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+            std::ptr::from_mut(&mut none).cast(),
+        )
+    }
+    .map_err(Error::wrap)?;
+    Ok(None)
+}
+
+/// What tensors can still take: what nobody has, and what the pool keeps.
+fn free_bytes(cuda: &CudaDevice) -> std::result::Result<u64, DriverError> {
+    let (free, _) = cuda.cuda_stream().context().mem_get_info()?;
+    let (reserved, used) =
+        (read(cuda, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?, read(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?);
+    Ok(free as u64 + reserved.saturating_sub(used))
+}
+
+/// An attribute of the pool that is a number of bytes.
+fn read(cuda: &CudaDevice, attribute: Attribute) -> std::result::Result<u64, DriverError> {
+    let mut value = 0u64;
+    // SAFETY: the pool is that of an open device, and the callers' attributes are 64 bits.
+    unsafe { result::mem_pool::get_attribute(pool(cuda)?, attribute, std::ptr::from_mut(&mut value).cast()) }?;
+    Ok(value)
+}
+
+/// Memory of an open GPU that this process uses and used at most; `None` for another device.
+pub(in super::super) fn memory(device: &Device) -> Option<Memory> {
+    let Device::Cuda(cuda) = device else { return None };
+    let used_bytes = read(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT).ok()?;
+    // What is in use since before the peak began anew belongs to it.
+    let peak_bytes = read(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH).ok()?.max(used_bytes);
+    Some(Memory { used_bytes, peak_bytes })
+}
