@@ -61,10 +61,19 @@ impl BatchPlan {
         }
     }
 
+    /// The sizes of all phases, the ramp left out.
+    fn shapes(&self) -> impl Iterator<Item = &StepShape> {
+        self.phases.iter().map(|(_, shape)| shape).chain([&self.last])
+    }
+
+    /// Most tokens of a micro-batch of any step.
+    pub fn most_tokens_at_once(&self) -> usize {
+        self.shapes().map(|shape| shape.rows_per_micro_batch * shape.max_seq_length).max().unwrap_or(0)
+    }
+
     /// Whether every step has at least one row.
     pub fn has_rows(&self) -> bool {
-        let shapes = self.phases.iter().map(|(_, shape)| shape).chain([&self.last]);
-        self.ramp.start_micro_batches > 0 && shapes.into_iter().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
+        self.ramp.start_micro_batches > 0 && self.shapes().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
     }
 }
 

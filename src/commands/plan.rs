@@ -1,7 +1,6 @@
 //! What a run would do: sizes, steps and stages, from the configuration and what lies in its folders already.
 
 use anyhow::Result;
-use candle_core::DType;
 
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
@@ -47,7 +46,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
             row("batch", fit.to_string());
             config.training = fit.training;
         }
-        row("memory", memory(&config, machine.policy.compute, &model, parameters));
+        row("memory", memory(&config, machine, &model, parameters));
         // Weights and two moments; the newest, the best and the one being written may exist at once.
         let checkpoint = 4 * 3 * parameters;
         let kept = config.training.save_total_limit as u64 + 2;
@@ -79,19 +78,18 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
 }
 
 /// The peak of the largest step of all phases.
-fn memory(config: &PretrainConfig, compute: DType, model: &ModelConfig, parameters: u64) -> String {
+fn memory(config: &PretrainConfig, machine: &Machine, model: &ModelConfig, parameters: u64) -> String {
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-    let steps = config.training.phases.iter().map(|phase| phase.until_step.saturating_sub(1)).chain([u64::MAX]);
-    let tokens = steps.map(|step| plan.at(step)).map(|shape| (shape.rows_per_micro_batch * shape.max_seq_length) as u64).max();
-    let tokens = tokens.unwrap_or(0);
+    let tokens = plan.most_tokens_at_once() as u64;
     let probability = config.mlm.mlm_probability.max(config.mlm.mlm_probability_end.unwrap_or(0.0));
     let prediction = Prediction::of(&StepSizes {
         model,
         parameters,
         tokens,
         masked: (tokens as f64 * probability).ceil() as u64,
-        compute,
+        compute: machine.policy.compute,
         gradient_checkpointing: config.training.gradient_checkpointing,
+        on_gpu: !machine.device.is_cpu(),
     });
     let Prediction { state_bytes, activation_bytes, temporary_bytes } = prediction;
     format!(

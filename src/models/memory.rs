@@ -7,7 +7,7 @@
 use candle_core::DType;
 
 use crate::config::ModelConfig;
-use crate::ops::linear_cross_entropy::PIECE_VALUES;
+use crate::ops::linear_cross_entropy::piece_values;
 
 /// The program itself, its threads and their buffers for matrix products: 15 to 90 MiB were measured beside the counted
 /// tensors on two threads, the more the larger the model.
@@ -31,6 +31,8 @@ pub struct StepSizes<'a> {
     pub compute: DType,
     /// Whether layers save their input only.
     pub gradient_checkpointing: bool,
+    /// Whether it runs on a GPU, where the logits come in larger pieces.
+    pub on_gpu: bool,
 }
 
 /// What a training step takes at its peak, in bytes.
@@ -74,9 +76,14 @@ impl Prediction {
         }
     }
 
+    /// What a step takes and gives back.
+    pub fn step_bytes(&self) -> u64 {
+        self.activation_bytes + self.temporary_bytes
+    }
+
     /// Resident memory of the process at its peak.
     pub fn total(&self) -> u64 {
-        self.state_bytes + self.activation_bytes + self.temporary_bytes + PROCESS_BYTES
+        self.state_bytes + self.step_bytes() + PROCESS_BYTES
     }
 }
 
@@ -88,7 +95,7 @@ fn layer_statistics_bytes(sizes: &StepSizes<'_>) -> u64 {
 /// Bytes of the logits that are in memory at once, f32, and of their gradient in the compute type.
 fn logits_bytes(sizes: &StepSizes<'_>) -> u64 {
     let vocabulary = sizes.model.encoder.vocab_size as u64;
-    let rows = sizes.masked.min((PIECE_VALUES as u64 / vocabulary.max(1)).max(1));
+    let rows = sizes.masked.min((piece_values(sizes.on_gpu) as u64 / vocabulary.max(1)).max(1));
     rows * vocabulary * (4 + sizes.compute.size_in_bytes() as u64)
 }
 
@@ -133,7 +140,15 @@ mod tests {
     fn base(compute: DType, gradient_checkpointing: bool) -> Prediction {
         let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::Roberta) };
         let model = ModelConfig { family: Family::Roberta, encoder };
-        Prediction::of(&StepSizes { model: &model, parameters: 124_697_433, tokens: 1024, masked: 153, compute, gradient_checkpointing })
+        Prediction::of(&StepSizes {
+            model: &model,
+            parameters: 124_697_433,
+            tokens: 1024,
+            masked: 153,
+            compute,
+            gradient_checkpointing,
+            on_gpu: false,
+        })
     }
 
     #[test]
@@ -144,6 +159,25 @@ mod tests {
         let statistics = 1024 * (8 + 12 * (12 * 4 + 16)) + 153 * 12;
         assert_eq!(prediction.activation_bytes, 4 * (98 * td + 24 * tf) + statistics);
         assert_eq!(prediction.temporary_bytes, 4 * (6 * td + 2 * tf + 8 * md) + 8 * mv);
+    }
+
+    #[test]
+    fn a_gpu_holds_more_logits_at_once() {
+        let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::Roberta) };
+        let model = ModelConfig { family: Family::Roberta, encoder };
+        let logits = |on_gpu| {
+            let sizes = StepSizes {
+                model: &model,
+                parameters: 0,
+                tokens: 8192,
+                masked: 1229,
+                compute: DType::BF16,
+                gradient_checkpointing: false,
+                on_gpu,
+            };
+            logits_bytes(&sizes)
+        };
+        assert_eq!((logits(false), logits(true)), (250 * 50_265 * 6, 1229 * 50_265 * 6));
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Case {
     }
 
     /// Bytes that a step takes at its peak, from the shapes alone.
-    pub fn predicted_bytes(&self) -> u64 {
+    pub fn predicted_bytes(&self, on_gpu: bool) -> u64 {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, &self.model);
         families::masked_lm_head(&mut registry, &self.model, &encoder);
@@ -117,6 +117,7 @@ impl Case {
             masked: self.masked() as u64,
             compute: precision::dtype(self.compute),
             gradient_checkpointing: self.gradient_checkpointing,
+            on_gpu,
         };
         Prediction::of(&sizes).total()
     }
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn the_prediction_grows_with_everything_that_takes_memory() {
         let base = case("base", 8, 128);
-        let bytes = base.predicted_bytes();
+        let bytes = base.predicted_bytes(false);
         // 124 million parameters at 16 bytes are 2.0 GB.
         assert!((2_200_000_000..3_500_000_000).contains(&bytes), "{bytes}");
         for more in [
@@ -221,7 +222,7 @@ mod tests {
             Case { masked_share: 0.3, ..base.clone() },
             Case { model: named_model("large").unwrap(), ..base },
         ] {
-            assert!(more.predicted_bytes() > bytes, "{more:?}");
+            assert!(more.predicted_bytes(false) > bytes, "{more:?}");
         }
     }
 }

@@ -176,7 +176,7 @@ fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progre
 }
 
 fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progress: &Progress) -> Result<Outcome> {
-    let needed = steps.case().predicted_bytes();
+    let needed = steps.case().predicted_bytes(machine.is_gpu());
     if let Some(available) = machine.memory_bytes.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
     }

@@ -62,7 +62,7 @@ impl Measured {
             flops_per_second,
             mfu: machine.peak(steps.compute).map(|peak| flops_per_second / peak),
             peak_memory_bytes: timed.peak_memory_bytes,
-            predicted_memory_bytes: steps.case().predicted_bytes(),
+            predicted_memory_bytes: steps.case().predicted_bytes(machine.is_gpu()),
         }
     }
 }

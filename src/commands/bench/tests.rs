@@ -114,7 +114,7 @@ fn the_table_is_aligned() {
 #[test]
 fn a_row_is_one_object() {
     let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
-    let predicted = rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes();
+    let predicted = rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes(false);
     assert_eq!(
         objects[0],
         json!({

@@ -28,7 +28,12 @@ use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 
 /// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their gradient.
-pub const PIECE_VALUES: usize = 12 << 20;
+const PIECE_VALUES: usize = 12 << 20;
+
+/// Most logits in memory at once, unless a single row has more.
+pub fn piece_values(on_gpu: bool) -> usize {
+    if on_gpu { cuda::PIECE_VALUES } else { PIECE_VALUES }
+}
 
 /// The map: `W` `[V, D]` in the type of `x`, `b` `[V]` in f32.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,6 @@
 use std::fmt;
 
 use anyhow::Result;
-use candle_core::Device;
 
 use crate::config::BatchSize;
 use crate::config::ModelConfig;
@@ -46,14 +45,13 @@ pub struct Shapes<'a> {
 impl Shapes<'_> {
     /// Bytes of a step with so many rows at once.
     fn predicted_bytes(&self, rows: usize, training: &TrainingConfig, machine: &Machine) -> u64 {
-        self.prediction(rows, training, machine).total()
+        self.prediction((rows * self.length) as u64, training, machine).total()
     }
 
-    fn prediction(&self, rows: usize, training: &TrainingConfig, machine: &Machine) -> Prediction {
+    fn prediction(&self, tokens: u64, training: &TrainingConfig, machine: &Machine) -> Prediction {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, self.model);
         families::masked_lm_head(&mut registry, self.model, &encoder);
-        let tokens = (rows * self.length) as u64;
         let sizes = StepSizes {
             model: self.model,
             parameters: registry.layout().len() as u64,
@@ -61,6 +59,7 @@ impl Shapes<'_> {
             masked: (tokens as f64 * self.masked_share).ceil() as u64,
             compute: machine.policy.compute,
             gradient_checkpointing: training.gradient_checkpointing,
+            on_gpu: !machine.device.is_cpu(),
         };
         Prediction::of(&sizes)
     }
@@ -136,24 +135,21 @@ pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, 
     Ok(fit.training)
 }
 
-/// Takes what the steps of a run will need of a GPU, once the state of the training is there. Says where that is more than is
-/// left: the longest rows may come after hours.
-pub fn reserve(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<()> {
-    let prediction = shapes.prediction(training.rows_at_once(), training, machine);
-    let bytes = prediction.activation_bytes + prediction.temporary_bytes;
-    if let Some(free) = cuda::reserve(&machine.device, bytes)? {
-        progress.note(&shortage((bytes, free), training, shapes, fewer_rows(training, shapes, machine)));
+/// Takes what the steps of a run, of up to `tokens` tokens at once, will need of a GPU, when the state of the training is there.
+/// Says where that is more than is left: the longest rows may come after hours.
+pub fn reserve(tokens: usize, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<()> {
+    let needed = shapes.prediction(tokens as u64, training, machine).step_bytes();
+    if let Some(free) = cuda::reserve(&machine.device, needed)? {
+        progress.note(&shortage(tokens, needed, free));
     }
     Ok(())
 }
 
-fn shortage((needed, free): (u64, u64), training: &TrainingConfig, shapes: Shapes<'_>, fewer: Option<usize>) -> String {
+fn shortage(tokens: usize, needed: u64, free: u64) -> String {
     let [needed, free] = [needed, free].map(format_bytes);
     format!(
-        "{} rows of up to {} tokens need about {needed} beside the model, {free} of the GPU are free: it may run out of memory later; {}",
-        training.rows_at_once(),
-        shapes.length,
-        remedy(training, fewer)
+        "up to {tokens} tokens at once need about {needed} beside the model, {free} of the GPU are free: it may run out of memory later; \
+         fewer rows at once with more micro-batches are the same update, and `training.gradient_checkpointing: true` takes less"
     )
 }
 
@@ -163,27 +159,26 @@ fn fewer_rows(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) 
     room(machine).and_then(|bytes| shapes.most_rows(training.rows_at_once() / 2, training, machine, bytes))
 }
 
-fn remedy(training: &TrainingConfig, fewer: Option<usize>) -> String {
-    match fewer {
-        Some(rows) => format!(
-            "`{KEY}: {rows}` with `training.gradient_accumulation_steps: {}` should fit and is the same update",
-            training.rows_per_update() / rows
-        ),
-        None => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
-    }
-}
-
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
 pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> anyhow::Error {
-    if matches!(machine.device, Device::Cpu) || !cuda::is_out_of_memory(&format!("{error:#}")) {
+    if machine.device.is_cpu() || !cuda::is_out_of_memory(&format!("{error:#}")) {
         return error;
     }
-    let (rows, hint) = (training.rows_at_once(), remedy(training, fewer_rows(training, shapes, machine)));
+    let rows = training.rows_at_once();
+    let hint = match fewer_rows(training, shapes, machine) {
+        Some(fewer) => format!(
+            "`{KEY}: {fewer}` with `training.gradient_accumulation_steps: {}` should fit and is the same update",
+            training.rows_per_update() / fewer
+        ),
+        None => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
+    };
     Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length)).at(KEY).hint(hint).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
     use crate::config::ComputeType;
     use crate::config::EncoderConfig;
@@ -235,20 +230,22 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_too_small_is_told_with_the_batch_that_fits() {
+    fn fewer_rows_divide_the_update() {
         let model = ModelConfig { family: Family::Roberta, encoder: EncoderConfig::of(Family::Roberta) };
         let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
-        let training =
-            TrainingConfig { per_device_train_batch_size: 24.into(), gradient_accumulation_steps: 2, ..TrainingConfig::default() };
-        let said = |fewer| shortage((3 << 30, 1 << 30), &training, shapes, fewer);
-        let start = "24 rows of up to 128 tokens need about 3GiB beside the model, 1GiB of the GPU are free: ";
-        assert!(said(Some(12)).starts_with(start), "{}", said(Some(12)));
-        let settings = "`training.per_device_train_batch_size: 12` with `training.gradient_accumulation_steps: 4` should fit";
-        assert!(said(Some(12)).contains(settings), "{}", said(Some(12)));
-        assert!(said(None).contains("gradient_checkpointing"), "{}", said(None));
-        assert_eq!(fewer_rows(&training, shapes, &machine()), Some(12), "half of the rows");
-        let odd = TrainingConfig { per_device_train_batch_size: 15.into(), ..training };
-        assert_eq!(fewer_rows(&odd, shapes, &machine()), Some(6), "7 rows do not divide the 30 of an update");
+        let of = |rows: usize| {
+            let (per_device_train_batch_size, gradient_accumulation_steps) = (rows.into(), 2);
+            let training = TrainingConfig { per_device_train_batch_size, gradient_accumulation_steps, ..TrainingConfig::default() };
+            fewer_rows(&training, shapes, &machine())
+        };
+        assert_eq!([24, 15, 1].map(of), [Some(12), Some(6), None], "7 rows do not divide an update of 30");
+    }
+
+    #[test]
+    fn a_gpu_that_is_too_small_is_told_in_bytes() {
+        let said = shortage(3072, 3 << 30, 1 << 30);
+        assert!(said.starts_with("up to 3072 tokens at once need about 3GiB beside the model, 1GiB of the GPU are free: "), "{said}");
+        assert!(said.contains("`training.gradient_checkpointing: true`"), "{said}");
     }
 
     #[test]

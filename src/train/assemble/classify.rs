@@ -154,7 +154,7 @@ pub fn run_seed(
         let probabilities = data.predict(&Classifier::load(&model, &machine.device)?.computing_in(machine.policy.compute)?)?;
         return Ok(Outcome { seed, end: None, step: state.step, results, confusion: confusion(examples, &probabilities), model });
     }
-    batch_size::reserve(training, shapes, machine, progress)?;
+    batch_size::reserve(training.rows_at_once() * shapes.length, training, shapes, machine, progress)?;
     results::forget(output)?;
     data.cursor = state.cursor;
     let options = RunFolderOptions {

@@ -172,7 +172,8 @@ pub fn run(
         state.finished = false;
         progress.note(&format!("resuming after step {} of `{}`", state.step, resumed.checkpoint.path().display()));
     }
-    batch_size::reserve(&config.training, shapes, machine, progress)?;
+    let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
+    batch_size::reserve(plan.most_tokens_at_once(), &config.training, shapes, machine, progress)?;
     // A text that cannot be filled in is better told now than after hours of training.
     sample(config, &task, &tokenizer)?;
     fs::write_bytes(&output.join("config.yaml"), to_yaml(given).as_bytes())?;
@@ -188,7 +189,6 @@ pub fn run(
     };
     let mut folder = RunFolder::open(options, resumed.as_ref().map(|(r, _)| &r.checkpoint), progress)?;
     folder.require_space(task.parameters())?;
-    let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
     let loader_options = LoaderOptions {
         order,
         first_step: state.step,

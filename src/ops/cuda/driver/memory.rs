@@ -7,7 +7,6 @@
 use candle_core::CudaDevice;
 use candle_core::Device;
 use candle_core::Error;
-use candle_core::Result;
 use candle_core::cuda::cudarc::driver::DriverError;
 use candle_core::cuda::cudarc::driver::result;
 use candle_core::cuda::cudarc::driver::sys;
@@ -16,15 +15,11 @@ use candle_core::cuda::cudarc::driver::sys::CUmemPool_attribute as Attribute;
 use super::super::Memory;
 
 /// By default the pool gives memory back to the system at every synchronisation, and every step would ask for it again.
-pub(super) fn keep_freed_memory(cuda: &CudaDevice) -> std::result::Result<(), DriverError> {
-    let mut all = u64::MAX;
-    // SAFETY: the pool is that of a device that is open, and the attribute takes 64 bits.
-    unsafe {
-        result::mem_pool::set_attribute(pool(cuda)?, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, std::ptr::from_mut(&mut all).cast())
-    }
+pub(super) fn keep_freed_memory(cuda: &CudaDevice) -> Result<(), DriverError> {
+    write(cuda, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
 }
 
-fn pool(cuda: &CudaDevice) -> std::result::Result<sys::CUmemoryPool, DriverError> {
+fn pool(cuda: &CudaDevice) -> Result<sys::CUmemoryPool, DriverError> {
     let stream = cuda.cuda_stream();
     // SAFETY: the device is open.
     unsafe { result::device::get_default_mem_pool(stream.context().cu_device()) }
@@ -32,31 +27,25 @@ fn pool(cuda: &CudaDevice) -> std::result::Result<sys::CUmemoryPool, DriverError
 
 /// Asks the system at once for `bytes` that steps will take bit by bit, and leaves them in the pool; the bytes that are free where
 /// these are fewer. `None` where they are there, and for a device that is no GPU.
-pub(in super::super) fn reserve(device: &Device, bytes: u64) -> Result<Option<u64>> {
+pub(in super::super) fn reserve(device: &Device, bytes: u64) -> candle_core::Result<Option<u64>> {
     let Device::Cuda(cuda) = device else { return Ok(None) };
-    let stream = cuda.cuda_stream();
+    try_reserve(cuda, bytes).map_err(Error::wrap)
+}
+
+fn try_reserve(cuda: &CudaDevice, bytes: u64) -> Result<Option<u64>, DriverError> {
     // SAFETY: nobody reads it.
-    match unsafe { stream.alloc::<u8>(bytes as usize) } {
+    match unsafe { cuda.cuda_stream().alloc::<u8>(bytes as usize) } {
         Ok(block) => drop(block),
-        Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => return free_bytes(cuda).map(Some).map_err(Error::wrap),
-        Err(e) => return Err(Error::wrap(e)),
+        Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => return free_bytes(cuda).map(Some),
+        Err(e) => return Err(e),
     }
-    let mut none = 0u64;
     // What was reserved was not used: the peak begins anew.
-    // SAFETY: the pool is that of an open device, and the attribute takes 64 bits.
-    unsafe {
-        result::mem_pool::set_attribute(
-            pool(cuda).map_err(Error::wrap)?,
-            Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
-            std::ptr::from_mut(&mut none).cast(),
-        )
-    }
-    .map_err(Error::wrap)?;
+    write(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
     Ok(None)
 }
 
 /// What tensors can still take: what nobody has, and what the pool keeps.
-fn free_bytes(cuda: &CudaDevice) -> std::result::Result<u64, DriverError> {
+fn free_bytes(cuda: &CudaDevice) -> Result<u64, DriverError> {
     let (free, _) = cuda.cuda_stream().context().mem_get_info()?;
     let (reserved, used) =
         (read(cuda, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?, read(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?);
@@ -64,11 +53,17 @@ fn free_bytes(cuda: &CudaDevice) -> std::result::Result<u64, DriverError> {
 }
 
 /// An attribute of the pool that is a number of bytes.
-fn read(cuda: &CudaDevice, attribute: Attribute) -> std::result::Result<u64, DriverError> {
+fn read(cuda: &CudaDevice, attribute: Attribute) -> Result<u64, DriverError> {
     let mut value = 0u64;
     // SAFETY: the pool is that of an open device, and the callers' attributes are 64 bits.
     unsafe { result::mem_pool::get_attribute(pool(cuda)?, attribute, std::ptr::from_mut(&mut value).cast()) }?;
     Ok(value)
+}
+
+/// Sets such an attribute.
+fn write(cuda: &CudaDevice, attribute: Attribute, mut value: u64) -> Result<(), DriverError> {
+    // SAFETY: as in `read`.
+    unsafe { result::mem_pool::set_attribute(pool(cuda)?, attribute, std::ptr::from_mut(&mut value).cast()) }
 }
 
 /// Memory of an open GPU that this process uses and used at most; `None` for another device.
