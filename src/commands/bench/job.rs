@@ -104,9 +104,7 @@ impl Machine {
     pub(super) fn is_gpu(&self) -> bool {
         self.device != "cpu"
     }
-}
 
-impl Machine {
     /// The peak of a compute type that was measured.
     pub(super) fn peak(&self, compute: ComputeType) -> Option<f64> {
         self.flops_per_second.iter().find(|(of, _)| *of == compute).map(|(_, flops)| *flops)
