@@ -207,6 +207,8 @@ fn the_number_of_threads_does_not_change_a_bit() {
                 check::<bf16, f32>((100, 70), &[1500], lays, Start::There),
                 check::<bf16, bf16>((100, 70), &[1500], lays, Start::Bias),
                 check::<f16, f16>((100, 70), &[1500], lays, Start::Nothing),
+                // Rows in place but for the last piece of the depth.
+                check::<bf16, bf16>((14, 100), &[9731], (Lay::Rows, Lay::Rows), Start::Bias),
             ]
         })
     };

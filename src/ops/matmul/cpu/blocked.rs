@@ -140,9 +140,9 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     }
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
-    let in_place = terms.iter().all(|term| K::reads_in_place(term.a, term.depth));
-    let shares_rows = K::SHARES_ROWS && parallel && !in_place;
-    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, in_place || shares_rows, threads);
+    let in_place = depth_in_place::<K>(terms);
+    let shares_rows = K::SHARES_ROWS && parallel && in_place < depth;
+    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, shares_rows || in_place >= depth - depth / 8, threads);
     let block = |index: usize| {
         let (row, col) = (index % row_tasks, index / row_tasks);
         (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
@@ -191,8 +191,18 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     });
 }
 
+/// Over how much of the depth rows can be read in place: all but the last piece where only the end of the depth is odd.
+fn depth_in_place<K: TileKernel>(terms: &[Term<K::Operand>]) -> usize {
+    let in_place = |term: &Term<K::Operand>, depth: &Range<usize>| {
+        // SAFETY: the piece lies inside the operand.
+        K::reads_in_place(unsafe { term.a.from(0, depth.start) }, depth.len())
+    };
+    pieces::<K>(terms).filter(|(term, depth)| in_place(term, depth)).map(|(_, depth)| depth.len()).sum()
+}
+
 /// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
-/// columns packs all rows unless they are `ready`: in place or packed for all; columns are packed once.
+/// columns packs all rows unless they are `ready`: in place, but for little of the depth, or packed for all; columns are
+/// packed once.
 fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, ready: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
     let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1) };
