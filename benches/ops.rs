@@ -33,6 +33,7 @@ use mlmtrain::ops::linear;
 use mlmtrain::ops::linear_cross_entropy;
 use mlmtrain::ops::matmul::cpu::is_native;
 use mlmtrain::ops::memory;
+use mlmtrain::ops::memory::LargeBlocks;
 use mlmtrain::ops::norm;
 use mlmtrain::ops::peak;
 use mlmtrain::ops::residual_norm;
@@ -409,6 +410,10 @@ fn run(words: &[String], mut out: impl Write) -> Going {
     }
     Some(())
 }
+
+/// As in the program: large operands lie in huge pages.
+#[global_allocator]
+static ALLOCATOR: LargeBlocks = LargeBlocks;
 
 fn main() {
     let _keeping = memory::keep_freed_blocks();
