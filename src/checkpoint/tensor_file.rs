@@ -85,8 +85,22 @@ pub fn write_tensors(writer: &mut impl Write, tensors: &[(String, Tensor)]) -> R
     writer.write_all(&(header.len() as u64).to_le_bytes())?;
     writer.write_all(&header)?;
     for (name, tensor) in sorted {
-        let tensor = tensor.to_device(&Device::Cpu).and_then(|t| t.contiguous()).with_context(|| format!("cannot copy tensor `{name}`"))?;
-        let bytes: Cow<'_, [u8]> = View::data(&tensor);
+        let values =
+            tensor.to_device(&Device::Cpu).and_then(|t| t.flatten_all()).with_context(|| format!("cannot copy tensor `{name}`"))?;
+        write_values(writer, &values)?;
+    }
+    Ok(())
+}
+
+/// Values that are copied at once: an embedding is a large part of a model, and a copy of it would be the peak of a run's memory.
+const COPIED_VALUES: usize = 1 << 18;
+
+/// Writes `[N]` values on the CPU.
+fn write_values(writer: &mut impl Write, values: &Tensor) -> Result<()> {
+    let count = values.elem_count();
+    for first in (0..count).step_by(COPIED_VALUES) {
+        let some = values.narrow(0, first, COPIED_VALUES.min(count - first))?;
+        let bytes: Cow<'_, [u8]> = View::data(&some);
         writer.write_all(&bytes)?;
     }
     Ok(())

@@ -67,6 +67,8 @@ fn what_was_saved_comes_back() {
 fn the_file_is_what_the_safetensors_library_reads_and_transformers_accepts() {
     let device = Device::Cpu;
     let tensors = vec![
+        // More than is copied at once, and not in the order of memory.
+        ("long".to_string(), Tensor::arange(0.0_f32, 420_000.0, &device).unwrap().reshape((700, 600)).unwrap().t().unwrap()),
         ("half".to_string(), Tensor::new(&[[1.0_f32, -2.0], [0.5, 4.0]], &device).unwrap().to_dtype(DType::F16).unwrap()),
         ("transposed".to_string(), Tensor::new(&[[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &device).unwrap().t().unwrap()),
         ("ids".to_string(), Tensor::new(&[1_i64, -9], &device).unwrap()),
@@ -81,6 +83,7 @@ fn the_file_is_what_the_safetensors_library_reads_and_transformers_accepts() {
     std::fs::write(&path, &bytes).unwrap();
     let read = TensorFile::open(&path).unwrap().tensors().unwrap();
     assert_eq!(read["transposed"].to_vec2::<f32>().unwrap(), [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
+    assert!(read["long"].to_vec2::<f32>().unwrap() == tensors[0].1.to_vec2::<f32>().unwrap());
     assert_eq!(read["ids"].to_vec1::<i64>().unwrap(), [1, -9]);
     assert_eq!(read["half"].dtype(), DType::F16);
     assert_eq!(read["empty"].dims(), [0, 3]);

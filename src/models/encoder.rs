@@ -92,7 +92,14 @@ impl Encoder {
         }
     }
 
-    /// Hidden states of the last layer, `[T, D]`.
+    /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is freed when the next
+    /// one begins.
+    pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
+        self.layers.iter().try_fold(embedded, |hidden, layer| Ok(layer.forward(&hidden, ctx)?.0))
+    }
+
+    /// Hidden states of the last layer, `[T, D]`, and what backward needs.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let (mut hidden, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let mut layers = Vec::with_capacity(self.layers.len());

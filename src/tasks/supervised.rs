@@ -39,7 +39,7 @@ pub(super) fn accumulate<H: Head>(
 pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss> {
     let inputs = inputs(model, batch, false)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
-    let (hidden_td, _) = model.encoder.forward(inputs.tokens(), &ctx)?;
+    let hidden_td = model.encoder.infer(inputs.tokens(), &ctx)?;
     PendingLoss::of(model.head.loss(&hidden_td, inputs.targets(), &ctx)?, batch.num_labels()).read()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss>
 pub(super) fn logits<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Tensor> {
     let inputs = inputs(model, batch, false)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
-    let (hidden_td, _) = model.encoder.forward(inputs.tokens(), &ctx)?;
+    let hidden_td = model.encoder.infer(inputs.tokens(), &ctx)?;
     model.head.logits(&hidden_td, inputs.targets(), &ctx)
 }
 

@@ -160,3 +160,22 @@ fn a_step_takes_the_memory_that_was_predicted() {
         }
     });
 }
+
+/// Twelve layers must not take more than two: batches of evaluation are often larger than those of training.
+#[test]
+fn evaluation_keeps_one_layer_at_a_time() {
+    alone("allocation::evaluation_keeps_one_layer_at_a_time", || {
+        const VOCABULARY: u32 = 6144;
+        let batch = batch(1024, 128, 3, VOCABULARY);
+        let [two, twelve] = [2, 12].map(|num_hidden_layers| {
+            let mut config = config(VOCABULARY as usize, 128);
+            config.encoder.num_hidden_layers = num_hidden_layers;
+            let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
+            let before = memory::usage().held_bytes;
+            task.evaluate(&batch).unwrap();
+            memory::usage().peak_held_bytes - before
+        });
+        // Ten layers more would save 90 MiB.
+        assert!(twelve < two + (8 << 20), "{two} bytes with two layers, {twelve} with twelve");
+    });
+}
