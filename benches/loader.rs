@@ -1,8 +1,9 @@
 //! Tokens/s of the loader alone: order, packing, masking, layout of batches; no model.
 //!
-//! `cargo bench --bench loader -- 40000` prints a table; the number is what a training step consumes (tokens/s of `tiny`
-//! on this machine's CPU, see `mlmtrain bench`), and the last column how many times that the loader gives on one thread. The
-//! processor time of all its threads is what counts there: with two cores it is quicker by the clock.
+//! `cargo bench --bench loader -- 40000` prints a table; the number is what a training step consumes
+//! (tokens/s of `tiny` on this machine's CPU, see `mlmtrain bench`), and the last column how many times that
+//! the loader gives on one thread. The processor time of all its threads is what counts there: with two cores
+//! it is quicker by the clock.
 
 use std::io::Write;
 use std::path::Path;
@@ -56,7 +57,8 @@ const UNITS: [(&str, MaskingUnit); 3] =
 /// A tokenizer of a usual size; every third token goes on with a word.
 fn tokenizer() -> Option<Tokenizer> {
     let special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"].map(str::to_string);
-    let rest = (special.len()..VOCAB_SIZE).map(|n| if n % 3 == 0 { format!("##p{n}") } else { format!("w{n}") });
+    let rest =
+        (special.len()..VOCAB_SIZE).map(|n| if n % 3 == 0 { format!("##p{n}") } else { format!("w{n}") });
     let vocab: Map<String, Value> = special.into_iter().chain(rest).zip((0..).map(Value::from)).collect();
     let json = json!({"version": "1.0", "added_tokens": [], "model": {"type": "WordPiece", "unk_token": "[UNK]",
         "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": vocab}});
@@ -67,7 +69,9 @@ fn documents(length: usize, vocab_size: usize) -> Vec<Vec<u32>> {
     let stream = Stream::new(1, Purpose::Test, length as u64);
     // Lengths spread evenly around the one that is asked for.
     let tokens = |n: usize| length / 2 + stream.below(n as u64, length as u64 + 1) as usize;
-    let token = |n: usize, t: usize| 5 + stream.below((n * 8 * length + t) as u64 + (1 << 40), vocab_size as u64 - 5) as u32;
+    let token = |n: usize, t: usize| {
+        5 + stream.below((n * 8 * length + t) as u64 + (1 << 40), vocab_size as u64 - 5) as u32
+    };
     (0..CORPUS_TOKENS / length).map(|n| (0..tokens(n)).map(|t| token(n, t)).collect()).collect()
 }
 
@@ -101,9 +105,14 @@ fn processor_seconds() -> Option<f64> {
 
 /// Tokens a second by the clock, and tokens a second of processor time.
 fn rates(set: &Arc<ShardSet>, frame: Frame, masking: &Masking) -> Option<(f64, f64)> {
-    let plan = BatchPlan::constant(StepShape { max_seq_length: MAX_SEQ_LENGTH, rows_per_micro_batch: ROWS, micro_batches: 1 });
+    let plan = BatchPlan::constant(StepShape {
+        max_seq_length: MAX_SEQ_LENGTH,
+        rows_per_micro_batch: ROWS,
+        micro_batches: 1,
+    });
     let options = LoaderOptions::new(1, plan);
-    let mut loader = Loader::start(Arc::clone(set), frame, masking.clone(), options, Cursor::default()).ok()?;
+    let mut loader =
+        Loader::start(Arc::clone(set), frame, masking.clone(), options, Cursor::default()).ok()?;
     let (start, processor_start) = (Instant::now(), processor_seconds()?);
     let mut tokens = 0;
     while start.elapsed().as_secs_f64() < SECONDS {
@@ -118,7 +127,11 @@ fn rates(set: &Arc<ShardSet>, frame: Frame, masking: &Masking) -> Option<(f64, f
 fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
     let tokenizer = tokenizer()?;
     let vocab_size = tokenizer.vocab_size();
-    writeln!(out, "| documents | shards | packing | masking | full | M tokens/s | M tokens/s a core | x training |").ok()?;
+    writeln!(
+        out,
+        "| documents | shards | packing | masking | full | M tokens/s | M tokens/s a core | x training |"
+    )
+    .ok()?;
     writeln!(out, "|---|---|---|---|---|---|---|---|").ok()?;
     for length in [30, 2000] {
         let documents = documents(length, vocab_size);
@@ -130,7 +143,9 @@ fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
                 let frame = Frame::new(&tokenizer, MAX_SEQ_LENGTH).ok()?.with_packing(packing);
                 let fill = 100.0 * packing_report(set, &Order::Shuffled { seed: 1 }, frame).ok()?.fill();
                 for (unit_name, unit) in UNITS {
-                    let masking = Masking::new(&MlmConfig { masking: unit, ..MlmConfig::default() }, &tokenizer).ok()?;
+                    let masking =
+                        Masking::new(&MlmConfig { masking: unit, ..MlmConfig::default() }, &tokenizer)
+                            .ok()?;
                     let (clock, core) = rates(set, frame, &masking)?;
                     writeln!(
                         out,

@@ -1,11 +1,12 @@
-//! Seconds of each op at the shapes of the named models, as GFLOP/s or GB/s and as a share of what this machine was just
-//! measured to reach.
+//! Seconds of each op at the shapes of the named models, as GFLOP/s or GB/s and as a share of what this
+//! machine was just measured to reach.
 //!
-//! `cargo bench --bench ops -- [WORD...]` runs the lines that contain every word: `cargo bench --bench ops -- base linear f32`.
-//! A step of `base` is 1,024 tokens (8 rows of 128), of `large` the same, of `small` 2,048 and of `tiny` 4,096; 15 % of them
-//! reach the head. Products count two operations a multiply-add and are compared with the peak of multiply-adds in their type;
-//! all other ops are compared with the bandwidth of the memory, counting what they must read and write once. Small tensors
-//! stay in the caches, so that a share may be above 100 %. An op without code for a type says so.
+//! `cargo bench --bench ops -- [WORD...]` runs the lines that contain every word: `cargo bench --bench ops --
+//! base linear f32`. A step of `base` is 1,024 tokens (8 rows of 128), of `large` the same, of `small` 2,048
+//! and of `tiny` 4,096; 15 % of them reach the head. Products count two operations a multiply-add and are
+//! compared with the peak of multiply-adds in their type; all other ops are compared with the bandwidth of
+//! the memory, counting what they must read and write once. Small tensors stay in the caches, so that a share
+//! may be above 100 %. An op without code for a type says so.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -94,7 +95,13 @@ impl<W: Write> Bench<'_, W> {
     }
 
     /// Prints the line of one op, unless it was not asked for. `prepare` makes its inputs, `run` is timed.
-    fn line<I>(&mut self, op: &str, work: &Work, prepare: impl FnOnce(&Self) -> Result<I>, run: impl FnMut(&I) -> Result<()>) -> Going {
+    fn line<I>(
+        &mut self,
+        op: &str,
+        work: &Work,
+        prepare: impl FnOnce(&Self) -> Result<I>,
+        run: impl FnMut(&I) -> Result<()>,
+    ) -> Going {
         let start = format!("{:5} {:4} {op:32}", self.name, self.dtype.as_str());
         if !self.words.iter().all(|word| start.contains(word.as_str())) {
             return Some(());
@@ -110,7 +117,12 @@ impl<W: Write> Bench<'_, W> {
     fn figures(&self, work: &Work, seconds: f64) -> String {
         let (speed, unit, peak) = match *work {
             Work::Flops(flops) => {
-                let peak = self.peaks.flops_per_second.iter().find(|(dtype, _)| *dtype == self.dtype).map_or(f64::NAN, |(_, peak)| *peak);
+                let peak = self
+                    .peaks
+                    .flops_per_second
+                    .iter()
+                    .find(|(dtype, _)| *dtype == self.dtype)
+                    .map_or(f64::NAN, |(_, peak)| *peak);
                 (flops / seconds, "GFLOP/s", peak)
             }
             Work::Values(compute, full) => {
@@ -132,7 +144,9 @@ impl<W: Write> Bench<'_, W> {
         for (t, o, i) in [(tokens, d, d), (tokens, f, d), (tokens, d, f), (masked, v, d)] {
             let work = Work::Flops(2.0 * (t * o * i) as f64);
             let size = format!("{t}x{o}x{i}");
-            let matrices = |bench: &Self| Ok((bench.activations(t, i)?, bench.activations(o, i)?, bench.activations(t, o)?));
+            let matrices = |bench: &Self| {
+                Ok((bench.activations(t, i)?, bench.activations(o, i)?, bench.activations(t, o)?))
+            };
             self.line(&format!("linear forward {size}"), &work, matrices, |(x, weight, _)| {
                 black_box(linear::forward(x, weight, None)?);
                 Ok(())
@@ -141,7 +155,8 @@ impl<W: Write> Bench<'_, W> {
                 black_box(linear::backward_input(dy, weight)?);
                 Ok(())
             })?;
-            let with_gradient = |bench: &Self| Ok((bench.activations(t, i)?, bench.activations(t, o)?, zeros(&[o, i])?));
+            let with_gradient =
+                |bench: &Self| Ok((bench.activations(t, i)?, bench.activations(t, o)?, zeros(&[o, i])?));
             self.line(&format!("linear weight {size}"), &work, with_gradient, |(x, dy, gradient)| {
                 linear::backward_parameters(dy, x, gradient, None)
             })?;
@@ -153,8 +168,12 @@ impl<W: Write> Bench<'_, W> {
         let (tokens, d, heads) = (self.tokens(), self.shape.hidden_size, self.shape.num_attention_heads);
         let cu_seqlens: Vec<u32> = (0..=tokens / LENGTH).map(|row| (row * LENGTH) as u32).collect();
         let (token_keys, dropout) = (row_keys(tokens), dropped());
-        let segments =
-            attention::Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout: Some(&dropout) };
+        let segments = attention::Segments {
+            heads,
+            cu_seqlens: (&cu_seqlens).into(),
+            token_keys: (&token_keys).into(),
+            dropout: Some(&dropout),
+        };
         let product = 2.0 * (tokens * LENGTH * d) as f64;
         let inputs = |bench: &Self| {
             let [q, k, v, dy] = [(); 4].map(|()| bench.activations(tokens, d));
@@ -177,7 +196,9 @@ impl<W: Write> Bench<'_, W> {
     fn rows(&mut self) -> Going {
         let (tokens, d, f) = (self.tokens(), self.shape.hidden_size, self.shape.intermediate_size);
         let wide = tokens * f;
-        let activation = |bench: &Self| Ok((bench.activations(tokens, f)?, bench.activations(tokens, f)?, vector(f)?, zeros(&[f])?));
+        let activation = |bench: &Self| {
+            Ok((bench.activations(tokens, f)?, bench.activations(tokens, f)?, vector(f)?, zeros(&[f])?))
+        };
         self.line("gelu forward", &Work::Values(2 * wide, 0), activation, |(x, _, bias, _)| {
             black_box(gelu::forward(x, bias)?);
             Ok(())
@@ -196,10 +217,15 @@ impl<W: Write> Bench<'_, W> {
             black_box(layer_norm::forward(x, weight, bias, EPS)?);
             Ok(())
         })?;
-        self.line("layer_norm backward", &Work::Values(3 * narrow, 0), normed, |(x, weight, _, saved, dy, dweight, dbias)| {
-            black_box(layer_norm::backward(dy, x, weight, saved, dweight, dbias)?);
-            Ok(())
-        })?;
+        self.line(
+            "layer_norm backward",
+            &Work::Values(3 * narrow, 0),
+            normed,
+            |(x, weight, _, saved, dy, dweight, dbias)| {
+                black_box(layer_norm::backward(dy, x, weight, saved, dweight, dbias)?);
+                Ok(())
+            },
+        )?;
         let (keys, dropout) = (row_keys(tokens), dropped());
         self.line(
             "dropout",
@@ -216,8 +242,11 @@ impl<W: Write> Bench<'_, W> {
         let (tokens, d) = (self.tokens(), self.shape.hidden_size);
         let (keys, dropout) = (row_keys(tokens), dropped());
         let inputs = |bench: &Self| {
-            let (x, residual, vectors) =
-                (bench.activations(tokens, d)?, bench.activations(tokens, d)?, [vector(d)?, vector(d)?, vector(d)?]);
+            let (x, residual, vectors) = (
+                bench.activations(tokens, d)?,
+                bench.activations(tokens, d)?,
+                [vector(d)?, vector(d)?, vector(d)?],
+            );
             let [bias, norm_weight, norm_bias] = &vectors;
             let weights = residual_norm::Weights { bias, norm_weight, norm_bias, eps: EPS };
             let saved = residual_norm::forward(&x, &residual, &weights, &keys, Some(&dropout))?.1;
@@ -235,34 +264,60 @@ impl<W: Write> Bench<'_, W> {
             },
         )?;
         // The gradient and the sum; two gradients.
-        self.line("residual_norm backward", &Work::Values(4 * tokens * d, 0), inputs, |(x, _, [_, norm_weight, _], saved, gradients)| {
-            let [dbias, dnorm_weight, dnorm_bias] = gradients;
-            let into = residual_norm::WeightGradients { dbias, dnorm_weight, dnorm_bias };
-            black_box(residual_norm::backward(x, saved, norm_weight, &into, &keys, Some(&dropout))?);
-            Ok(())
-        })
+        self.line(
+            "residual_norm backward",
+            &Work::Values(4 * tokens * d, 0),
+            inputs,
+            |(x, _, [_, norm_weight, _], saved, gradients)| {
+                let [dbias, dnorm_weight, dnorm_bias] = gradients;
+                let into = residual_norm::WeightGradients { dbias, dnorm_weight, dnorm_bias };
+                black_box(residual_norm::backward(x, saved, norm_weight, &into, &keys, Some(&dropout))?);
+                Ok(())
+            },
+        )
     }
 
     fn ends(&mut self) -> Going {
         let (tokens, masked) = (self.tokens(), self.masked());
-        let (d, v, positions) = (self.shape.hidden_size, self.shape.vocab_size, self.shape.max_position_embeddings);
+        let (d, v, positions) =
+            (self.shape.hidden_size, self.shape.vocab_size, self.shape.max_position_embeddings);
         let word: Vec<u32> = drawn_ids(tokens, v);
         let position: Vec<u32> = (0..tokens).map(|t| (2 + t % LENGTH) as u32).collect();
         let token_type = vec![0; tokens];
-        let ids = embedding::Ids { word: (&word).into(), position: (&position).into(), token_type: (&token_type).into() };
+        let ids = embedding::Ids {
+            word: (&word).into(),
+            position: (&position).into(),
+            token_type: (&token_type).into(),
+        };
         let tables = |_: &Self| Ok((full(v, d)?, full(positions, d)?, full(1, d)?));
         let dtype = self.dtype;
-        self.line("embedding forward", &Work::Values(tokens * d, 2 * tokens * d), tables, |(word_vd, position_pd, type_nd)| {
-            black_box(embedding::forward(ids, &embedding::Tables { word_vd, position_pd, type_nd }, dtype)?);
-            Ok(())
-        })?;
-        let gradients = |bench: &Self| Ok((bench.activations(tokens, d)?, zeros(&[v, d])?, zeros(&[positions, d])?, zeros(&[1, d])?));
+        self.line(
+            "embedding forward",
+            &Work::Values(tokens * d, 2 * tokens * d),
+            tables,
+            |(word_vd, position_pd, type_nd)| {
+                black_box(embedding::forward(
+                    ids,
+                    &embedding::Tables { word_vd, position_pd, type_nd },
+                    dtype,
+                )?);
+                Ok(())
+            },
+        )?;
+        let gradients = |bench: &Self| {
+            Ok((bench.activations(tokens, d)?, zeros(&[v, d])?, zeros(&[positions, d])?, zeros(&[1, d])?))
+        };
         self.line(
             "embedding backward",
             &Work::Values(3 * tokens * d, 4 * tokens * d),
             gradients,
             |(dy, word_vd, position_pd, type_nd)| {
-                embedding::backward(dy, ids, &embedding::Tables { word_vd, position_pd, type_nd }, embedding::Padding::default())
+                embedding::backward(
+                    dy,
+                    ids,
+                    &embedding::Tables { word_vd, position_pd, type_nd },
+                    embedding::Padding::default(),
+                )
             },
         )?;
         let picked: Vec<u32> = (0..masked).map(|m| (m * tokens / masked) as u32).collect();
@@ -286,28 +341,42 @@ impl<W: Write> Bench<'_, W> {
             Ok(())
         })?;
         // Written over the logits: from the second run on they are gradients, which takes as long.
-        self.line("cross_entropy backward", &Work::Values(2 * masked * v, 0), logits, |(logits, log_sum_exp)| {
-            black_box(cross_entropy::backward(logits.clone(), &labels, log_sum_exp, 1.0)?);
-            Ok(())
-        })
+        self.line(
+            "cross_entropy backward",
+            &Work::Values(2 * masked * v, 0),
+            logits,
+            |(logits, log_sum_exp)| {
+                black_box(cross_entropy::backward(logits.clone(), &labels, log_sum_exp, 1.0)?);
+                Ok(())
+            },
+        )
     }
 
     /// The decoder and its loss: three products of the head, logits and their gradient.
     fn decoder(&mut self) -> Going {
         let (d, v, masked) = (self.shape.hidden_size, self.shape.vocab_size, self.masked());
         let labels = drawn_ids(masked, v);
-        let inputs =
-            |bench: &Self| Ok((bench.activations(masked, d)?, bench.activations(v, d)?, vector(v)?, zeros(&[v, d])?, zeros(&[v])?));
+        let inputs = |bench: &Self| {
+            Ok((
+                bench.activations(masked, d)?,
+                bench.activations(v, d)?,
+                vector(v)?,
+                zeros(&[v, d])?,
+                zeros(&[v])?,
+            ))
+        };
         let work = Work::Flops(6.0 * (masked * d * v) as f64);
         self.line("linear_cross_entropy", &work, inputs, |(x, weight_vd, bias_v, dweight_vd, dbias_v)| {
             let map = linear_cross_entropy::Map { weight_vd, bias_v };
-            let into = linear_cross_entropy::MapGradients { dweight_vd: dweight_vd.into(), dbias_v: dbias_v.into() };
+            let into =
+                linear_cross_entropy::MapGradients { dweight_vd: dweight_vd.into(), dbias_v: dbias_v.into() };
             black_box(linear_cross_entropy::forward_backward(x, map, &labels, 1.0, into)?);
             Ok(())
         })
     }
 
-    /// Over the word embedding, the largest parameter: buffers are f32 in every compute type, a half type has a copy besides.
+    /// Over the word embedding, the largest parameter: buffers are f32 in every compute type, a half type has
+    /// a copy besides.
     fn update(&mut self) -> Going {
         let count = self.shape.vocab_size * self.shape.hidden_size;
         self.line(
@@ -321,19 +390,38 @@ impl<W: Write> Bench<'_, W> {
         )?;
         let shadow_dtype = self.dtype;
         let buffers = |_: &Self| {
-            let shadow = if shadow_dtype == DType::F32 { None } else { Some(vector(count)?.to_dtype(shadow_dtype)?) };
+            let shadow =
+                if shadow_dtype == DType::F32 { None } else { Some(vector(count)?.to_dtype(shadow_dtype)?) };
             Ok(([vector(count)?, vector(count)?, zeros(&[count])?, zeros(&[count])?], shadow))
         };
         let groups = [adamw::Group { range: 0..count, weight_decay: 0.01 }];
-        let hyper = adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0 };
+        let hyper =
+            adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0 };
         let shadowed = if shadow_dtype == DType::F32 { 0 } else { count };
         for name in ["adamw", "lamb"] {
-            // Four buffers are read, four written, and the copy; lamb reads three of them again and writes parameters in the second pass.
+            // Four buffers are read, four written, and the copy; lamb reads three of them again and writes
+            // parameters in the second pass.
             let full = if name == "lamb" { 10 * count } else { 8 * count };
-            self.line(name, &Work::Values(shadowed, full), buffers, |([parameters, gradients, first_moment, second_moment], shadow)| {
-                let buffers = adamw::Buffers { parameters, gradients, first_moment, second_moment, shadow: shadow.as_ref(), clip: None };
-                if name == "lamb" { lamb::update(buffers, &groups, &hyper) } else { adamw::update(buffers, &groups, &hyper) }
-            })?;
+            self.line(
+                name,
+                &Work::Values(shadowed, full),
+                buffers,
+                |([parameters, gradients, first_moment, second_moment], shadow)| {
+                    let buffers = adamw::Buffers {
+                        parameters,
+                        gradients,
+                        first_moment,
+                        second_moment,
+                        shadow: shadow.as_ref(),
+                        clip: None,
+                    };
+                    if name == "lamb" {
+                        lamb::update(buffers, &groups, &hyper)
+                    } else {
+                        adamw::update(buffers, &groups, &hyper)
+                    }
+                },
+            )?;
         }
         Some(())
     }
@@ -377,8 +465,9 @@ fn full(rows: usize, cols: usize) -> Result<Tensor> {
 }
 
 fn vector(len: usize) -> Result<Tensor> {
-    let values: Vec<f32> =
-        (0..len as u64).map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 8_388_608.0 - 1.0).collect();
+    let values: Vec<f32> = (0..len as u64)
+        .map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 8_388_608.0 - 1.0)
+        .collect();
     Tensor::from_vec(values, len, &Device::Cpu)
 }
 
@@ -388,7 +477,8 @@ fn zeros(shape: &[usize]) -> Result<Tensor> {
 
 fn run(words: &[String], mut out: impl Write) -> Going {
     let dtypes = [DType::F32, DType::BF16, DType::F16];
-    let flops_per_second: Vec<(DType, f64)> = dtypes.iter().map(|&dtype| (dtype, peak::flops_per_second(dtype))).collect();
+    let flops_per_second: Vec<(DType, f64)> =
+        dtypes.iter().map(|&dtype| (dtype, peak::flops_per_second(dtype))).collect();
     let peaks = Peaks { flops_per_second, bytes_per_second: peak::bytes_per_second() };
     for (dtype, flops) in &peaks.flops_per_second {
         let how = if is_native(*dtype) { "" } else { " (widened to f32)" };

@@ -1,9 +1,10 @@
-//! Training and encoding of the three kinds of tokenizer on given texts, on one thread; seconds are CPU seconds (Linux).
+//! Training and encoding of the three kinds of tokenizer on given texts, on one thread; seconds are CPU
+//! seconds (Linux).
 //!
-//! `cargo bench --bench tokenizer -- 32768 FILE..` prints, for each algorithm, the seconds of counting and learning a
-//! vocabulary of that size, the megabytes of text encoded in a second (cold and again), tokens for a word, and bytes for a
-//! token. With `--against DIR` before the files, the tokens of the tokenizer in DIR on the same texts too; with `--save DIR`,
-//! the files go to DIR/ALGORITHM.
+//! `cargo bench --bench tokenizer -- 32768 FILE..` prints, for each algorithm, the seconds of counting and
+//! learning a vocabulary of that size, the megabytes of text encoded in a second (cold and again), tokens for
+//! a word, and bytes for a token. With `--against DIR` before the files, the tokens of the tokenizer in DIR
+//! on the same texts too; with `--save DIR`, the files go to DIR/ALGORITHM.
 
 use std::io::Read;
 use std::io::Write;
@@ -27,9 +28,11 @@ const DOCUMENT_BYTES: usize = 4 << 10;
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|a| a != "--bench").peekable();
     let vocab_size = arguments.next().context("wants a size and files")?.parse()?;
-    let mut folder = |name: &str| arguments.next_if(|a| a == name).and_then(|_| arguments.next()).map(PathBuf::from);
+    let mut folder =
+        |name: &str| arguments.next_if(|a| a == name).and_then(|_| arguments.next()).map(PathBuf::from);
     let (against, save) = (folder("--against"), folder("--save"));
-    let texts: Vec<String> = arguments.map(|file| read(Path::new(&file))).collect::<Result<Vec<_>>>()?.concat();
+    let texts: Vec<String> =
+        arguments.map(|file| read(Path::new(&file))).collect::<Result<Vec<_>>>()?.concat();
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global()?;
     let megabytes = texts.iter().map(String::len).sum::<usize>() as f64 / 1e6;
     let mut out = std::io::stdout();
@@ -51,20 +54,39 @@ fn main() -> Result<()> {
                 fs::write_bytes(&save.join(format!("{algorithm:?}")).join(name), bytes)?;
             }
         }
-        write!(out, "{algorithm:?}, {} entries: counted in {counted:.1} s, learnt in {learned:.1} s; ", tokenizer.vocab_size())?;
+        write!(
+            out,
+            "{algorithm:?}, {} entries: counted in {counted:.1} s, learnt in {learned:.1} s; ",
+            tokenizer.vocab_size()
+        )?;
         let counts = encode(tokenizer, &texts, &mut out, megabytes)?;
-        writeln!(out, "{:.3} tokens a word, {:.2} bytes a token", counts.tokens_per_word(), counts.bytes_per_token())?;
+        writeln!(
+            out,
+            "{:.3} tokens a word, {:.2} bytes a token",
+            counts.tokens_per_word(),
+            counts.bytes_per_token()
+        )?;
         trained.notes.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
     }
     if let Some(folder) = against {
         write!(out, "{}: ", folder.display())?;
         let counts = encode(&Tokenizer::load(&folder)?, &texts, &mut out, megabytes)?;
-        writeln!(out, "{:.3} tokens a word, {:.2} bytes a token", counts.tokens_per_word(), counts.bytes_per_token())?;
+        writeln!(
+            out,
+            "{:.3} tokens a word, {:.2} bytes a token",
+            counts.tokens_per_word(),
+            counts.bytes_per_token()
+        )?;
     }
     Ok(())
 }
 
-fn encode(tokenizer: &Tokenizer, texts: &[String], out: &mut impl Write, megabytes: f64) -> Result<Fertility> {
+fn encode(
+    tokenizer: &Tokenizer,
+    texts: &[String],
+    out: &mut impl Write,
+    megabytes: f64,
+) -> Result<Fertility> {
     let mut counts = Fertility::default();
     for round in ["cold", "again"] {
         let mut seconds = 0.0;

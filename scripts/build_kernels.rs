@@ -1,7 +1,7 @@
 //! Compiles the GPU kernels (`src/ops/*/kernel.cu`) where a feature asks for them; else it does nothing.
 //!
-//! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for what comes after.
-//! `cuda-on-host`: as C++, into this program, for tests.
+//! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for
+//! what comes after. `cuda-on-host`: as C++, into this program, for tests.
 
 #![expect(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
 
@@ -12,8 +12,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Generations with machine code of their own, and at the end PTX of the newest: T4, A100, H100.
-const CODE: [&str; 4] =
-    ["arch=compute_75,code=sm_75", "arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"];
+const CODE: [&str; 4] = [
+    "arch=compute_75,code=sm_75",
+    "arch=compute_80,code=sm_80",
+    "arch=compute_90,code=sm_90",
+    "arch=compute_90,code=compute_90",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build_kernels.rs");
@@ -28,12 +32,14 @@ fn main() {
     }
 }
 
-/// Asks to be run again when a kernel changes, or the file of an op that would say of a new one; not for all other code of ops,
-/// because nvcc takes minutes.
+/// Asks to be run again when a kernel changes, or the file of an op that would say of a new one; not for all
+/// other code of ops, because nvcc takes minutes.
 fn watch(folder: &Path) {
     for entry in fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("the sources can be read").path();
-        let is_kernel = path.extension().is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
+        let is_kernel = path
+            .extension()
+            .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
         if path.is_dir() {
             watch(&path);
         } else if is_kernel || path.ends_with("cuda.rs") || path.ends_with("ops/mod.rs") {
@@ -55,13 +61,16 @@ fn kernel_sources() -> Vec<(String, PathBuf)> {
     sources
 }
 
-/// Runs nvcc on all sources, as many at a time as there are processors, and writes the table that `driver.rs` includes.
+/// Runs nvcc on all sources, as many at a time as there are processors, and writes the table that `driver.rs`
+/// includes.
 fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
     let nvcc = env::var("NVCC").unwrap_or_else(|_| "nvcc".to_string());
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     for some in sources.chunks(at_once) {
-        let started: Vec<_> =
-            some.iter().map(|(op, source)| (op, compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).spawn())).collect();
+        let started: Vec<_> = some
+            .iter()
+            .map(|(op, source)| (op, compiler(&nvcc, source, &out.join(format!("{op}.fatbin"))).spawn()))
+            .collect();
         for (op, child) in started {
             let status = child.and_then(|mut child| child.wait());
             let status = status.unwrap_or_else(|e| {
@@ -70,9 +79,11 @@ fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
             assert!(status.success(), "`{nvcc}` failed on the kernels of `{op}`, see above");
         }
     }
-    let line = |op: &str| format!("    (\"{op}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{op}.fatbin\"))),\n");
+    let line =
+        |op: &str| format!("    (\"{op}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{op}.fatbin\"))),\n");
     let lines: String = sources.iter().map(|(op, _)| line(op)).collect();
-    fs::write(out.join("fat_binaries.rs"), format!("&[\n{lines}]\n")).expect("the output folder can be written");
+    fs::write(out.join("fat_binaries.rs"), format!("&[\n{lines}]\n"))
+        .expect("the output folder can be written");
 }
 
 fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
@@ -85,9 +96,13 @@ fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
 
 #[cfg(feature = "cuda-on-host")]
 fn on_host(sources: &[(String, PathBuf)], out: &Path) {
-    // One unit, so that no kernel is left out by the linker; a namespace each, so that their helpers may share names.
-    let include = |(op, source): &(String, PathBuf)| format!("namespace op_{op} {{\n#include \"{}\"\n}}\n", source.display());
-    fs::write(out.join("all_kernels.inc"), sources.iter().map(include).collect::<String>()).expect("the output folder can be written");
+    // One unit, so that no kernel is left out by the linker; a namespace each, so that their helpers may
+    // share names.
+    let include = |(op, source): &(String, PathBuf)| {
+        format!("namespace op_{op} {{\n#include \"{}\"\n}}\n", source.display())
+    };
+    fs::write(out.join("all_kernels.inc"), sources.iter().map(include).collect::<String>())
+        .expect("the output folder can be written");
     cc::Build::new()
         .cpp(true)
         .std("c++17")

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Proves the GPU side on a machine with a GPU, in one call that builds nothing: every op against its reference, training
-# against the CPU's, speed against PyTorch's. Prints one short table at the end; everything else lies in the output folder.
+# Proves the GPU side on a machine with a GPU, in one call that builds nothing: every op against its
+# reference, training against the CPU's, speed against PyTorch's. Prints one short table at the end;
+# everything else lies in the output folder.
 #
-#   scripts/check_gpu.sh pack FOLDER          on any machine, with nvcc: builds program and tests into FOLDER (70 MB)
-#   scripts/check_gpu.sh run FOLDER [OUTPUT]  on the machine with the GPU, in a checkout: about eight minutes
+#   scripts/check_gpu.sh pack FOLDER          on any machine, with nvcc: builds program and tests into FOLDER
+#   (70 MB) scripts/check_gpu.sh run FOLDER [OUTPUT]  on the machine with the GPU, in a checkout: about eight
+#   minutes
 #
-# run: $STEPS (200) steps of the quickstart on the CPU in f32 and on the GPU in f32, bf16 and f16; $SHAPES of training steps
-# ("base,64,128 base,32,512 large,32,128 large,16,512"); PyTorch beside them where `python3` has `torch` and `transformers`
-# ($PEERS: stock,best,compiled); memcheck and racecheck of the op tests named in $SANITIZE where compute-sanitizer is there.
-# Ends with 1 where a line of the table says FAILED. DEVICE=cpu rehearses it all without a GPU, with a program of any build.
+# run: $STEPS (200) steps of the quickstart on the CPU in f32 and on the GPU in f32, bf16 and f16; $SHAPES of
+# training steps ("base,64,128 base,32,512 large,32,128 large,16,512"); PyTorch beside them where `python3`
+# has `torch` and `transformers` ($PEERS: stock,best,compiled); memcheck and racecheck of the op tests named
+# in $SANITIZE where compute-sanitizer is there. Ends with 1 where a line of the table says FAILED. DEVICE=cpu
+# rehearses it all without a GPU, with a program of any build.
 set -euo pipefail
 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +23,8 @@ pack() {
     mkdir -p "$1"
     cd "$root"
     local tests
-    # One command for both: a second one would build the dependencies again, with what the tests want of them besides.
+    # One command for both: a second one would build the dependencies again, with what the tests want of them
+    # besides.
     tests=$(cargo build --release --features cuda --bin mlmtrain --tests --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 built = [m for m in map(json.loads, sys.stdin) if m.get("executable") and m["target"]["kind"] == ["lib"]]

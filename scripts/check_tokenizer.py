@@ -87,7 +87,8 @@ def check(arguments):
     tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.folder)
     check_special_tokens(tokenizer, arguments.folder)
     check_frame(tokenizer)
-    # A special token that a line spells out is text for us and the token for transformers: such lines tell nothing.
+    # A special token that a line spells out is text for us and the token for transformers: such lines tell
+    # nothing.
     special = tokenizer.all_special_tokens
     lines = [line for line in read_lines(arguments.input, arguments.limit) if not any(token in line for token in special)]
     if not lines:

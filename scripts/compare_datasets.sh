@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# `mlmtrain prepare` against the Hugging Face route (run_mlm.py's map tokenise, group_texts) on the same files, tokenizer,
-# number of processes and cores, one after the other in turn. Prints seconds, peak memory and bytes, ours / theirs / ratio.
+# `mlmtrain prepare` against the Hugging Face route (run_mlm.py's map tokenise, group_texts) on the same
+# files, tokenizer, number of processes and cores, one after the other in turn. Prints seconds, peak memory
+# and bytes, ours / theirs / ratio.
 #
 #   scripts/compare_datasets.sh -t tokenizer.json [-r 2] [-n 2] [-l 128] [-w FOLDER] FILE... -- \
 #       target/release/mlmtrain prepare --config prepare.yaml
 #
-#   -t  tokenizer.json that both use        -r  rounds of each          -n  processes of theirs, threads of ours
-#   -l  tokens of a row                     -w  where to work; everything in it but results.jsonl is removed
+#   -t  tokenizer.json that both use        -r  rounds of each          -n  processes of theirs, threads of
+#   ours -l  tokens of a row                     -w  where to work; everything in it but results.jsonl is
+#   removed
 #
-# The configuration names the same files as sources; `run.output_dir`, `run.threads`, `data.max_seq_length` and
-# `tokenizer.path` are set from here. $VENV is a Python with `datasets` and `transformers`; one is made where it is not given.
-# Without a command behind `--` only theirs is measured. Corpora: `scripts/peer_datasets.py join` and `vary`.
+# The configuration names the same files as sources; `run.output_dir`, `run.threads`, `data.max_seq_length`
+# and `tokenizer.path` are set from here. $VENV is a Python with `datasets` and `transformers`; one is made
+# where it is not given. Without a command behind `--` only theirs is measured. Corpora:
+# `scripts/peer_datasets.py join` and `vary`.
 set -euo pipefail
 peer="$(dirname "$0")/peer_datasets.py"
 tokenizer='' rounds=2 processes=2 length=128 work=''
@@ -32,7 +35,8 @@ if [ -z "${VENV:-}" ]; then
     [ -x "$VENV/bin/datasets-cli" ] || { python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet datasets transformers; }
 fi
 export HF_HUB_OFFLINE=1 HF_HOME="$work/home" TRANSFORMERS_NO_ADVISORY_WARNINGS=1
-# With several processes of `datasets`, each with several threads of `tokenizers` they would fight for the cores.
+# With several processes of `datasets`, each with several threads of `tokenizers` they would fight for the
+# cores.
 export TOKENIZERS_PARALLELISM=false
 results=$work/results.jsonl
 : > "$results"

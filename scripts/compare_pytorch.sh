@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Whole training steps of mlmtrain against PyTorch (scripts/peer_pytorch.py) at the same shapes, threads and cores, one after
-# the other in turn: mlmtrain, stock (transformers as it is), best (head on masked rows only), compiled (best under
-# torch.compile), and again. Prints tokens/s and peak memory with their least and greatest, and the ratios of each round.
+# Whole training steps of mlmtrain against PyTorch (scripts/peer_pytorch.py) at the same shapes, threads and
+# cores, one after the other in turn: mlmtrain, stock (transformers as it is), best (head on masked rows
+# only), compiled (best under torch.compile), and again. Prints tokens/s and peak memory with their least and
+# greatest, and the ratios of each round.
 #
-#   scripts/compare_pytorch.sh [-r 3] [-n THREADS] [-s 5] [-t fp32,bf16] [-p stock,best,compiled] [-w FOLDER] [-l] [CASE...]
+#   scripts/compare_pytorch.sh [-r 3] [-n THREADS] [-s 5] [-t fp32,bf16] [-p stock,best,compiled] [-w FOLDER]
+#   [-l] [CASE...]
 #
 #   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given     -r  rounds
 #   -n  threads of each (all cores)      -s  timed steps a round        -t  fp32, bf16, fp16
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
 #   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops.rs; no cases)
 #
-# $VENV is a Python with `torch` and `transformers`; one is made where it is not given (6 GB). $MLMTRAIN is the program;
-# target/release/mlmtrain is built where it is not given. Where PyTorch finds CUDA, the same is done there ($DEVICES: cpu,cuda says where). What cannot run
-# (no C++ compiler for torch.compile, a device or type that is not built) is said in the table.
+# $VENV is a Python with `torch` and `transformers`; one is made where it is not given (6 GB). $MLMTRAIN is
+# the program; target/release/mlmtrain is built where it is not given. Where PyTorch finds CUDA, the same is
+# done there ($DEVICES: cpu,cuda says where). What cannot run (no C++ compiler for torch.compile, a device or
+# type that is not built) is said in the table.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 rounds=3 threads=$(nproc) steps=5 types=fp32,bf16 peers=stock,best,compiled work='' products=''

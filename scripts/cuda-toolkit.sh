@@ -1,17 +1,20 @@
 #!/bin/sh
-# Puts what is needed of CUDA 13 into a folder, without root, a GPU or a driver. From PyPI wheels, under NVIDIA's licence;
-# needs python3 with pip, and to build also gcc and ar. x86-64 Linux; safe to run again.
+# Puts what is needed of CUDA 13 into a folder, without root, a GPU or a driver. From PyPI wheels, under
+# NVIDIA's licence; needs python3 with pip, and to build also gcc and ar. x86-64 Linux; safe to run again.
 #
-#   scripts/cuda-toolkit.sh PREFIX              to build: nvcc with its parts, headers, and libraries to link with that load
-#                                               the real ones when they are first called (105 MB to fetch, 210 MB on disk)
-#   scripts/cuda-toolkit.sh --libraries PREFIX  to run, where a driver is but no CUDA: cuBLAS and cuRAND (0.9 GB)
+#   scripts/cuda-toolkit.sh PREFIX              to build: nvcc with its parts, headers, and libraries to link
+#   with that load
+#                                               the real ones when they are first called (105 MB to fetch, 210
+#                                               MB on disk)
+#   scripts/cuda-toolkit.sh --libraries PREFIX  to run, where a driver is but no CUDA: cuBLAS and cuRAND (0.9
+#   GB)
 #
 # Then, to build:  cargo fetch && . PREFIX/env.sh && cargo build --release --features cuda
 #        to run:   LD_LIBRARY_PATH=PREFIX/lib mlmtrain ...
 #
 # `NVCC=PREFIX/bin/nvcc-lite` builds faster: it leaves out what of candle no training needs. Run this script
-# again after an update of the `cudarc` crate. CUDA_COMPUTE_CAP (90 unless set) is for candle's kernels; ours are always
-# built for T4, A100 and H100, with PTX for what comes after them.
+# again after an update of the `cudarc` crate. CUDA_COMPUTE_CAP (90 unless set) is for candle's kernels; ours
+# are always built for T4, A100 and H100, with PTX for what comes after them.
 set -eu
 
 if [ "${1:-}" = --libraries ]; then
@@ -72,7 +75,8 @@ if [ -n "$cudarc" ] && [ "$(cat "$prefix/.stubs" 2>/dev/null || true)" != "$(bas
 import os, re, subprocess, sys
 
 cudarc, out = sys.argv[1:]
-# library, module of cudarc, sonames to try (those that linking would record), what to return when it is missing
+# library, module of cudarc, sonames to try (those that linking would record), what to return when it is
+# missing
 LIBS = [
     ("cuda", "driver", ["libcuda.so.1"], 100),  # CUDA_ERROR_NO_DEVICE
     ("cublas", "cublas", ["libcublas.so.13"], 1),  # NOT_INITIALIZED

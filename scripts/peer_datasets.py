@@ -47,7 +47,8 @@ def size(text):
 def documents(path):
     """The documents of a file, without line ends in them: JSON objects, paragraphs of text."""
     if path.endswith(".zst"):
-        # Python before 3.14 has no zstd of its own; the program is everywhere, and pyarrow comes with `datasets`.
+        # Python before 3.14 has no zstd of its own; the program is everywhere, and pyarrow comes with
+        # `datasets`.
         import pyarrow
 
         raw = pyarrow.CompressedInputStream(pyarrow.OSFile(path), "zstd").read()

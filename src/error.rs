@@ -1,4 +1,5 @@
-//! What went wrong, where, and what to do about it: the error type of every seam and the exit code that it means.
+//! What went wrong, where, and what to do about it: the error type of every seam and the exit code that it
+//! means.
 //!
 //! It does not print: `main` does, once, with [`render`].
 
@@ -123,7 +124,9 @@ pub fn render(error: &anyhow::Error) -> String {
         let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
     if class_of(error) == Class::Disk && !text.contains("hint:") {
-        text.push_str("  hint: free some room and run the same command again: it goes on where this one stopped\n");
+        text.push_str(
+            "  hint: free some room and run the same command again: it goes on where this one stopped\n",
+        );
     }
     text
 }

@@ -9,11 +9,16 @@
 //!
 //! # Modules
 //!
-//! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import against it.
+//! A module may use only modules above it in this table; `tests/it/architecture.rs` fails on an import
+//! against it.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`error`], [`quantity`], [`quietly`], [`rng`], [`scores`] | errors with a hint; durations and counts; panics of others as errors; counter-based random streams; scores as pure functions |
+//! | [`error`] | errors with a hint |
+//! | [`quantity`] | durations, bytes and counts |
+//! | [`quietly`] | panics of other crates as errors |
+//! | [`rng`] | counter-based random streams |
+//! | [`scores`] | scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
@@ -22,7 +27,7 @@
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
 //! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
-//! | [`shards`] | from raw text to tokenised shards: `prepare`, its stages and journal; format, reader, manifest |
+//! | [`shards`] | from raw text to tokenised shards: `prepare` and its stages; format, reader, manifest |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where; loss scaling |
 //! | [`distributed`] | the seam for several processes |
@@ -36,24 +41,26 @@
 //! # Invariants
 //!
 //! 1. `config` knows no tensor: `mlmtrain config check` runs anywhere in milliseconds.
-//! 2. `corpus`, `shards`, `batches` know no model; `models` know no file, no batch, no device; `ops` know no configuration.
+//! 2. `corpus`, `shards`, `batches` know no model; `models` know no file, no batch, no device; `ops` know no
+//!    configuration.
 //! 3. `checkpoint` stores named tensors and JSON; owners give `snapshot()` and take `restore()`.
 //! 4. Telemetry is write-only for the trainer.
-//! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden RNG.
-//! 6. The number of threads, ranks, micro-batches and loader workers never changes which tokens are masked, which are dropped
-//!    out, or in which order documents come.
-//! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are regenerated in
-//!    backward instead of stored.
+//! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden
+//!    RNG.
+//! 6. The number of threads, ranks, micro-batches and loader workers never changes which tokens are masked,
+//!    which are dropped out, or in which order documents come.
+//! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are
+//!    regenerated in backward instead of stored.
 //! 8. Only `fs` touches files; only `main`, `commands` and the progress sink touch the terminal.
 //!
 //! # Shape letters
 //!
-//! `B` rows, `T` tokens of a batch (all rows packed end to end), `S` longest sequence, `D` hidden, `H` heads, `K` head
-//! size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the flat buffer. A tensor's
-//! name may carry them as a suffix: `hidden_td`, `logits_mv`.
+//! `B` rows, `T` tokens of a batch (all rows packed end to end), `S` longest sequence, `D` hidden, `H` heads,
+//! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
+//! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`. The road of the text
-//! starts at `shards/prepare.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
+//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`. The road of
+//! the text starts at `shards/prepare.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
 pub mod quantity;

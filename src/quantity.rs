@@ -11,7 +11,9 @@ pub enum QuantityError {
     #[error("`{0}` is not a duration: write it like `90s`, `4m`, `24h`, `1h30m` or `2d`")]
     Duration(String),
     /// A duration's units must go from large to small, each once.
-    #[error("`{0}` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`")]
+    #[error(
+        "`{0}` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`"
+    )]
     DurationOrder(String),
     /// Not a byte count.
     #[error("`{0}` is not a byte count: write it like `1500`, `64MB` (10^6) or `2GiB` (2^30)")]
@@ -44,9 +46,11 @@ const BYTE_UNITS: [(&str, u64); 9] = [
 ];
 
 /// Units of counts, from large to small.
-const COUNT_UNITS: [(&str, u64); 4] = [("T", 1_000_000_000_000), ("B", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)];
+const COUNT_UNITS: [(&str, u64); 4] =
+    [("T", 1_000_000_000_000), ("B", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)];
 
-/// Reads a duration such as `90s`, `4m`, `24h`, `1h30m` or `2d`; upper case and spaces between parts are accepted.
+/// Reads a duration such as `90s`, `4m`, `24h`, `1h30m` or `2d`; upper case and spaces between parts are
+/// accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     let wrong = || QuantityError::Duration(text.to_string());
     let mut rest = text.trim();
@@ -58,7 +62,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     while !rest.is_empty() {
         let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
         let unit = after.chars().next().ok_or_else(wrong)?;
-        let unit_seconds = TIME_UNITS.iter().find(|(name, _)| name.starts_with(unit.to_ascii_lowercase())).ok_or_else(wrong)?.1;
+        let unit_seconds = TIME_UNITS
+            .iter()
+            .find(|(name, _)| name.starts_with(unit.to_ascii_lowercase()))
+            .ok_or_else(wrong)?
+            .1;
         if digits.is_empty() {
             return Err(wrong());
         }
@@ -67,7 +75,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         }
         smaller_than = unit_seconds;
         let part = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_seconds));
-        seconds = part.and_then(|p| seconds.checked_add(p)).ok_or_else(|| QuantityError::TooLarge(text.to_string()))?;
+        seconds = part
+            .and_then(|p| seconds.checked_add(p))
+            .ok_or_else(|| QuantityError::TooLarge(text.to_string()))?;
         rest = after[unit.len_utf8()..].trim_start();
     }
     Ok(Duration::from_secs(seconds))
@@ -87,7 +97,8 @@ pub fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_string() } else { text }
 }
 
-/// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ... `TiB`) unit.
+/// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ...
+/// `TiB`) unit.
 ///
 /// A lone `M` is refused: half of the world reads it as 10^6, the other half as 2^20.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
@@ -150,16 +161,24 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// `number * factor` in whole-number arithmetic, so that `0.1GB` is exactly 100,000,000.
-fn scale(text: &str, number: &str, factor: u64, wrong: fn(String) -> QuantityError) -> Result<u64, QuantityError> {
+fn scale(
+    text: &str,
+    number: &str,
+    factor: u64,
+    wrong: fn(String) -> QuantityError,
+) -> Result<u64, QuantityError> {
     let plain = number.replace('_', "");
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
-    let is_number = !whole.is_empty() && fraction.chars().all(|c| c.is_ascii_digit()) && !plain.ends_with('.');
+    let is_number =
+        !whole.is_empty() && fraction.chars().all(|c| c.is_ascii_digit()) && !plain.ends_with('.');
     if !is_number {
         return Err(wrong(text.to_string()));
     }
     let too_large = || QuantityError::TooLarge(text.to_string());
     let fraction = fraction.trim_end_matches('0');
-    let unit_parts = 10_u128.checked_pow(fraction.len() as u32).ok_or_else(|| QuantityError::NotWhole(text.to_string()))?;
+    let unit_parts = 10_u128
+        .checked_pow(fraction.len() as u32)
+        .ok_or_else(|| QuantityError::NotWhole(text.to_string()))?;
     let digits = format!("{whole}{fraction}").parse::<u128>().map_err(|_| too_large())?;
     let scaled = digits.checked_mul(u128::from(factor)).ok_or_else(too_large)?;
     if scaled % unit_parts != 0 {
@@ -180,14 +199,28 @@ mod tests {
 
     #[test]
     fn digits_stand_in_groups_of_three() {
-        for (count, want) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567"), (u64::MAX, "18,446,744,073,709,551,615")] {
+        for (count, want) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
             assert_eq!(format_grouped(count), want);
         }
     }
 
     #[test]
     fn durations_as_people_write_them() {
-        for (text, want) in [("90s", 90), ("4m", 240), ("24h", 86_400), ("1h30m", 5_400), ("2d", 172_800), (" 1H 5S ", 3_605), ("0s", 0)] {
+        for (text, want) in [
+            ("90s", 90),
+            ("4m", 240),
+            ("24h", 86_400),
+            ("1h30m", 5_400),
+            ("2d", 172_800),
+            (" 1H 5S ", 3_605),
+            ("0s", 0),
+        ] {
             assert_eq!(seconds(text), Ok(want), "{text}");
         }
     }
@@ -204,13 +237,23 @@ mod tests {
 
     #[test]
     fn bytes_and_counts() {
-        for (text, want) in [("1500", 1500), ("64MB", 64_000_000), ("2GiB", 2 << 30), ("1.5 KiB", 1536), ("0.1gb", 100_000_000), ("7B", 7)]
-        {
+        for (text, want) in [
+            ("1500", 1500),
+            ("64MB", 64_000_000),
+            ("2GiB", 2 << 30),
+            ("1.5 KiB", 1536),
+            ("0.1gb", 100_000_000),
+            ("7B", 7),
+        ] {
             assert_eq!(parse_bytes(text), Ok(want), "{text}");
         }
-        for (text, want) in
-            [("10B", 10_000_000_000), ("5k", 5_000), ("2.5M", 2_500_000), ("1_500", 1_500), ("18446744073709551615", u64::MAX)]
-        {
+        for (text, want) in [
+            ("10B", 10_000_000_000),
+            ("5k", 5_000),
+            ("2.5M", 2_500_000),
+            ("1_500", 1_500),
+            ("18446744073709551615", u64::MAX),
+        ] {
             assert_eq!(parse_count(text), Ok(want), "{text}");
         }
         insta::assert_snapshot!(parse_bytes("64M").expect_err("is wrong"), @"`64M` is not a byte count: write it like `1500`, `64MB` (10^6) or `2GiB` (2^30)");

@@ -1,4 +1,5 @@
-//! Runs code of others that may panic on broken files: the panic becomes an error, and nothing is printed of it.
+//! Runs code of others that may panic on broken files: the panic becomes an error, and nothing is printed of
+//! it.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -14,7 +15,8 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// What `run` gives; an error or a panic as a message. What `run` was changing must not be used after an error.
+/// What `run` gives; an error or a panic as a message. What `run` was changing must not be used after an
+/// error.
 pub fn quietly<T, E: Display>(run: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = take_hook();
@@ -42,7 +44,10 @@ mod tests {
     fn a_panic_becomes_an_error() {
         assert_eq!(quietly(|| Ok::<_, String>(1)), Ok(1));
         assert_eq!(quietly(|| Err::<u8, _>("no")), Err("no".to_string()));
-        assert_eq!(quietly(|| -> Result<u8, String> { panic!("oh") }), Err("its parts contradict each other".to_string()));
+        assert_eq!(
+            quietly(|| -> Result<u8, String> { panic!("oh") }),
+            Err("its parts contradict each other".to_string())
+        );
         assert!(!IS_QUIET.get());
     }
 }

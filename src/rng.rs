@@ -1,8 +1,8 @@
 //! Counter-based random streams: every random number is a pure function of (seed, purpose, id, index).
 //!
-//! Nothing here keeps state, so there is none to save, and any element of any stream can be computed on its own, on any
-//! thread, in any order. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-//! SC 2011), checked against the authors' known answers.
+//! Nothing here keeps state, so there is none to save, and any element of any stream can be computed on its
+//! own, on any thread, in any order. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers:
+//! as easy as 1, 2, 3", SC 2011), checked against the authors' known answers.
 
 /// What a stream is for. Streams of different purposes never share a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +36,14 @@ pub struct Stream {
 impl Stream {
     /// The stream of `purpose` and `id` under `seed`; only the low 56 bits of `id` count.
     pub fn new(seed: u64, purpose: Purpose, id: u64) -> Self {
-        Self { key: [seed as u32, (seed >> 32) as u32], id: [id as u32, (id >> 32) as u32 & 0x00ff_ffff | (purpose as u32) << 24] }
+        Self {
+            key: [seed as u32, (seed >> 32) as u32],
+            id: [id as u32, (id >> 32) as u32 & 0x00ff_ffff | (purpose as u32) << 24],
+        }
     }
 
-    /// Key and id, for kernels that count for themselves: word `w` of index `i` is word `w` of the generator at counter
-    /// `[i's low half, i's high half, id[0], id[1]]`.
+    /// Key and id, for kernels that count for themselves: word `w` of index `i` is word `w` of the generator
+    /// at counter `[i's low half, i's high half, id[0], id[1]]`.
     pub fn counter(&self) -> ([u32; 2], [u32; 2]) {
         (self.key, self.id)
     }
@@ -51,9 +54,13 @@ impl Stream {
         philox([index as u32, (index >> 32) as u32, self.id[0], self.id[1]], self.key)
     }
 
-    /// The words at `first`, `first + 1`, ... in lanes: element `[w][i]` is word `w` at index `first + i`. With at least
-    /// eight lanes the compiler vectorises this loop over counters, which it does not for calls of [`Self::words`].
-    #[expect(clippy::needless_range_loop, reason = "four arrays are written side by side, which iterators cannot say")]
+    /// The words at `first`, `first + 1`, ... in lanes: element `[w][i]` is word `w` at index `first + i`.
+    /// With at least eight lanes the compiler vectorises this loop over counters, which it does not for calls
+    /// of [`Self::words`].
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "four arrays are written side by side, which iterators cannot say"
+    )]
     #[inline(always)]
     pub fn words_lanes<const LANES: usize>(&self, first: u64) -> [[u32; LANES]; 4] {
         let mut lanes = [[0; LANES]; 4];
@@ -65,7 +72,8 @@ impl Stream {
     }
 
     /// The words at `first`, `first + 1`, ..., one index after the other. The compiler vectorises it as
-    /// [`Self::words_lanes`]; from 16 on the multiplications of two vectors run at a time, and none waits for the other.
+    /// [`Self::words_lanes`]; from 16 on the multiplications of two vectors run at a time, and none waits for
+    /// the other.
     #[inline(always)]
     pub fn words_in_order<const COUNT: usize>(&self, first: u64) -> [[u32; 4]; COUNT] {
         let mut all = [[0; 4]; COUNT];
@@ -139,7 +147,8 @@ impl Permutation {
 
 /// A 64-bit FNV-1a hash: turns a name into a stream id.
 pub fn hash_name(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 const M0: u32 = 0xD251_1F53;
@@ -147,8 +156,8 @@ const M1: u32 = 0xCD9E_8D57;
 const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
-/// The words are the low halves of 64 bits from round to round: a product then is one lane of a vector, and neither it nor
-/// its halves have to change lanes.
+/// The words are the low halves of 64 bits from round to round: a product then is one lane of a vector, and
+/// neither it nor its halves have to change lanes.
 #[inline(always)]
 fn philox(counter: [u32; 4], mut k: [u32; 2]) -> [u32; 4] {
     const LOW: u64 = 0xffff_ffff;
@@ -170,7 +179,10 @@ mod tests {
     fn philox_gives_the_known_answers_of_random123() {
         // Random123 kat_vectors: philox4x32 10 rounds.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        assert_eq!(
+            philox([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
         assert_eq!(
             philox([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]

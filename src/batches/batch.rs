@@ -13,9 +13,11 @@ pub struct Batch {
     pub position_ids: Vec<u32>,
     /// Start of each segment, and `T` at the end: segment `i` is `cu_seqlens[i]..cu_seqlens[i + 1]`.
     pub cu_seqlens: Vec<u32>,
-    /// Where each token stands in the step's *global* batch: `global row x row capacity + place in the row`, `[T]`.
+    /// Where each token stands in the step's *global* batch: `global row x row capacity + place in the row`,
+    /// `[T]`.
     ///
-    /// Dropout is drawn by these, so that it does not depend on how a step is cut into micro-batches or ranks.
+    /// Dropout is drawn by these, so that it does not depend on how a step is cut into micro-batches or
+    /// ranks.
     pub token_keys: Vec<u64>,
     /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an example).
     pub label_positions: Vec<u32>,

@@ -1,7 +1,8 @@
 //! Places the pieces of a window of documents into rows, best-fit-decreasing.
 //!
-//! Each piece, longest first, goes into the row with the least room that is enough (Johnson, "Fast algorithms for bin
-//! packing", 1974; for language models Ding et al., ICML 2024). Only documents longer than a row are cut.
+//! Each piece, longest first, goes into the row with the least room that is enough (Johnson, "Fast algorithms
+//! for bin packing", 1974; for language models Ding et al., ICML 2024). Only documents longer than a row are
+//! cut.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,12 @@ pub(super) struct Window<P> {
 
 impl<P: Copy> Window<P> {
     /// Rows of at most `max_seq_length` tokens, in the order that `shuffle` gives.
-    pub(super) fn plan(documents: u64, whole: &[(P, u64)], max_seq_length: u64, shuffle: Option<Stream>) -> Self {
+    pub(super) fn plan(
+        documents: u64,
+        whole: &[(P, u64)],
+        max_seq_length: u64,
+        shuffle: Option<Stream>,
+    ) -> Self {
         let (pieces, row_of, rows) = place(whole, max_seq_length);
         let mut starts = vec![0u32; rows + 1];
         for &row in &row_of {
@@ -79,7 +85,8 @@ fn place<P: Copy>(whole: &[(P, u64)], max_seq_length: u64) -> (Vec<Piece<P>>, Ve
             from += count;
         }
     }
-    // A piece that fills a row has one of its own. The sort is stable: equal pieces keep the order of their documents.
+    // A piece that fills a row has one of its own. The sort is stable: equal pieces keep the order of their
+    // documents.
     let mut row_of: Vec<u32> = (0..pieces.len() as u32).collect();
     let mut rows = pieces.len();
     ends.sort_by_key(|piece| std::cmp::Reverse(piece.count));
@@ -111,9 +118,19 @@ mod tests {
     fn pieces_go_where_they_fit_best() {
         // Rows of 12 places, 10 of them for text: 25 tokens are 10 + 10 + 5, and 5 + 2 leave room for 3 + 2.
         let window = Window::plan(4, &[('a', 25), ('b', 3), ('c', 8), ('d', 2)], 12, None);
-        let rows: Vec<Vec<(char, u64, u64)>> =
-            (0..window.len()).map(|row| window.row(row).unwrap().iter().map(|p| (p.place, p.from, p.count)).collect()).collect();
-        assert_eq!(rows, [vec![('a', 0, 10)], vec![('a', 10, 10)], vec![('c', 0, 8)], vec![('a', 20, 5), ('b', 0, 3)], vec![('d', 0, 2)]]);
+        let rows: Vec<Vec<(char, u64, u64)>> = (0..window.len())
+            .map(|row| window.row(row).unwrap().iter().map(|p| (p.place, p.from, p.count)).collect())
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                vec![('a', 0, 10)],
+                vec![('a', 10, 10)],
+                vec![('c', 0, 8)],
+                vec![('a', 20, 5), ('b', 0, 3)],
+                vec![('d', 0, 2)]
+            ]
+        );
         assert!(window.row(5).is_none());
     }
 

@@ -1,6 +1,7 @@
 //! Lays rows end to end in one batch, then masks them and says where each token stands.
 //!
-//! Two halves, because the first reads in the order of rows and the second can be done by any thread at any time.
+//! Two halves, because the first reads in the order of rows and the second can be done by any thread at any
+//! time.
 
 use anyhow::Result;
 
@@ -32,7 +33,8 @@ pub(super) struct StepSettings {
 }
 
 impl Unmasked {
-    /// Rows to come into `batch`, whose buffers are used; `first_row` is the number of the first one in the global batch.
+    /// Rows to come into `batch`, whose buffers are used; `first_row` is the number of the first one in the
+    /// global batch.
     pub(super) fn new(mut batch: Batch, first_row: usize) -> Self {
         batch.clear();
         batch.cu_seqlens.push(0);
@@ -65,17 +67,28 @@ impl Unmasked {
     }
 
     /// Masks each row by the stream of its sample id, and fills in what follows from the rows.
-    pub(super) fn finish(self, masking: &Masking, settings: StepSettings, buffers: &mut MaskBuffers) -> Batch {
+    pub(super) fn finish(
+        self,
+        masking: &Masking,
+        settings: StepSettings,
+        buffers: &mut MaskBuffers,
+    ) -> Batch {
         let Self { mut batch, row_ends, first_row } = self;
         let StepSettings { seed, probability, max_seq_length } = settings;
         let mut start = 0;
         for (number, (&end, &sample_id)) in row_ends.iter().zip(&batch.sample_ids).enumerate() {
             let stream = Stream::new(seed, Purpose::Mask, sample_id);
             let (positions, labels) = (&mut batch.label_positions, &mut batch.labels);
-            masking.apply_at(probability, stream, &mut batch.ids[start as usize..end as usize], buffers, |place, id| {
-                positions.push(start + place);
-                labels.push(id);
-            });
+            masking.apply_at(
+                probability,
+                stream,
+                &mut batch.ids[start as usize..end as usize],
+                buffers,
+                |place, id| {
+                    positions.push(start + place);
+                    labels.push(id);
+                },
+            );
             let first_key = ((first_row + number) * max_seq_length) as u64;
             batch.token_keys.extend(first_key..first_key + u64::from(end - start));
             start = end;

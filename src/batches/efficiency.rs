@@ -75,7 +75,9 @@ pub fn packing_report(shards: &ShardSet, order: &Order, frame: Frame) -> Result<
         report.rows += 1;
         report.special_tokens += special;
         report.tokens += special + pieces.iter().map(|piece| piece.count).sum::<u64>();
-        report.documents_cut += pieces.iter().filter(|piece| piece.from == 0 && piece.count < piece.document_tokens).count() as u64;
+        report.documents_cut +=
+            pieces.iter().filter(|piece| piece.from == 0 && piece.count < piece.document_tokens).count()
+                as u64;
     }
     report.capacity = report.rows * frame.max_seq_length as u64;
     Ok(report)

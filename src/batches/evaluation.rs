@@ -18,7 +18,8 @@ use crate::shards::ShardSet;
 /// Masks of the evaluation do not depend on the seed of the run, so that seeds can be compared.
 const SEED: u64 = 0;
 
-/// Iterates over the batches of one evaluation; the last one may be short. Shards without a document give none.
+/// Iterates over the batches of one evaluation; the last one may be short. Shards without a document give
+/// none.
 pub struct EvaluationBatches {
     packer: Option<Packer>,
     masking: Masking,
@@ -29,13 +30,28 @@ pub struct EvaluationBatches {
 
 impl EvaluationBatches {
     /// Batches of `rows_per_batch` rows; `masking` should be [`Masking::for_evaluation`].
-    pub fn new(shards: &Arc<ShardSet>, frame: Frame, masking: Masking, rows_per_batch: usize) -> Result<Self> {
+    pub fn new(
+        shards: &Arc<ShardSet>,
+        frame: Frame,
+        masking: Masking,
+        rows_per_batch: usize,
+    ) -> Result<Self> {
         let packer = match shards.num_tokens() {
             0 => None,
             _ => Some(Packer::new(Arc::clone(shards), Order::Fixed, frame, Cursor::default())?),
         };
-        let settings = StepSettings { seed: SEED, probability: masking.probability_at(0, 1), max_seq_length: frame.max_seq_length };
-        Ok(Self { packer, masking, settings, buffers: MaskBuffers::default(), rows_per_batch: rows_per_batch.max(1) })
+        let settings = StepSettings {
+            seed: SEED,
+            probability: masking.probability_at(0, 1),
+            max_seq_length: frame.max_seq_length,
+        };
+        Ok(Self {
+            packer,
+            masking,
+            settings,
+            buffers: MaskBuffers::default(),
+            rows_per_batch: rows_per_batch.max(1),
+        })
     }
 
     fn batch(&mut self) -> Result<Option<Batch>> {

@@ -35,7 +35,8 @@ pub enum Packing {
     },
     /// One piece of one document.
     Documents,
-    /// Pieces placed best-fit-decreasing (Ding et al., "Fewer Truncations Improve Language Modeling", ICML 2024).
+    /// Pieces placed best-fit-decreasing (Ding et al., "Fewer Truncations Improve Language Modeling", ICML
+    /// 2024).
     BestFit {
         /// Documents that are placed together.
         window_documents: u64,
@@ -61,7 +62,12 @@ impl Frame {
             let message = format!("is {max_seq_length}, a row has at least {SHORTEST_ROW} tokens");
             return Err(Problem::usage(message).at("data.max_seq_length").into());
         }
-        Ok(Self { cls: tokenizer.special().cls, sep: tokenizer.special().sep, max_seq_length, packing: Packing::Segments })
+        Ok(Self {
+            cls: tokenizer.special().cls,
+            sep: tokenizer.special().sep,
+            max_seq_length,
+            packing: Packing::Segments,
+        })
     }
 
     /// The same frame with rows that are filled in another way.

@@ -1,7 +1,7 @@
 //! Batches for one update after the other, made ahead: one thread packs, others mask.
 //!
-//! A step is a fixed number of rows; how it is cut into ranks and micro-batches, and by how many threads it is made,
-//! changes neither its rows nor its masks nor its keys.
+//! A step is a fixed number of rows; how it is cut into ranks and micro-batches, and by how many threads it
+//! is made, changes neither its rows nor its masks nor its keys.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -55,12 +55,23 @@ pub struct LoaderOptions {
 impl LoaderOptions {
     /// The options of a single process that begins a run, in a shuffled order, with one worker.
     pub fn new(seed: u64, plan: BatchPlan) -> Self {
-        Self { seed, order: Order::Shuffled { seed }, plan, first_step: 0, total_steps: 1, rank: 0, world_size: 1, workers: 1 }
+        Self {
+            seed,
+            order: Order::Shuffled { seed },
+            plan,
+            first_step: 0,
+            total_steps: 1,
+            rank: 0,
+            world_size: 1,
+            workers: 1,
+        }
     }
 
     fn check(&self) -> Result<()> {
         if !self.plan.has_rows() {
-            return Err(Problem::usage("a step needs at least one row and one micro-batch").at("training").into());
+            return Err(Problem::usage("a step needs at least one row and one micro-batch")
+                .at("training")
+                .into());
         }
         if self.rank >= self.world_size {
             return Err(Problem::new(format!("rank {} is not one of {}", self.rank, self.world_size)).into());
@@ -95,7 +106,13 @@ pub struct Loader {
 
 impl Loader {
     /// Starts making steps from `cursor` on, into plain memory.
-    pub fn start(shards: Arc<ShardSet>, frame: Frame, masking: Masking, options: LoaderOptions, cursor: Cursor) -> Result<Self> {
+    pub fn start(
+        shards: Arc<ShardSet>,
+        frame: Frame,
+        masking: Masking,
+        options: LoaderOptions,
+        cursor: Cursor,
+    ) -> Result<Self> {
         Self::start_with(Arc::new(HostMemory::default()), shards, frame, masking, options, cursor)
     }
 
@@ -191,14 +208,19 @@ impl Maker {
         let LoaderOptions { seed, total_steps, rank, world_size, .. } = self.options;
         let shape = self.options.plan.at(self.step);
         let (max_seq_length, rows) = (shape.max_seq_length, shape.rows_per_micro_batch);
-        let settings = StepSettings { seed, max_seq_length, probability: self.masking.probability_at(self.step, total_steps) };
+        let settings = StepSettings {
+            seed,
+            max_seq_length,
+            probability: self.masking.probability_at(self.step, total_steps),
+        };
         let rows_of_rank = rows * shape.micro_batches;
         let first_row = rank * rows_of_rank;
         self.packer.set_max_seq_length(max_seq_length);
         self.packer.skip_rows(first_row)?;
         let mut micro = Vec::with_capacity(shape.micro_batches);
         for number in 0..shape.micro_batches {
-            let mut unmasked = Unmasked::new(self.staging.take(rows * max_seq_length), first_row + number * rows);
+            let mut unmasked =
+                Unmasked::new(self.staging.take(rows * max_seq_length), first_row + number * rows);
             for _ in 0..rows {
                 unmasked.add_row(&mut self.packer)?;
             }
@@ -206,6 +228,11 @@ impl Maker {
         }
         self.packer.skip_rows((world_size - rank - 1) * rows_of_rank)?;
         self.step += 1;
-        Ok(Planned { cursor_after: self.packer.cursor(), epoch: self.packer.epoch(), rows: rows_of_rank, micro })
+        Ok(Planned {
+            cursor_after: self.packer.cursor(),
+            epoch: self.packer.epoch(),
+            rows: rows_of_rank,
+            micro,
+        })
     }
 }

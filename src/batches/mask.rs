@@ -1,7 +1,7 @@
 //! Chooses the tokens to predict and what stands in their place (Devlin et al., NAACL 2019, section 3.1).
 //!
-//! A token's fate depends on (seed, sample, place in the row) and the share to mask alone: drawn anew in each epoch, the
-//! same for any batching. How spans are chosen stands in `spans.rs`.
+//! A token's fate depends on (seed, sample, place in the row) and the share to mask alone: drawn anew in each
+//! epoch, the same for any batching. How spans are chosen stands in `spans.rs`.
 
 use anyhow::Result;
 
@@ -14,7 +14,8 @@ use crate::tokenizer::Tokenizer;
 /// Random words that are computed at once.
 const LANES: usize = 16;
 
-/// Longer words (addresses, tables, scripts without spaces) are taken in parts, so that no row is masked as a whole.
+/// Longer words (addresses, tables, scripts without spaces) are taken in parts, so that no row is masked as a
+/// whole.
 pub(super) const WORD_TOKENS_MAX: u32 = 16;
 
 /// Bits of a token's class: it may be masked; it begins a word; what follows it begins a word.
@@ -67,7 +68,8 @@ impl Masking {
         })
     }
 
-    /// The masking of every evaluation: 15 % of the tokens, 80/10/10, so that runs with other settings can be compared.
+    /// The masking of every evaluation: 15 % of the tokens, 80/10/10, so that runs with other settings can be
+    /// compared.
     pub fn for_evaluation(tokenizer: &Tokenizer) -> Result<Self> {
         Self::new(
             &MlmConfig {
@@ -81,19 +83,28 @@ impl Masking {
         )
     }
 
-    /// The share to mask in the step after `steps_done` of `total_steps`: a straight line from the first to the last step.
+    /// The share to mask in the step after `steps_done` of `total_steps`: a straight line from the first to
+    /// the last step.
     pub fn probability_at(&self, steps_done: u64, total_steps: u64) -> f64 {
         let progress = steps_done as f64 / total_steps.saturating_sub(1).max(1) as f64;
         self.probability + (self.probability_end - self.probability) * progress.min(1.0)
     }
 
-    /// Masks one row in place and calls `label(place in the row, original id)` for each chosen token, in order.
+    /// Masks one row in place and calls `label(place in the row, original id)` for each chosen token, in
+    /// order.
     pub fn apply(&self, stream: Stream, ids: &mut [u32], label: impl FnMut(u32, u32)) {
         self.apply_at(self.probability, stream, ids, &mut MaskBuffers::default(), label);
     }
 
     /// Like [`apply`](Self::apply), with another share to mask, and buffers that are used again.
-    pub fn apply_at(&self, probability: f64, stream: Stream, ids: &mut [u32], buffers: &mut MaskBuffers, mut label: impl FnMut(u32, u32)) {
+    pub fn apply_at(
+        &self,
+        probability: f64,
+        stream: Stream,
+        ids: &mut [u32],
+        buffers: &mut MaskBuffers,
+        mut label: impl FnMut(u32, u32),
+    ) {
         match self.unit {
             MaskingUnit::Token => self.words::<false>(bound(probability), stream, ids, label),
             MaskingUnit::WholeWord => self.words::<true>(bound(probability), stream, ids, label),
@@ -111,10 +122,16 @@ impl Masking {
         }
     }
 
-    /// Chooses each token, or each word by its first token. Replacement is by the token in both cases, as in BERT's own
-    /// whole-word masking (create_pretraining_data.py). Every token is chosen with the same probability, so that the
-    /// share is met without a budget.
-    fn words<const WHOLE: bool>(&self, chosen_below: u64, stream: Stream, ids: &mut [u32], mut label: impl FnMut(u32, u32)) {
+    /// Chooses each token, or each word by its first token. Replacement is by the token in both cases, as in
+    /// BERT's own whole-word masking (create_pretraining_data.py). Every token is chosen with the same
+    /// probability, so that the share is met without a budget.
+    fn words<const WHOLE: bool>(
+        &self,
+        chosen_below: u64,
+        stream: Stream,
+        ids: &mut [u32],
+        mut label: impl FnMut(u32, u32),
+    ) {
         let (mut is_chosen, mut starts_next, mut length) = (false, true, 0);
         for (block, ids) in ids.chunks_mut(LANES).enumerate() {
             let first = block * LANES;

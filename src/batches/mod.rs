@@ -1,7 +1,7 @@
 //! From shards to batches: order -> plan -> pack -> mask -> collate -> prefetch.
 //!
-//! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers and
-//! micro-batches.
+//! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers
+//! and micro-batches.
 
 mod batch;
 mod best_fit;

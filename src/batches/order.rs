@@ -38,7 +38,8 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order of the documents of `sources`; weights that are not one a source, or none of which is positive, are an error.
+    /// The order of the documents of `sources`; weights that are not one a source, or none of which is
+    /// positive, are an error.
     pub fn sequence(&self, sources: &[SourceRange]) -> Result<Sequence> {
         let (seed, weights) = match self {
             Self::Fixed => (None, None),
@@ -47,13 +48,23 @@ impl Order {
         };
         if weights.is_some_and(|weights| weights.len() != sources.len()) {
             let names: Vec<&str> = sources.iter().map(|s| s.name.as_str()).collect();
-            return Err(Problem::new(format!("{} weights for {} sources", weights.map_or(0, |w| w.len()), sources.len()))
-                .at("data.sources")
-                .hint(format!("the shards were made from the sources {}", names.join(", ")))
-                .into());
+            return Err(Problem::new(format!(
+                "{} weights for {} sources",
+                weights.map_or(0, |w| w.len()),
+                sources.len()
+            ))
+            .at("data.sources")
+            .hint(format!("the shards were made from the sources {}", names.join(", ")))
+            .into());
         }
         let weight = |number: usize| weights.map_or(1.0, |weights| weights[number]);
-        let mut sequence = Sequence { seed, shares: Vec::with_capacity(sources.len()), places: 0, tokens: 0.0, tokens_max: 0 };
+        let mut sequence = Sequence {
+            seed,
+            shares: Vec::with_capacity(sources.len()),
+            places: 0,
+            tokens: 0.0,
+            tokens_max: 0,
+        };
         for (number, source) in sources.iter().enumerate() {
             sequence.push(number as u64, source, weight(number));
         }
@@ -140,9 +151,11 @@ impl Sequence {
 impl Share {
     fn document(&self, seed: u64, epoch: u128, offset: u64) -> u64 {
         let number = epoch * u128::from(self.places) + u128::from(offset);
-        let (pass, place) = ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
+        let (pass, place) =
+            ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
         let id = WITHIN_SOURCE | self.source << PASS_BITS | (pass & ((1 << PASS_BITS) - 1));
-        self.first_document + Permutation::new(Stream::new(seed, Purpose::Order, id), self.documents).at(place)
+        self.first_document
+            + Permutation::new(Stream::new(seed, Purpose::Order, id), self.documents).at(place)
     }
 }
 
@@ -153,7 +166,8 @@ mod tests {
     fn sources(documents: &[u64]) -> Vec<SourceRange> {
         let mut first_document = 0;
         let range = |(number, &documents): (usize, &u64)| {
-            let source = SourceRange { name: format!("s{number}"), first_document, documents, tokens: 10 * documents };
+            let source =
+                SourceRange { name: format!("s{number}"), first_document, documents, tokens: 10 * documents };
             first_document += documents;
             source
         };
@@ -194,8 +208,10 @@ mod tests {
                 counts[document as usize] += 1;
             }
             for source in sources(&documents) {
-                let range = source.first_document as usize..(source.first_document + source.documents) as usize;
-                let (least, most) = (counts[range.clone()].iter().min().unwrap(), counts[range].iter().max().unwrap());
+                let range =
+                    source.first_document as usize..(source.first_document + source.documents) as usize;
+                let (least, most) =
+                    (counts[range.clone()].iter().min().unwrap(), counts[range].iter().max().unwrap());
                 assert!(most - least <= 1, "epoch {e}: {counts:?}");
             }
         }

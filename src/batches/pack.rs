@@ -22,7 +22,10 @@ pub struct Packer {
 
 impl Packer {
     /// Starts at `cursor`, which must be one of these shards; shards without a token are an error.
-    #[expect(clippy::needless_pass_by_value, reason = "an order is named where it is used, as `Order::Fixed`")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an order is named where it is used, as `Order::Fixed`"
+    )]
     pub fn new(shards: Arc<ShardSet>, order: Order, frame: Frame, cursor: Cursor) -> Result<Self> {
         if shards.num_tokens() == 0 {
             return Err(Problem::new("the shards hold no token").into());
@@ -68,7 +71,8 @@ impl Packer {
         (0..rows).try_for_each(|_| self.planner.next_row().map(|_| ()))
     }
 
-    /// Adds the next row to `ids`, the ends of its segments in `ids` to `segment_ends`, and gives its sample id.
+    /// Adds the next row to `ids`, the ends of its segments in `ids` to `segment_ends`, and gives its sample
+    /// id.
     pub(super) fn append_row(&mut self, ids: &mut Vec<u32>, segment_ends: &mut Vec<u32>) -> Result<u64> {
         let sample_id = self.planner.next_row()?;
         self.read(ids, segment_ends)?;
@@ -76,7 +80,11 @@ impl Packer {
     }
 
     /// Like [`append_row`](Self::append_row), but `None` at the end of the epoch.
-    pub(super) fn append_row_of_epoch(&mut self, ids: &mut Vec<u32>, segment_ends: &mut Vec<u32>) -> Result<Option<u64>> {
+    pub(super) fn append_row_of_epoch(
+        &mut self,
+        ids: &mut Vec<u32>,
+        segment_ends: &mut Vec<u32>,
+    ) -> Result<Option<u64>> {
         let Some(sample_id) = self.planner.next_row_of_epoch()? else { return Ok(None) };
         self.read(ids, segment_ends)?;
         Ok(Some(sample_id))

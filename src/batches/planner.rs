@@ -1,7 +1,8 @@
 //! Decides which pieces of which documents make the next row, from lengths alone: no token is read here.
 //!
-//! The packer reads what is planned, a rank passes over the rows of the others, and reports play an epoch through.
-//! Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out in any mode.
+//! The packer reads what is planned, a rank passes over the rows of the others, and reports play an epoch
+//! through. Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out
+//! in any mode.
 
 use std::sync::Arc;
 
@@ -89,7 +90,16 @@ impl<D: Documents> Planner<D> {
             .into());
         }
         let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
-        Ok(Self { documents, sequence, packing, max_seq_length, cursor, document: None, window: None, pieces: Vec::new() })
+        Ok(Self {
+            documents,
+            sequence,
+            packing,
+            max_seq_length,
+            cursor,
+            document: None,
+            window: None,
+            pieces: Vec::new(),
+        })
     }
 
     /// Where the next row starts.
@@ -99,7 +109,11 @@ impl<D: Documents> Planner<D> {
 
     /// Passes over the data, with a fraction.
     pub(super) fn epoch(&self) -> f64 {
-        let part = if self.cursor.index == self.sequence.places() { 1.0 } else { self.cursor.tokens as f64 / self.sequence.tokens() };
+        let part = if self.cursor.index == self.sequence.places() {
+            1.0
+        } else {
+            self.cursor.tokens as f64 / self.sequence.tokens()
+        };
         self.cursor.epoch as f64 + part.min(1.0)
     }
 
@@ -131,7 +145,9 @@ impl<D: Documents> Planner<D> {
         self.pieces.clear();
         match self.packing {
             Packing::BestFit { window_documents } => self.row_of_window(window_documents)?,
-            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents => self.row_of_documents()?,
+            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents => {
+                self.row_of_documents()?
+            }
         }
         if self.pieces.is_empty() {
             return Ok(None);
@@ -149,9 +165,11 @@ impl<D: Documents> Planner<D> {
             let (place, document_tokens) = self.document()?;
             let from = self.cursor.token;
             // Only a cursor that belongs to other shards can point behind the document.
-            let left = document_tokens
-                .checked_sub(from)
-                .ok_or_else(|| Problem::new(format!("the position to go on from is token {from} of a document of {document_tokens}")))?;
+            let left = document_tokens.checked_sub(from).ok_or_else(|| {
+                Problem::new(format!(
+                    "the position to go on from is token {from} of a document of {document_tokens}"
+                ))
+            })?;
             let count = left.min(room);
             if count > 0 {
                 self.pieces.push(Piece { place, document_tokens, from, count });
@@ -167,7 +185,8 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
-    /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is full.
+    /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is
+    /// full.
     fn room(&self, used: u64) -> Option<u64> {
         let left = self.max_seq_length - used;
         let is_full = match self.packing {
@@ -221,13 +240,17 @@ impl<D: Documents> Planner<D> {
         }
         let length = self.cursor.window_seq_length;
         if length <= SPECIAL || length > self.max_seq_length {
-            let message = format!("the position to go on from is of rows of {length} tokens, these have {}", self.max_seq_length);
+            let message = format!(
+                "the position to go on from is of rows of {length} tokens, these have {}",
+                self.max_seq_length
+            );
             return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());
         }
         let end = self.sequence.places().min(first.saturating_add(window_documents));
         let (mut whole, mut tokens) = (Vec::new(), 0);
         while first + (whole.len() as u64) < end && tokens < WINDOW_ROWS_MAX * length {
-            let document = self.documents.locate(self.sequence.document(epoch, first + whole.len() as u64))?;
+            let document =
+                self.documents.locate(self.sequence.document(epoch, first + whole.len() as u64))?;
             tokens += document.1;
             whole.push(document);
         }

@@ -1,5 +1,5 @@
-//! Chooses runs of words to mask: lengths from a geometric distribution, places at random, until the share is met
-//! (Joshi et al., "SpanBERT", TACL 2020, section 3.1 and `masking.py` of its authors).
+//! Chooses runs of words to mask: lengths from a geometric distribution, places at random, until the share is
+//! met (Joshi et al., "SpanBERT", TACL 2020, section 3.1 and `masking.py` of its authors).
 
 use crate::batches::mask::ENDS;
 use crate::batches::mask::ORDINARY;
@@ -35,12 +35,21 @@ impl Buffers {
     }
 }
 
-/// Chooses `probability` of the tokens that may be masked; what is left of a token is rounded up with that probability.
+/// Chooses `probability` of the tokens that may be masked; what is left of a token is rounded up with that
+/// probability.
 ///
-/// A span begins with a word, stays within a segment, and ends early at a word that is taken, or when the share is met.
-pub(super) fn choose(probability: f64, stream: Stream, ids: &[u32], class: impl Fn(u32) -> u8, buffers: &mut Buffers) {
+/// A span begins with a word, stays within a segment, and ends early at a word that is taken, or when the
+/// share is met.
+pub(super) fn choose(
+    probability: f64,
+    stream: Stream,
+    ids: &[u32],
+    class: impl Fn(u32) -> u8,
+    buffers: &mut Buffers,
+) {
     let maskable = buffers.find_words(ids, class);
-    let mut left = (probability.clamp(0.0, 1.0) * f64::from(maskable) + stream.uniform(ROUNDING)).floor() as u32;
+    let mut left =
+        (probability.clamp(0.0, 1.0) * f64::from(maskable) + stream.uniform(ROUNDING)).floor() as u32;
     let words = buffers.words.len() as u64;
     // Where most is masked already, hitting a free word by chance takes too long: the rest is taken in order.
     let tries = 8 * words + 64;
@@ -89,7 +98,11 @@ impl Buffers {
             }
             maskable += 1;
             match self.words.last_mut() {
-                Some((start, end)) if !starts_next && class & STARTS == 0 && *end - *start < WORD_TOKENS_MAX => *end = place + 1,
+                Some((start, end))
+                    if !starts_next && class & STARTS == 0 && *end - *start < WORD_TOKENS_MAX =>
+                {
+                    *end = place + 1
+                }
                 _ => self.words.push((place, place + 1)),
             }
             starts_next = class & ENDS != 0;
@@ -99,7 +112,8 @@ impl Buffers {
         maskable
     }
 
-    /// Takes up to `count` words from word `first` on and at most `most` tokens; says how many tokens it took.
+    /// Takes up to `count` words from word `first` on and at most `most` tokens; says how many tokens it
+    /// took.
     fn take(&mut self, first: usize, count: u32, most: u32, fate: u32) -> u32 {
         let before = self.chosen.len();
         let mut left = most;
@@ -149,12 +163,17 @@ mod tests {
 
     #[test]
     fn spans_begin_with_words_stay_in_segments_and_meet_the_share() {
-        let ids: Vec<u32> = (0..400).map(|t| if t % 50 == 0 { 0 } else { [1, 2, 3, 5, 4, 6][t % 6] }).collect();
+        let ids: Vec<u32> =
+            (0..400).map(|t| if t % 50 == 0 { 0 } else { [1, 2, 3, 5, 4, 6][t % 6] }).collect();
         let mut buffers = Buffers::default();
         for (sample, share) in (0..200).zip([0.15, 0.5, 0.9, 1.0].into_iter().cycle()) {
             choose(share, Stream::new(2, Purpose::Mask, sample), &ids, class, &mut buffers);
             let expected = share * 392.0;
-            assert!((buffers.chosen.len() as f64 - expected).abs() < 1.0, "{share}: {}", buffers.chosen.len());
+            assert!(
+                (buffers.chosen.len() as f64 - expected).abs() < 1.0,
+                "{share}: {}",
+                buffers.chosen.len()
+            );
             assert!(buffers.chosen.is_sorted_by(|a, b| a.0 < b.0));
             assert!(buffers.chosen.iter().all(|(place, _)| ids[*place as usize] != 0));
             // A run that does not begin with a word would be the rest of a word whose beginning was left out.

@@ -1,7 +1,7 @@
 //! Where the host arrays of batches come from and go back to.
 //!
-//! The seam for GPUs: a build that copies batches to a device page-locks the arrays of a batch when it is made, and that
-//! pays because the same ones come back.
+//! The seam for GPUs: a build that copies batches to a device page-locks the arrays of a batch when it is
+//! made, and that pays because the same ones come back.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -1,4 +1,5 @@
-//! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of its number.
+//! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of
+//! its number.
 
 use crate::config::BatchSizeRamp;
 use crate::config::TrainingConfig;
@@ -44,7 +45,11 @@ impl BatchPlan {
             };
             (phase.until_step, shape)
         };
-        Self { phases: training.phases.iter().map(phase).collect(), last, ramp: training.batch_size_ramp.clone() }
+        Self {
+            phases: training.phases.iter().map(phase).collect(),
+            last,
+            ramp: training.batch_size_ramp.clone(),
+        }
     }
 
     /// The sizes of the step after `steps_done`.
@@ -73,7 +78,8 @@ impl BatchPlan {
 
     /// Whether every step has at least one row.
     pub fn has_rows(&self) -> bool {
-        self.ramp.start_micro_batches > 0 && self.shapes().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
+        self.ramp.start_micro_batches > 0
+            && self.shapes().all(|shape| shape.rows_per_micro_batch > 0 && shape.micro_batches > 0)
     }
 }
 
@@ -103,9 +109,15 @@ mod tests {
             (shape.max_seq_length, shape.rows_per_micro_batch, shape.micro_batches)
         };
         assert_eq!([at(0), at(6), at(7), at(9)], [(128, 32, 2), (128, 32, 2), (128, 32, 3), (128, 32, 3)]);
-        assert_eq!([at(10), at(13), at(14), at(19)], [(256, 8, 12), (256, 8, 15), (256, 8, 16), (256, 8, 16)]);
+        assert_eq!(
+            [at(10), at(13), at(14), at(19)],
+            [(256, 8, 12), (256, 8, 15), (256, 8, 16), (256, 8, 16)]
+        );
         assert_eq!([at(20), at(u64::MAX)], [(512, 8, 16), (512, 8, 16)]);
         assert!(plan.has_rows());
-        assert!(!BatchPlan::constant(StepShape { max_seq_length: 8, rows_per_micro_batch: 0, micro_batches: 1 }).has_rows());
+        assert!(
+            !BatchPlan::constant(StepShape { max_seq_length: 8, rows_per_micro_batch: 0, micro_batches: 1 })
+                .has_rows()
+        );
     }
 }

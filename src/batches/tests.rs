@@ -62,7 +62,11 @@ fn token(number: usize) -> u32 {
 
 fn tokenizer() -> Tokenizer {
     let config = TokenizerConfig { vocab_size: 261, ..TokenizerConfig::default() };
-    Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512)).unwrap().finish(|_| {}).unwrap().tokenizer
+    Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512))
+        .unwrap()
+        .finish(|_| {})
+        .unwrap()
+        .tokenizer
 }
 
 fn frame(max_seq_length: usize) -> Frame {
@@ -74,12 +78,16 @@ fn masking() -> Masking {
 }
 
 fn loader(set: &Arc<ShardSet>, rows: usize, accumulation_steps: usize, cursor: Cursor) -> Loader {
-    Loader::start(Arc::clone(set), frame(16), masking(), options(7, rows, accumulation_steps), cursor).unwrap()
+    Loader::start(Arc::clone(set), frame(16), masking(), options(7, rows, accumulation_steps), cursor)
+        .unwrap()
 }
 
 /// Options of steps of rows of 16 tokens.
 fn options(seed: u64, rows_per_micro_batch: usize, micro_batches: usize) -> LoaderOptions {
-    LoaderOptions::new(seed, BatchPlan::constant(StepShape { max_seq_length: 16, rows_per_micro_batch, micro_batches }))
+    LoaderOptions::new(
+        seed,
+        BatchPlan::constant(StepShape { max_seq_length: 16, rows_per_micro_batch, micro_batches }),
+    )
 }
 
 /// All ways of packing.

@@ -1,5 +1,5 @@
-//! Threads that mask and lay out micro-batches. Each job is answered on a channel of its own, so that whoever asks in
-//! order is served in order, whichever thread was first.
+//! Threads that mask and lay out micro-batches. Each job is answered on a channel of its own, so that whoever
+//! asks in order is served in order, whichever thread was first.
 
 use std::sync::Arc;
 use std::sync::Mutex;

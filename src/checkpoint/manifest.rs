@@ -1,4 +1,5 @@
-//! `manifest.json`: the size and SHA-256 of each file of a checkpoint, written last, and sealed with its own hash.
+//! `manifest.json`: the size and SHA-256 of each file of a checkpoint, written last, and sealed with its own
+//! hash.
 //!
 //! safetensors accepts flipped data bits; nothing here does.
 
@@ -59,22 +60,30 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
         if !fs::exists(&path) {
-            return Err(Problem::new("there is no `manifest.json`, so this is no complete checkpoint").at(folder.display()).into());
+            return Err(Problem::new("there is no `manifest.json`, so this is no complete checkpoint")
+                .at(folder.display())
+                .into());
         }
         let bytes = fs::read_capped(&path, CAP_BYTES)?;
         Self::parse(&bytes).map_err(|problem| problem.at(path.display()).into())
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Problem> {
-        let manifest: Self = serde_json::from_slice(bytes).map_err(|e| Problem::new(format!("is not a manifest of a checkpoint: {e}")))?;
+        let manifest: Self = serde_json::from_slice(bytes)
+            .map_err(|e| Problem::new(format!("is not a manifest of a checkpoint: {e}")))?;
         if manifest.format_version != FORMAT_VERSION {
-            return Err(Problem::new(format!("has format version {}, this program reads {FORMAT_VERSION}", manifest.format_version)));
+            return Err(Problem::new(format!(
+                "has format version {}, this program reads {FORMAT_VERSION}",
+                manifest.format_version
+            )));
         }
         if manifest.seal != manifest.computed_seal() {
             return Err(Problem::new("does not match its own hash: it was damaged or edited"));
         }
         match manifest.files.iter().find(|entry| !is_safe_name(&entry.name)) {
-            Some(entry) => Err(Problem::new(format!("names a file outside the checkpoint: `{}`", entry.name))),
+            Some(entry) => {
+                Err(Problem::new(format!("names a file outside the checkpoint: `{}`", entry.name)))
+            }
             None => Ok(manifest),
         }
     }
@@ -91,11 +100,16 @@ impl Entry {
         let path = folder.join(&self.name);
         let bytes = fs::len_bytes(&path)?;
         if bytes != self.bytes {
-            return Err(Problem::new(format!("has {bytes} bytes, the manifest says {}", self.bytes)).at(path.display()).into());
+            return Err(Problem::new(format!("has {bytes} bytes, the manifest says {}", self.bytes))
+                .at(path.display())
+                .into());
         }
         let found = hash_file(&path)?;
         if found != self.sha256 {
-            let message = format!("has SHA-256 {found}, the manifest says {}: the file was damaged or changed", self.sha256);
+            let message = format!(
+                "has SHA-256 {found}, the manifest says {}: the file was damaged or changed",
+                self.sha256
+            );
             return Err(Problem::new(message).at(path.display()).into());
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Checkpoints: folders of named tensors and JSON with a manifest of hashes, published whole or not at all.
 //!
-//! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest" is never a
-//! file; it is the newest folder whose manifest verifies.
+//! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest"
+//! is never a file; it is the newest folder whose manifest verifies.
 
 mod manifest;
 mod open;

@@ -22,7 +22,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads every byte of the folder at `path`; the error names the first bad file and what is wrong with it.
+    /// Reads every byte of the folder at `path`; the error names the first bad file and what is wrong with
+    /// it.
     pub fn open(path: &Path) -> Result<Self> {
         let manifest = Manifest::read(path)?;
         for entry in &manifest.files {
@@ -50,7 +51,8 @@ impl Checkpoint {
     pub fn json(&self, name: &str) -> Result<serde_json::Value> {
         let path = self.path_of(name)?;
         let bytes = fs::read_capped(&path, JSON_CAP_BYTES)?;
-        serde_json::from_slice(&bytes).map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()).into())
+        serde_json::from_slice(&bytes)
+            .map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()).into())
     }
 
     /// A tensor part, by name, on the CPU.
@@ -67,6 +69,8 @@ impl Checkpoint {
         if self.names().any(|known| known == name) {
             return Ok(self.path.join(name));
         }
-        Err(Problem::new(format!("there is no part `{name}` in this checkpoint")).at(self.path.display()).into())
+        Err(Problem::new(format!("there is no part `{name}` in this checkpoint"))
+            .at(self.path.display())
+            .into())
     }
 }

@@ -45,8 +45,14 @@ impl Snapshot {
         let mut names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         for (index, name) in names.iter().enumerate() {
-            if !is_safe_name(name) || *name == super::manifest::FILE_NAME || (index > 0 && names[index - 1] == *name) {
-                return Err(Problem::new(format!("`{name}` cannot be the name of a part of a checkpoint, or comes twice")).into());
+            if !is_safe_name(name)
+                || *name == super::manifest::FILE_NAME
+                || (index > 0 && names[index - 1] == *name)
+            {
+                return Err(Problem::new(format!(
+                    "`{name}` cannot be the name of a part of a checkpoint, or comes twice"
+                ))
+                .into());
             }
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! The checkpoints of one run folder: save whole or not at all, find the newest that verifies, delete the old.
+//! The checkpoints of one run folder: save whole or not at all, find the newest that verifies, delete the
+//! old.
 //!
-//! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens in
-//! between, `newest_valid` finds the checkpoint before it. It takes no lock: the run does.
+//! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens
+//! in between, `newest_valid` finds the checkpoint before it. It takes no lock: the run does.
 
 use std::io::Write;
 use std::path::Path;
@@ -53,10 +54,11 @@ impl CheckpointStore {
         self.steps_of(PREFIX)
     }
 
-    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns the folder.
+    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns the
+    /// folder.
     ///
-    /// When it fails, what was there before is still there; a full or failing disk is a problem of [`Class::Disk`].
-    /// Checkpoints of later steps are left alone: they belong to another branch of the run.
+    /// When it fails, what was there before is still there; a full or failing disk is a problem of
+    /// [`Class::Disk`]. Checkpoints of later steps are left alone: they belong to another branch of the run.
     pub fn save(&self, snapshot: &Snapshot, keep: Retention) -> Result<PathBuf> {
         snapshot.check_names()?;
         fs::create_folder(&self.folder)?;
@@ -65,12 +67,17 @@ impl CheckpointStore {
         self.require_space(needed_bytes)?;
         let temporary = self.folder.join(format!("{TEMPORARY_PREFIX}{}", snapshot.step));
         let target = self.path_of(snapshot.step);
-        let published = write_folder(&temporary, snapshot).and_then(|()| self.publish(&temporary, &target, snapshot.step));
+        let published = write_folder(&temporary, snapshot)
+            .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
             // Asked before the cleaning up, which makes room.
             let free_bytes = fs::free_bytes(&self.folder).ok();
             let cleaned = fs::remove_folder(&temporary);
-            let left = if cleaned.is_ok() { "the half-written folder was removed" } else { "a half-written folder remains" };
+            let left = if cleaned.is_ok() {
+                "the half-written folder was removed"
+            } else {
+                "a half-written folder remains"
+            };
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
@@ -82,15 +89,21 @@ impl CheckpointStore {
 
     /// The newest checkpoint that verifies, and why each newer one was refused.
     pub fn newest_valid(&self) -> Result<(Option<Checkpoint>, Vec<String>)> {
-        let mut candidates: Vec<(u64, PathBuf)> = self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
+        let mut candidates: Vec<(u64, PathBuf)> =
+            self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
         // A crash between the two renames of a replacement leaves the old one under this name only.
-        candidates.extend(self.steps_of(REPLACED_PREFIX)?.into_iter().map(|step| (step, self.replaced(step))));
+        candidates
+            .extend(self.steps_of(REPLACED_PREFIX)?.into_iter().map(|step| (step, self.replaced(step))));
         candidates.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| right.cmp(left)));
         let mut refused = Vec::new();
         for (step, path) in candidates {
             match Checkpoint::open(&path) {
                 Ok(checkpoint) if checkpoint.step() == step => return Ok((Some(checkpoint), refused)),
-                Ok(checkpoint) => refused.push(format!("{}: holds step {}, against its name", path.display(), checkpoint.step())),
+                Ok(checkpoint) => refused.push(format!(
+                    "{}: holds step {}, against its name",
+                    path.display(),
+                    checkpoint.step()
+                )),
                 Err(e) => refused.push(format!("{e:#}")),
             }
         }
@@ -101,9 +114,13 @@ impl CheckpointStore {
     pub fn require_space(&self, needed_bytes: u64) -> Result<()> {
         // Where free space cannot be told, the write itself will tell.
         match fs::free_bytes(&self.folder) {
-            Ok(free) if free < needed_bytes => {
-                Err(disk_problem(&self.folder, needed_bytes, Some(free), "there is not enough room for a checkpoint").into())
-            }
+            Ok(free) if free < needed_bytes => Err(disk_problem(
+                &self.folder,
+                needed_bytes,
+                Some(free),
+                "there is not enough room for a checkpoint",
+            )
+            .into()),
             _ => Ok(()),
         }
     }
@@ -118,7 +135,9 @@ impl CheckpointStore {
         match (verified, replaces) {
             (Ok(_), _) => fs::remove_folder(&replaced),
             (Err(e), false) => fs::remove_folder(target).and(Err(e)),
-            (Err(e), true) => fs::remove_folder(target).and_then(|()| fs::rename(&replaced, target)).and(Err(e)),
+            (Err(e), true) => {
+                fs::remove_folder(target).and_then(|()| fs::rename(&replaced, target)).and(Err(e))
+            }
         }
     }
 
@@ -162,7 +181,13 @@ impl CheckpointStore {
 
 fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {
     if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
-        return disk_problem(target, needed_bytes, free_bytes, &format!("cannot save a checkpoint ({error:#})")).into();
+        return disk_problem(
+            target,
+            needed_bytes,
+            free_bytes,
+            &format!("cannot save a checkpoint ({error:#})"),
+        )
+        .into();
     }
     error.context(format!("cannot save checkpoint `{}`", target.display()))
 }

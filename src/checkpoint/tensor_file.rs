@@ -36,7 +36,8 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// Reads the file at `path`; a damaged header, a size against the file's length and a name that comes twice are errors.
+    /// Reads the file at `path`; a damaged header, a size against the file's length and a name that comes
+    /// twice are errors.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = fs::read_capped(path, fs::len_bytes(path)?)?;
         Self::parse(path, bytes)
@@ -44,8 +45,8 @@ impl TensorFile {
 
     fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let refuse = |message: String| Problem::new(message).at(path.display()).hint("is the file complete?");
-        let (header_len, metadata) =
-            SafeTensors::read_metadata(&bytes).map_err(|e| refuse(format!("is not a valid safetensors file: {e}")))?;
+        let (header_len, metadata) = SafeTensors::read_metadata(&bytes)
+            .map_err(|e| refuse(format!("is not a valid safetensors file: {e}")))?;
         if let Some(name) = repeated_name(&bytes[8..8 + header_len]) {
             return Err(refuse(format!("holds tensor `{name}` twice")).into());
         }
@@ -59,13 +60,16 @@ impl TensorFile {
 
     /// One tensor, in the type of the file, on the CPU.
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        let refuse = |message: String| Problem::new(format!("tensor `{name}` {message}")).at(self.path.display());
+        let refuse =
+            |message: String| Problem::new(format!("tensor `{name}` {message}")).at(self.path.display());
         let info = self.metadata.info(name).ok_or_else(|| refuse("is missing".to_string()))?;
-        let dtype = DType::try_from(info.dtype).map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
+        let dtype = DType::try_from(info.dtype)
+            .map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
         let (start, end) = info.data_offsets;
         // In range: the header was checked against the length of the file.
         let data = &self.bytes[self.data_start + start..self.data_start + end];
-        let tensor = Tensor::from_raw_buffer(data, dtype, &info.shape, &Device::Cpu).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        let tensor = Tensor::from_raw_buffer(data, dtype, &info.shape, &Device::Cpu)
+            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
         Ok(tensor)
     }
 
@@ -77,22 +81,28 @@ impl TensorFile {
 
 /// Writes a safetensors file with the metadata `format = pt` that transformers asks for.
 ///
-/// Tensors are laid out as the safetensors library does: widest type first, then by name; it takes the memory of one tensor.
+/// Tensors are laid out as the safetensors library does: widest type first, then by name; it takes the memory
+/// of one tensor.
 pub fn write_tensors(writer: &mut impl Write, tensors: &[(String, Tensor)]) -> Result<()> {
     let mut sorted: Vec<&(String, Tensor)> = tensors.iter().collect();
-    sorted.sort_by(|(a, left), (b, right)| right.dtype().size_in_bytes().cmp(&left.dtype().size_in_bytes()).then_with(|| a.cmp(b)));
+    sorted.sort_by(|(a, left), (b, right)| {
+        right.dtype().size_in_bytes().cmp(&left.dtype().size_in_bytes()).then_with(|| a.cmp(b))
+    });
     let header = header(&sorted)?;
     writer.write_all(&(header.len() as u64).to_le_bytes())?;
     writer.write_all(&header)?;
     for (name, tensor) in sorted {
-        let values =
-            tensor.to_device(&Device::Cpu).and_then(|t| t.flatten_all()).with_context(|| format!("cannot copy tensor `{name}`"))?;
+        let values = tensor
+            .to_device(&Device::Cpu)
+            .and_then(|t| t.flatten_all())
+            .with_context(|| format!("cannot copy tensor `{name}`"))?;
         write_values(writer, &values)?;
     }
     Ok(())
 }
 
-/// Values that are copied at once: an embedding is a large part of a model, and a copy of it would be the peak of a run's memory.
+/// Values that are copied at once: an embedding is a large part of a model, and a copy of it would be the
+/// peak of a run's memory.
 const COPIED_VALUES: usize = 1 << 18;
 
 /// Writes `[N]` values on the CPU.
@@ -109,7 +119,11 @@ fn write_values(writer: &mut impl Write, values: &Tensor) -> Result<()> {
 /// Bytes of the file that [`write_tensors`] makes, at most.
 pub(super) fn size_bytes(tensors: &[(String, Tensor)]) -> u64 {
     let header_bytes_of_one = 200;
-    tensors.iter().map(|(name, tensor)| data_bytes(tensor) + name.len() as u64 + header_bytes_of_one).sum::<u64>() + 1024
+    tensors
+        .iter()
+        .map(|(name, tensor)| data_bytes(tensor) + name.len() as u64 + header_bytes_of_one)
+        .sum::<u64>()
+        + 1024
 }
 
 fn data_bytes(tensor: &Tensor) -> u64 {
@@ -122,7 +136,8 @@ fn header(sorted: &[&(String, Tensor)]) -> Result<Vec<u8>> {
     let mut offset = 0;
     for (name, tensor) in sorted {
         let end = offset + data_bytes(tensor);
-        let dtype = dtype_name(tensor.dtype()).ok_or_else(|| Problem::new(format!("tensor `{name}` has type {:?}", tensor.dtype())))?;
+        let dtype = dtype_name(tensor.dtype())
+            .ok_or_else(|| Problem::new(format!("tensor `{name}` has type {:?}", tensor.dtype())))?;
         let entry = json!({ "dtype": dtype, "shape": tensor.dims(), "data_offsets": [offset, end] });
         if entries.insert(name.clone(), entry).is_some() {
             return Err(Problem::new(format!("tensor `{name}` is to be written twice")).into());

@@ -21,7 +21,10 @@ fn tensor(values: &[f32]) -> Tensor {
 }
 
 fn snapshot(step: u64) -> Snapshot {
-    let weights = vec![("b.weight".to_string(), tensor(&[step as f32, 2.0, 3.0])), ("a.weight".to_string(), tensor(&[-1.5]))];
+    let weights = vec![
+        ("b.weight".to_string(), tensor(&[step as f32, 2.0, 3.0])),
+        ("a.weight".to_string(), tensor(&[-1.5])),
+    ];
     let parts = vec![
         ("model.safetensors".to_string(), Part::Tensors(weights)),
         ("trainer/state.json".to_string(), Part::Json(json!({ "step": step, "tokens": 12345 }))),
@@ -40,7 +43,11 @@ fn store_with(steps: &[u64]) -> (tempfile::TempDir, CheckpointStore) {
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
-    crate::fs::list(folder).unwrap().iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    crate::fs::list(folder)
+        .unwrap()
+        .iter()
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn newest_step(store: &CheckpointStore) -> Option<u64> {
@@ -68,9 +75,18 @@ fn the_file_is_what_the_safetensors_library_reads_and_transformers_accepts() {
     let device = Device::Cpu;
     let tensors = vec![
         // More than is copied at once, and not in the order of memory.
-        ("long".to_string(), Tensor::arange(0.0_f32, 420_000.0, &device).unwrap().reshape((700, 600)).unwrap().t().unwrap()),
-        ("half".to_string(), Tensor::new(&[[1.0_f32, -2.0], [0.5, 4.0]], &device).unwrap().to_dtype(DType::F16).unwrap()),
-        ("transposed".to_string(), Tensor::new(&[[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &device).unwrap().t().unwrap()),
+        (
+            "long".to_string(),
+            Tensor::arange(0.0_f32, 420_000.0, &device).unwrap().reshape((700, 600)).unwrap().t().unwrap(),
+        ),
+        (
+            "half".to_string(),
+            Tensor::new(&[[1.0_f32, -2.0], [0.5, 4.0]], &device).unwrap().to_dtype(DType::F16).unwrap(),
+        ),
+        (
+            "transposed".to_string(),
+            Tensor::new(&[[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &device).unwrap().t().unwrap(),
+        ),
         ("ids".to_string(), Tensor::new(&[1_i64, -9], &device).unwrap()),
         ("empty".to_string(), Tensor::zeros((0, 3), DType::F32, &device).unwrap()),
     ];
@@ -112,7 +128,10 @@ fn every_flipped_byte_is_found_and_named() {
     std::fs::write(path.join("tokenizer.json"), b"[]").unwrap();
     let (checkpoint, refused) = store.newest_valid().unwrap();
     assert_eq!(checkpoint.unwrap().step(), 1);
-    assert!(refused.len() == 1 && refused[0].contains("tokenizer.json") && refused[0].contains("SHA-256"), "{refused:?}");
+    assert!(
+        refused.len() == 1 && refused[0].contains("tokenizer.json") && refused[0].contains("SHA-256"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -126,7 +145,11 @@ fn short_missing_and_renamed_checkpoints_are_refused_with_the_reason() {
     std::fs::create_dir(folder.path().join("checkpoint-050")).unwrap();
     let (checkpoint, refused) = store.newest_valid().unwrap();
     assert_eq!(checkpoint.unwrap().step(), 10);
-    assert!(refused[0].contains("model.safetensors") && refused[0].contains("the manifest says"), "{}", refused[0]);
+    assert!(
+        refused[0].contains("model.safetensors") && refused[0].contains("the manifest says"),
+        "{}",
+        refused[0]
+    );
     assert!(refused[1].contains("checkpoint-30: there is no `manifest.json`"), "{}", refused[1]);
     assert!(refused[2].contains("checkpoint-25: holds step 20"), "{}", refused[2]);
 }
@@ -176,7 +199,10 @@ fn a_failed_save_keeps_what_was_there_and_says_how_much_room_there_is() {
     let error = store.save(&broken, Retention { limit: 1, best_step: None }).unwrap_err();
     assert_eq!(class_of(&error), Class::Disk);
     let message = error.to_string();
-    assert!(message.contains("checkpoint-2") && message.contains("bytes are free") && message.contains("hint:"), "{message}");
+    assert!(
+        message.contains("checkpoint-2") && message.contains("bytes are free") && message.contains("hint:"),
+        "{message}"
+    );
     assert_eq!(names_in(folder.path()), ["checkpoint-1"]);
     let error = store.require_space(u64::MAX).unwrap_err();
     assert_eq!(class_of(&error), Class::Disk);

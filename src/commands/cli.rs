@@ -1,7 +1,7 @@
 //! The command line as typed: subcommands, flags, help texts.
 //!
-//! It only describes; what a subcommand does is in the file of its name. Hyper-parameters have no flags of their own:
-//! they live in the configuration, and `--set` changes any of them.
+//! It only describes; what a subcommand does is in the file of its name. Hyper-parameters have no flags of
+//! their own: they live in the configuration, and `--set` changes any of them.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -24,7 +24,13 @@ use crate::error::Problems;
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
-#[command(name = "mlmtrain", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "mlmtrain",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 #[command(after_help = "Examples:
   mlmtrain pretrain --config configs/quickstart.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
@@ -47,7 +53,8 @@ pub struct Cli {
 pub enum Command {
     /// Train a masked language model on raw text
     ///
-    /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration resumes.
+    /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration
+    /// resumes.
     #[command(after_help = "Examples:
   mlmtrain pretrain --config configs/quickstart.yaml
   mlmtrain pretrain --config configs/quickstart.yaml --set training.max_steps=200 --set run.output_dir=runs/short
@@ -56,8 +63,9 @@ pub enum Command {
     Pretrain(PretrainArgs),
     /// Make the tokenizer and the shards of a configuration, without training
     ///
-    /// Reads, cleans, filters and deduplicates the corpus, and leaves a report (report.html, report.json) of what was left out.
-    /// It may be stopped at any moment: the same command goes on behind its last finished part.
+    /// Reads, cleans, filters and deduplicates the corpus, and leaves a report (report.html, report.json) of
+    /// what was left out. It may be stopped at any moment: the same command goes on behind its last finished
+    /// part.
     #[command(after_help = "Examples:
   mlmtrain prepare --config configs/quickstart.yaml
   mlmtrain prepare --config configs/corpus/finnish.yaml --set data.filters.length.min_words=10
@@ -92,8 +100,9 @@ pub enum Command {
     Tokenizer(TokenizerCommand),
     /// Measure whole training steps: speed, share of the machine's peak, memory
     ///
-    /// Each row trains on made batches in a process of its own: forward, backward, clipping, AdamW, 15 % of tokens masked.
-    /// MFU is the share of the peak that this machine reaches in the row's compute type, measured at the beginning.
+    /// Each row trains on made batches in a process of its own: forward, backward, clipping, AdamW, 15 % of
+    /// tokens masked. MFU is the share of the peak that this machine reaches in the row's compute type,
+    /// measured at the beginning.
     #[command(after_help = "Examples:
   mlmtrain bench --model tiny,small,base --batch 8,16 --length 128 --compute f32,bf16
   mlmtrain bench --model configs/quickstart.yaml
@@ -129,7 +138,8 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        let mut overrides = Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+        let mut overrides =
+            Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         overrides.extend(config::overrides(&self.set)?);
         config::load_pretrain_with(&self.config, &overrides)
     }
@@ -141,7 +151,8 @@ pub struct PretrainArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder), or a checkpoint
+    /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),
+    /// or a checkpoint
     #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
     pub resume: Resume,
     /// Say what would be done, and do nothing

@@ -47,7 +47,9 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         HeadKind::SequenceClassification => classifier(args)?,
         HeadKind::MaskedLm => masked_lm(args)?,
         HeadKind::None => {
-            return Err(Problem::new("holds an encoder without a head, which cannot be scored").at(args.model.display()).into());
+            return Err(Problem::new("holds an encoder without a head, which cannot be scored")
+                .at(args.model.display())
+                .into());
         }
     };
     lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
@@ -103,7 +105,12 @@ fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
     }
     let frame = Frame::new(&tokenizer, ROW_TOKENS.min(task.model.config.max_sequence_length()))?;
     let shards = Arc::new(ShardSet::in_memory(&ids, tokenizer.vocab_size()));
-    let batches = EvaluationBatches::new(&shards, frame, Masking::for_evaluation(&tokenizer)?, args.compute.batch_size as usize)?;
+    let batches = EvaluationBatches::new(
+        &shards,
+        frame,
+        Masking::for_evaluation(&tokenizer)?,
+        args.compute.batch_size as usize,
+    )?;
     let mut total = Loss::default();
     for (number, batch) in batches.enumerate() {
         let batch = batch?;
@@ -121,7 +128,10 @@ fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
         row("unigram baseline", format!("{:.4}", unigram_entropy(&counts))),
     ];
     if left_out > 0 {
-        lines.push(row("left out", format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes)));
+        lines.push(row(
+            "left out",
+            format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes),
+        ));
     }
     Ok(lines)
 }

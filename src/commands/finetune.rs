@@ -67,10 +67,15 @@ fn seeds(config: &FinetuneConfig) -> Vec<(u64, PathBuf)> {
 /// Mean and standard deviation of each evaluation score over the seeds.
 fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for (name, value) in outcomes.iter().flat_map(|o| &o.results).filter(|(name, _)| name.starts_with("eval_")) {
+    for (name, value) in
+        outcomes.iter().flat_map(|o| &o.results).filter(|(name, _)| name.starts_with("eval_"))
+    {
         values.entry(name).or_default().push(*value);
     }
-    values.iter().flat_map(|(name, v)| [(format!("{name}_mean"), mean(v)), (format!("{name}_std"), sample_std(v))]).collect()
+    values
+        .iter()
+        .flat_map(|(name, v)| [(format!("{name}_mean"), mean(v)), (format!("{name}_std"), sample_std(v))])
+        .collect()
 }
 
 const COLUMNS: [(&str, &str, f64); 4] = [
@@ -83,12 +88,18 @@ const COLUMNS: [(&str, &str, f64); 4] = [
 fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     let header = cells(|_, title, _| title.to_string());
     let mut lines = vec![format!("{:>8}{header}{:>10}  model", "seed", "seconds")];
-    let column = |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
+    let column =
+        |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
         let value = |name: &str| outcome.results.get(name).copied().unwrap_or(f64::NAN);
         let row = cells(|name, _, factor| digits(value(name) * factor, factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
-        lines.push(format!("{:>8}{row}{:>10.0}  {}{note}", outcome.seed, value("train_runtime"), outcome.model.display()));
+        lines.push(format!(
+            "{:>8}{row}{:>10.0}  {}{note}",
+            outcome.seed,
+            value("train_runtime"),
+            outcome.model.display()
+        ));
     }
     if outcomes.len() > 1 {
         for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
@@ -105,7 +116,8 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
 
 /// One line of cells, 14 places each; `text` gives a cell for (name, title, factor).
 fn cells(text: impl Fn(&str, &str, f64) -> String) -> String {
-    let cells: Vec<String> = COLUMNS.iter().map(|(name, title, factor)| format!("{:>14}", text(name, title, *factor))).collect();
+    let cells: Vec<String> =
+        COLUMNS.iter().map(|(name, title, factor)| format!("{:>14}", text(name, title, *factor))).collect();
     cells.concat()
 }
 

@@ -71,7 +71,8 @@ impl FinetuneArgs {
 
     fn need_file_or_flags(&self) -> Result<(), Problem> {
         let given = [("--model", &self.model), ("--train", &self.train), ("--eval", &self.eval)];
-        let missing: Vec<String> = given.iter().filter(|(_, path)| path.is_none()).map(|(flag, _)| format!("`{flag}`")).collect();
+        let missing: Vec<String> =
+            given.iter().filter(|(_, path)| path.is_none()).map(|(flag, _)| format!("`{flag}`")).collect();
         if self.config.is_some() || missing.is_empty() {
             return Ok(());
         }
@@ -100,8 +101,14 @@ impl FinetuneArgs {
         for (flag, key, name) in names {
             flags.extend(name.as_deref().map(|name| Override::flag(flag, key, name)));
         }
-        flags.extend(self.max_train_fraction.map(|share| Override::flag("--max-train-fraction", "data.max_train_fraction", share)));
-        flags.extend(self.max_train_samples.map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)));
+        flags.extend(
+            self.max_train_fraction
+                .map(|share| Override::flag("--max-train-fraction", "data.max_train_fraction", share)),
+        );
+        flags.extend(
+            self.max_train_samples
+                .map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)),
+        );
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
         flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         Ok(flags)

@@ -40,8 +40,16 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         families::masked_lm_head(&mut registry, &model, &encoder);
         let parameters = registry.layout().num_elements() as u64;
         let shape = &model.encoder;
-        let sizes = format!("{} x {}, vocabulary {}", shape.num_hidden_layers, shape.hidden_size, format_count(shape.vocab_size as u64));
-        row("model", format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)));
+        let sizes = format!(
+            "{} x {}, vocabulary {}",
+            shape.num_hidden_layers,
+            shape.hidden_size,
+            format_count(shape.vocab_size as u64)
+        );
+        row(
+            "model",
+            format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)),
+        );
         if let Some(fit) = fit {
             row("batch", fit.to_string());
             config.training = fit.training;
@@ -50,7 +58,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         // Weights and two moments; the newest, the best and the one being written may exist at once.
         let checkpoint = 4 * 3 * parameters;
         let kept = config.training.save_total_limit as u64 + 2;
-        row("disk", format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)));
+        row(
+            "disk",
+            format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)),
+        );
     }
     let update = |shape: StepShape| {
         let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
@@ -71,7 +82,11 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));
     row("shards", format!("{} in `{}`", state("shards/manifest.json"), folder.display()));
     if !fs::exists(&folder.join("shards/manifest.json")) {
-        row("disk for data", Space::predict(&config).map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()));
+        row(
+            "disk for data",
+            Space::predict(&config)
+                .map_or_else(|e| format!("cannot be told: {e}"), |space| space.to_string()),
+        );
     }
     row("output", config.run.output_dir.display().to_string());
     Ok(lines)

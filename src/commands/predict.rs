@@ -38,7 +38,12 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let texts = Texts::open(args)?;
     match read_folder(&args.model)?.head {
         HeadKind::SequenceClassification => {
-            label(&Classifier::load(&args.model, &device)?, texts, args.compute.batch_size as usize, &mut out)?;
+            label(
+                &Classifier::load(&args.model, &device)?,
+                texts,
+                args.compute.batch_size as usize,
+                &mut out,
+            )?;
         }
         HeadKind::MaskedLm => {
             let (task, tokenizer) = MaskedLm::load(&args.model, &device)?;
@@ -47,7 +52,11 @@ pub fn run(args: &PredictArgs) -> Result<()> {
                 let masks = fill_mask(&task, &tokenizer, &text, CANDIDATES, &place)?;
                 let masks: Vec<Vec<Value>> = masks
                     .iter()
-                    .map(|m| m.iter().map(|c| json!({"token": c.token, "id": c.id, "score": c.probability})).collect())
+                    .map(|m| {
+                        m.iter()
+                            .map(|c| json!({"token": c.token, "id": c.id, "score": c.probability}))
+                            .collect()
+                    })
                     .collect();
                 out.line(&json!({"text": text, "masks": masks}).to_string())?;
             }
@@ -66,7 +75,8 @@ fn label(classifier: &Classifier, texts: Texts, batch_size: usize, out: &mut Out
     let (mut examples, mut cut) = (0, 0);
     let mut texts = texts.peekable();
     while texts.peek().is_some() {
-        let batch: Vec<TextPair> = texts.by_ref().take(batch_size).map(|text| Ok(text?.1)).collect::<Result<_>>()?;
+        let batch: Vec<TextPair> =
+            texts.by_ref().take(batch_size).map(|text| Ok(text?.1)).collect::<Result<_>>()?;
         let (encoded, lost) = classifier.encode(&batch, &[])?;
         (examples, cut) = (examples + batch.len(), cut + lost.examples);
         for ((first, second), probabilities) in batch.into_iter().zip(classifier.probabilities(&encoded)?) {
@@ -75,7 +85,9 @@ fn label(classifier: &Classifier, texts: Texts, batch_size: usize, out: &mut Out
         }
     }
     if cut > 0 {
-        terminal::note(&format!("note: {cut} of {examples} texts were longer than the model takes and were cut"));
+        terminal::note(&format!(
+            "note: {cut} of {examples} texts were longer than the model takes and were cut"
+        ));
     }
     Ok(())
 }
@@ -92,12 +104,17 @@ struct Texts {
 impl Texts {
     fn open(args: &PredictArgs) -> Result<Self> {
         let is_stdin = args.input == Path::new("-");
-        let reader: Box<dyn Read> = if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
+        let reader: Box<dyn Read> =
+            if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
         let plain = fs::without_compression(&args.input);
         let is_jsonl = plain.extension().is_some_and(|e| e == "jsonl" || e == "ndjson");
         let columns = &args.columns;
-        let fields = (is_jsonl || columns.text_column.is_some())
-            .then(|| (columns.text_column.clone().unwrap_or_else(|| "text".to_string()), columns.text_pair_column.clone()));
+        let fields = (is_jsonl || columns.text_column.is_some()).then(|| {
+            (
+                columns.text_column.clone().unwrap_or_else(|| "text".to_string()),
+                columns.text_pair_column.clone(),
+            )
+        });
         let name = if is_stdin { "standard input".to_string() } else { args.input.display().to_string() };
         Ok(Self { reader: BufReader::new(reader), name, line: 0, fields })
     }
@@ -119,10 +136,13 @@ impl Texts {
                 return Ok(None);
             }
             if bytes.len() as u64 > LINE_BYTES_MAX {
-                return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes")).at(self.place()).into());
+                return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes"))
+                    .at(self.place())
+                    .into());
             }
             let text = String::from_utf8(bytes).map_err(|e| {
-                Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.utf8_error().valid_up_to())).at(self.place())
+                Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.utf8_error().valid_up_to()))
+                    .at(self.place())
             })?;
             let text = text.trim_end_matches(['\n', '\r']);
             if text.trim().is_empty() {
@@ -145,7 +165,9 @@ impl Texts {
         let field = |name: &str| {
             let value = row.get(name).and_then(Value::as_str).map(str::to_string);
             value.ok_or_else(|| {
-                Problem::new(format!("field `{name}` is missing or not a text")).at(self.place()).hint("name it with `--text-column`")
+                Problem::new(format!("field `{name}` is missing or not a text"))
+                    .at(self.place())
+                    .hint("name it with `--text-column`")
             })
         };
         Ok((field(first)?, second.map(field).transpose()?))

@@ -77,7 +77,10 @@ pub(super) fn summary(config: &PretrainConfig, prepared: &Prepared) -> Vec<Strin
         format_bytes(manifest.train.text_bytes + manifest.validation.text_bytes),
     )];
     if manifest.without_tokens > 0 {
-        lines.push(format!("{} documents have no token in this vocabulary and were left out", format_count(manifest.without_tokens)));
+        lines.push(format!(
+            "{} documents have no token in this vocabulary and were left out",
+            format_count(manifest.without_tokens)
+        ));
     }
     lines.extend(prepared.notes.iter().cloned());
     lines

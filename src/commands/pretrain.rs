@@ -25,7 +25,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let config = args.config.load()?.config;
     let machine = assemble::set_up(&config.run, &config.precision)?;
     if args.dry_run {
-        return plan::pretrain(&config, &machine)?.into_iter().try_for_each(|line| terminal::stdout_line(&line));
+        return plan::pretrain(&config, &machine)?
+            .into_iter()
+            .try_for_each(|line| terminal::stdout_line(&line));
     }
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
@@ -39,7 +41,8 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::From(path) => Start::At(path.clone()),
     };
     let signals = Signals::listen()?;
-    let outcome = assemble::in_pool(|| pretrain::run(&config, prepared, &start, &machine, &progress, &signals))?;
+    let outcome =
+        assemble::in_pool(|| pretrain::run(&config, prepared, &start, &machine, &progress, &signals))?;
     if let Some(End::Signal(signal)) = outcome.end {
         return Err(interrupted(signal, outcome.step).into());
     }
@@ -62,18 +65,29 @@ fn report(config: &PretrainConfig, outcome: &Outcome) -> Vec<String> {
         Some(End::Steps | End::Signal(_)) => format!("trained {} steps", outcome.step),
     }];
     let value = |name: &str| outcome.results.get(name).copied();
-    let mut row = |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
+    let mut row =
+        |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
     row("validation loss", value("eval_loss").map(|v| format!("{v:.4}")));
     row("perplexity", value("eval_perplexity").map(|v| format!("{v:.1}")));
     row("masked accuracy", value("eval_accuracy").map(|v| format!("{:.1} %", 100.0 * v)));
-    row("unigram baseline", value("eval_unigram_loss").map(|v| format!("{v:.4} (loss of knowing only how frequent each token is)")));
+    row(
+        "unigram baseline",
+        value("eval_unigram_loss")
+            .map(|v| format!("{v:.4} (loss of knowing only how frequent each token is)")),
+    );
     row("tokens/s", value("train_tokens_per_second").map(|v| format_count(v.round() as u64)));
-    row("training time", value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))));
+    row(
+        "training time",
+        value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))),
+    );
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {
         lines.push(format!("  {text}"));
         for (number, candidates) in outcome.filled.iter().enumerate() {
-            let best: Vec<String> = candidates.iter().map(|c| format!("{}({:.0} %)", quoted(&c.token), 100.0 * c.probability)).collect();
+            let best: Vec<String> = candidates
+                .iter()
+                .map(|c| format!("{}({:.0} %)", quoted(&c.token), 100.0 * c.probability))
+                .collect();
             lines.push(format!("    mask {}: {}", number + 1, best.join("  ")));
         }
     }

@@ -11,8 +11,9 @@ use clap::ValueEnum;
 pub enum ShardsCommand {
     /// Print statistics, and rows with their masks as the model sees them
     ///
-    /// In colour, a masked token is a green mask before the dimmed original, a random replacement is red, a token that is
-    /// to be predicted but was kept is yellow. Without colour all three are `[original→what the model sees]`.
+    /// In colour, a masked token is a green mask before the dimmed original, a random replacement is red, a
+    /// token that is to be predicted but was kept is yellow. Without colour all three are `[original→what the
+    /// model sees]`.
     #[command(after_help = "Examples:
   mlmtrain shards inspect runs/quickstart/data
   mlmtrain shards inspect runs/quickstart/data --rows 10 --config configs/quickstart.yaml

@@ -1,6 +1,7 @@
 //! The two streams of a command: results on standard output, notes on standard error.
 //!
-//! Nothing here panics: a reader that went away ends the program quietly, a full disk behind a redirection is an error.
+//! Nothing here panics: a reader that went away ends the program quietly, a full disk behind a redirection is
+//! an error.
 
 use std::io;
 use std::io::BufWriter;
@@ -33,7 +34,8 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Writes a line to standard error, unless `-q` was given. A standard error that cannot be written to is no reason to stop.
+/// Writes a line to standard error, unless `-q` was given. A standard error that cannot be written to is no
+/// reason to stop.
 pub fn note(text: &str) {
     if !is_quiet() {
         let _ = writeln!(io::stderr().lock(), "{text}");
@@ -46,14 +48,17 @@ pub fn shows_colors() -> bool {
     io::stdout().is_terminal() && !is_set && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Text from outside that cannot drive a terminal: a line end is `⏎`, other control and direction characters are escaped.
+/// Text from outside that cannot drive a terminal: a line end is `⏎`, other control and direction characters
+/// are escaped.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
             '\n' => safe.push('⏎'),
             // What turns the direction of the text around would show it in another order than it has.
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.extend(character.escape_unicode()),
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                safe.extend(character.escape_unicode())
+            }
             _ if character.is_control() => safe.extend(character.escape_default()),
             _ => safe.push(character),
         }

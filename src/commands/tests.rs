@@ -31,7 +31,10 @@ fn every_example_of_the_help_is_a_command_line() {
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().cloned());
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
-        for line in help.lines().filter_map(|l| l.find("mlmtrain ").filter(|at| *at == 2 || l.contains('|')).map(|at| &l[at..])) {
+        for line in help
+            .lines()
+            .filter_map(|l| l.find("mlmtrain ").filter(|at| *at == 2 || l.contains('|')).map(|at| &l[at..]))
+        {
             let line = line.split(" > ").next().unwrap_or_default();
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
             examples += 1;
@@ -42,17 +45,25 @@ fn every_example_of_the_help_is_a_command_line() {
 
 #[test]
 fn resume_is_a_word_or_a_path() {
-    for (text, want) in
-        [("auto", Resume::Auto), ("never", Resume::Never), ("runs/a/checkpoint-5", Resume::From("runs/a/checkpoint-5".into()))]
-    {
-        let Ok(Command::Pretrain(args)) = parse(&format!("mlmtrain pretrain --config a.yaml --resume {text}")) else { panic!("{text}") };
+    for (text, want) in [
+        ("auto", Resume::Auto),
+        ("never", Resume::Never),
+        ("runs/a/checkpoint-5", Resume::From("runs/a/checkpoint-5".into())),
+    ] {
+        let Ok(Command::Pretrain(args)) =
+            parse(&format!("mlmtrain pretrain --config a.yaml --resume {text}"))
+        else {
+            panic!("{text}")
+        };
         assert_eq!(args.resume, want);
     }
 }
 
 #[test]
 fn finetune_takes_flags_without_a_file() {
-    let args = finetune("--model models/mini --train a.csv --eval b.csv --seeds 1,2,3 --max-train-fraction 0.1 --set training.max_steps=5");
+    let args = finetune(
+        "--model models/mini --train a.csv --eval b.csv --seeds 1,2,3 --max-train-fraction 0.1 --set training.max_steps=5",
+    );
     let config = args.load().expect("is right").config;
     assert_eq!(config.seeds, [1, 2, 3]);
     assert_eq!(config.data.max_train_fraction, Some(0.1));
@@ -79,16 +90,31 @@ fn threads_have_a_flag_wherever_there_is_work() {
         };
         assert_eq!(args.load().expect("is right").config.run.threads, 3);
     }
-    assert_eq!(finetune("--model m --train a.csv --eval b.csv --threads 3").load().expect("is right").config.run.threads, 3);
-    let Ok(Command::Evaluate(args)) = parse("mlmtrain evaluate --model m --data a.csv --threads 3") else { panic!("evaluate") };
-    let Ok(Command::Predict(other)) = parse("mlmtrain predict --model m --input a.txt --threads 3") else { panic!("predict") };
+    assert_eq!(
+        finetune("--model m --train a.csv --eval b.csv --threads 3")
+            .load()
+            .expect("is right")
+            .config
+            .run
+            .threads,
+        3
+    );
+    let Ok(Command::Evaluate(args)) = parse("mlmtrain evaluate --model m --data a.csv --threads 3") else {
+        panic!("evaluate")
+    };
+    let Ok(Command::Predict(other)) = parse("mlmtrain predict --model m --input a.txt --threads 3") else {
+        panic!("predict")
+    };
     assert_eq!((args.compute.threads, other.compute.threads), (3, 3));
 }
 
 #[test]
 fn flags_win_over_the_file() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/finetune-agnews.yaml");
-    let config = finetune(&format!("--config {file} --output-dir runs/other --text-column title")).load().expect("is right").config;
+    let config = finetune(&format!("--config {file} --output-dir runs/other --text-column title"))
+        .load()
+        .expect("is right")
+        .config;
     assert_eq!(config.run.output_dir.to_str(), Some("runs/other"));
     assert_eq!(config.data.text_column.as_deref(), Some("title"));
     assert_eq!(config.seeds, [1, 2, 3]);

@@ -31,7 +31,8 @@ pub fn run(command: &TokenizerCommand) -> Result<()> {
 fn encode(args: &TokenizerEncodeArgs) -> Result<()> {
     let tokenizer = Tokenizer::load(&args.tokenizer)?;
     let is_stdin = args.input == Path::new("-");
-    let reader: Box<dyn Read> = if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
+    let reader: Box<dyn Read> =
+        if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
     let name = if is_stdin { "standard input".to_string() } else { args.input.display().to_string() };
     let (mut reader, mut out, mut read) = (BufReader::new(reader), Output::stdout(), 0);
     loop {
@@ -52,18 +53,24 @@ fn portion(reader: &mut impl BufRead, name: &str, before: usize) -> Result<Vec<S
     while bytes < PORTION_BYTES {
         let place = || format!("{name}:{}", before + lines.len() + 1);
         let mut line = Vec::new();
-        let count = reader.take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).with_context(|| format!("cannot read {}", place()))?;
+        let count = reader
+            .take(LINE_BYTES_MAX + 1)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("cannot read {}", place()))?;
         if count == 0 {
             break;
         }
         if count as u64 > LINE_BYTES_MAX {
-            return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes")).at(place()).into());
+            return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes"))
+                .at(place())
+                .into());
         }
         bytes += count;
         let end = if line.ends_with(b"\r\n") { 2 } else { usize::from(line.ends_with(b"\n")) };
         line.truncate(count - end);
         let wrong = |e: std::string::FromUtf8Error| {
-            Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.utf8_error().valid_up_to())).at(place())
+            Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.utf8_error().valid_up_to()))
+                .at(place())
         };
         lines.push(String::from_utf8(line).map_err(wrong)?);
     }
@@ -79,6 +86,9 @@ mod tests {
         let lines = |text: &[u8]| portion(&mut &text[..], "a.txt", 4);
         assert_eq!(lines(b"one\r\n\ntwo \r x").unwrap(), ["one", "", "two \r x"]);
         assert_eq!(lines(b"").unwrap(), [""; 0]);
-        assert_eq!(lines(b"one\nab\xff").unwrap_err().to_string(), "a.txt:6: is not UTF-8 text (byte 2 of the line)");
+        assert_eq!(
+            lines(b"one\nab\xff").unwrap_err().to_string(),
+            "a.txt:6: is not UTF-8 text (byte 2 of the line)"
+        );
     }
 }

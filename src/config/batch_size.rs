@@ -49,7 +49,9 @@ impl<'de> Deserialize<'de> for BatchSize {
         match Written::deserialize(deserializer)? {
             Written::Rows(rows) => Ok(Self::Rows(rows)),
             Written::Word(word) if word == AUTO => Ok(Self::Auto),
-            Written::Word(word) => Err(D::Error::custom(format!("`{word}` is neither a number of rows nor `{AUTO}`"))),
+            Written::Word(word) => {
+                Err(D::Error::custom(format!("`{word}` is neither a number of rows nor `{AUTO}`")))
+            }
         }
     }
 }

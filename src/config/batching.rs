@@ -8,17 +8,21 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PackingMode {
-    /// Pieces of documents end to end; attention stays inside a piece. A document that does not fit goes on in the next row.
+    /// Pieces of documents end to end; attention stays inside a piece. A document that does not fit goes on
+    /// in the next row.
     Segments,
-    /// Text of one document after the other as one sequence that attention sees whole (RoBERTa's FULL-SENTENCES).
+    /// Text of one document after the other as one sequence that attention sees whole (RoBERTa's
+    /// FULL-SENTENCES).
     FullSentences,
     /// One document, or one piece of a long one; short rows stay short.
     Documents,
-    /// Whole documents and the ends of long ones, placed so that rows are full and no document is cut that fits a row.
+    /// Whole documents and the ends of long ones, placed so that rows are full and no document is cut that
+    /// fits a row.
     BestFit,
 }
 
-/// Packing of documents into rows of at most `max_seq_length` tokens. Nothing is padded and no token is left out.
+/// Packing of documents into rows of at most `max_seq_length` tokens. Nothing is padded and no token is left
+/// out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackingConfig {
@@ -26,7 +30,8 @@ pub struct PackingConfig {
     pub mode: PackingMode,
     /// Put a separator token between two documents of a row (`full_sentences` only).
     pub separator: bool,
-    /// Documents that are placed together (`best_fit` only): more fill the rows better, a resume plans one window again.
+    /// Documents that are placed together (`best_fit` only): more fill the rows better, a resume plans one
+    /// window again.
     pub window_documents: u64,
 }
 
@@ -40,7 +45,8 @@ impl Default for PackingConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingPhase {
-    /// The last step of the phase, counted from the beginning of the run. After the last phase `data.max_seq_length` holds.
+    /// The last step of the phase, counted from the beginning of the run. After the last phase
+    /// `data.max_seq_length` holds.
     pub until_step: u64,
     /// Longest sequence in tokens, special tokens included; at most `data.max_seq_length`.
     pub max_seq_length: usize,

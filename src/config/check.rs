@@ -1,4 +1,5 @@
-//! Compares a tree with the wanted shape: collects every unknown key, wrong type and missing key, and the rest as JSON.
+//! Compares a tree with the wanted shape: collects every unknown key, wrong type and missing key, and the
+//! rest as JSON.
 //!
 //! It judges one value at a time; combinations are `validate.rs`.
 
@@ -38,8 +39,8 @@ pub(super) struct Wrong {
     pub(super) hint: Option<String>,
 }
 
-/// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are problems: a wrong
-/// value is left out, a missing one stands empty.
+/// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are
+/// problems: a wrong value is left out, a missing one stands empty.
 pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
     let mut checker = Checker { root: shape, checked: Checked::default() };
     let value = checker.value(root, shape, "").unwrap_or_else(|| {
@@ -136,7 +137,11 @@ impl Checker<'_> {
         for field in shape.fields().iter().filter(|f| f.required && !seen.contains_key(f.name.as_str())) {
             let at = join(path, &field.name);
             if self.checked.replaced.insert(at.clone()) {
-                self.report(&node.place, format!("`{at}` is missing"), Some(format!("add `{}`, {}", field.name, field.about)));
+                self.report(
+                    &node.place,
+                    format!("`{at}` is missing"),
+                    Some(format!("add `{}`, {}", field.name, field.about)),
+                );
             }
             values.insert(field.name.clone(), empty(&field.shape));
         }
@@ -149,7 +154,8 @@ impl Checker<'_> {
             values.insert(field.name.clone(), Json::Null);
         } else if let Some(value) = self.value(&entry.node, &field.shape, at) {
             // The key is what a reader looks for in a file: its value may start lines below.
-            let place = if matches!(entry.node.place, Place::Flag(_)) { &entry.node.place } else { &entry.place };
+            let place =
+                if matches!(entry.node.place, Place::Flag(_)) { &entry.node.place } else { &entry.place };
             self.checked.places.insert(at.to_string(), place.clone());
             values.insert(field.name.clone(), value);
         } else {
@@ -190,9 +196,13 @@ impl Checker<'_> {
 /// What stands for a missing or wrong value so that the rest can be checked.
 fn empty(shape: &Shape) -> Json {
     match shape {
-        Shape::Table(fields) => {
-            Json::Object(fields.iter().filter(|f| f.required).map(|f| (f.name.clone(), empty(&f.shape))).collect::<Map<_, _>>())
-        }
+        Shape::Table(fields) => Json::Object(
+            fields
+                .iter()
+                .filter(|f| f.required)
+                .map(|f| (f.name.clone(), empty(&f.shape)))
+                .collect::<Map<_, _>>(),
+        ),
         Shape::List(_) => Json::Array(Vec::new()),
         Shape::Text => Json::from(""),
         Shape::Integer { .. } | Shape::IntegerOr { .. } => Json::from(0),

@@ -18,7 +18,8 @@ pub enum ContaminationAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContaminationConfig {
-    /// Files that a model will be evaluated on: .csv and .tsv (all columns), .jsonl (all texts), or lines of text.
+    /// Files that a model will be evaluated on: .csv and .tsv (all columns), .jsonl (all texts), or lines of
+    /// text.
     pub files: Vec<String>,
     /// Drop or report.
     pub action: ContaminationAction,

@@ -14,7 +14,8 @@ pub struct DeduplicationConfig {
     pub near_threshold: Option<f64>,
     /// Words of one shingle: documents are compared by the runs of so many words that they hold.
     pub shingle_words: usize,
-    /// Hash functions of near-duplicate search: more of them estimate the similarity better and take more time and disk.
+    /// Hash functions of near-duplicate search: more of them estimate the similarity better and take more
+    /// time and disk.
     pub num_permutations: usize,
     /// Most memory of the search in bytes, without 2 bits for each document; the rest lies on the disk.
     pub memory_bytes: u64,
@@ -22,6 +23,12 @@ pub struct DeduplicationConfig {
 
 impl Default for DeduplicationConfig {
     fn default() -> Self {
-        Self { exact: false, near_threshold: None, shingle_words: 5, num_permutations: 128, memory_bytes: 128 << 20 }
+        Self {
+            exact: false,
+            near_threshold: None,
+            shingle_words: 5,
+            num_permutations: 128,
+            memory_bytes: 128 << 20,
+        }
     }
 }

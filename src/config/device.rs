@@ -40,7 +40,11 @@ impl DeviceChoice {
     /// What a name stands for.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Auto, Self::Cpu].into_iter().chain((0..MOST_GPUS).map(Self::Cuda));
-        if name == "cuda:0" { Some(Self::Cuda(0)) } else { all.into_iter().find(|choice| choice.name() == name) }
+        if name == "cuda:0" {
+            Some(Self::Cuda(0))
+        } else {
+            all.into_iter().find(|choice| choice.name() == name)
+        }
     }
 
     /// Every name.
@@ -76,7 +80,8 @@ impl JsonSchema for DeviceChoice {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<Schema> = Self::names().into_iter().map(|name| json_schema!({ "const": name })).collect();
+        let names: Vec<Schema> =
+            Self::names().into_iter().map(|name| json_schema!({ "const": name })).collect();
         json_schema!({
             "description": "Where the program computes: the best that is there, the CPU, or a GPU by its number (`cuda` is the first).",
             "oneOf": names,

@@ -18,7 +18,8 @@ pub struct ClassifyData {
     pub train_file: PathBuf,
     /// Evaluation examples.
     pub eval_file: PathBuf,
-    /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is there.
+    /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
+    /// there.
     pub text_column: Option<String>,
     /// Column or field of the second text of a pair.
     pub text_pair_column: Option<String>,
@@ -61,7 +62,8 @@ pub struct FinetuneConfig {
     pub model: PathBuf,
     /// The examples.
     pub data: ClassifyData,
-    /// Seeds to train with, one after the other; the report gives mean and standard deviation. Empty means `run.seed`.
+    /// Seeds to train with, one after the other; the report gives mean and standard deviation. Empty means
+    /// `run.seed`.
     #[serde(default)]
     pub seeds: Vec<u64>,
     /// Batch, optimizer, schedule, cadence.

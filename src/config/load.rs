@@ -1,7 +1,7 @@
 //! From a file and the command line to a checked struct: read -> tree -> `--set` -> shape -> combinations.
 //!
-//! Every problem is reported in one go, each with its place. Whether the files named in a configuration exist is the
-//! commands' business.
+//! Every problem is reported in one go, each with its place. Whether the files named in a configuration exist
+//! is the commands' business.
 
 use std::path::Path;
 
@@ -68,15 +68,23 @@ pub fn load_finetune(path: &Path, sets: &[String]) -> Result<Loaded<FinetuneConf
 }
 
 /// As [`load_finetune`], without a file when all is said by flags. Later overrides win.
-pub fn load_finetune_with(path: Option<&Path>, overrides: &[Override]) -> Result<Loaded<FinetuneConfig>, Problems> {
+pub fn load_finetune_with(
+    path: Option<&Path>,
+    overrides: &[Override],
+) -> Result<Loaded<FinetuneConfig>, Problems> {
     load(path, overrides, validate::finetune_findings)
 }
 
 /// Reads the texts after `--set`, reporting all that are malformed.
 pub fn overrides(sets: &[String]) -> Result<Vec<Override>, Problems> {
-    let (right, wrong): (Vec<_>, Vec<_>) = sets.iter().map(|text| Override::set(text)).partition(Result::is_ok);
+    let (right, wrong): (Vec<_>, Vec<_>) =
+        sets.iter().map(|text| Override::set(text)).partition(Result::is_ok);
     let problems: Vec<Problem> = wrong.into_iter().filter_map(Result::err).collect();
-    if problems.is_empty() { Ok(right.into_iter().filter_map(Result::ok).collect()) } else { Err(Problems(problems)) }
+    if problems.is_empty() {
+        Ok(right.into_iter().filter_map(Result::ok).collect())
+    } else {
+        Err(Problems(problems))
+    }
 }
 
 /// Which command a file is for: `finetune` when its `model` is a text or its `data` names labelled files.
@@ -84,13 +92,19 @@ pub fn kind_of(path: &Path) -> Result<Kind, Problems> {
     let root = read(path).map_err(|problem| Problems(vec![problem]))?;
     let is_finetune = root.entries().iter().any(|entry| match (entry.key.as_str(), &entry.node.value) {
         ("model", Value::Text(_)) | ("model_name_or_path", _) => true,
-        ("data", Value::Table(data)) => data.iter().any(|e| ["train_file", "eval_file"].contains(&e.key.as_str())),
+        ("data", Value::Table(data)) => {
+            data.iter().any(|e| ["train_file", "eval_file"].contains(&e.key.as_str()))
+        }
         _ => false,
     });
     Ok(if is_finetune { Kind::Finetune } else { Kind::Pretrain })
 }
 
-fn load<T>(path: Option<&Path>, overrides: &[Override], findings: fn(&T) -> Vec<Finding>) -> Result<Loaded<T>, Problems>
+fn load<T>(
+    path: Option<&Path>,
+    overrides: &[Override],
+    findings: fn(&T) -> Vec<Finding>,
+) -> Result<Loaded<T>, Problems>
 where
     T: JsonSchema + Serialize + DeserializeOwned,
 {
@@ -98,12 +112,14 @@ where
     let root = path.map_or_else(|| Ok(Node::empty_table(Place::Flag("command line".to_string()))), read);
     let mut root = root.map_err(|problem| Problems(vec![problem]))?;
     let shape = Shape::of::<T>();
-    let mut wrong: Vec<Wrong> = overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()).collect();
+    let mut wrong: Vec<Wrong> =
+        overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()).collect();
     let (json, mut checked) = check(&root, &shape);
     wrong.append(&mut checked.problems);
     match serde_json::from_value::<T>(json) {
         Ok(config) => {
-            wrong.extend(findings(&config).into_iter().filter_map(|finding| placed(finding, &checked, &root)));
+            wrong
+                .extend(findings(&config).into_iter().filter_map(|finding| placed(finding, &checked, &root)));
             if wrong.is_empty() {
                 return Ok(Loaded { config, origins: Origins::new(file, checked.places) });
             }
@@ -113,9 +129,12 @@ where
     }
     wrong.sort_by(|a, b| a.place.cmp(&b.place));
     let unsaid = wrong.len().saturating_sub(MOST_PROBLEMS);
-    let mut problems: Vec<Problem> = wrong.into_iter().take(MOST_PROBLEMS).map(|w| problem(w, file.as_deref())).collect();
+    let mut problems: Vec<Problem> =
+        wrong.into_iter().take(MOST_PROBLEMS).map(|w| problem(w, file.as_deref())).collect();
     if unsaid > 0 {
-        problems.push(Problem::usage(format!("and {unsaid} more problems")).hint("is it really a configuration?"));
+        problems.push(
+            Problem::usage(format!("and {unsaid} more problems")).hint("is it really a configuration?"),
+        );
     }
     Err(Problems(problems))
 }
@@ -123,17 +142,25 @@ where
 fn read(path: &Path) -> Result<Node, Problem> {
     let file = path.display().to_string();
     let text = fs::read_text_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
-        Ok(problem) if problem.hint.is_none() => problem.class(Class::Usage).hint("a configuration is a small YAML or JSON file"),
+        Ok(problem) if problem.hint.is_none() => {
+            problem.class(Class::Usage).hint("a configuration is a small YAML or JSON file")
+        }
         Ok(problem) => problem.class(Class::Usage),
-        Err(e) => Problem::usage(format!("{e:#}")).hint("check the path; it is relative to the current folder"),
+        Err(e) => {
+            Problem::usage(format!("{e:#}")).hint("check the path; it is relative to the current folder")
+        }
     })?;
     tree::parse(text.trim_start_matches('\u{feff}'), &file)
 }
 
-/// Puts a finding to the first of its keys that is written somewhere; none when one of them stands in for a wrong value.
+/// Puts a finding to the first of its keys that is written somewhere; none when one of them stands in for a
+/// wrong value.
 fn placed(finding: Finding, checked: &Checked, root: &Node) -> Option<Wrong> {
     let related = |bad: &String, path: &String| {
-        bad.is_empty() || bad == path || bad.starts_with(&format!("{path}.")) || path.starts_with(&format!("{bad}."))
+        bad.is_empty()
+            || bad == path
+            || bad.starts_with(&format!("{path}."))
+            || path.starts_with(&format!("{bad}."))
     };
     if finding.paths.iter().any(|path| checked.replaced.iter().any(|bad| related(bad, path))) {
         return None;

@@ -24,7 +24,8 @@ pub struct MlmConfig {
     pub masking: MaskingUnit,
     /// Share of the non-special tokens to predict.
     pub mlm_probability: f64,
-    /// That share at the last step: it changes along a straight line over the run. It stays the same when absent.
+    /// That share at the last step: it changes along a straight line over the run. It stays the same when
+    /// absent.
     pub mlm_probability_end: Option<f64>,
     /// Share of those replaced by the mask token.
     pub mask_replace_prob: f64,

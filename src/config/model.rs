@@ -72,7 +72,13 @@ impl EncoderConfig {
         };
         match family {
             Family::Roberta => roberta,
-            Family::Bert => Self { max_position_embeddings: 512, type_vocab_size: 2, layer_norm_eps: 1e-12, pad_token_id: 0, ..roberta },
+            Family::Bert => Self {
+                max_position_embeddings: 512,
+                type_vocab_size: 2,
+                layer_norm_eps: 1e-12,
+                pad_token_id: 0,
+                ..roberta
+            },
         }
     }
 

@@ -9,8 +9,8 @@ use crate::config::model::ModelConfig;
 /// The names, from small to large.
 pub const MODEL_NAMES: [&str; 4] = ["tiny", "small", "base", "large"];
 
-/// The model of a name; `None` for any other word. All have heads of 64, a feed-forward of four times the width, 512
-/// positions and dropout 0.1.
+/// The model of a name; `None` for any other word. All have heads of 64, a feed-forward of four times the
+/// width, 512 positions and dropout 0.1.
 pub fn named_model(name: &str) -> Option<ModelConfig> {
     let (vocab_size, hidden_size, num_hidden_layers) = match name {
         "tiny" => (8192, 128, 2),
@@ -38,7 +38,10 @@ mod tests {
     fn every_name_has_a_model() {
         let widths = MODEL_NAMES.map(|name| named_model(name).unwrap().encoder.hidden_size);
         assert_eq!(widths, [128, 256, 768, 1024]);
-        assert_eq!(named_model("base").unwrap().encoder, EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() });
+        assert_eq!(
+            named_model("base").unwrap().encoder,
+            EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }
+        );
         assert_eq!(named_model("huge"), None);
     }
 }

@@ -22,7 +22,8 @@ pub struct Override {
     flag: String,
     /// Dotted path of the key.
     key: String,
-    /// The value as YAML; for a key that holds a text, the text itself unless it begins with a quotation mark.
+    /// The value as YAML; for a key that holds a text, the text itself unless it begins with a quotation
+    /// mark.
     text: String,
 }
 
@@ -33,7 +34,9 @@ impl Override {
         let key = key.trim();
         if !text.contains('=') || key.is_empty() {
             let hint = "write it like `--set training.max_steps=100`";
-            return Err(Problem::usage(format!("`{}` is not of the form `key=value`", shortened(text))).at("--set").hint(hint));
+            return Err(Problem::usage(format!("`{}` is not of the form `key=value`", shortened(text)))
+                .at("--set")
+                .hint(hint));
         }
         Ok(Self { flag: format!("--set {key}"), key: key.to_string(), text: value.to_string() })
     }
@@ -78,7 +81,12 @@ impl Override {
                     here.field(key).map(|field| (&field.shape, field.optional)).ok_or_else(unknown)?
                 }
                 Shape::List(item) => (item.as_ref(), false),
-                _ => return Err(self.wrong(format!("`{path}` is {}, it has no keys", here.wanted()), "set the key itself")),
+                _ => {
+                    return Err(self.wrong(
+                        format!("`{path}` is {}, it has no keys", here.wanted()),
+                        "set the key itself",
+                    ));
+                }
             };
             path = join(&path, key);
         }
@@ -106,9 +114,10 @@ impl Override {
         }
         match parse(text, &self.flag) {
             Ok(node) => Ok(if is_null { Value::Null } else { node.value }),
-            Err(problem) => {
-                Err(self.wrong(problem.message, "quote the value for YAML and once more for the shell: `--set 'key=\"value\"'`"))
-            }
+            Err(problem) => Err(self.wrong(
+                problem.message,
+                "quote the value for YAML and once more for the shell: `--set 'key=\"value\"'`",
+            )),
         }
     }
 
@@ -117,7 +126,8 @@ impl Override {
     }
 }
 
-/// The value of `field` in a table, created when it is not there; none when the node is something else than a table.
+/// The value of `field` in a table, created when it is not there; none when the node is something else than a
+/// table.
 fn child<'a>(node: &'a mut Node, table: &Shape, field: &Field, place: &Place) -> Option<&'a mut Node> {
     if node.value == Value::Null {
         node.value = Value::Table(Vec::new());

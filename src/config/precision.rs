@@ -11,9 +11,11 @@ use serde::Serialize;
 pub enum ComputeType {
     /// 32-bit floats.
     F32,
-    /// 16-bit floats with the range of f32 and 8 bits of precision: half the memory of activations, no loss scaling.
+    /// 16-bit floats with the range of f32 and 8 bits of precision: half the memory of activations, no loss
+    /// scaling.
     Bf16,
-    /// 16-bit floats with 11 bits of precision that end at 65,504: gradients are scaled so that they stay in range.
+    /// 16-bit floats with 11 bits of precision that end at 65,504: gradients are scaled so that they stay in
+    /// range.
     F16,
 }
 
@@ -37,8 +39,8 @@ impl ComputeType {
 pub struct PrecisionConfig {
     /// Type of activations and products.
     pub compute: ComputeType,
-    /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the speed on Ampere
-    /// and newer. Nothing else of f32 changes; a CPU does not know it.
+    /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the
+    /// speed on Ampere and newer. Nothing else of f32 changes; a CPU does not know it.
     pub tf32: bool,
     /// Loss scaling; for `compute: f16` only, which has it with these defaults when it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +59,8 @@ impl Default for PrecisionConfig {
 pub struct LossScaleConfig {
     /// The first factor, a power of two; absent means 65536. 1048576 is usual for LAMB.
     pub init_scale: Option<f64>,
-    /// Good steps in a row after which the factor doubles. A step whose gradients overflow is skipped and halves it.
+    /// Good steps in a row after which the factor doubles. A step whose gradients overflow is skipped and
+    /// halves it.
     pub growth_interval: u64,
     /// The smallest factor, a power of two; a run whose gradients overflow even there ends as diverged.
     pub min_scale: f64,

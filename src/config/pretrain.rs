@@ -28,11 +28,11 @@ pub struct RunSection {
     pub output_dir: PathBuf,
     /// Seed of initialisation, order, masking and dropout.
     pub seed: u64,
-    /// Where to compute. `auto` takes the first GPU if there is one that can be used, and says why not if there is none;
-    /// `cuda` or `cuda:1` is an error without it.
+    /// Where to compute. `auto` takes the first GPU if there is one that can be used, and says why not if
+    /// there is none; `cuda` or `cuda:1` is an error without it.
     pub device: DeviceChoice,
-    /// Threads of the one pool that everything computes in; 0 means one for each core that this process may use, by its
-    /// CPU affinity and its cgroup's CPU quota.
+    /// Threads of the one pool that everything computes in; 0 means one for each core that this process may
+    /// use, by its CPU affinity and its cgroup's CPU quota.
     pub threads: usize,
     /// What the machine costs an hour, in US dollars: then costs are reported, too.
     pub usd_per_hour: Option<f64>,
@@ -104,7 +104,8 @@ pub struct PretrainConfig {
 }
 
 impl PretrainConfig {
-    /// The chosen family and its encoder; `None` unless exactly one family table is there (validation reports that).
+    /// The chosen family and its encoder; `None` unless exactly one family table is there (validation reports
+    /// that).
     pub fn model(&self) -> Option<ModelConfig> {
         match (&self.model.roberta, &self.model.bert) {
             (Some(encoder), None) => Some(ModelConfig { family: Family::Roberta, encoder: encoder.clone() }),

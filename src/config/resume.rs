@@ -1,4 +1,5 @@
-//! What changed between the configuration saved in a run folder and the one given now, and whether a run may go on with it.
+//! What changed between the configuration saved in a run folder and the one given now, and whether a run may
+//! go on with it.
 //!
 //! Pure: it reads no folder; `train` decides when to ask.
 
@@ -35,7 +36,11 @@ const FREE: &[&str] = &[
 ];
 
 /// How an update is cut into micro-batches: free as long as its rows stay the same.
-const CUT: &[&str] = &["training.per_device_train_batch_size", "training.gradient_accumulation_steps", "training.train_batch_size"];
+const CUT: &[&str] = &[
+    "training.per_device_train_batch_size",
+    "training.gradient_accumulation_steps",
+    "training.train_batch_size",
+];
 
 /// One key with two values; a value that is absent on one side is JSON `null`.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +79,8 @@ pub fn compare_for_resume<T: Serialize>(saved: &T, current: &T) -> Result<Vec<Ch
 /// Rows of an update; `None` where phases or a ramp give the updates different ones.
 fn rows_per_update(config: &Json) -> Option<u64> {
     let training = &config["training"];
-    let (phases, ramp_steps) = (training["phases"].as_array()?, training["batch_size_ramp"]["steps"].as_u64()?);
+    let (phases, ramp_steps) =
+        (training["phases"].as_array()?, training["batch_size_ramp"]["steps"].as_u64()?);
     if !phases.is_empty() || ramp_steps > 0 {
         return None;
     }

@@ -17,7 +17,8 @@ pub(super) type Refusal = (String, String);
 
 /// The JSON of a scalar, or the tail of the message and the hint.
 pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, Refusal> {
-    let wrong = |hint: &str| Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()));
+    let wrong =
+        |hint: &str| Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()));
     let no_value = |hint: &str| Err(("has no value".to_string(), hint.to_string()));
     match (shape, value) {
         (Shape::Text, Value::Text(text)) => Ok(Json::from(text.as_str())),
@@ -31,14 +32,18 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         }
         (Shape::Integer { min, max }, Value::Text(text)) => match quantity_of(path, text) {
             Ok(value) => whole(value.into(), *min, *max),
-            Err(_) if path.ends_with("_bytes") => wrong("write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)"),
+            Err(_) if path.ends_with("_bytes") => {
+                wrong("write digits, or a unit such as `64MB` (10^6) or `2GiB` (2^30)")
+            }
             Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
         },
         (Shape::IntegerOr { word, .. }, Value::Text(text)) if text == word => Ok(Json::from(text.as_str())),
         (Shape::IntegerOr { word, .. }, Value::Text(text)) if quantity_of(path, text).is_err() => {
             wrong(&format!("write digits, or `{word}`"))
         }
-        (Shape::IntegerOr { min, max, .. }, _) => scalar(value, &Shape::Integer { min: *min, max: *max }, path),
+        (Shape::IntegerOr { min, max, .. }, _) => {
+            scalar(value, &Shape::Integer { min: *min, max: *max }, path)
+        }
         (Shape::Choice(names), Value::Text(text)) if names.contains(text) => Ok(Json::from(text.as_str())),
         (Shape::Choice(names), Value::Text(text)) => {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -50,8 +55,12 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         }
         (_, Value::Null) => no_value("give it a value, or remove the key to take its default"),
         (Shape::Text, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => wrong("put it in quotes"),
-        (Shape::Number, Value::Text(text)) if text.trim().parse::<f64>().is_ok() => wrong("remove the quotes"),
-        (Shape::Bool, Value::Text(text)) if ["yes", "on", "no", "off"].contains(&text.to_lowercase().as_str()) => {
+        (Shape::Number, Value::Text(text)) if text.trim().parse::<f64>().is_ok() => {
+            wrong("remove the quotes")
+        }
+        (Shape::Bool, Value::Text(text))
+            if ["yes", "on", "no", "off"].contains(&text.to_lowercase().as_str()) =>
+        {
             wrong("YAML 1.2 spells them `true` and `false`")
         }
         (Shape::Number, _) => wrong("write it like `0.1` or `5.0e-5`"),
@@ -70,7 +79,9 @@ fn whole(value: i128, min: i128, max: i128) -> Result<Json, Refusal> {
     match (in_range, i64::try_from(value), u64::try_from(value)) {
         (true, Ok(value), _) => Ok(Json::from(value)),
         (true, _, Ok(value)) => Ok(Json::from(value)),
-        _ if value < min => Err((format!("is {value}, it must be at least {min}"), "look for a stray minus sign".to_string())),
+        _ if value < min => {
+            Err((format!("is {value}, it must be at least {min}"), "look for a stray minus sign".to_string()))
+        }
         _ => Err((format!("is {value}, it can be at most {max}"), "look for stray digits".to_string())),
     }
 }

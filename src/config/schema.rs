@@ -77,10 +77,16 @@ mod tests {
             let schema: Json = serde_json::from_str(&schema_json(kind)).expect("is JSON");
             let tables = schema["$defs"].as_object().expect("has tables").values().chain([&schema]);
             for (name, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {
-                assert!(property["description"].as_str().is_some_and(|d| d.len() > 5), "`{name}` has no description");
+                assert!(
+                    property["description"].as_str().is_some_and(|d| d.len() > 5),
+                    "`{name}` has no description"
+                );
             }
             assert_eq!(schema["$defs"]["TrainingConfig"]["properties"]["warmup_ratio"]["deprecated"], true);
-            assert_eq!(schema["$defs"]["TrainingConfig"]["properties"]["max_steps"]["type"], json!(["integer", "string"]));
+            assert_eq!(
+                schema["$defs"]["TrainingConfig"]["properties"]["max_steps"]["type"],
+                json!(["integer", "string"])
+            );
             assert_eq!(schema["additionalProperties"], false);
         }
     }

@@ -1,4 +1,5 @@
-//! What a configuration may contain, read from the structs' own JSON Schema, so that the structs stay the only description.
+//! What a configuration may contain, read from the structs' own JSON Schema, so that the structs stay the
+//! only description.
 //!
 //! It knows types, not combinations: those are `validate.rs`.
 
@@ -39,7 +40,8 @@ pub(super) struct Field {
     pub(super) optional: bool,
 }
 
-/// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same thing.
+/// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same
+/// thing.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
     ("warmup_ratio", "warmup_steps"),
     ("activation_checkpointing", "gradient_checkpointing"),
@@ -70,7 +72,9 @@ impl Shape {
     /// The field that `key` names, also by one of its other names.
     pub(super) fn field(&self, key: &str) -> Option<&Field> {
         let by_name = |name: &str| self.fields().iter().find(|f| f.name == name);
-        by_name(key).or_else(|| OTHER_NAMES.iter().filter(|(other, _)| *other == key).find_map(|(_, name)| by_name(name)))
+        by_name(key).or_else(|| {
+            OTHER_NAMES.iter().filter(|(other, _)| *other == key).find_map(|(_, name)| by_name(name))
+        })
     }
 
     /// "a whole number", "a list": for messages.
@@ -116,7 +120,9 @@ fn read(schema: &Json, root: &Json, key: &str) -> Shape {
         return read(inner, root, key);
     }
     if let Some(choices) = schema["oneOf"].as_array() {
-        return Shape::Choice(choices.iter().filter_map(|c| c["const"].as_str()).map(str::to_string).collect());
+        return Shape::Choice(
+            choices.iter().filter_map(|c| c["const"].as_str()).map(str::to_string).collect(),
+        );
     }
     match type_name(schema) {
         "object" => Shape::Table(fields(schema, root)),
@@ -125,12 +131,15 @@ fn read(schema: &Json, root: &Json, key: &str) -> Shape {
         "boolean" => Shape::Bool,
         "number" => Shape::Number,
         "integer" => integer(schema["format"].as_str().unwrap_or_default()),
-        other => unreachable!("a configuration field of JSON type `{other}` at `{key}`: teach `Shape` about it"),
+        other => {
+            unreachable!("a configuration field of JSON type `{other}` at `{key}`: teach `Shape` about it")
+        }
     }
 }
 
 fn fields(schema: &Json, root: &Json) -> Vec<Field> {
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let required =
+        |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
     let properties = schema["properties"].as_object().into_iter().flatten();
     properties
         .map(|(name, schema)| Field {
@@ -166,7 +175,9 @@ fn integer(format: &str) -> Shape {
 /// The type's name; of `["string", "null"]`, the one that is not null.
 fn type_name(schema: &Json) -> &str {
     match &schema["type"] {
-        Json::Array(names) => names.iter().filter_map(Json::as_str).find(|n| *n != "null").unwrap_or_default(),
+        Json::Array(names) => {
+            names.iter().filter_map(Json::as_str).find(|n| *n != "null").unwrap_or_default()
+        }
         name => name.as_str().unwrap_or_default(),
     }
 }
@@ -199,7 +210,10 @@ mod tests {
     fn the_shape_follows_the_structs() {
         let shape = Shape::of::<PretrainConfig>();
         let training = &shape.field("training").expect("is a field").shape;
-        assert_eq!(training.field("max_steps").expect("is a field").shape, Shape::Integer { min: i64::MIN.into(), max: i64::MAX.into() });
+        assert_eq!(
+            training.field("max_steps").expect("is a field").shape,
+            Shape::Integer { min: i64::MIN.into(), max: i64::MAX.into() }
+        );
         assert_eq!(training.field("warmup_ratio").expect("has another name").name, "warmup_steps");
         let rows = &training.field("per_device_train_batch_size").expect("is a field").shape;
         assert_eq!(*rows, Shape::IntegerOr { word: "auto".to_string(), min: 0, max: u64::MAX.into() });

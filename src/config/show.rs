@@ -1,6 +1,7 @@
 //! A resolved configuration as YAML: for the run folder, and with the origin of each value for `config show`.
 //!
-//! Secrets never leave: the user part of a URL, and texts whose key says token, key, secret or password, are blanked.
+//! Secrets never leave: the user part of a URL, and texts whose key says token, key, secret or password, are
+//! blanked.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> Strin
 
 /// The configuration as JSON with secrets blanked.
 pub(super) fn resolved<T: Serialize>(config: &T) -> Json {
-    let mut json = serde_json::to_value(config).expect("configurations hold only tables with text keys, and paths read from UTF-8");
+    let mut json = serde_json::to_value(config)
+        .expect("configurations hold only tables with text keys, and paths read from UTF-8");
     blank(&mut json, "");
     json
 }
@@ -100,7 +102,13 @@ fn lines(json: &Json, comment: impl Fn(&str) -> Option<String>) -> String {
     text
 }
 
-fn table(value: &Json, path: &str, depth: usize, comment: &dyn Fn(&str) -> Option<String>, lines: &mut Vec<Line>) {
+fn table(
+    value: &Json,
+    path: &str,
+    depth: usize,
+    comment: &dyn Fn(&str) -> Option<String>,
+    lines: &mut Vec<Line>,
+) {
     for (key, value) in value.as_object().into_iter().flatten() {
         let at = join(path, key);
         let head = format!("{}{key}:", "  ".repeat(depth));
@@ -119,7 +127,13 @@ fn table(value: &Json, path: &str, depth: usize, comment: &dyn Fn(&str) -> Optio
 }
 
 /// A list of tables: the first key of each stands behind the dash.
-fn list(items: &[Json], path: &str, depth: usize, comment: &dyn Fn(&str) -> Option<String>, lines: &mut Vec<Line>) {
+fn list(
+    items: &[Json],
+    path: &str,
+    depth: usize,
+    comment: &dyn Fn(&str) -> Option<String>,
+    lines: &mut Vec<Line>,
+) {
     for (index, item) in items.iter().enumerate() {
         let first = lines.len();
         table(item, &join(path, &index.to_string()), depth + 1, comment, lines);
@@ -147,19 +161,27 @@ fn with_point(number: &str) -> String {
     }
 }
 
-/// A text as YAML: bare (also with a `*` after its start, as file patterns have it) where no reader can take it for anything else, in double quotes otherwise.
+/// A text as YAML: bare (also with a `*` after its start, as file patterns have it) where no reader can take
+/// it for anything else, in double quotes otherwise.
 fn scalar(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "_-./*".contains(c);
-    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || text.starts_with('/') || text.starts_with("./");
-    let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        || text.starts_with('/')
+        || text.starts_with("./");
+    let reserved =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str());
     if starts_well && text.chars().all(safe) && !reserved {
         return text.to_string();
     }
     let quoted = Json::from(text).to_string();
-    quoted.chars().map(|c| if is_printable(c) { c.to_string() } else { format!("\\U{:08x}", u32::from(c)) }).collect()
+    quoted
+        .chars()
+        .map(|c| if is_printable(c) { c.to_string() } else { format!("\\U{:08x}", u32::from(c)) })
+        .collect()
 }
 
-/// YAML 1.2's set of characters that may stand in a text as they are, less the line breaks and the byte order mark.
+/// YAML 1.2's set of characters that may stand in a text as they are, less the line breaks and the byte order
+/// mark.
 fn is_printable(c: char) -> bool {
     matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
 }

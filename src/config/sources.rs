@@ -11,8 +11,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// By the extension: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv`, `.parquet`; anything else, and standard input, is
-    /// `text`.
+    /// By the extension: `.jsonl`, `.ndjson`, `.json`, `.csv`, `.tsv`, `.parquet`; anything else, and
+    /// standard input, is `text`.
     Auto,
     /// Plain text.
     Text,
@@ -50,7 +50,8 @@ pub enum InvalidUtf8 {
     Fail,
     /// Put U+FFFD in the place of each invalid sequence, and count them.
     Replace,
-    /// Leave it out, and count it: the line, the JSON object, the row; where documents are paragraphs, the paragraph.
+    /// Leave it out, and count it: the line, the JSON object, the row; where documents are paragraphs, the
+    /// paragraph.
     Skip,
 }
 
@@ -58,13 +59,13 @@ pub enum InvalidUtf8 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceConfig {
-    /// What statistics call it; by default the first of its files without folder and extensions, or, where that is a
-    /// pattern, its folder.
+    /// What statistics call it; by default the first of its files without folder and extensions, or, where
+    /// that is a pattern, its folder.
     #[serde(default)]
     pub name: Option<String>,
-    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the current
-    /// folder. Of a folder, all files in and below it are read whose extension fits `format`, except hidden ones. A file
-    /// that several entries name is read once.
+    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the
+    /// current folder. Of a folder, all files in and below it are read whose extension fits `format`, except
+    /// hidden ones. A file that several entries name is read once.
     pub files: Vec<String>,
     /// How to read them.
     #[serde(default = "auto")]
@@ -75,13 +76,15 @@ pub struct SourceConfig {
     /// The JSON field or column that holds the text; null counts as empty.
     #[serde(default = "text")]
     pub field: String,
-    /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not missing.
+    /// A field or column that is put before the text, on a line of its own; it may be null or empty, but not
+    /// missing.
     #[serde(default)]
     pub title_field: Option<String>,
     /// The character between the columns of CSV where it is no comma, such as `;`.
     #[serde(default)]
     pub separator: Option<String>,
-    /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next time.
+    /// How often an epoch takes each document: 2 takes all twice, 0.5 half of them, another half the next
+    /// time.
     #[serde(default = "one")]
     pub weight: f64,
     /// What to do with bytes that are not UTF-8.
@@ -136,6 +139,10 @@ impl SourceConfig {
             _ => None,
         });
         let stem = |name: &str| name.split('.').next().unwrap_or_default().to_string();
-        parts.find(|name| !is_pattern(name)).map(stem).filter(|stem| !stem.is_empty()).unwrap_or_else(|| "corpus".to_string())
+        parts
+            .find(|name| !is_pattern(name))
+            .map(stem)
+            .filter(|stem| !stem.is_empty())
+            .unwrap_or_else(|| "corpus".to_string())
     }
 }

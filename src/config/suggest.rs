@@ -14,7 +14,14 @@ pub(super) fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
         if part { typos.max(0.7) } else { typos }
     };
     let scored = names.iter().map(|name| (likeness(name), *name)).filter(|(score, _)| *score >= 0.6);
-    scored.fold(None, |best: Option<(f64, &str)>, next| if best.is_some_and(|b| b.0 >= next.0) { best } else { Some(next) }).map(|b| b.1)
+    scored
+        .fold(
+            None,
+            |best: Option<(f64, &str)>, next| {
+                if best.is_some_and(|b| b.0 >= next.0) { best } else { Some(next) }
+            },
+        )
+        .map(|b| b.1)
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ pub struct TokenizerConfig {
     pub algorithm: TokenizerAlgorithm,
     /// Entries of the vocabulary to train, special tokens included.
     pub vocab_size: usize,
-    /// Round `vocab_size` up to a multiple of this, and fill up with unused entries what the corpus does not give; 64
-    /// suits matrix units.
+    /// Round `vocab_size` up to a multiple of this, and fill up with unused entries what the corpus does not
+    /// give; 64 suits matrix units.
     pub pad_vocab_to_multiple_of: Option<usize>,
     /// Pairs (BPE, WordPiece) or pieces (unigram) seen fewer times than this get no entry.
     pub min_frequency: u64,

@@ -1,4 +1,5 @@
-//! How to train: batch, optimizer, schedule, cadence; names and defaults are those of Hugging Face's `TrainingArguments`.
+//! How to train: batch, optimizer, schedule, cadence; names and defaults are those of Hugging Face's
+//! `TrainingArguments`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,8 +15,8 @@ use crate::config::batching::TrainingPhase;
 pub enum OptimizerType {
     /// Adam with decoupled weight decay, as `torch.optim.AdamW` (Hugging Face's `adamw_torch`).
     Adamw,
-    /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for batches of
-    /// thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
+    /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for
+    /// batches of thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
     Lamb,
 }
 
@@ -41,18 +42,19 @@ pub enum SchedulerType {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at once. `auto`: as many
-    /// as memory has room for, by prediction, in as many micro-batches as `train_batch_size` then needs.
+    /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at
+    /// once. `auto`: as many as memory has room for, by prediction, in as many micro-batches as
+    /// `train_batch_size` then needs.
     pub per_device_train_batch_size: BatchSize,
-    /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto` only; else they are
-    /// that number times `gradient_accumulation_steps`.
+    /// Rows of an update over all devices and micro-batches, given with `per_device_train_batch_size: auto`
+    /// only; else they are that number times `gradient_accumulation_steps`.
     pub train_batch_size: Option<usize>,
     /// Rows a device takes at once in evaluation.
     pub per_device_eval_batch_size: usize,
     /// Micro-batches whose gradients are added before one update.
     pub gradient_accumulation_steps: usize,
-    /// Save only the input of each layer and compute the rest again in backward (its other name: `activation_checkpointing`).
-    /// It takes far less memory and about a third more time; no number changes.
+    /// Save only the input of each layer and compute the rest again in backward (its other name:
+    /// `activation_checkpointing`). It takes far less memory and about a third more time; no number changes.
     pub gradient_checkpointing: bool,
     /// Other rows for the first steps, such as short sequences before long ones; needs `max_steps`.
     pub phases: Vec<TrainingPhase>,
@@ -76,7 +78,8 @@ pub struct TrainingConfig {
     pub lr_decay_steps: f64,
     /// Exponent of `polynomial`.
     pub lr_power: f64,
-    /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for `lamb`.
+    /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for
+    /// `lamb`.
     pub weight_decay: f64,
     /// Decay of the first moment.
     pub adam_beta1: f64,

@@ -1,8 +1,9 @@
-//! Finds text of evaluation files in documents: sequences of words that both have (Brown et al. 2020, "Language Models are
-//! Few-Shot Learners", appendix C, with 13 words).
+//! Finds text of evaluation files in documents: sequences of words that both have (Brown et al. 2020,
+//! "Language Models are Few-Shot Learners", appendix C, with 13 words).
 //!
-//! Words are compared in lower case, letters and digits only. Memory holds a 64-bit hash for each sequence of the evaluation
-//! files: two different sequences share one with a chance of about 1 in 10^12 for each sequence looked up.
+//! Words are compared in lower case, letters and digits only. Memory holds a 64-bit hash for each sequence of
+//! the evaluation files: two different sequences share one with a chance of about 1 in 10^12 for each
+//! sequence looked up.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -91,11 +92,17 @@ impl Contamination {
             is_full = self.files.len() > MOST_SEQUENCES;
         })?;
         if is_full {
-            let message = format!("brings the evaluation files over {MOST_SEQUENCES} sequences of words, the most that are kept in memory");
-            return Err(Problem::usage(message).at(name).hint("name test splits only, and fewer of them").into());
+            let message = format!(
+                "brings the evaluation files over {MOST_SEQUENCES} sequences of words, the most that are kept in memory"
+            );
+            return Err(Problem::usage(message)
+                .at(name)
+                .hint("name test splits only, and fewer of them")
+                .into());
         }
         if !found {
-            let message = format!("holds no example of at least {FEWEST_WORDS} words, nothing could be found by it");
+            let message =
+                format!("holds no example of at least {FEWEST_WORDS} words, nothing could be found by it");
             return Err(Problem::usage(message)
                 .at(name)
                 .hint("a .csv, .tsv or .jsonl file, or one with an example a line, is wanted; is it one word a line?")
@@ -107,11 +114,17 @@ impl Contamination {
     /// What a page shares with the evaluation files, if it is enough to be called contaminated.
     pub(super) fn check(&self, page: &Page) -> Option<Overlap> {
         let folded = page.folded();
-        let in_files = |words: usize| folded.sequences(words).filter_map(|hash| self.files.get(&hash).copied());
-        let whole = self.short_words.iter().find_map(|&words| in_files(words).next().map(|file| (file, words)));
-        let (count, first) = in_files(self.ngram_words).fold((0, None), |(count, first), file| (count + 1, first.or(Some(file))));
+        let in_files =
+            |words: usize| folded.sequences(words).filter_map(|hash| self.files.get(&hash).copied());
+        let whole =
+            self.short_words.iter().find_map(|&words| in_files(words).next().map(|file| (file, words)));
+        let (count, first) = in_files(self.ngram_words)
+            .fold((0, None), |(count, first), file| (count + 1, first.or(Some(file))));
         if let Some(file) = first.filter(|_| count >= self.min_overlap) {
-            let detail = format!("{count} of its sequences of {} words stand in `{}`", self.ngram_words, self.names[file as usize]);
+            let detail = format!(
+                "{count} of its sequences of {} words stand in `{}`",
+                self.ngram_words, self.names[file as usize]
+            );
             return Some(Overlap { count, detail });
         }
         let (file, words) = whole?;

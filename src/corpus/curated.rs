@@ -67,15 +67,26 @@ pub struct Curated {
 impl Curated {
     /// Takes `corpus` through all steps that are not done in `folder` yet.
     ///
-    /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of it.
-    pub fn make(corpus: &Corpus, config: &DataConfig, folder: &Path, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<Self> {
+    /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of
+    /// it.
+    pub fn make(
+        corpus: &Corpus,
+        config: &DataConfig,
+        folder: &Path,
+        progress: &mut dyn FnMut(Step, u64, u64),
+    ) -> Result<Self> {
         let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
         let size_bytes = corpus.size_bytes();
         pass::run(corpus, config, folder, part_bytes, &mut |done| progress(Step::Read, done, size_bytes))?;
         Self::open(corpus.source_names(), config, folder, progress)
     }
 
-    fn open(source_names: &[String], config: &DataConfig, folder: &Path, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<Self> {
+    fn open(
+        source_names: &[String],
+        config: &DataConfig,
+        folder: &Path,
+        progress: &mut dyn FnMut(Step, u64, u64),
+    ) -> Result<Self> {
         let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
         let parts = store::whole_parts(folder, |part| tally.merge(part))?;
         let ends = parts.iter().scan(0, |end, (_, entry)| {
@@ -98,7 +109,9 @@ impl Curated {
             let counted: Vec<(Tally, SplitTally)> = some
                 .par_iter()
                 .zip(firsts)
-                .map(|(part, first)| count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names))
+                .map(|(part, first)| {
+                    count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names)
+                })
                 .collect::<Result<_>>()?;
             for ((_, entry), (part_tally, part_split)) in some.iter().zip(counted) {
                 tally.merge(part_tally);
@@ -119,7 +132,11 @@ impl Curated {
     }
 
     /// The kept documents from index `first` on, with their indices and sides. Indices count duplicates too.
-    pub fn documents_from(&self, split: Split, first: u64) -> impl Iterator<Item = Result<(u64, Side, StoredDocument)>> + '_ {
+    pub fn documents_from(
+        &self,
+        split: Split,
+        first: u64,
+    ) -> impl Iterator<Item = Result<(u64, Side, StoredDocument)>> + '_ {
         let first_part = self.first_documents.partition_point(|start| *start <= first).saturating_sub(1);
         let parts = self.parts.iter().zip(&self.first_documents).skip(first_part);
         parts.flat_map(move |((paths, entry), start)| {
@@ -127,16 +144,20 @@ impl Curated {
                 Ok(reader) => (Some(reader), None),
                 Err(e) => (None, Some(Err(e))),
             };
-            let numbered = (*start..).zip(documents.into_iter().flatten()).filter_map(move |(index, document)| match document {
-                Err(e) => Some(Err(e)),
-                Ok(_) if index < first || self.is_duplicate(index) => None,
-                Ok(document) => Some(Ok((index, split.side(document.key), document))),
-            });
+            let numbered =
+                (*start..).zip(documents.into_iter().flatten()).filter_map(move |(index, document)| {
+                    match document {
+                        Err(e) => Some(Err(e)),
+                        Ok(_) if index < first || self.is_duplicate(index) => None,
+                        Ok(document) => Some(Ok((index, split.side(document.key), document))),
+                    }
+                });
             error.into_iter().chain(numbered)
         })
     }
 
-    /// Says of the duplicates among the samples what they repeat. Their details hold the index of that document so far.
+    /// Says of the duplicates among the samples what they repeat. Their details hold the index of that
+    /// document so far.
     fn name_originals(&self, tally: &mut Tally) -> Result<()> {
         for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
             for sample in tally.samples.0.get_mut(reason).into_iter().flatten() {

@@ -19,7 +19,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A piece of text that stands on its own: never empty, at most `data.max_document_bytes` long, lines end in `\n`.
+/// A piece of text that stands on its own: never empty, at most `data.max_document_bytes` long, lines end in
+/// `\n`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     /// The text.
@@ -76,6 +77,7 @@ pub struct Judged {
     pub rejection: Option<Rejection>,
     /// Its language as an ISO 639-3 code, where languages are looked at.
     pub language: Option<&'static str>,
-    /// What cleaning and line filters did, by name: a count of lines taken out, or 1 for a step that changed something.
+    /// What cleaning and line filters did, by name: a count of lines taken out, or 1 for a step that changed
+    /// something.
     pub changes: Vec<(&'static str, u64)>,
 }

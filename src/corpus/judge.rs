@@ -1,4 +1,5 @@
-//! Judges one document: cleans it, takes lines out, asks every filter in a fixed order, looks for evaluation text.
+//! Judges one document: cleans it, takes lines out, asks every filter in a fixed order, looks for evaluation
+//! text.
 //!
 //! A pure function of the text: nothing here depends on other documents, threads or time.
 
@@ -52,7 +53,8 @@ impl Judge {
             before_language: filter::before_language(filters).context("preparing `data.filters`")?,
             languages: Languages::new(&filters.language),
             after_language: filter::after_language(filters).context("preparing `data.filters.perplexity`")?,
-            contamination: Contamination::new(&config.contamination).context("preparing `data.contamination`")?,
+            contamination: Contamination::new(&config.contamination)
+                .context("preparing `data.contamination`")?,
             action: config.contamination.action,
         })
     }
@@ -61,7 +63,12 @@ impl Judge {
     pub fn judge(&self, text: &str) -> Judged {
         let (cleaned, changed) = self.cleaner.clean(text);
         let mut changes: Vec<(&'static str, u64)> = changed.into_iter().map(|name| (name, 1)).collect();
-        let rejected = |text: String, rejection, changes| Judged { text, rejection: Some(rejection), language: None, changes };
+        let rejected = |text: String, rejection, changes| Judged {
+            text,
+            rejection: Some(rejection),
+            language: None,
+            changes,
+        };
         if is_blank(&cleaned) {
             return rejected(cleaned.into_owned(), because("no_text"), changes);
         }
@@ -84,7 +91,11 @@ impl Judge {
         Judged { text, rejection, language, changes }
     }
 
-    fn judge_page(&self, page: &Page, changes: &mut Vec<(&'static str, u64)>) -> (Option<Rejection>, Option<&'static str>) {
+    fn judge_page(
+        &self,
+        page: &Page,
+        changes: &mut Vec<(&'static str, u64)>,
+    ) -> (Option<Rejection>, Option<&'static str>) {
         let first = |filters: &[Box<dyn Filter>]| filters.iter().find_map(|filter| filter.check(page));
         if let Some(rejection) = first(&self.before_language) {
             return (Some(rejection), None);
@@ -95,11 +106,14 @@ impl Judge {
         if rejection.is_some() {
             return (rejection, language);
         }
-        let Some(overlap) = self.contamination.as_ref().and_then(|contamination| contamination.check(page)) else {
+        let Some(overlap) = self.contamination.as_ref().and_then(|contamination| contamination.check(page))
+        else {
             return (None, language);
         };
         match self.action {
-            ContaminationAction::Drop => (Some(Rejection { reason: "contaminated", detail: overlap.detail }), language),
+            ContaminationAction::Drop => {
+                (Some(Rejection { reason: "contaminated", detail: overlap.detail }), language)
+            }
             ContaminationAction::Report => {
                 changes.push(("contaminated", overlap.count));
                 (None, language)
@@ -108,7 +122,8 @@ impl Judge {
     }
 }
 
-/// Every name that [`Judge::judge`] gives as a reason or a change, with a sentence for people, in the order of the work.
+/// Every name that [`Judge::judge`] gives as a reason or a change, with a sentence for people, in the order
+/// of the work.
 pub fn reasons() -> Vec<(&'static str, &'static str)> {
     [&[STEPS], filter::REASONS.as_slice(), &[contamination::REASONS]].concat().concat()
 }

@@ -1,7 +1,9 @@
-//! The pass over the raw corpus: read -> clean, filter, look for contamination -> sketch -> parts on the disk.
+//! The pass over the raw corpus: read -> clean, filter, look for contamination -> sketch -> parts on the
+//! disk.
 //!
-//! One thread reads ahead, all threads judge, and results are written in order, so that the bytes of the parts do not
-//! depend on the number of threads. A pass that was interrupted goes on behind its last whole part.
+//! One thread reads ahead, all threads judge, and results are written in order, so that the bytes of the
+//! parts do not depend on the number of threads. A pass that was interrupted goes on behind its last whole
+//! part.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -39,20 +41,34 @@ const PORTIONS_AHEAD: usize = 2;
 /// Reads all of `corpus` and leaves what is kept in `folder`, in parts of about `part_bytes` of text.
 ///
 /// `progress` gets bytes of files read.
-pub(super) fn run(corpus: &Corpus, config: &DataConfig, folder: &Path, part_bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+pub(super) fn run(
+    corpus: &Corpus,
+    config: &DataConfig,
+    folder: &Path,
+    part_bytes: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
     if store::is_complete(folder) {
         return Ok(());
     }
     let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
     let whole = store::whole_parts(folder, |_: Tally| {})?;
     let items_done = whole.iter().map(|(_, entry)| entry.items).sum();
-    let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, parts: whole.len(), part_bytes, open: None };
+    let mut binder = Binder {
+        folder,
+        sketcher: workshop.sketcher.as_ref(),
+        corpus,
+        parts: whole.len(),
+        part_bytes,
+        open: None,
+    };
     std::thread::scope(|scope| {
         let (sender, portions) = sync_channel(PORTIONS_AHEAD);
         scope.spawn(move || read_portions(corpus, items_done, &sender));
         for portion in portions {
             let portion: Portion = portion?;
-            let judged: Vec<Outcome> = portion.items.into_par_iter().map(|item| workshop.judge(item)).collect();
+            let judged: Vec<Outcome> =
+                portion.items.into_par_iter().map(|item| workshop.judge(item)).collect();
             for outcome in judged {
                 binder.add(outcome)?;
             }
@@ -94,7 +110,8 @@ fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>
             None => {}
         }
         if bytes >= PORTION_BYTES || items.len() >= 4096 || is_last {
-            let portion = Portion { items: std::mem::take(&mut items), position_bytes: documents.position_bytes() };
+            let portion =
+                Portion { items: std::mem::take(&mut items), position_bytes: documents.position_bytes() };
             bytes = 0;
             if sender.send(Ok(portion)).is_err() || is_last {
                 return;
@@ -187,7 +204,8 @@ impl Binder<'_> {
 
 impl OpenPart {
     fn new(paths: PartPaths, sketcher: Option<&Sketcher>, source_names: &[String]) -> Result<Self> {
-        let sketches = sketcher.map(|sketcher| SketchWriter::create(&paths.sketches, sketcher)).transpose()?;
+        let sketches =
+            sketcher.map(|sketcher| SketchWriter::create(&paths.sketches, sketcher)).transpose()?;
         let (documents, tally) = (PartWriter::new()?, Tally::new(source_names));
         Ok(Self { paths, documents, sketches, tally, items: 0, raw_bytes: 0, files: Vec::new() })
     }
@@ -210,7 +228,13 @@ impl OpenPart {
                     return Ok(());
                 }
                 let file = self.file_index(&location.path);
-                self.documents.push(&StoredDocument::new(judged.text, source, judged.language, file, location.line))?;
+                self.documents.push(&StoredDocument::new(
+                    judged.text,
+                    source,
+                    judged.language,
+                    file,
+                    location.line,
+                ))?;
                 if let (Some(sketches), Some(sketch)) = (&mut self.sketches, &sketch) {
                     sketches.push(sketch)?;
                 }

@@ -17,7 +17,8 @@ pub enum Side {
     Validation,
 }
 
-/// Decides the side of each document by its key: uniform in [0, 1), from its text alone; the seed of a run does not matter.
+/// Decides the side of each document by its key: uniform in [0, 1), from its text alone; the seed of a run
+/// does not matter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Split {
     /// Documents whose key is below this are for validation.
@@ -61,7 +62,13 @@ pub(super) struct SplitTally {
 impl SplitTally {
     pub(super) fn new(validation_fraction: f64) -> Self {
         let none = Amount::default();
-        Self { threshold: validation_fraction, train: none, validation: none, lowest: (2.0, none), highest: (-1.0, none) }
+        Self {
+            threshold: validation_fraction,
+            train: none,
+            validation: none,
+            lowest: (2.0, none),
+            highest: (-1.0, none),
+        }
     }
 
     pub(super) fn add(&mut self, key: f64, bytes: u64) {
@@ -77,8 +84,10 @@ impl SplitTally {
     }
 
     fn stretch(&mut self, lowest: (f64, Amount), highest: (f64, Amount)) {
-        for (extreme, new, beyond) in [(&mut self.lowest, lowest, f64::lt as fn(&f64, &f64) -> bool), (&mut self.highest, highest, f64::gt)]
-        {
+        for (extreme, new, beyond) in [
+            (&mut self.lowest, lowest, f64::lt as fn(&f64, &f64) -> bool),
+            (&mut self.highest, highest, f64::gt),
+        ] {
             if beyond(&new.0, &extreme.0) {
                 *extreme = new;
             } else if new.0.total_cmp(&extreme.0).is_eq() {
@@ -87,8 +96,8 @@ impl SplitTally {
         }
     }
 
-    /// The split. When the fraction would leave a side of a small corpus without a document, the one document whose key
-    /// is nearest to that side goes there.
+    /// The split. When the fraction would leave a side of a small corpus without a document, the one document
+    /// whose key is nearest to that side goes there.
     pub(super) fn finish(&self) -> Result<Scan> {
         let place = "data.sources";
         let (threshold, train, validation) = (self.threshold, self.train, self.validation);
@@ -150,11 +159,14 @@ mod tests {
         for fraction in [0.001, 0.999] {
             let texts = ["one", "two", "three"].map(String::from);
             let scan = scan(&texts, fraction).unwrap();
-            let (validation, train): (Vec<_>, Vec<_>) = texts.iter().partition(|text| scan.split.side(key(text)) == Side::Validation);
+            let (validation, train): (Vec<_>, Vec<_>) =
+                texts.iter().partition(|text| scan.split.side(key(text)) == Side::Validation);
             assert_eq!(validation.len(), if fraction < 0.5 { 1 } else { 2 });
             assert_eq!(train.iter().map(|text| text.len() as u64).sum::<u64>(), scan.train.bytes);
         }
-        assert!(scan(&["same".into(), "same".into()], 0.5).unwrap_err().to_string().contains("hold one document"));
+        assert!(
+            scan(&["same".into(), "same".into()], 0.5).unwrap_err().to_string().contains("hold one document")
+        );
         assert!(scan(&[], 0.5).unwrap_err().to_string().contains("hold no text"));
     }
 

@@ -21,8 +21,8 @@ pub(super) enum Most {
     Beginning(u64),
 }
 
-/// Calls `take` with every field of a .csv or .tsv, every text of a .json or .jsonl, or every line of another file; each may
-/// be compressed. Errors name the file and the line.
+/// Calls `take` with every field of a .csv or .tsv, every text of a .json or .jsonl, or every line of another
+/// file; each may be compressed. Errors name the file and the line.
 pub(super) fn for_each_text(path: &Path, most: Most, mut take: impl FnMut(&str)) -> Result<()> {
     let text = read(path, most)?;
     let plain = fs::without_compression(path);
@@ -61,7 +61,10 @@ fn read(path: &Path, most: Most) -> Result<String> {
     if bytes.len() as u64 > limit {
         if let Most::All(_) = most {
             let message = format!("holds more than {limit} bytes, the most that is read of such a file");
-            return Err(Problem::usage(message).at(path.display()).hint("split it, or name the part that matters").into());
+            return Err(Problem::usage(message)
+                .at(path.display())
+                .hint("split it, or name the part that matters")
+                .into());
         }
         let end = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
         bytes.truncate(end);
@@ -83,7 +86,10 @@ fn table(path: &Path, text: &str, delimiter: u8, take: &mut impl FnMut(&str)) ->
         .quoting(delimiter == b',')
         .from_reader(text.as_bytes());
     let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|e| Problem::new(format!("is not a table: {e}")).at(path.display()))? {
+    while reader
+        .read_record(&mut record)
+        .map_err(|e| Problem::new(format!("is not a table: {e}")).at(path.display()))?
+    {
         record.iter().for_each(&mut *take);
     }
     Ok(())

@@ -31,7 +31,8 @@ pub fn sha256_of_reader(mut reader: impl Read) -> std::io::Result<String> {
 /// Blocks and bytes of each that [`sample_hash`] reads.
 const SAMPLES: (u64, u64) = (16, 4096);
 
-/// A hash of sixteen blocks spread over a file, in hexadecimal: notices nearly every edit and costs the same for any size.
+/// A hash of sixteen blocks spread over a file, in hexadecimal: notices nearly every edit and costs the same
+/// for any size.
 ///
 /// What cannot be read twice (a pipe) has no hash.
 pub fn sample_hash(path: &Path) -> Result<Option<String>> {
@@ -45,7 +46,9 @@ pub fn sample_hash(path: &Path) -> Result<Option<String>> {
     let last = metadata.len().saturating_sub(block_bytes);
     for block in 0..blocks {
         let mut bytes = vec![0; block_bytes as usize];
-        let count = file.read_at(&mut bytes, last * block / (blocks - 1)).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let count = file
+            .read_at(&mut bytes, last * block / (blocks - 1))
+            .with_context(|| format!("cannot read `{}`", path.display()))?;
         buffer.extend_from_slice(&bytes[..count]);
     }
     Ok(Some(format!("{:016x}", xxh3_64(&buffer))))

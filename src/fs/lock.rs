@@ -42,7 +42,9 @@ impl FolderLock {
                     .hint("wait for it, stop it, or choose another `run.output_dir`")
                     .into());
             }
-            Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("cannot lock `{}`", path.display())),
+            Err(TryLockError::Error(e)) => {
+                return Err(e).with_context(|| format!("cannot lock `{}`", path.display()));
+            }
         }
         file.set_len(0)?;
         writeln!(file, "pid {}", std::process::id())?;

@@ -1,4 +1,5 @@
-//! How much memory this process took at most, and how much is left: what Linux tells in `/proc` and `/sys/fs/cgroup`.
+//! How much memory this process took at most, and how much is left: what Linux tells in `/proc` and
+//! `/sys/fs/cgroup`.
 //!
 //! Elsewhere nothing is known, and every answer is `None`.
 
@@ -17,17 +18,20 @@ pub fn peak_resident_bytes() -> Option<u64> {
     field_bytes(&read("/proc/self/status")?, "VmHWM:")
 }
 
-/// Bytes that may still be taken without swapping: what the system has, or less where a control group allows less.
+/// Bytes that may still be taken without swapping: what the system has, or less where a control group allows
+/// less.
 pub fn available_bytes() -> Option<u64> {
     let system = read("/proc/meminfo").and_then(|text| field_bytes(&text, "MemAvailable:"));
-    let group = read("/proc/self/cgroup").and_then(|text| groups(&text).iter().filter_map(|folder| room(folder)).min());
+    let group = read("/proc/self/cgroup")
+        .and_then(|text| groups(&text).iter().filter_map(|folder| room(folder)).min());
     match (system, group) {
         (Some(system), Some(group)) => Some(system.min(group)),
         (system, group) => system.or(group),
     }
 }
 
-/// Tells the system to end this process before any other when memory runs out; where that cannot be told, nothing changes.
+/// Tells the system to end this process before any other when memory runs out; where that cannot be told,
+/// nothing changes.
 pub fn end_me_first() {
     if let Ok(mut file) = append(Path::new("/proc/self/oom_score_adj")) {
         let _ = file.write_all(b"1000");
@@ -46,16 +50,19 @@ fn groups(cgroup: &str) -> Vec<PathBuf> {
             list if list.split(',').any(|name| name == "memory") => PathBuf::from("/sys/fs/cgroup/memory"),
             _ => continue,
         };
-        let own: PathBuf = root.components().chain(Path::new(path.trim_start_matches('/')).components()).collect();
+        let own: PathBuf =
+            root.components().chain(Path::new(path.trim_start_matches('/')).components()).collect();
         folders.extend(own.ancestors().take_while(|folder| folder.starts_with(&root)).map(Path::to_path_buf));
     }
     folders
 }
 
-/// What a group may still take: its limit less what it uses, where pages of files that can be dropped do not count.
+/// What a group may still take: its limit less what it uses, where pages of files that can be dropped do not
+/// count.
 fn room(folder: &Path) -> Option<u64> {
     let number = |name: &str| read(folder.join(name))?.trim().parse::<u64>().ok();
-    // Without a limit the file says `max`, which is no number, or about 2^63, which is more than the system has.
+    // Without a limit the file says `max`, which is no number, or about 2^63, which is more than the system
+    // has.
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = read(folder.join("memory.stat")).unwrap_or_default();
@@ -89,9 +96,13 @@ mod tests {
 
     #[test]
     fn groups_of_both_versions_and_all_above_them() {
-        let names = |text: &str| groups(text).iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>();
+        let names =
+            |text: &str| groups(text).iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>();
         assert_eq!(names("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        assert_eq!(names("5:cpu:/x\n4:cpuset,memory:/x\n"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
+        assert_eq!(
+            names("5:cpu:/x\n4:cpuset,memory:/x\n"),
+            ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]
+        );
         assert_eq!(names("nonsense\n0::/\n"), ["/sys/fs/cgroup"]);
     }
 

@@ -1,6 +1,8 @@
-//! The only place that opens files: every error names the path, every file that matters is written atomically.
+//! The only place that opens files: every error names the path, every file that matters is written
+//! atomically.
 //!
-//! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the folder.
+//! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the
+//! folder.
 
 use std::fs::OpenOptions;
 use std::io::BufWriter;
@@ -56,11 +58,15 @@ pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let mut bytes = Vec::new();
     // One byte over the cap tells a full file from a cut one, also for pipes, whose length is not known.
-    file.take(cap_bytes + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
+    file.take(cap_bytes + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read `{}`", path.display()))?;
     if bytes.len() as u64 > cap_bytes {
-        return Err(Problem::new(format!("is larger than {cap_bytes} bytes, the most that is read of such a file"))
-            .at(path.display())
-            .into());
+        return Err(Problem::new(format!(
+            "is larger than {cap_bytes} bytes, the most that is read of such a file"
+        ))
+        .at(path.display())
+        .into());
     }
     Ok(bytes)
 }
@@ -106,7 +112,8 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic(path, |w| Ok(w.write_all(bytes)?))
 }
 
-/// Writes a new file and makes its content durable; one that is already there is an error, and no link is followed.
+/// Writes a new file and makes its content durable; one that is already there is an error, and no link is
+/// followed.
 pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     create_folder(&parent_of(path))?;
     let written = (|| {
@@ -121,10 +128,15 @@ pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Res
 /// Opens a file to add to its end, creating it when it is missing.
 pub fn append(path: &Path) -> Result<File> {
     create_folder(&parent_of(path))?;
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("cannot open `{}` to append", path.display()))
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("cannot open `{}` to append", path.display()))
 }
 
-/// Creates a new file (an existing one is emptied) for streaming output that may stay incomplete, such as a log.
+/// Creates a new file (an existing one is emptied) for streaming output that may stay incomplete, such as a
+/// log.
 pub fn create(path: &Path) -> Result<File> {
     create_folder(&parent_of(path))?;
     File::create(path).with_context(|| format!("cannot create `{}`", path.display()))
@@ -137,31 +149,38 @@ pub fn create_folder(path: &Path) -> Result<()> {
 
 /// Makes the names inside a folder durable.
 pub fn sync_folder(path: &Path) -> Result<()> {
-    File::open(path).and_then(|f| f.sync_all()).with_context(|| format!("cannot sync folder `{}`", path.display()))
+    File::open(path)
+        .and_then(|f| f.sync_all())
+        .with_context(|| format!("cannot sync folder `{}`", path.display()))
 }
 
 /// Renames a finished temporary folder to its final name and makes both durable.
 pub fn publish_folder(temporary: &Path, target: &Path) -> Result<()> {
     sync_folder(temporary)?;
-    std::fs::rename(temporary, target).with_context(|| format!("cannot rename `{}` to `{}`", temporary.display(), target.display()))?;
+    std::fs::rename(temporary, target)
+        .with_context(|| format!("cannot rename `{}` to `{}`", temporary.display(), target.display()))?;
     sync_folder(&parent_of(target))
 }
 
 /// Renames a file or folder and makes the new name durable.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
-    std::fs::rename(from, to).with_context(|| format!("cannot rename `{}` to `{}`", from.display(), to.display()))?;
+    std::fs::rename(from, to)
+        .with_context(|| format!("cannot rename `{}` to `{}`", from.display(), to.display()))?;
     sync_folder(&parent_of(to))
 }
 
 /// Removes a folder and all in it; a missing one is fine.
 pub fn remove_folder(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| format!("cannot remove folder `{}`", path.display())),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot remove folder `{}`", path.display()))
+        }
         _ => Ok(()),
     }
 }
 
-/// Removes what an atomic write into this folder left when the process was killed; nobody else may be writing there.
+/// Removes what an atomic write into this folder left when the process was killed; nobody else may be writing
+/// there.
 pub fn remove_leftovers(folder: &Path) -> Result<()> {
     for path in list(folder)? {
         let is_leftover = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));
@@ -175,7 +194,9 @@ pub fn remove_leftovers(folder: &Path) -> Result<()> {
 /// Removes a file; a missing one is fine.
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| format!("cannot remove `{}`", path.display())),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot remove `{}`", path.display()))
+        }
         _ => Ok(()),
     }
 }
@@ -194,7 +215,8 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The files in a folder and all folders below it, sorted by path, without those whose name starts with a dot.
+/// The files in a folder and all folders below it, sorted by path, without those whose name starts with a
+/// dot.
 ///
 /// A link to a file is followed, one to a folder is not: so there are no loops.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -214,7 +236,8 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The one path of a file, whatever links and dots it was named with; `path` itself where there is no such file.
+/// The one path of a file, whatever links and dots it was named with; `path` itself where there is no such
+/// file.
 pub fn canonical(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }

@@ -1,4 +1,5 @@
-//! Files for what does not fit into memory: without a name, so that they are gone with their handle, also after a crash.
+//! Files for what does not fit into memory: without a name, so that they are gone with their handle, also
+//! after a crash.
 //!
 //! Nothing in them is durable or meant to be.
 

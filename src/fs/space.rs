@@ -15,11 +15,13 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     if existing.as_os_str().is_empty() {
         existing.push(".");
     }
-    let name = CString::new(existing.as_os_str().as_bytes()).with_context(|| format!("`{}` holds a zero byte", path.display()))?;
+    let name = CString::new(existing.as_os_str().as_bytes())
+        .with_context(|| format!("`{}` holds a zero byte", path.display()))?;
     let mut stats = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: `name` ends in a zero byte and `stats` has the size that statvfs writes.
     if unsafe { libc::statvfs(name.as_ptr(), stats.as_mut_ptr()) } != 0 {
-        return Err(std::io::Error::last_os_error()).with_context(|| format!("cannot ask for free space of `{}`", path.display()));
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("cannot ask for free space of `{}`", path.display()));
     }
     // SAFETY: statvfs returned 0, so it has filled the whole struct.
     let stats = unsafe { stats.assume_init() };

@@ -28,7 +28,8 @@ impl StagedFile {
         super::create_folder(&folder)?;
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let temporary = folder.join(format!(".tmp-{}-{name}", std::process::id()));
-        let file = File::create(&temporary).with_context(|| format!("cannot create `{}`", temporary.display()))?;
+        let file =
+            File::create(&temporary).with_context(|| format!("cannot create `{}`", temporary.display()))?;
         Ok(Self { writer: BufWriter::new(file), temporary, path: path.to_path_buf(), published: false })
     }
 

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The folder of real data: `MLMTRAIN_DATA`, else `../shared/data` beside the project. Where it is absent, says so.
+/// The folder of real data: `MLMTRAIN_DATA`, else `../shared/data` beside the project. Where it is absent,
+/// says so.
 pub(crate) fn real_data() -> Option<PathBuf> {
     let folder = std::env::var_os("MLMTRAIN_DATA")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);

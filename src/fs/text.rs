@@ -18,12 +18,13 @@ use crate::error::Problem;
 
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 ///
-/// It is what `zstd -d` accepts without further options and what `zstd --long` writes, so large corpora use it; a smaller
-/// cap would refuse them. A frame that claims it and holds little touches little of it, and no file can make a reader
-/// hold more than one window: half of the 256 MiB that a hostile file may cost.
+/// It is what `zstd -d` accepts without further options and what `zstd --long` writes, so large corpora use
+/// it; a smaller cap would refuse them. A frame that claims it and holds little touches little of it, and no
+/// file can make a reader hold more than one window: half of the 256 MiB that a hostile file may cost.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// The most memory that an xz decoder may take, in bytes: the same 128 MiB (`xz -9` writes files that need 65).
+/// The most memory that an xz decoder may take, in bytes: the same 128 MiB (`xz -9` writes files that need
+/// 65).
 const XZ_MEMORY_BYTES_MAX: u64 = 128 << 20;
 
 /// The input of a process can be read only once, whoever asks.
@@ -100,7 +101,10 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
             Box::new(Explained(decoder))
         }
         Compression::Xz => {
-            let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, liblzma::stream::CONCATENATED);
+            let stream = liblzma::stream::Stream::new_stream_decoder(
+                XZ_MEMORY_BYTES_MAX,
+                liblzma::stream::CONCATENATED,
+            );
             let stream = stream.map_err(std::io::Error::from).with_context(cannot_read)?;
             Box::new(Explained(liblzma::bufread::XzDecoder::new_stream(file, stream)))
         }
@@ -111,7 +115,9 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
 /// Opens standard input, which is not decompressed; the second time is an error.
 pub fn standard_input() -> Result<TextFile> {
     if STANDARD_INPUT_TAKEN.swap(true, Ordering::Relaxed) {
-        return Err(Problem::usage("standard input can be read only once").hint("write it to a file, and name the file").into());
+        return Err(Problem::usage("standard input can be read only once")
+            .hint("write it to a file, and name the file")
+            .into());
     }
     let (input, position) = counted(std::io::stdin());
     Ok(TextFile { reader: Box::new(input), position })
@@ -129,8 +135,14 @@ impl<R: Read> Read for Explained<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(buffer).map_err(|e| {
             let text = e.to_string().to_lowercase();
-            if text.contains("too much memory") || text.contains("memory limit") || text.contains("memory usage limit") {
-                return std::io::Error::new(e.kind(), "needs more than 128 MiB to decompress; compress it again with a smaller window");
+            if text.contains("too much memory")
+                || text.contains("memory limit")
+                || text.contains("memory usage limit")
+            {
+                return std::io::Error::new(
+                    e.kind(),
+                    "needs more than 128 MiB to decompress; compress it again with a smaller window",
+                );
             }
             e
         })
@@ -215,7 +227,8 @@ mod tests {
         options.dict_size(256 << 20);
         let mut filters = liblzma::stream::Filters::new();
         filters.lzma2(&options);
-        let stream = liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc32).unwrap();
+        let stream =
+            liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc32).unwrap();
         let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
         encoder.write_all(b"long ago").unwrap();
         let path = folder.path().join("a.txt.xz");

@@ -1,6 +1,7 @@
 //! `config.json` of transformers, to and from [`ModelConfig`].
 //!
-//! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our configuration files.
+//! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our
+//! configuration files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +64,8 @@ impl HubConfig {
 
     /// Reads and checks the bytes of a file called `place`.
     pub fn parse(place: &str, bytes: &[u8]) -> Result<Self> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(place))?;
+        let value: Value = serde_json::from_slice(bytes)
+            .map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(place))?;
         let Value::Object(keys) = value else {
             return Err(Problem::new("is not a JSON object").at(place).into());
         };
@@ -79,7 +81,8 @@ impl HubConfig {
     pub fn to_json(&self) -> Value {
         let mut keys: BTreeMap<String, Value> = self.extra.clone().into_iter().collect();
         let encoder = &self.model.encoder;
-        let Value::Object(sizes) = serde_json::to_value(encoder).expect("numbers always have a JSON form") else {
+        let Value::Object(sizes) = serde_json::to_value(encoder).expect("numbers always have a JSON form")
+        else {
             unreachable!("a struct is written as an object");
         };
         keys.extend(sizes);
@@ -88,14 +91,19 @@ impl HubConfig {
             Family::Bert => "bert",
         };
         keys.insert("model_type".to_string(), json!(family));
-        keys.insert("architectures".to_string(), json!([architecture(self.model.family, self.head.unwrap_or(HeadKind::None))]));
+        keys.insert(
+            "architectures".to_string(),
+            json!([architecture(self.model.family, self.head.unwrap_or(HeadKind::None))]),
+        );
         keys.insert("hidden_act".to_string(), json!("gelu"));
         keys.insert("position_embedding_type".to_string(), json!("absolute"));
         keys.insert("tie_word_embeddings".to_string(), json!(true));
         keys.insert("dtype".to_string(), json!("float32"));
         if let Some(labels) = &self.id2label {
-            let id2label: Map<String, Value> = labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();
-            let label2id: Map<String, Value> = labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
+            let id2label: Map<String, Value> =
+                labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();
+            let label2id: Map<String, Value> =
+                labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
             keys.insert("id2label".to_string(), Value::Object(id2label));
             keys.insert("label2id".to_string(), Value::Object(label2id));
             keys.insert("problem_type".to_string(), json!("single_label_classification"));
@@ -135,10 +143,21 @@ impl Reader<'_> {
         if head == Some(HeadKind::SequenceClassification)
             && (one_label || !matches!(problem_type.as_str(), None | Some("single_label_classification")))
         {
-            notes.push(format!("{}: the head is not one class out of several (problem_type {problem_type}) and is ignored", self.place));
+            notes.push(format!(
+                "{}: the head is not one class out of several (problem_type {problem_type}) and is ignored",
+                self.place
+            ));
             head = Some(HeadKind::None);
         }
-        for key in ["label2id", "num_labels", "dtype", "torch_dtype", "_name_or_path", "transformers_version", "tie_word_embeddings"] {
+        for key in [
+            "label2id",
+            "num_labels",
+            "dtype",
+            "torch_dtype",
+            "_name_or_path",
+            "transformers_version",
+            "tie_word_embeddings",
+        ] {
             self.keys.shift_remove(key);
         }
         let extra = std::mem::take(&mut self.keys);
@@ -153,8 +172,12 @@ impl Reader<'_> {
         match self.keys.shift_remove("model_type") {
             Some(Value::String(name)) if name == "roberta" => return Some(Family::Roberta),
             Some(Value::String(name)) if name == "bert" => return Some(Family::Bert),
-            Some(other) => self.refuse(format!("`model_type` {other} is not supported: `roberta` and `bert` are")),
-            None => self.refuse("key `model_type` is missing: `roberta` and `bert` are supported".to_string()),
+            Some(other) => {
+                self.refuse(format!("`model_type` {other} is not supported: `roberta` and `bert` are"))
+            }
+            None => {
+                self.refuse("key `model_type` is missing: `roberta` and `bert` are supported".to_string())
+            }
         }
         None
     }
@@ -164,7 +187,9 @@ impl Reader<'_> {
         let name = names.get(0)?.as_str()?;
         match name {
             "RobertaForMaskedLM" | "BertForMaskedLM" | "BertForPreTraining" => Some(HeadKind::MaskedLm),
-            "RobertaForSequenceClassification" | "BertForSequenceClassification" => Some(HeadKind::SequenceClassification),
+            "RobertaForSequenceClassification" | "BertForSequenceClassification" => {
+                Some(HeadKind::SequenceClassification)
+            }
             "RobertaModel" | "BertModel" => Some(HeadKind::None),
             other => {
                 notes.push(format!("{}: the head of `{other}` is not known and is ignored", self.place));
@@ -206,7 +231,10 @@ impl Reader<'_> {
         }
         let model = ModelConfig { family, encoder };
         if model.max_sequence_length() == 0 {
-            self.refuse(format!("`max_position_embeddings` {} leaves no position for a token", model.encoder.max_position_embeddings));
+            self.refuse(format!(
+                "`max_position_embeddings` {} leaves no position for a token",
+                model.encoder.max_position_embeddings
+            ));
         }
         model.encoder
     }
@@ -224,11 +252,17 @@ impl Reader<'_> {
                 self.refuse(format!("`{key}` is true: this is a decoder, and only encoders are supported"));
             }
         }
-        if self.keys.get("pruned_heads").is_some_and(|heads| heads.as_object().is_none_or(|heads| !heads.is_empty())) {
+        if self
+            .keys
+            .get("pruned_heads")
+            .is_some_and(|heads| heads.as_object().is_none_or(|heads| !heads.is_empty()))
+        {
             self.refuse("`pruned_heads` is not supported".to_string());
         }
         if self.keys.contains_key("quantization_config") {
-            self.refuse("the weights are quantized (`quantization_config`), which is not supported".to_string());
+            self.refuse(
+                "the weights are quantized (`quantization_config`), which is not supported".to_string(),
+            );
         }
     }
 
@@ -254,22 +288,32 @@ impl Reader<'_> {
     }
 
     fn whole(&mut self, key: &str, default: u64, least: u64, most: u64) -> u64 {
-        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else { return default };
+        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else {
+            return default;
+        };
         match value.as_u64() {
             Some(number) if (least..=most).contains(&number) => number,
             _ => {
-                self.refuse(format!("`{key}` must be a whole number from {least} to {most}, not {}", shown(&value)));
+                self.refuse(format!(
+                    "`{key}` must be a whole number from {least} to {most}, not {}",
+                    shown(&value)
+                ));
                 default
             }
         }
     }
 
     fn number(&mut self, key: &str, default: f64, least: f64, most: f64) -> f64 {
-        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else { return default };
+        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else {
+            return default;
+        };
         match value.as_f64() {
             Some(number) if (least..=most).contains(&number) => number,
             _ => {
-                self.refuse(format!("`{key}` must be a number from {least} to {most}, not {}", shown(&value)));
+                self.refuse(format!(
+                    "`{key}` must be a number from {least} to {most}, not {}",
+                    shown(&value)
+                ));
                 default
             }
         }

@@ -25,8 +25,14 @@ use crate::interop::names::Mapped;
 const INDEX_CAP_BYTES: u64 = 16 << 20;
 
 /// The files of a tokenizer that travel with a model.
-pub const TOKENIZER_FILES: [&str; 6] =
-    ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt"];
+pub const TOKENIZER_FILES: [&str; 6] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+];
 
 /// A model that somebody trained before.
 #[derive(Debug, Clone)]
@@ -51,20 +57,25 @@ pub struct PretrainedFolder {
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
     if !fs::exists(&folder.join("config.json")) {
         let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
-        return Err(Problem::new("there is no `config.json`, so this is no model folder").at(folder.display()).hint(hint).into());
+        return Err(Problem::new("there is no `config.json`, so this is no model folder")
+            .at(folder.display())
+            .hint(hint)
+            .into());
     }
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
     let head = head.unwrap_or_else(|| head_from_names(&sources));
-    let id2label = (head == HeadKind::SequenceClassification).then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
+    let id2label = (head == HeadKind::SequenceClassification)
+        .then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
     let num_labels = id2label.as_ref().map_or(0, Vec::len);
     let tensors = load_expected(&model, head, num_labels, sources, &weights, &mut notes)?;
     let embedding = &tensors[&names::word_embedding(model.family)];
     if head == HeadKind::MaskedLm {
         check_tied_decoder(&model, &weights, embedding)?;
     }
-    let tokenizer_files = TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
+    let tokenizer_files =
+        TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
     Ok(PretrainedFolder { config: model, head, id2label, extra, tensors, notes, tokenizer_files })
 }
 
@@ -78,7 +89,8 @@ struct Weights {
 
 impl Weights {
     fn open(folder: &Path) -> Result<Self> {
-        let (single, sharded) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
+        let (single, sharded) =
+            (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
         if fs::exists(&single) {
             let file = TensorFile::open(&single)?;
             let index = file.names().into_iter().map(|name| (name, 0)).collect();
@@ -87,25 +99,36 @@ impl Weights {
         if fs::exists(&sharded) {
             return Self::open_sharded(folder, sharded);
         }
-        if fs::exists(&folder.join("pytorch_model.bin")) || fs::exists(&folder.join("pytorch_model.bin.index.json")) {
+        if fs::exists(&folder.join("pytorch_model.bin"))
+            || fs::exists(&folder.join("pytorch_model.bin.index.json"))
+        {
             let hint = "convert it once in Python: `AutoModel.from_pretrained(dir).save_pretrained(dir)`";
-            return Err(Problem::new("there is only a pickle file (`pytorch_model.bin`), which could run code and is not read")
-                .at(folder.display())
-                .hint(hint)
-                .into());
+            return Err(Problem::new(
+                "there is only a pickle file (`pytorch_model.bin`), which could run code and is not read",
+            )
+            .at(folder.display())
+            .hint(hint)
+            .into());
         }
         Err(Problem::new("there is no `model.safetensors`").at(folder.display()).into())
     }
 
     fn open_sharded(folder: &Path, place: PathBuf) -> Result<Self> {
         let refuse = |message: String| Problem::new(message).at(place.display());
-        let index: Value =
-            serde_json::from_slice(&fs::read_capped(&place, INDEX_CAP_BYTES)?).map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
-        let map = index.get("weight_map").and_then(Value::as_object).ok_or_else(|| refuse("has no table `weight_map`".to_string()))?;
+        let index: Value = serde_json::from_slice(&fs::read_capped(&place, INDEX_CAP_BYTES)?)
+            .map_err(|e| refuse(format!("is not valid JSON: {e}")))?;
+        let map = index
+            .get("weight_map")
+            .and_then(Value::as_object)
+            .ok_or_else(|| refuse("has no table `weight_map`".to_string()))?;
         let mut shards: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (tensor, file) in map {
-            let file = file.as_str().filter(|name| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']));
-            let file = file.ok_or_else(|| refuse(format!("`weight_map` names no file of this folder for tensor `{tensor}`")))?;
+            let file = file.as_str().filter(|name| {
+                !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+            });
+            let file = file.ok_or_else(|| {
+                refuse(format!("`weight_map` names no file of this folder for tensor `{tensor}`"))
+            })?;
             shards.entry(file).or_default().insert(tensor);
         }
         let (mut files, mut index) = (Vec::new(), BTreeMap::new());
@@ -114,7 +137,10 @@ impl Weights {
             let present = file.names();
             for tensor in tensors {
                 if !present.contains(tensor) {
-                    return Err(refuse(format!("says that tensor `{tensor}` is in `{shard}`, but it is not")).into());
+                    return Err(refuse(format!(
+                        "says that tensor `{tensor}` is in `{shard}`, but it is not"
+                    ))
+                    .into());
                 }
                 index.insert(tensor.to_string(), files.len());
             }
@@ -126,11 +152,14 @@ impl Weights {
     /// A tensor in f32.
     fn load(&self, name: &str) -> Result<Tensor> {
         let file = self.index.get(name).map(|&file| &self.files[file]);
-        let tensor = file.ok_or_else(|| self.problem(&format!("tensor `{name}` is missing")))?.tensor(name)?;
+        let tensor =
+            file.ok_or_else(|| self.problem(&format!("tensor `{name}` is missing")))?.tensor(name)?;
         match tensor.dtype() {
             DType::F32 => Ok(tensor),
             DType::F16 | DType::BF16 | DType::F64 => Ok(tensor.to_dtype(DType::F32)?),
-            other => Err(self.problem(&format!("tensor `{name}` has type {other:?}, floating-point numbers are wanted")).into()),
+            other => Err(self
+                .problem(&format!("tensor `{name}` has type {other:?}, floating-point numbers are wanted"))
+                .into()),
         }
     }
 
@@ -140,14 +169,20 @@ impl Weights {
 }
 
 /// The canonical name of each tensor to keep, and the name it has in the file.
-fn canonical_sources(model: &ModelConfig, weights: &Weights, notes: &mut Vec<String>) -> Result<BTreeMap<String, String>> {
+fn canonical_sources(
+    model: &ModelConfig,
+    weights: &Weights,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, String>> {
     let mut sources: BTreeMap<String, String> = BTreeMap::new();
     let (mut aliases, mut unused) = (Vec::new(), Vec::new());
     for name in weights.index.keys() {
         match names::canonical(model.family, name) {
             Mapped::Keep(canonical) => {
                 if let Some(other) = sources.insert(canonical, name.clone()) {
-                    return Err(weights.problem(&format!("tensors `{other}` and `{name}` are the same one under two names")).into());
+                    return Err(weights
+                        .problem(&format!("tensors `{other}` and `{name}` are the same one under two names"))
+                        .into());
                 }
             }
             Mapped::Alias(canonical) => aliases.push((canonical, name.clone())),
@@ -183,14 +218,23 @@ fn load_expected(
     for (name, shape) in names::tensor_shapes(model, head, num_labels) {
         let Some(source) = sources.remove(&name) else {
             if names::is_optional(head, &name) {
-                notes.push(format!("{}: tensor `{name}` is missing; it is needed for classification only", weights.place.display()));
+                notes.push(format!(
+                    "{}: tensor `{name}` is missing; it is needed for classification only",
+                    weights.place.display()
+                ));
                 continue;
             }
-            return Err(weights.problem(&format!("tensor `{name}` is missing")).hint("does `config.json` belong to these weights?").into());
+            return Err(weights
+                .problem(&format!("tensor `{name}` is missing"))
+                .hint("does `config.json` belong to these weights?")
+                .into());
         };
         let tensor = weights.load(&source)?;
         if tensor.dims() != shape {
-            let message = format!("tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}", tensor.dims());
+            let message = format!(
+                "tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}",
+                tensor.dims()
+            );
             return Err(weights.problem(&message).into());
         }
         tensors.insert(name, tensor);
@@ -201,12 +245,16 @@ fn load_expected(
 
 /// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
 fn check_tied_decoder(model: &ModelConfig, weights: &Weights, embedding: &Tensor) -> Result<()> {
-    for name in weights.index.keys().filter(|name| names::canonical(model.family, name) == Mapped::TiedDecoder) {
+    for name in
+        weights.index.keys().filter(|name| names::canonical(model.family, name) == Mapped::TiedDecoder)
+    {
         let decoder = weights.load(name)?;
-        let equal =
-            decoder.dims() == embedding.dims() && decoder.flatten_all()?.to_vec1::<f32>()? == embedding.flatten_all()?.to_vec1::<f32>()?;
+        let equal = decoder.dims() == embedding.dims()
+            && decoder.flatten_all()?.to_vec1::<f32>()? == embedding.flatten_all()?.to_vec1::<f32>()?;
         if !equal {
-            let message = format!("tensor `{name}` differs from the word embedding, and only tied decoders are supported");
+            let message = format!(
+                "tensor `{name}` differs from the word embedding, and only tied decoders are supported"
+            );
             return Err(weights.problem(&message).into());
         }
     }

@@ -1,4 +1,5 @@
-//! Names and shapes of tensors: the canonical ones (those that transformers 5.23 saves) and how others map to them.
+//! Names and shapes of tensors: the canonical ones (those that transformers 5.23 saves) and how others map to
+//! them.
 
 use crate::config::EncoderConfig;
 use crate::config::Family;
@@ -118,7 +119,10 @@ impl List {
     fn embeddings(&mut self, name: &str, encoder: &EncoderConfig) {
         let hidden = encoder.hidden_size;
         self.push(&format!("{name}.word_embeddings.weight"), vec![encoder.vocab_size, hidden]);
-        self.push(&format!("{name}.position_embeddings.weight"), vec![encoder.max_position_embeddings, hidden]);
+        self.push(
+            &format!("{name}.position_embeddings.weight"),
+            vec![encoder.max_position_embeddings, hidden],
+        );
         self.push(&format!("{name}.token_type_embeddings.weight"), vec![encoder.type_vocab_size, hidden]);
         self.norm(&format!("{name}.LayerNorm"), hidden);
     }

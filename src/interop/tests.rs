@@ -37,7 +37,8 @@ fn model(family: Family) -> ModelConfig {
 
 fn random(name: &str, shape: &[usize]) -> Tensor {
     let stream = Stream::new(3, Purpose::Test, hash_name(name));
-    let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|index| stream.normal(index as u64) as f32).collect();
+    let values: Vec<f32> =
+        (0..shape.iter().product::<usize>()).map(|index| stream.normal(index as u64) as f32).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
@@ -54,7 +55,8 @@ fn write_folder(config: &Value, tensors: &BTreeMap<String, Tensor>) -> tempfile:
 }
 
 fn write_weights(path: &Path, tensors: &BTreeMap<String, Tensor>) {
-    let list: Vec<(String, Tensor)> = tensors.iter().map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
+    let list: Vec<(String, Tensor)> =
+        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.clone())).collect();
     write_tensors(&mut std::fs::File::create(path).unwrap(), &list).unwrap();
 }
 
@@ -93,23 +95,35 @@ fn what_we_write_we_read() {
     }
 }
 
-// The names that `save_pretrained` of transformers 5.23.0 writes for one layer, encoder layers left out: tied decoders
-// and their bias are not among them.
+// The names that `save_pretrained` of transformers 5.23.0 writes for one layer, encoder layers left out: tied
+// decoders and their bias are not among them.
 #[test]
 fn the_canonical_names_are_those_that_transformers_saves() {
     let names = |family, head| -> Vec<String> {
-        let mut names: Vec<String> = tensor_shapes(&model(family), head, 3).into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<String> =
+            tensor_shapes(&model(family), head, 3).into_iter().map(|(name, _)| name).collect();
         names.retain(|name| !name.contains("encoder.layer") && !name.contains("embeddings"));
         names.sort();
         names
     };
     assert_eq!(
         names(Family::Roberta, HeadKind::MaskedLm),
-        ["lm_head.bias", "lm_head.dense.bias", "lm_head.dense.weight", "lm_head.layer_norm.bias", "lm_head.layer_norm.weight"]
+        [
+            "lm_head.bias",
+            "lm_head.dense.bias",
+            "lm_head.dense.weight",
+            "lm_head.layer_norm.bias",
+            "lm_head.layer_norm.weight"
+        ]
     );
     assert_eq!(
         names(Family::Roberta, HeadKind::SequenceClassification),
-        ["classifier.dense.bias", "classifier.dense.weight", "classifier.out_proj.bias", "classifier.out_proj.weight"]
+        [
+            "classifier.dense.bias",
+            "classifier.dense.weight",
+            "classifier.out_proj.bias",
+            "classifier.out_proj.weight"
+        ]
     );
     assert_eq!(
         names(Family::Bert, HeadKind::SequenceClassification),
@@ -136,7 +150,8 @@ fn an_old_bert_checkpoint_is_brought_up_to_date() {
     let wanted = tensors_of(&model(Family::Bert), HeadKind::MaskedLm);
     let mut old = BTreeMap::new();
     for (name, tensor) in &wanted {
-        let name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        let name =
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
         old.insert(name.replace("cls.predictions.bias", "cls.predictions.decoder.bias"), tensor.clone());
     }
     let embedding = wanted["bert.embeddings.word_embeddings.weight"].clone();
@@ -150,19 +165,26 @@ fn an_old_bert_checkpoint_is_brought_up_to_date() {
     assert!(read.notes.iter().any(|note| note.contains("cls.seq_relationship.weight")), "{:?}", read.notes);
     old.insert("cls.predictions.decoder.weight".to_string(), (embedding + 1.0).unwrap());
     let message = refusal(&config, &old);
-    assert!(message.contains("`cls.predictions.decoder.weight` differs from the word embedding"), "{message}");
+    assert!(
+        message.contains("`cls.predictions.decoder.weight` differs from the word embedding"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_bare_encoder_in_half_precision_and_in_shards_is_read() {
     let wanted = tensors_of(&model(Family::Roberta), HeadKind::None);
-    let half: BTreeMap<String, Tensor> =
-        wanted.iter().map(|(name, tensor)| (name.replace("roberta.", ""), tensor.to_dtype(DType::BF16).unwrap())).collect();
+    let half: BTreeMap<String, Tensor> = wanted
+        .iter()
+        .map(|(name, tensor)| (name.replace("roberta.", ""), tensor.to_dtype(DType::BF16).unwrap()))
+        .collect();
     let folder = write_folder(&config_json(Family::Roberta, HeadKind::None), &half);
     let read = read_folder(folder.path()).unwrap();
     assert_eq!(read.head, HeadKind::None);
-    let rounded: BTreeMap<String, Tensor> =
-        half.iter().map(|(name, tensor)| (format!("roberta.{name}"), tensor.to_dtype(DType::F32).unwrap())).collect();
+    let rounded: BTreeMap<String, Tensor> = half
+        .iter()
+        .map(|(name, tensor)| (format!("roberta.{name}"), tensor.to_dtype(DType::F32).unwrap()))
+        .collect();
     assert_same(&read.tensors, &rounded);
 
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
@@ -190,7 +212,10 @@ fn a_wrong_shape_names_tensor_and_both_shapes() {
     tensors.insert("classifier.weight".to_string(), random("c", &[2, 4]));
     let config = config_json(Family::Bert, HeadKind::SequenceClassification);
     let message = refusal(&config, &tensors);
-    assert!(message.contains("`classifier.weight` is [2, 4], the model of `config.json` wants [3, 4]"), "{message}");
+    assert!(
+        message.contains("`classifier.weight` is [2, 4], the model of `config.json` wants [3, 4]"),
+        "{message}"
+    );
     tensors.remove("bert.encoder.layer.0.output.dense.bias");
     let message = refusal(&config, &tensors);
     assert!(message.contains("`bert.encoder.layer.0.output.dense.bias` is missing"), "{message}");
@@ -212,7 +237,8 @@ fn a_pickle_or_an_empty_folder_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let message = format!("{:#}", read_folder(folder.path()).unwrap_err());
     assert!(message.contains("no `config.json`"), "{message}");
-    std::fs::write(folder.path().join("config.json"), config_json(Family::Bert, HeadKind::None).to_string()).unwrap();
+    std::fs::write(folder.path().join("config.json"), config_json(Family::Bert, HeadKind::None).to_string())
+        .unwrap();
     std::fs::write(folder.path().join("pytorch_model.bin"), b"pickle").unwrap();
     let message = format!("{:#}", read_folder(folder.path()).unwrap_err());
     assert!(message.contains("pickle") && message.contains("hint: convert it"), "{message}");
@@ -227,9 +253,13 @@ fn unsupported_and_wrong_keys_are_all_named_at_once() {
     config["num_hidden_layers"] = json!(1e18);
     config["is_decoder"] = json!(true);
     let message = HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap_err().to_string();
-    for part in
-        ["`hidden_act` \"relu\"", "`position_embedding_type`", "`hidden_size` must be", "`num_hidden_layers` must be", "`is_decoder`"]
-    {
+    for part in [
+        "`hidden_act` \"relu\"",
+        "`position_embedding_type`",
+        "`hidden_size` must be",
+        "`num_hidden_layers` must be",
+        "`is_decoder`",
+    ] {
         assert!(message.contains(part), "{part} in {message}");
     }
     let message = HubConfig::parse("config.json", br#"{"model_type": "gpt2"}"#).unwrap_err().to_string();
@@ -251,10 +281,15 @@ fn keys_that_we_do_not_know_are_passed_on_and_a_regression_head_is_ignored() {
 
 /// The folder of all-MiniLM-L6-v2, where one is at hand.
 fn minilm() -> Option<PathBuf> {
-    let folder = std::env::var_os("MLMTRAIN_MINILM").map(PathBuf::from).filter(|folder| folder.join("config.json").exists());
+    let folder = std::env::var_os("MLMTRAIN_MINILM")
+        .map(PathBuf::from)
+        .filter(|folder| folder.join("config.json").exists());
     if folder.is_none() {
         // Straight to stderr: the harness hides what a passing test prints.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: MLMTRAIN_MINILM names no model folder\n");
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"skipped: MLMTRAIN_MINILM names no model folder\n",
+        );
     }
     folder
 }
@@ -263,7 +298,10 @@ fn minilm() -> Option<PathBuf> {
 fn a_published_checkpoint_is_read() {
     let Some(folder) = minilm() else { return };
     let read = read_folder(&folder).unwrap();
-    assert_eq!((read.config.family, read.head, read.config.encoder.hidden_size), (Family::Bert, HeadKind::None, 384));
+    assert_eq!(
+        (read.config.family, read.head, read.config.encoder.hidden_size),
+        (Family::Bert, HeadKind::None, 384)
+    );
     assert_eq!(read.tensors.len(), 5 + 6 * 16 + 2);
     assert_eq!(read.tensors["bert.embeddings.word_embeddings.weight"].dims(), [30522, 384]);
     assert!(read.notes.iter().any(|note| note.contains("embeddings.position_ids")), "{:?}", read.notes);

@@ -54,16 +54,36 @@ impl Embeddings {
     /// `[T, D]`.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);
-        let tables = embedding::Tables { word_vd: get(self.word), position_pd: get(self.position), type_nd: get(self.token_type) };
+        let tables = embedding::Tables {
+            word_vd: get(self.word),
+            position_pd: get(self.position),
+            type_nd: get(self.token_type),
+        };
         let sum_td = embedding::forward(op_ids(tokens), &tables, ctx.parameters.compute_dtype())?;
-        let (y, norm) = layer_norm::forward(&sum_td, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
-        let dropped = dropout::forward(&y, ctx.rows.token_keys, ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref())?;
+        let (y, norm) =
+            layer_norm::forward(&sum_td, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
+        let dropped = dropout::forward(
+            &y,
+            ctx.rows.token_keys,
+            ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref(),
+        )?;
         Ok((dropped, Saved { sum_td, norm }))
     }
 
     /// Accumulates the gradients of the tables and the norm.
-    pub fn backward(&self, dy: &Tensor, tokens: TokenIds<'_>, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
-        let d_norm = dropout::backward(dy, ctx.rows.token_keys, ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref())?;
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        tokens: TokenIds<'_>,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<()> {
+        let d_norm = dropout::backward(
+            dy,
+            ctx.rows.token_keys,
+            ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref(),
+        )?;
         let d_sum = layer_norm::backward(
             &d_norm,
             &saved.sum_td,

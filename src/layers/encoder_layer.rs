@@ -35,7 +35,13 @@ impl EncoderLayer {
     }
 
     /// Gradient of the input, `[T, D]`.
-    pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
         let d_middle = self.feed_forward.backward(dy, &saved.feed_forward, ctx, gradients)?;
         self.attention.backward(&d_middle, &saved.attention, ctx, gradients)
     }

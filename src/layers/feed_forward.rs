@@ -57,7 +57,12 @@ impl FeedForward {
             eps: sizes.eps,
         };
         Self {
-            intermediate: Linear::new(registry, &format!("{name}.intermediate.dense"), sizes.hidden, sizes.intermediate),
+            intermediate: Linear::new(
+                registry,
+                &format!("{name}.intermediate.dense"),
+                sizes.hidden,
+                sizes.intermediate,
+            ),
             output: OutputBlock::new(registry, &format!("{name}.output"), output),
         }
     }
@@ -71,12 +76,27 @@ impl FeedForward {
     }
 
     /// Gradient of the input, `[T, D]`.
-    pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
-        let (d_activation, dx) = self.output.backward(dy, &saved.activation_tf, &saved.output, ctx, gradients)?;
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let (d_activation, dx) =
+            self.output.backward(dy, &saved.activation_tf, &saved.output, ctx, gradients)?;
         let bias = ctx.parameters.get(self.intermediate.bias);
-        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_tf, bias, gradients.get(self.intermediate.bias)?)?;
+        let d_pre = gelu::backward(
+            &d_activation,
+            &saved.pre_activation_tf,
+            bias,
+            gradients.get(self.intermediate.bias)?,
+        )?;
         linear::backward_parameters(&d_pre, &saved.x, gradients.accumulator(self.intermediate.weight), None)?;
-        linear::backward_inputs_accumulate(&[(&d_pre, ctx.parameters.compute(self.intermediate.weight))], &dx)?;
+        linear::backward_inputs_accumulate(
+            &[(&d_pre, ctx.parameters.compute(self.intermediate.weight))],
+            &dx,
+        )?;
         Ok(dx)
     }
 }

@@ -39,19 +39,36 @@ impl Linear {
     }
 
     /// Gradient of the input; those of weight and bias accumulate.
-    pub fn backward(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        x: &Tensor,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
         self.backward_parameters(dy, x, gradients)?;
         linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
     /// As [`Linear::backward`], for an output whose bias belongs to the op that follows.
-    pub fn backward_without_bias(&self, dy: &Tensor, x: &Tensor, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+    pub fn backward_without_bias(
+        &self,
+        dy: &Tensor,
+        x: &Tensor,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
         linear::backward_parameters(dy, x, gradients.accumulator(self.weight), None)?;
         linear::backward_input(dy, ctx.parameters.compute(self.weight))
     }
 
     /// Accumulates the gradients of weight and bias alone.
     pub fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
-        linear::backward_parameters(dy, x, gradients.accumulator(self.weight), Some(gradients.accumulator(self.bias)))
+        linear::backward_parameters(
+            dy,
+            x,
+            gradients.accumulator(self.weight),
+            Some(gradients.accumulator(self.bias)),
+        )
     }
 }

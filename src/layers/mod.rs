@@ -1,6 +1,7 @@
 //! Whole layers with explicit forward and backward, and the flat buffers that hold their parameters.
 //!
-//! Knows nothing of batches, files or families: a layer gets the names of its parameters from whoever builds it.
+//! Knows nothing of batches, files or families: a layer gets the names of its parameters from whoever builds
+//! it.
 
 pub mod context;
 pub mod embeddings;

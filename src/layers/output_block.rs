@@ -62,12 +62,20 @@ impl OutputBlock {
             eps: self.norm.eps,
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
-        let (y, residual_norm) = residual_norm::forward(&projected, residual, &weights, ctx.rows.token_keys, dropout.as_ref())?;
+        let (y, residual_norm) =
+            residual_norm::forward(&projected, residual, &weights, ctx.rows.token_keys, dropout.as_ref())?;
         Ok((y, Saved { residual_norm }))
     }
 
     /// Gradients of `x` and of the residual; the caller may add to the second one.
-    pub fn backward(&self, dy: &Tensor, x: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<(Tensor, Tensor)> {
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        x: &Tensor,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Tensor, Tensor)> {
         let into = residual_norm::WeightGradients {
             dbias: gradients.get(self.dense.bias)?,
             dnorm_weight: gradients.get(self.norm.weight)?,
@@ -75,9 +83,16 @@ impl OutputBlock {
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
         let norm_weight = ctx.parameters.get(self.norm.weight);
-        // Without dropout both are one tensor: `d_projected` is used up here, before anything is added to the other.
-        let (d_projected, d_residual) =
-            residual_norm::backward(dy, &saved.residual_norm, norm_weight, &into, ctx.rows.token_keys, dropout.as_ref())?;
+        // Without dropout both are one tensor: `d_projected` is used up here, before anything is added to the
+        // other.
+        let (d_projected, d_residual) = residual_norm::backward(
+            dy,
+            &saved.residual_norm,
+            norm_weight,
+            &into,
+            ctx.rows.token_keys,
+            dropout.as_ref(),
+        )?;
         Ok((self.dense.backward_without_bias(&d_projected, x, ctx, gradients)?, d_residual))
     }
 }

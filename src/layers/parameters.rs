@@ -1,7 +1,7 @@
 //! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients in another.
 //!
-//! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each one pass
-//! over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
+//! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each
+//! one pass over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,8 @@ use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::rng::hash_name;
 
-/// Every parameter starts at a multiple of this many elements: 256 bytes in f32, so that wide loads stay aligned.
+/// Every parameter starts at a multiple of this many elements: 256 bytes in f32, so that wide loads stay
+/// aligned.
 const ALIGNMENT: usize = 64;
 
 /// How a parameter begins.
@@ -80,7 +81,8 @@ impl Registry {
         ParameterId(self.specs.len() - 1)
     }
 
-    /// Places the parameters in the flat buffer, ordered by name. Names are unique by construction of the models.
+    /// Places the parameters in the flat buffer, ordered by name. Names are unique by construction of the
+    /// models.
     pub fn layout(mut self) -> Layout {
         let mut order: Vec<usize> = (0..self.specs.len()).collect();
         order.sort_by(|&a, &b| self.specs[a].name.cmp(&self.specs[b].name));
@@ -126,7 +128,10 @@ impl Layout {
 
     /// Views of a flat buffer, by [`ParameterId`].
     fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
-        self.specs.iter().map(|s| flat.narrow(0, s.range.start, s.range.len())?.reshape(s.shape.as_slice())).collect()
+        self.specs
+            .iter()
+            .map(|s| flat.narrow(0, s.range.start, s.range.len())?.reshape(s.shape.as_slice()))
+            .collect()
     }
 }
 
@@ -147,8 +152,8 @@ struct Shadow {
 }
 
 impl Parameters {
-    /// Parameters with their initial values: each drawn from a stream of its own name, so that a model's head never
-    /// changes how its encoder begins.
+    /// Parameters with their initial values: each drawn from a stream of its own name, so that a model's head
+    /// never changes how its encoder begins.
     pub fn initialise(layout: Layout, initializer_range: f64, seed: u64, device: &Device) -> Result<Self> {
         let flat = Tensor::zeros(layout.len, DType::F32, &Device::Cpu)?;
         with_slice_mut(&flat, |values| {
@@ -161,7 +166,8 @@ impl Parameters {
         Ok(Self { layout, flat, views, shadow: None })
     }
 
-    /// The same parameters for a model that computes in `dtype`: f32 needs no copy, bf16 and f16 get their shadow.
+    /// The same parameters for a model that computes in `dtype`: f32 needs no copy, bf16 and f16 get their
+    /// shadow.
     pub fn computing_in(mut self, dtype: DType) -> Result<Self> {
         self.shadow = None;
         if dtype != DType::F32 {
@@ -201,11 +207,14 @@ impl Parameters {
         &self.layout
     }
 
-    /// All parameters by name, in the order of their names, on the CPU: views, not copies, where they are there; else of one
-    /// copy, because reading a view from a GPU would bring the whole buffer each time.
+    /// All parameters by name, in the order of their names, on the CPU: views, not copies, where they are
+    /// there; else of one copy, because reading a view from a GPU would bring the whole buffer each time.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
-        let views =
-            if self.flat.device().is_cpu() { self.views.clone() } else { self.layout.views(&self.flat.to_device(&Device::Cpu)?)? };
+        let views = if self.flat.device().is_cpu() {
+            self.views.clone()
+        } else {
+            self.layout.views(&self.flat.to_device(&Device::Cpu)?)?
+        };
         Ok(self.layout.order.iter().map(|&i| (self.layout.specs[i].name.clone(), views[i].clone())).collect())
     }
 
@@ -219,7 +228,8 @@ impl Parameters {
             bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), view.dims());
         }
         let value = value.to_device(&Device::Cpu)?.contiguous()?;
-        let write = |into: &Tensor| into.slice_set(&value.to_dtype(into.dtype())?.to_device(into.device())?, 0, 0);
+        let write =
+            |into: &Tensor| into.slice_set(&value.to_dtype(into.dtype())?.to_device(into.device())?, 0, 0);
         write(view)?;
         self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.views[index]))
     }
@@ -227,8 +237,8 @@ impl Parameters {
 
 /// The gradients of all parameters, accumulated since they were last cleared.
 ///
-/// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That saves two passes over
-/// a buffer that no cache holds.
+/// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That
+/// saves two passes over a buffer that no cache holds.
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
@@ -317,7 +327,9 @@ mod tests {
         assert_eq!(parameters.get(bias).to_vec1::<f32>().unwrap()[6..], [6.0]);
         assert_eq!(parameters.flat().to_vec1::<f32>().unwrap()[6..7], [6.0]);
         assert_eq!((parameters.compute_dtype(), parameters.shadow().is_none()), (DType::F32, true));
-        let error = parameters.set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap()).unwrap_err();
+        let error = parameters
+            .set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap())
+            .unwrap_err();
         assert!(error.to_string().contains("`b.weight` is [2, 5], the model wants [3, 5]"), "{error}");
     }
 
@@ -342,15 +354,25 @@ mod tests {
     #[test]
     fn the_shadow_is_the_rounded_copy_and_follows_what_is_set() {
         let (weight, bias, layout) = layout();
-        let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
+        let parameters =
+            Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap().computing_in(DType::BF16).unwrap();
         let same = |id| {
-            let rounded = parameters.get(id).to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+            let rounded = parameters
+                .get(id)
+                .to_dtype(DType::BF16)
+                .unwrap()
+                .to_dtype(DType::F32)
+                .unwrap()
+                .flatten_all()
+                .unwrap();
             let shadow = parameters.compute(id).to_dtype(DType::F32).unwrap().flatten_all().unwrap();
             assert_eq!(parameters.compute(id).dtype(), DType::BF16);
             assert_eq!(rounded.to_vec1::<f32>().unwrap(), shadow.to_vec1::<f32>().unwrap());
         };
         same(weight);
-        parameters.set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap()).unwrap();
+        parameters
+            .set("b.weight", &Tensor::arange(0.1f32, 15., &Device::Cpu).unwrap().reshape((3, 5)).unwrap())
+            .unwrap();
         same(weight);
         same(bias);
     }

@@ -59,8 +59,13 @@ impl SelfAttention {
     /// Registers `<name>.self.{query,key,value}` and `<name>.output.{dense,LayerNorm}`.
     pub fn new(registry: &mut Registry, name: &str, sizes: AttentionSizes) -> Self {
         let d = sizes.hidden;
-        let output =
-            OutputSizes { inputs: d, hidden: d, site: Site::AttentionOutput(sizes.layer), dropout: sizes.hidden_dropout, eps: sizes.eps };
+        let output = OutputSizes {
+            inputs: d,
+            hidden: d,
+            site: Site::AttentionOutput(sizes.layer),
+            dropout: sizes.hidden_dropout,
+            eps: sizes.eps,
+        };
         Self {
             query: Linear::new(registry, &format!("{name}.self.query"), d, d),
             key: Linear::new(registry, &format!("{name}.self.key"), d, d),
@@ -74,13 +79,20 @@ impl SelfAttention {
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let (q, k, v) = (self.query.forward(x, ctx)?, self.key.forward(x, ctx)?, self.value.forward(x, ctx)?);
         let dropout = self.probability_dropout(ctx);
-        let (o, attention) = attention::forward(&q, &k, &v, &ctx.segments(self.sizes.heads, dropout.as_ref()))?;
+        let (o, attention) =
+            attention::forward(&q, &k, &v, &ctx.segments(self.sizes.heads, dropout.as_ref()))?;
         let (y, output) = self.output.forward(&o, x, ctx)?;
         Ok((y, Saved { x: x.clone(), q, k, v, o, attention, output }))
     }
 
     /// Gradient of the input, `[T, D]`.
-    pub fn backward(&self, dy: &Tensor, saved: &Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<Tensor> {
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        saved: &Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
         let (d_out, dx) = self.output.backward(dy, &saved.o, &saved.output, ctx, gradients)?;
         let dropout = self.probability_dropout(ctx);
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };

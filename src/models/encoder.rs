@@ -25,8 +25,8 @@ use crate::models::families;
 pub struct Encoder {
     /// The input embeddings.
     pub embeddings: Embeddings,
-    /// Save only the input of each layer and run its forward pass again in backward: less memory, a third more work. Dropout
-    /// is drawn again from its counters, so no bit of a result changes.
+    /// Save only the input of each layer and run its forward pass again in backward: less memory, a third
+    /// more work. Dropout is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
     layers: Vec<EncoderLayer>,
 }
@@ -57,8 +57,16 @@ impl Encoder {
         let init = |row: Option<u32>| row.map_or(Init::Normal, Init::NormalWithZeroRow);
         let embeddings = Embeddings {
             word: registry.weight(name("word_embeddings.weight"), &[shape.vocab_size, d], init(padding.word)),
-            position: registry.weight(name("position_embeddings.weight"), &[shape.max_position_embeddings, d], init(padding.position)),
-            token_type: registry.weight(name("token_type_embeddings.weight"), &[shape.type_vocab_size, d], Init::Normal),
+            position: registry.weight(
+                name("position_embeddings.weight"),
+                &[shape.max_position_embeddings, d],
+                init(padding.position),
+            ),
+            token_type: registry.weight(
+                name("token_type_embeddings.weight"),
+                &[shape.type_vocab_size, d],
+                Init::Normal,
+            ),
             norm: Norm::new(registry, &name("LayerNorm"), d, shape.layer_norm_eps),
             word_padding: padding.word,
             position_padding: padding.position,
@@ -92,8 +100,8 @@ impl Encoder {
         }
     }
 
-    /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is freed when the next
-    /// one begins.
+    /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is
+    /// freed when the next one begins.
     pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
         self.layers.iter().try_fold(embedded, |hidden, layer| Ok(layer.forward(&hidden, ctx)?.0))
@@ -106,13 +114,25 @@ impl Encoder {
         for layer in &self.layers {
             let (next, saved) = layer.forward(&hidden, ctx)?;
             let input = std::mem::replace(&mut hidden, next);
-            layers.push(if self.gradient_checkpointing { SavedLayer::Input(input) } else { SavedLayer::Whole(saved) });
+            layers.push(if self.gradient_checkpointing {
+                SavedLayer::Input(input)
+            } else {
+                SavedLayer::Whole(saved)
+            });
         }
         Ok((hidden, Saved { embeddings, layers }))
     }
 
-    /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is done.
-    pub fn backward(&self, d_hidden: Tensor, tokens: TokenIds<'_>, saved: Saved, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+    /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is
+    /// done.
+    pub fn backward(
+        &self,
+        d_hidden: Tensor,
+        tokens: TokenIds<'_>,
+        saved: Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<()> {
         let mut d_hidden = d_hidden;
         for (layer, saved) in self.layers.iter().zip(saved.layers).rev() {
             let saved = match saved {

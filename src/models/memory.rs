@@ -1,16 +1,17 @@
 //! Memory of a training step, from the configuration alone: what the layers save, counted tensor by tensor.
 //!
-//! The counts are those of the code: a layer's `Saved` in `layers/`, a head's in `models/heads/`, and how many tensors of a
-//! size live at once in backward. Freed blocks are kept by size (`ops/memory`), so the peaks of all sizes add up even where
-//! they fall at different moments. `tests/it/allocation.rs` compares both sums with what a step really takes.
+//! The counts are those of the code: a layer's `Saved` in `layers/`, a head's in `models/heads/`, and how
+//! many tensors of a size live at once in backward. Freed blocks are kept by size (`ops/memory`), so the
+//! peaks of all sizes add up even where they fall at different moments. `tests/it/allocation.rs` compares
+//! both sums with what a step really takes.
 
 use candle_core::DType;
 
 use crate::config::ModelConfig;
 use crate::ops::linear_cross_entropy::piece_values;
 
-/// The program itself, its threads and their buffers for matrix products: 15 to 90 MiB were measured beside the counted
-/// tensors on two threads, the more the larger the model.
+/// The program itself, its threads and their buffers for matrix products: 15 to 90 MiB were measured beside
+/// the counted tensors on two threads, the more the larger the model.
 pub const PROCESS_BYTES: u64 = 24 << 20;
 
 /// f32 values kept for each parameter: the value, its gradient and two moments.
@@ -102,9 +103,9 @@ fn logits_bytes(sizes: &StepSizes<'_>) -> u64 {
 /// What lives between forward and backward.
 fn saved(sizes: &StepSizes<'_>) -> Tensors {
     let layers = sizes.model.encoder.num_hidden_layers as u64;
-    // The sum of the embeddings and the input of the first layer. Of each layer: q, k, v, the attention output, the sum before
-    // and the output of the first norm, the sum before and the output of the second one, which is the next layer's input; and
-    // of the feed-forward block both sides of GELU.
+    // The sum of the embeddings and the input of the first layer. Of each layer: q, k, v, the attention
+    // output, the sum before and the output of the first norm, the sum before and the output of the second
+    // one, which is the next layer's input; and of the feed-forward block both sides of GELU.
     let (td, tf, layer_statistics) = if sizes.gradient_checkpointing {
         (2 + layers, 0, 0)
     } else {
@@ -117,10 +118,10 @@ fn saved(sizes: &StepSizes<'_>) -> Tensors {
 
 /// The most tensors of each size that live besides the saved ones.
 fn temporaries(sizes: &StepSizes<'_>) -> Tensors {
-    // In the attention block of the last layer: the gradients of the layer's output and of its middle, of the attention output,
-    // of the input, of q, k and v, while the last hidden states are gone: 7 - 1. In the feed-forward block: the gradients of
-    // both sides of GELU. In the head: what was gathered, both sides of GELU, the normed rows, and the gradients of these four;
-    // the logits of a piece with their gradient.
+    // In the attention block of the last layer: the gradients of the layer's output and of its middle, of the
+    // attention output, of the input, of q, k and v, while the last hidden states are gone: 7 - 1. In the
+    // feed-forward block: the gradients of both sides of GELU. In the head: what was gathered, both sides of
+    // GELU, the normed rows, and the gradients of these four; the logits of a piece with their gradient.
     let statistics_bytes = logits_bytes(sizes);
     let temporaries = Tensors { td: 6, tf: 2, md: 8, statistics_bytes };
     if !sizes.gradient_checkpointing {

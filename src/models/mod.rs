@@ -1,7 +1,7 @@
 //! One encoder for all families, and heads on top of it.
 //!
-//! Knows no file, no batch and no device: it takes ids and segments, and gives hidden states and gradients. What differs
-//! between families stands in `families/`, one file each.
+//! Knows no file, no batch and no device: it takes ids and segments, and gives hidden states and gradients.
+//! What differs between families stands in `families/`, one file each.
 
 pub mod encoder;
 pub mod families;
@@ -40,14 +40,18 @@ pub struct Model<H> {
 impl Model<MaskedLmHead> {
     /// A masked language model with initial values drawn from `seed`.
     pub fn masked_lm(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self> {
-        Self::build(config, seed, device, |registry, encoder| families::masked_lm_head(registry, config, encoder))
+        Self::build(config, seed, device, |registry, encoder| {
+            families::masked_lm_head(registry, config, encoder)
+        })
     }
 }
 
 impl Model<ClassificationHead> {
     /// A sequence classifier with initial values drawn from `seed`.
     pub fn classifier(config: &ModelConfig, num_labels: usize, seed: u64, device: &Device) -> Result<Self> {
-        Self::build(config, seed, device, |registry, _| families::classification_head(registry, config, num_labels))
+        Self::build(config, seed, device, |registry, _| {
+            families::classification_head(registry, config, num_labels)
+        })
     }
 }
 
@@ -57,11 +61,17 @@ impl<H> Model<H> {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
 
-    fn build(config: &ModelConfig, seed: u64, device: &Device, head: impl FnOnce(&mut Registry, &Encoder) -> H) -> Result<Self> {
+    fn build(
+        config: &ModelConfig,
+        seed: u64,
+        device: &Device,
+        head: impl FnOnce(&mut Registry, &Encoder) -> H,
+    ) -> Result<Self> {
         let mut registry = Registry::default();
         let encoder = Encoder::new(&mut registry, config);
         let head = head(&mut registry, &encoder);
-        let parameters = Parameters::initialise(registry.layout(), config.encoder.initializer_range, seed, device)?;
+        let parameters =
+            Parameters::initialise(registry.layout(), config.encoder.initializer_range, seed, device)?;
         Ok(Self { config: config.clone(), encoder, head, parameters })
     }
 }

@@ -13,7 +13,8 @@ use crate::ops::tensor::with_slice_mut;
 pub struct Accumulator<'a> {
     /// f32.
     pub sum: &'a Tensor,
-    /// Whether there is something to add to; else what stands in `sum` has no meaning, and the first summand takes its place.
+    /// Whether there is something to add to; else what stands in `sum` has no meaning, and the first summand
+    /// takes its place.
     pub begun: bool,
 }
 
@@ -29,7 +30,9 @@ impl<'a> Accumulator<'a> {
 
 fn set_to_zero(sum: &Tensor) -> Result<()> {
     if sum.device().is_cpu() {
-        return with_slice_mut(sum, |values| values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0)));
+        return with_slice_mut(sum, |values| {
+            values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0))
+        });
     }
     sum.zero_set()
 }

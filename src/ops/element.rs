@@ -1,8 +1,8 @@
 //! The number types that activations and products may have, and how they become f32 and back.
 //!
-//! Arithmetic is f32 everywhere: a value is widened when it is read and rounded once, to the nearest with ties to even,
-//! when it is written. Both conversions are branch-free bit arithmetic, so a loop over them vectorises and gives the same
-//! bits on every machine.
+//! Arithmetic is f32 everywhere: a value is widened when it is read and rounded once, to the nearest with
+//! ties to even, when it is written. Both conversions are branch-free bit arithmetic, so a loop over them
+//! vectorises and gives the same bits on every machine.
 
 use candle_core::CpuStorage;
 use candle_core::DType;
@@ -18,8 +18,8 @@ pub trait Element: WithDType + Send + Sync + 'static {
     /// The nearest value; NaN stays NaN, what is too large becomes infinite.
     fn narrow(value: f32) -> Self;
 
-    /// The exact values of a row, in `buffer` (at least as long) where they are not f32 already: for loops that pass over a
-    /// row several times.
+    /// The exact values of a row, in `buffer` (at least as long) where they are not f32 already: for loops
+    /// that pass over a row several times.
     #[inline(always)]
     fn widen_row<'a>(row: &'a [Self], buffer: &'a mut [f32]) -> &'a [f32] {
         let buffer = &mut buffer[..row.len()];
@@ -76,12 +76,14 @@ impl Element for bf16 {
 impl Element for f16 {
     #[inline(always)]
     fn widen(self) -> f32 {
-        /// Moves the exponent from f16's bias of 15 to f32's of 127; exact, also for what is subnormal in f16.
+        /// Moves the exponent from f16's bias of 15 to f32's of 127; exact, also for what is subnormal in
+        /// f16.
         const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
         let bits = u32::from(self.to_bits());
         let magnitude = f32::from_bits((bits & 0x7fff) << 13) * REBIAS;
         // The largest exponent of f16 stands for infinity and NaN, that of the product does not.
-        let magnitude = if bits & 0x7c00 == 0x7c00 { magnitude.to_bits() | 0x7f80_0000 } else { magnitude.to_bits() };
+        let magnitude =
+            if bits & 0x7c00 == 0x7c00 { magnitude.to_bits() | 0x7f80_0000 } else { magnitude.to_bits() };
         f32::from_bits(magnitude | (bits & 0x8000) << 16)
     }
 
@@ -106,8 +108,8 @@ impl Element for f16 {
     }
 }
 
-/// Runs `$body` with `$T` the Rust type of a tensor's elements, or (`by_dtype!(of dtype, "op", T => ..)`) of a dtype; another
-/// dtype is an error that names the op.
+/// Runs `$body` with `$T` the Rust type of a tensor's elements, or (`by_dtype!(of dtype, "op", T => ..)`) of
+/// a dtype; another dtype is an error that names the op.
 macro_rules! by_dtype {
     ($op:expr, $tensor:expr, $T:ident => $body:expr) => {
         $crate::ops::element::by_dtype!(of $tensor.dtype(), $op, $T => $body)
@@ -132,7 +134,8 @@ macro_rules! by_dtype {
 }
 pub(in crate::ops) use by_dtype;
 
-/// How far a value may be from the one that it was rounded from, relative to it: half a unit in the last place.
+/// How far a value may be from the one that it was rounded from, relative to it: half a unit in the last
+/// place.
 pub fn rounding(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 2f64.powi(-8),
@@ -169,13 +172,27 @@ mod tests {
     fn narrowing_rounds_as_the_half_crate_does() {
         let around = (0..=u16::MAX).flat_map(|h| {
             let (b, f) = (bf16::from_bits(h).to_f32().to_bits(), f16::from_bits(h).to_f32().to_bits());
-            [b.wrapping_add(0x7fff), b.wrapping_add(0x8000), b.wrapping_add(0x8001), f.wrapping_add(0x0fff), f.wrapping_add(0x1000)]
+            [
+                b.wrapping_add(0x7fff),
+                b.wrapping_add(0x8000),
+                b.wrapping_add(0x8001),
+                f.wrapping_add(0x0fff),
+                f.wrapping_add(0x1000),
+            ]
         });
         for bits in around.chain((0..=u32::MAX).step_by(65_521)) {
             let value = f32::from_bits(bits);
             if !value.is_nan() {
-                assert_eq!(<bf16 as Element>::narrow(value).to_bits(), bf16::from_f32(value).to_bits(), "bf16 {value:e}");
-                assert_eq!(<f16 as Element>::narrow(value).to_bits(), f16::from_f32(value).to_bits(), "f16 {value:e}");
+                assert_eq!(
+                    <bf16 as Element>::narrow(value).to_bits(),
+                    bf16::from_f32(value).to_bits(),
+                    "bf16 {value:e}"
+                );
+                assert_eq!(
+                    <f16 as Element>::narrow(value).to_bits(),
+                    f16::from_f32(value).to_bits(),
+                    "f16 {value:e}"
+                );
             }
         }
     }

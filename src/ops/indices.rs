@@ -1,8 +1,8 @@
 //! Whole numbers that ops read: ids, positions, labels, segment bounds, dropout keys.
 //!
-//! They are made on the host, where they are checked and where the CPU's code reads them. For a GPU all of a batch are uploaded
-//! at once, together with what its kernels want to know of them beforehand; whoever does not do so (a test, say) passes a plain
-//! slice, and each op uploads it for itself.
+//! They are made on the host, where they are checked and where the CPU's code reads them. For a GPU all of a
+//! batch are uploaded at once, together with what its kernels want to know of them beforehand; whoever does
+//! not do so (a test, say) passes a plain slice, and each op uploads it for itself.
 
 use std::ops::Deref;
 

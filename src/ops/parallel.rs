@@ -1,7 +1,7 @@
 //! Work shared out over the rayon pool in blocks whose size depends on shapes alone.
 //!
-//! Partial sums are made for each block and added in block order, so a result is bitwise the same for 1, 2 or N threads.
-//! It knows no tensor and no op.
+//! Partial sums are made for each block and added in block order, so a result is bitwise the same for 1, 2 or
+//! N threads. It knows no tensor and no op.
 
 use std::ops::Range;
 
@@ -28,9 +28,13 @@ pub fn blocks(rows: usize, cols: usize) -> impl IndexedParallelIterator<Item = R
     (0..rows.div_ceil(size)).into_par_iter().map(move |block| block * size..((block + 1) * size).min(rows))
 }
 
-/// Calls `f(rows, values of these rows)` for each block of `out`, a matrix with rows of `cols` values, in parallel; returns
-/// what the calls returned, in block order.
-pub fn map_rows<T: Send, P: Send>(out: &mut [T], cols: usize, f: impl Fn(Range<usize>, &mut [T]) -> P + Sync) -> Vec<P> {
+/// Calls `f(rows, values of these rows)` for each block of `out`, a matrix with rows of `cols` values, in
+/// parallel; returns what the calls returned, in block order.
+pub fn map_rows<T: Send, P: Send>(
+    out: &mut [T],
+    cols: usize,
+    f: impl Fn(Range<usize>, &mut [T]) -> P + Sync,
+) -> Vec<P> {
     let size = block_rows(cols);
     let run = |(block, values): (usize, &mut [T])| {
         let first = block * size;
@@ -61,8 +65,14 @@ pub fn for_rows<T: Send>(out: &mut [T], cols: usize, f: impl Fn(Range<usize>, &m
     map_rows(out, cols, f);
 }
 
-/// [`map_rows`] where each block also adds up `width` sums, all zero at first: `f(rows, values of these rows, sums)`.
-pub fn sum_rows<T: Send>(out: &mut [T], cols: usize, width: usize, f: impl Fn(Range<usize>, &mut [T], &mut [f32]) + Sync) -> PartialSums {
+/// [`map_rows`] where each block also adds up `width` sums, all zero at first: `f(rows, values of these rows,
+/// sums)`.
+pub fn sum_rows<T: Send>(
+    out: &mut [T],
+    cols: usize,
+    width: usize,
+    f: impl Fn(Range<usize>, &mut [T], &mut [f32]) + Sync,
+) -> PartialSums {
     let step = (block_rows(cols) * cols).max(1);
     PartialSums::of(width, out.len().div_ceil(step), |sums| {
         let run = |(block, (values, sums)): (usize, (&mut [T], &mut [f32]))| {
@@ -86,11 +96,13 @@ pub fn sum_rows2<T: Send>(
     let step = (block_rows(cols) * cols).max(1);
     PartialSums::of(width, first.len().div_ceil(step), |sums| {
         let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
-        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(|(block, ((first, second), sums))| {
-            sums.fill(0.0);
-            let start = block * block_rows(cols);
-            f(start..start + first.len() / cols.max(1), first, second, sums);
-        });
+        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(
+            |(block, ((first, second), sums))| {
+                sums.fill(0.0);
+                let start = block * block_rows(cols);
+                f(start..start + first.len() / cols.max(1), first, second, sums);
+            },
+        );
     })
 }
 
@@ -186,7 +198,8 @@ mod tests {
             };
             let (mut once, mut twice) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             let sums = sum_rows(&mut once, cols, cols + 1, copy);
-            let sums2 = sum_rows2(&mut once, &mut twice, cols, cols + 1, |rows, _, out, sums| copy(rows, out, sums));
+            let sums2 =
+                sum_rows2(&mut once, &mut twice, cols, cols + 1, |rows, _, out, sums| copy(rows, out, sums));
             for (sums, out) in [(sums, once), (sums2, twice)] {
                 let mut got = vec![1.0f32; cols];
                 sums.add_to(&mut got, 1);

@@ -1,17 +1,19 @@
-//! Plain loops compiled for the vector units of the machine at hand, and elementary functions that such loops can take.
+//! Plain loops compiled for the vector units of the machine at hand, and elementary functions that such loops
+//! can take.
 //!
-//! The functions are branch-free, so a loop over them vectorises. They use fused multiply-add, which rounds once and the same
-//! everywhere: a result does not depend on which instruction set was found at run time.
+//! The functions are branch-free, so a loop over them vectorises. They use fused multiply-add, which rounds
+//! once and the same everywhere: a result does not depend on which instruction set was found at run time.
 
 use std::array::from_fn;
 
-/// Defines functions whose body is compiled for the widest instruction set that the machine has (found once, at run time):
-/// `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type parameters are number types:
-/// `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
+/// Defines functions whose body is compiled for the widest instruction set that the machine has (found once,
+/// at run time): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
+/// parameters are number types: `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
 ///
-/// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that it calls
-/// `#[inline(always)]`, and write loops rather than iterator adaptors with large closures. What is not inlined stays code for
-/// the oldest machine, where each fused multiply-add is a call into the C library, fifty times slower.
+/// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that
+/// it calls `#[inline(always)]`, and write loops rather than iterator adaptors with large closures. What is
+/// not inlined stays code for the oldest machine, where each fused multiply-add is a call into the C library,
+/// fifty times slower.
 macro_rules! kernel {
     ($(
         $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
@@ -44,8 +46,9 @@ pub fn run<R>(f: impl FnOnce() -> R) -> R {
 /// How many sums run side by side: enough independent additions to hide their latency.
 const LANES: usize = 32;
 
-/// The sum of `f` over the values at each place of the inputs, all as long as the first, in 32 interleaved partial sums that
-/// are added in a fixed order. `f` is a few operations: a larger one, as [`exp_f32`], would not be inlined.
+/// The sum of `f` over the values at each place of the inputs, all as long as the first, in 32 interleaved
+/// partial sums that are added in a fixed order. `f` is a few operations: a larger one, as [`exp_f32`], would
+/// not be inlined.
 #[inline(always)]
 pub fn sum_of<T: Copy, const N: usize>(inputs: [&[T]; N], f: impl Fn([T; N]) -> f32) -> f32 {
     let len = inputs[0].len();
@@ -65,7 +68,8 @@ pub fn sum_of<T: Copy, const N: usize>(inputs: [&[T]; N], f: impl Fn([T; N]) -> 
 /// How many f64 sums run side by side.
 const DOUBLE_LANES: usize = 16;
 
-/// The sum of squares in f64, which holds the square of every f32, in 16 interleaved partial sums that are added in order.
+/// The sum of squares in f64, which holds the square of every f32, in 16 interleaved partial sums that are
+/// added in order.
 #[inline(always)]
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     let mut lanes = [0.0f64; DOUBLE_LANES];
@@ -124,8 +128,8 @@ fn fold(lanes: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> f32 {
 /// Adding and subtracting this rounds an f32 below 2^22 to the nearest whole number.
 const ROUND: f32 = 12_582_912.0;
 
-/// e^x with a relative error below 2e-7 (about 1.5 units in the last place); 0 below -87.33 (no subnormal results), infinity
-/// above 88.72, NaN for NaN.
+/// e^x with a relative error below 2e-7 (about 1.5 units in the last place); 0 below -87.33 (no subnormal
+/// results), infinity above 88.72, NaN for NaN.
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     const LN2_HIGH: f32 = 0.693_359_4;
@@ -140,8 +144,8 @@ pub fn exp_f32(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let p = p.mul_add(r * r, r) + 1.0;
-    // The low bits of the shifted number are n: a cast would saturate, which no vector instruction does. 2^n comes in two
-    // factors, because n reaches 128, which one exponent field cannot hold.
+    // The low bits of the shifted number are n: a cast would saturate, which no vector instruction does. 2^n
+    // comes in two factors, because n reaches 128, which one exponent field cannot hold.
     let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = exponent >> 1;
     let y = p * power_of_two(half) * power_of_two(exponent.wrapping_sub(half));
@@ -156,7 +160,8 @@ fn power_of_two(n: i32) -> f32 {
 /// The error function with an absolute error below 4e-7: the rational approximation of XLA and Eigen.
 #[inline(always)]
 pub fn erf_f32(x: f32) -> f32 {
-    const NUMERATOR: [f32; 6] = [2.770_681_4e-8, -2.101_024e-6, -5.692_506_4e-5, -7.349_906_3e-4, -2.954_6e-3, -1.609_603_3e-2];
+    const NUMERATOR: [f32; 6] =
+        [2.770_681_4e-8, -2.101_024e-6, -5.692_506_4e-5, -7.349_906_3e-4, -2.954_6e-3, -1.609_603_3e-2];
     const DENOMINATOR: [f32; 4] = [-2.133_740_6e-4, -1.682_827_e-3, -7.373_329_e-3, -1.426_473_9e-2];
     let x = x.clamp(-4.0, 4.0);
     let x2 = x * x;
@@ -174,7 +179,8 @@ pub fn erf_f32(x: f32) -> f32 {
 /// The hyperbolic tangent with an absolute error below 4e-7: the rational approximation of Eigen.
 #[inline(always)]
 pub fn tanh_f32(x: f32) -> f32 {
-    const NUMERATOR: [f32; 6] = [2.000_188e-13, -8.604_672e-11, 5.122_297e-8, 1.485_722_4e-5, 6.372_619_3e-4, 4.893_524_6e-3];
+    const NUMERATOR: [f32; 6] =
+        [2.000_188e-13, -8.604_672e-11, 5.122_297e-8, 1.485_722_4e-5, 6.372_619_3e-4, 4.893_524_6e-3];
     const DENOMINATOR: [f32; 3] = [1.185_347_1e-4, 2.268_434_6e-3, 4.893_525e-3];
     let x = x.clamp(-7.905_311, 7.905_311);
     let x2 = x * x;
@@ -199,7 +205,9 @@ mod tests {
 
     #[test]
     fn exp_is_within_its_stated_error() {
-        let worst = sweep(-87.3, 88.7).map(|x| (f64::from(exp_f32(x)) / f64::from(x).exp() - 1.0).abs()).fold(0.0, f64::max);
+        let worst = sweep(-87.3, 88.7)
+            .map(|x| (f64::from(exp_f32(x)) / f64::from(x).exp() - 1.0).abs())
+            .fold(0.0, f64::max);
         assert!(worst < 2e-7, "{worst:e}");
         assert_eq!((exp_f32(0.0), exp_f32(-88.0), exp_f32(f32::NEG_INFINITY)), (1.0, 0.0, 0.0));
         assert_eq!((exp_f32(89.0), exp_f32(f32::INFINITY)), (f32::INFINITY, f32::INFINITY));
@@ -208,10 +216,13 @@ mod tests {
 
     #[test]
     fn erf_and_tanh_are_within_their_stated_error() {
-        let erf =
-            sweep(-6.0, 6.0).map(|x| (f64::from(erf_f32(x)) - candle_core::cpu::erf::erf_f64(f64::from(x))).abs()).fold(0.0, f64::max);
+        let erf = sweep(-6.0, 6.0)
+            .map(|x| (f64::from(erf_f32(x)) - candle_core::cpu::erf::erf_f64(f64::from(x))).abs())
+            .fold(0.0, f64::max);
         assert!(erf < 4e-7, "{erf:e}");
-        let tanh = sweep(-12.0, 12.0).map(|x| (f64::from(tanh_f32(x)) - f64::from(x).tanh()).abs()).fold(0.0, f64::max);
+        let tanh = sweep(-12.0, 12.0)
+            .map(|x| (f64::from(tanh_f32(x)) - f64::from(x).tanh()).abs())
+            .fold(0.0, f64::max);
         assert!(tanh < 4e-7, "{tanh:e}");
         assert!(erf_f32(f32::NAN).is_nan() && tanh_f32(f32::NAN).is_nan());
         assert_eq!((erf_f32(0.0), tanh_f32(0.0)), (0.0, 0.0));
@@ -223,7 +234,10 @@ mod tests {
             let x: Vec<f32> = (0..len).map(|i| (i * 37 % len.max(1)) as f32).collect();
             let largest = if len == 0 { f32::NEG_INFINITY } else { (len - 1) as f32 };
             let want = [(len * len.saturating_sub(1) / 2) as f32, largest, len as f32];
-            assert_eq!([sum_of([&x[..]], |[v]| v), max(&x), sum_exp(&vec![2.5; len], 2.5)].map(f32::to_bits), want.map(f32::to_bits));
+            assert_eq!(
+                [sum_of([&x[..]], |[v]| v), max(&x), sum_exp(&vec![2.5; len], 2.5)].map(f32::to_bits),
+                want.map(f32::to_bits)
+            );
         }
     }
 
@@ -231,7 +245,8 @@ mod tests {
     fn the_instruction_set_does_not_change_a_bit() {
         let inputs: Vec<f32> = sweep(-20.0, 20.0).collect();
         let plain: Vec<[f32; 3]> = inputs.iter().map(|&x| [exp_f32(x), erf_f32(x), tanh_f32(x)]).collect();
-        let wide: Vec<[f32; 3]> = run(|| inputs.iter().map(|&x| [exp_f32(x), erf_f32(x), tanh_f32(x)]).collect());
+        let wide: Vec<[f32; 3]> =
+            run(|| inputs.iter().map(|&x| [exp_f32(x), erf_f32(x), tanh_f32(x)]).collect());
         assert_eq!(plain, wide);
     }
 }

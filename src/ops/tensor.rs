@@ -23,11 +23,14 @@ use crate::ops::element::Element;
 
 /// The values of a contiguous CPU tensor of type `T`, for reading; a view gives exactly its own range.
 ///
-/// A read lock on the tensor's storage is held as long as this lives: see [`with_values_mut`] for what that forbids.
+/// A read lock on the tensor's storage is held as long as this lives: see [`with_values_mut`] for what that
+/// forbids.
 pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Storage> + '_, T>> {
     let (storage, layout) = t.storage_and_layout();
     check_place(t, T::DTYPE)?;
-    let Some((start, end)) = layout.contiguous_offsets() else { bail!("tensor {:?} is not contiguous", t.shape()) };
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        bail!("tensor {:?} is not contiguous", t.shape())
+    };
     let Storage::Cpu(on_cpu) = &*storage else { bail!("tensor {:?} is not on the CPU", t.shape()) };
     // The one check of the type; from here on it is known.
     on_cpu.as_slice::<T>()?;
@@ -45,7 +48,9 @@ impl<G: Deref<Target = Storage>, T: WithDType> Deref for Values<G, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let Storage::Cpu(storage) = &*self.storage else { unreachable!("`values` saw that the tensor is on the CPU") };
+        let Storage::Cpu(storage) = &*self.storage else {
+            unreachable!("`values` saw that the tensor is on the CPU")
+        };
         &storage.as_slice::<T>().expect("`values` checked the type")[self.range.clone()]
     }
 }
@@ -73,12 +78,12 @@ pub fn with_slices<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f
 
 /// Runs `f` on the values of a contiguous CPU tensor of type `T` for writing in place.
 ///
-/// `f` sees exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are written into
-/// the buffer that it views, and every other view of that buffer sees them.
+/// `f` sees exactly the range of the tensor's layout: for a view (a `narrow` of a flat buffer) the values are
+/// written into the buffer that it views, and every other view of that buffer sees them.
 ///
-/// The storage is locked for writing while `f` runs. Reading or writing, inside `f`, another view *of the same storage*
-/// waits for that lock for ever: two ranges of one flat buffer are written one after the other, never nested. For the same
-/// reason this must not be called while [`values`] of the same storage are held.
+/// The storage is locked for writing while `f` runs. Reading or writing, inside `f`, another view *of the
+/// same storage* waits for that lock for ever: two ranges of one flat buffer are written one after the other,
+/// never nested. For the same reason this must not be called while [`values`] of the same storage are held.
 pub fn with_values_mut<T: Element, R>(t: &Tensor, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
     let write = Write { f: RefCell::new(Some(f)), result: RefCell::new(None), element: PhantomData };
     check_place(t, T::DTYPE)?;
@@ -96,20 +101,22 @@ pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result
     Tensor::from_vec(values, shape.into(), &Device::Cpu)
 }
 
-/// A vector of `len` values that `write` fills: without the pass that would set them to zero first. What the closure
-/// returns comes back beside it.
+/// A vector of `len` values that `write` fills: without the pass that would set them to zero first. What the
+/// closure returns comes back beside it.
 ///
 /// The closure must write every element and read none before it has written it.
 #[expect(clippy::uninit_vec, reason = "the closure is what fills it")]
 pub fn written<T: Element, R>(len: usize, write: impl FnOnce(&mut [T]) -> R) -> (Vec<T>, R) {
     let mut out = Vec::with_capacity(len);
-    // SAFETY: the capacity was just asked for; every bit pattern is a number, and `write` overwrites each before it is read.
+    // SAFETY: the capacity was just asked for; every bit pattern is a number, and `write` overwrites each
+    // before it is read.
     unsafe { out.set_len(len) };
     let result = write(&mut out);
     (out, result)
 }
 
-/// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient buffer.
+/// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient
+/// buffer.
 pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
     if into.elem_count() != values.len() {
         bail!("accumulate: {:?} cannot take {} values", into.shape(), values.len());
@@ -126,7 +133,12 @@ pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
 pub fn check_one_dtype(op: &str, named: &[(&str, &Tensor)]) -> Result<()> {
     let Some((first, rest)) = named.split_first() else { return Ok(()) };
     match rest.iter().find(|(_, t)| t.dtype() != first.1.dtype()) {
-        Some((name, t)) => bail!("{op}: {name} is {:?}, {} is {:?}: they must be of one type", t.dtype(), first.0, first.1.dtype()),
+        Some((name, t)) => bail!(
+            "{op}: {name} is {:?}, {} is {:?}: they must be of one type",
+            t.dtype(),
+            first.0,
+            first.1.dtype()
+        ),
         None => Ok(()),
     }
 }
@@ -139,12 +151,17 @@ pub fn check_len(what: &str, len: usize, want: usize) -> Result<()> {
 fn check_place(t: &Tensor, dtype: DType) -> Result<()> {
     if !t.device().is_cpu() || t.dtype() != dtype || !t.is_contiguous() {
         let (shape, stride) = (t.dims(), t.stride());
-        bail!("tensor {shape:?} with strides {stride:?} is {:?} on {:?}: wanted contiguous {dtype:?} on the CPU", t.dtype(), t.device());
+        bail!(
+            "tensor {shape:?} with strides {stride:?} is {:?} on {:?}: wanted contiguous {dtype:?} on the CPU",
+            t.dtype(),
+            t.device()
+        );
     }
     Ok(())
 }
 
-/// An in-place op that hands the slice to a closure and keeps what it returns; candle passes `&self`, hence the cells.
+/// An in-place op that hands the slice to a closure and keeps what it returns; candle passes `&self`, hence
+/// the cells.
 struct Write<F, R, T> {
     f: RefCell<Option<F>>,
     result: RefCell<Option<R>>,
@@ -195,6 +212,11 @@ mod tests {
         assert!(with_slice(&ids, |_| ()).unwrap_err().to_string().contains("U32"));
         assert_eq!(with_slice_u32(&ids, <[u32]>::to_vec).unwrap(), [1, 2]);
         assert!(accumulate(&square, &[0.0; 5]).is_err());
-        assert!(check_shape("op: x", &square, &[3, 2]).unwrap_err().to_string().starts_with("op: x is [2, 3], it must be [3, 2]"));
+        assert!(
+            check_shape("op: x", &square, &[3, 2])
+                .unwrap_err()
+                .to_string()
+                .starts_with("op: x is [2, 3], it must be [3, 2]")
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! What the tests of all ops share: fresh random inputs, gradients of a reference, finite differences, and one comparison.
+//! What the tests of all ops share: fresh random inputs, gradients of a reference, finite differences, and
+//! one comparison.
 //!
-//! A reference is a function from tensors to one tensor, composed of candle functions that autograd can differentiate; its
-//! gradients are those of `sum(output * seed)`, so `seed` plays the part of the gradient that flows into `backward`.
+//! A reference is a function from tensors to one tensor, composed of candle functions that autograd can
+//! differentiate; its gradients are those of `sum(output * seed)`, so `seed` plays the part of the gradient
+//! that flows into `backward`.
 
 use std::cell::RefCell;
 #[cfg(feature = "cuda")]
@@ -27,9 +29,10 @@ thread_local! {
     static DEVICE: RefCell<Device> = const { RefCell::new(Device::Cpu) };
 }
 
-/// Runs the body of a test on the CPU, and then on the GPU that this build has: a real one in a build with `cuda` (and a
-/// message where the machine has none), its kernels as C++ in one with `cuda-on-host`, with the threads of a block in both
-/// orders. Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on that device.
+/// Runs the body of a test on the CPU, and then on the GPU that this build has: a real one in a build with
+/// `cuda` (and a message where the machine has none), its kernels as C++ in one with `cuda-on-host`, with the
+/// threads of a block in both orders. Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on
+/// that device.
 pub(crate) fn on_each_device(body: impl Fn()) {
     body();
     on_the_gpu(body);
@@ -51,7 +54,8 @@ fn on_the_gpu(body: impl Fn()) {
 #[cfg(feature = "cuda")]
 fn on_the_gpu(body: impl Fn()) {
     // One for all tests: each would load the kernels again.
-    static OPENED: LazyLock<std::result::Result<Device, Unavailable>> = LazyLock::new(|| crate::ops::cuda::open(0));
+    static OPENED: LazyLock<std::result::Result<Device, Unavailable>> =
+        LazyLock::new(|| crate::ops::cuda::open(0));
     match &*OPENED {
         Ok(device) => {
             DEVICE.set(device.clone());
@@ -74,7 +78,8 @@ pub(crate) fn far(values: &Tensor, at: usize) -> Tensor {
     whole
 }
 
-/// Whether tensors of `bytes` together fit on the device of the test: on a CPU, where most of them is never touched, always.
+/// Whether tensors of `bytes` together fit on the device of the test: on a CPU, where most of them is never
+/// touched, always.
 pub(crate) fn has_room(bytes: u64) -> bool {
     crate::ops::cuda::properties(&device()).is_none_or(|gpu| bytes < gpu.memory_bytes)
 }
@@ -100,14 +105,23 @@ pub(crate) fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor
     fresh(shape, id).to_dtype(dtype).unwrap()
 }
 
-/// The tolerance for values of `dtype`: `in_f32`, or `roundings` times the error of one rounding to a half type.
+/// The tolerance for values of `dtype`: `in_f32`, or `roundings` times the error of one rounding to a half
+/// type.
 pub(crate) fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
     if dtype == DType::F32 { in_f32 } else { rounding(dtype) * roundings + in_f32 }
 }
 
 /// The bits of all values, widened to f32: for comparisons to the last bit.
 pub(crate) fn bits(t: &Tensor) -> Vec<u32> {
-    let values = t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let values = t
+        .to_device(&Device::Cpu)
+        .unwrap()
+        .to_dtype(DType::F32)
+        .unwrap()
+        .flatten_all()
+        .unwrap()
+        .to_vec1::<f32>()
+        .unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
 
@@ -122,7 +136,8 @@ pub(crate) fn double(t: &Tensor) -> Tensor {
     t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
 }
 
-/// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes differ.
+/// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes
+/// differ.
 pub(crate) fn relative_error(got: &Tensor, want: &Tensor) -> f64 {
     assert_eq!(got.dims(), want.dims(), "shapes differ");
     let flat = |t: &Tensor| double(t).flatten_all().unwrap().to_vec1::<f64>().unwrap();
@@ -141,8 +156,8 @@ pub(crate) fn assert_close(what: &str, got: &Tensor, want: &Tensor, tolerance: f
     assert!(error <= tolerance, "{what} {:?}: relative error {error:e} is over {tolerance:e}", got.dims());
 }
 
-/// The output of `reference` on the inputs in f64, and the gradient of `sum(output * seed)` for each input; an input that
-/// the output does not depend on is a failure.
+/// The output of `reference` on the inputs in f64, and the gradient of `sum(output * seed)` for each input;
+/// an input that the output does not depend on is a failure.
 pub(crate) fn reference_gradients(
     reference: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
@@ -152,16 +167,28 @@ pub(crate) fn reference_gradients(
     let tensors: Vec<Tensor> = variables.iter().map(|v| v.as_tensor().clone()).collect();
     let output = reference(&tensors).unwrap();
     let gradients = (&output * &double(seed)).unwrap().sum_all().unwrap().backward().unwrap();
-    let gradient = |(i, t)| gradients.get(t).unwrap_or_else(|| panic!("input {i} gets no gradient: the reference cuts it")).clone();
+    let gradient = |(i, t)| {
+        gradients
+            .get(t)
+            .unwrap_or_else(|| panic!("input {i} gets no gradient: the reference cuts it"))
+            .clone()
+    };
     (output, tensors.iter().enumerate().map(gradient).collect())
 }
 
-/// Central differences in f64 of `sum(output * seed)` for every element of every input: two runs an element, so keep it small.
-pub(crate) fn finite_differences(reference: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor], seed: &Tensor) -> Vec<Tensor> {
+/// Central differences in f64 of `sum(output * seed)` for every element of every input: two runs an element,
+/// so keep it small.
+pub(crate) fn finite_differences(
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    seed: &Tensor,
+) -> Vec<Tensor> {
     const STEP: f64 = 1e-5;
     let inputs: Vec<Tensor> = inputs.iter().map(|t| double(t)).collect();
     let seed = double(seed);
-    let objective = |inputs: &[Tensor]| (reference(inputs).unwrap() * &seed).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();
+    let objective = |inputs: &[Tensor]| {
+        (reference(inputs).unwrap() * &seed).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
+    };
     let moved = |input: usize, element: usize, by: f64| {
         let mut values = inputs[input].flatten_all().unwrap().to_vec1::<f64>().unwrap();
         values[element] += by;
@@ -179,9 +206,15 @@ pub(crate) fn finite_differences(reference: impl Fn(&[Tensor]) -> Result<Tensor>
 
 /// Compares the autograd gradients of a reference with its finite differences, to 1e-7.
 #[track_caller]
-pub(crate) fn assert_reference_is_differentiable(reference: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor], seed: &Tensor) {
+pub(crate) fn assert_reference_is_differentiable(
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    seed: &Tensor,
+) {
     let (_, gradients) = reference_gradients(&reference, inputs, seed);
-    for (i, (autograd, difference)) in gradients.iter().zip(finite_differences(&reference, inputs, seed)).enumerate() {
+    for (i, (autograd, difference)) in
+        gradients.iter().zip(finite_differences(&reference, inputs, seed)).enumerate()
+    {
         assert_close(&format!("input {i}"), autograd, &difference, 1e-7);
     }
 }
@@ -197,7 +230,11 @@ mod tests {
 
     #[test]
     fn autograd_agrees_with_finite_differences() {
-        assert_reference_is_differentiable(square_and_scale, &[&fresh((3, 5), 1), &fresh(5, 2)], &fresh((3, 5), 3));
+        assert_reference_is_differentiable(
+            square_and_scale,
+            &[&fresh((3, 5), 1), &fresh(5, 2)],
+            &fresh((3, 5), 3),
+        );
     }
 
     /// The control: a planted sign error, a missing term and a NaN must not pass the comparison.
@@ -208,7 +245,9 @@ mod tests {
         let right = (2.0 * (&x * &seed).unwrap().broadcast_mul(&scale).unwrap()).unwrap();
         assert_close("right", &right, &gradients[0], 1e-6);
         for wrong in [right.neg().unwrap(), (&right + 1e-3).unwrap(), (&right * f64::NAN).unwrap()] {
-            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| assert_close("wrong", &wrong, &gradients[0], 1e-5)));
+            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                assert_close("wrong", &wrong, &gradients[0], 1e-5)
+            }));
             assert!(outcome.is_err());
         }
     }

@@ -1,9 +1,11 @@
-//! The groups of `AdamW`: runs of neighbouring parameters with the same decay. The arithmetic is the op's (`ops/adamw`).
+//! The groups of `AdamW`: runs of neighbouring parameters with the same decay. The arithmetic is the op's
+//! (`ops/adamw`).
 
 use crate::layers::parameters::Layout;
 use crate::ops::update::Group;
 
-/// The whole buffer in as few groups as can be, the alignment gaps within a run included: they are zero and stay so.
+/// The whole buffer in as few groups as can be, the alignment gaps within a run included: they are zero and
+/// stay so.
 pub(super) fn groups(layout: &Layout, weight_decay: f32) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for spec in layout.specs() {

@@ -1,4 +1,5 @@
-//! The groups of LAMB: one for each tensor, because each has its own trust ratio. The arithmetic is the op's (`ops/lamb`).
+//! The groups of LAMB: one for each tensor, because each has its own trust ratio. The arithmetic is the op's
+//! (`ops/lamb`).
 
 use crate::layers::parameters::Layout;
 use crate::ops::update::Group;

@@ -1,4 +1,5 @@
-//! How gradients become updates: AdamW and LAMB over the flat buffers, parameter groups, and the learning rate over the steps.
+//! How gradients become updates: AdamW and LAMB over the flat buffers, parameter groups, and the learning
+//! rate over the steps.
 //!
 //! Knows no loop and no file; its state goes out by `snapshot` and comes back by `restore`.
 

@@ -54,9 +54,9 @@ impl Optimizer {
         })
     }
 
-    /// One update of the parameters and of their copy in a half type, with the gradients times `gradient_multiplier` (the
-    /// inverse of the loss scale), clipped. Where their norm is not finite it does nothing, and the caller, once it knows, says so
-    /// by [`Optimizer::was_skipped`].
+    /// One update of the parameters and of their copy in a half type, with the gradients times
+    /// `gradient_multiplier` (the inverse of the loss scale), clipped. Where their norm is not finite it does
+    /// nothing, and the caller, once it knows, says so by [`Optimizer::was_skipped`].
     pub fn update(
         &mut self,
         parameters: &Parameters,
@@ -98,7 +98,8 @@ impl Optimizer {
         self.updates
     }
 
-    /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and `updates`.
+    /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and
+    /// `updates`.
     pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
         Ok(vec![
             (FIRST.into(), self.first_moment.clone()),
@@ -107,18 +108,25 @@ impl Optimizer {
         ])
     }
 
-    /// Takes a snapshot back. That it is one of the same rule is for the caller to see: the moments look alike.
+    /// Takes a snapshot back. That it is one of the same rule is for the caller to see: the moments look
+    /// alike.
     pub fn restore(&mut self, snapshot: &BTreeMap<String, Tensor>) -> Result<()> {
         let tensor = |name: &str, dtype: DType, dims: &[usize]| match snapshot.get(name) {
             None => bail!("tensor `{name}` is missing"),
             Some(t) if t.dtype() != dtype || t.dims() != dims => {
-                bail!("tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}", t.dtype(), t.dims())
+                bail!(
+                    "tensor `{name}` is {:?} {:?}, the optimizer wants {dtype:?} {dims:?}",
+                    t.dtype(),
+                    t.dims()
+                )
             }
             Some(t) => Ok(t),
         };
         let (dims, device) = (self.first_moment.dims(), self.first_moment.device());
         let updates = tensor(UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
-        let Ok(updates) = u64::try_from(updates) else { bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative") };
+        let Ok(updates) = u64::try_from(updates) else {
+            bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative")
+        };
         let first = tensor(FIRST, DType::F32, dims)?.to_device(device)?;
         let second = tensor(SECOND, DType::F32, dims)?.to_device(device)?;
         (self.first_moment, self.second_moment, self.updates) = (first, second, updates);
@@ -169,17 +177,27 @@ mod tests {
     #[test]
     fn adamw_has_a_group_for_each_decay_and_lamb_one_for_each_tensor() {
         let parameters = parameters(DType::F32);
-        let groups =
-            |optim| optimizer(optim, &parameters).0.groups.iter().map(|g| (g.range.clone(), g.weight_decay > 0.0)).collect::<Vec<_>>();
+        let groups = |optim| {
+            optimizer(optim, &parameters)
+                .0
+                .groups
+                .iter()
+                .map(|g| (g.range.clone(), g.weight_decay > 0.0))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(groups(OptimizerType::Adamw), [(0..255, true), (256..390, false)]);
-        assert_eq!(groups(OptimizerType::Lamb), [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]);
+        assert_eq!(
+            groups(OptimizerType::Lamb),
+            [(0..150, true), (192..255, true), (256..261, false), (320..390, false)]
+        );
     }
 
     #[test]
     fn every_parameter_and_its_half_copy_move() {
         for optim in RULES {
             let parameters = parameters(DType::BF16);
-            let before: Vec<Tensor> = parameters.named().unwrap().iter().map(|(_, t)| t.copy().unwrap()).collect();
+            let before: Vec<Tensor> =
+                parameters.named().unwrap().iter().map(|(_, t)| t.copy().unwrap()).collect();
             let (mut optimizer, mut gradients) = optimizer(optim, &parameters);
             step(&mut optimizer, &parameters, &mut gradients, 0.5);
             for ((name, after), before) in parameters.named().unwrap().iter().zip(&before) {
@@ -239,7 +257,9 @@ mod tests {
         };
         let short = Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap();
         assert!(error("exp_avg_sq", None).contains("`exp_avg_sq` is missing"));
-        assert!(error("exp_avg", Some(short)).contains("`exp_avg` is F32 [3], the optimizer wants F32 [448]"));
+        assert!(
+            error("exp_avg", Some(short)).contains("`exp_avg` is F32 [3], the optimizer wants F32 [448]")
+        );
         assert!(error("updates", Some(Tensor::new(&[-1i64], &Device::Cpu).unwrap())).contains("-1"));
     }
 }

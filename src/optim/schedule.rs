@@ -1,4 +1,5 @@
-//! The learning rate as a pure function of the step, equal to transformers' `get_scheduler` (`optimization.py`, 5.23).
+//! The learning rate as a pure function of the step, equal to transformers' `get_scheduler`
+//! (`optimization.py`, 5.23).
 //!
 //! It keeps no counter: the optimizer asks for the rate of each step, so there is nothing to save or restore.
 
@@ -19,7 +20,8 @@ pub struct Schedule {
 impl Schedule {
     /// The schedule of a run of `total_steps` updates.
     ///
-    /// A `warmup_steps` or `lr_decay_steps` below 1 is a share of all steps, rounded up; one of 1 or more is cut to a whole number.
+    /// A `warmup_steps` or `lr_decay_steps` below 1 is a share of all steps, rounded up; one of 1 or more is
+    /// cut to a whole number.
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
         Self {
             kind: config.lr_scheduler_type,
@@ -63,13 +65,15 @@ impl Schedule {
         ((step - self.warmup_steps) as f64 / steps as f64).min(1.0)
     }
 
-    /// The share of the steps after warm-up that is still to do, 1 to 0; counted from the end, so that the last is exactly 0.
+    /// The share of the steps after warm-up that is still to do, 1 to 0; counted from the end, so that the
+    /// last is exactly 0.
     fn remaining(&self, step: u64) -> f64 {
         let steps = self.total_steps.saturating_sub(self.warmup_steps).max(1);
         self.total_steps.saturating_sub(step) as f64 / steps as f64
     }
 
-    /// `get_wsd_schedule` with its defaults: linear warm-up, cosine decay to 0 over the last `lr_decay_steps`.
+    /// `get_wsd_schedule` with its defaults: linear warm-up, cosine decay to 0 over the last
+    /// `lr_decay_steps`.
     fn stable_then_decay(&self, step: u64) -> f64 {
         let decay_start = self.total_steps.saturating_sub(self.decay_steps).max(self.warmup_steps);
         if step < decay_start {
@@ -113,12 +117,15 @@ mod tests {
         let schedule = schedule(kind, 10.0, 100, power);
         for (step, want) in STEPS.into_iter().zip(golden) {
             let got = schedule.lr_at(step);
-            assert!((got - want).abs() <= 1e-12 * want.abs() + 1e-19, "{kind:?} step {step}: {got} and not {want}");
+            assert!(
+                (got - want).abs() <= 1e-12 * want.abs() + 1e-19,
+                "{kind:?} step {step}: {got} and not {want}"
+            );
         }
     }
 
-    // All golden values: `get_scheduler` of transformers 5.23.0, peak 3e-4, 10 warm-up steps of 100, `lr_end=0` for
-    // polynomial, `num_decay_steps=20` for warmup_stable_decay.
+    // All golden values: `get_scheduler` of transformers 5.23.0, peak 3e-4, 10 warm-up steps of 100,
+    // `lr_end=0` for polynomial, `num_decay_steps=20` for warmup_stable_decay.
     #[test]
     fn linear_and_constant_are_those_of_transformers() {
         check(
@@ -205,9 +212,19 @@ mod tests {
     #[test]
     fn shares_of_all_steps_are_rounded_up_and_no_warmup_starts_at_the_peak() {
         // TrainingArguments.get_warmup_steps of transformers 5.23.0; 0.07 x 100 is 7.000000000000001 in f64.
-        for (share, total, want) in [(0.1, 101, 11), (0.06, 999, 60), (0.001, 10, 1), (0.2843, 7038, 2001), (0.07, 100, 8), (12.9, 100, 12)]
-        {
-            assert_eq!(schedule(SchedulerType::Linear, share, total, 1.0).warmup_steps(), want, "{share} of {total}");
+        for (share, total, want) in [
+            (0.1, 101, 11),
+            (0.06, 999, 60),
+            (0.001, 10, 1),
+            (0.2843, 7038, 2001),
+            (0.07, 100, 8),
+            (12.9, 100, 12),
+        ] {
+            assert_eq!(
+                schedule(SchedulerType::Linear, share, total, 1.0).warmup_steps(),
+                want,
+                "{share} of {total}"
+            );
         }
         let flat = schedule(SchedulerType::Linear, 0.0, 7, 1.0);
         assert_eq!(flat.lr_at(0).to_bits(), 3e-4_f64.to_bits());

@@ -38,7 +38,11 @@ impl Hardware {
             Device::Cpu => Self::cpu(),
             other => cuda::properties(other).map_or_else(
                 // Of a device of which nothing more is known, f32 is all that is promised.
-                || Self { name: format!("{:?}", other.location()), bf16: Support::Missing, f16: Support::Missing },
+                || Self {
+                    name: format!("{:?}", other.location()),
+                    bf16: Support::Missing,
+                    f16: Support::Missing,
+                },
                 |gpu| Self::gpu(&gpu),
             ),
         }
@@ -51,14 +55,17 @@ impl Hardware {
         Self { name, bf16, f16: Support::Native }
     }
 
-    /// The CPU that this process runs on. Half types work on each: values are widened to f32 where it has no instructions.
+    /// The CPU that this process runs on. Half types work on each: values are widened to f32 where it has no
+    /// instructions.
     pub fn cpu() -> Self {
         let widened = "this CPU has no AVX-512-BF16 (AMD Zen 4 and later, Intel Sapphire Rapids and later), so values are widened to f32; \
                        activations take half the memory all the same";
         Self {
             name: "the CPU".to_string(),
             bf16: if is_native(DType::BF16) { Support::Native } else { Support::Slow(widened.to_string()) },
-            f16: Support::Slow("on a CPU it is for checking what a GPU will do, and slower than f32".to_string()),
+            f16: Support::Slow(
+                "on a CPU it is for checking what a GPU will do, and slower than f32".to_string(),
+            ),
         }
     }
 

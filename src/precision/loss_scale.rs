@@ -1,7 +1,9 @@
-//! The factor by which the loss of f16 is multiplied, so that small gradients are not rounded to zero (Micikevicius et al. 2018).
+//! The factor by which the loss of f16 is multiplied, so that small gradients are not rounded to zero
+//! (Micikevicius et al. 2018).
 //!
-//! A state machine without tensors, as PyTorch's `GradScaler` with its defaults: a step whose gradients overflow is skipped
-//! and halves the factor, so many good steps in a row double it. The factor is a power of two, so that scaling is exact.
+//! A state machine without tensors, as PyTorch's `GradScaler` with its defaults: a step whose gradients
+//! overflow is skipped and halves the factor, so many good steps in a row double it. The factor is a power of
+//! two, so that scaling is exact.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -13,7 +15,8 @@ use crate::error::Problem;
 /// The first factor where the configuration names none.
 const INIT_SCALE: f64 = 65_536.0;
 
-/// The factor stops growing here, as in NVIDIA's apex: with ever larger ones every other growth would overflow.
+/// The factor stops growing here, as in NVIDIA's apex: with ever larger ones every other growth would
+/// overflow.
 const MAX_SCALE: f64 = 16_777_216.0;
 
 /// A run is given up when so many steps in a row overflow at the smallest factor.
@@ -63,7 +66,8 @@ impl LossScale {
         }
     }
 
-    /// The gradients of step number `step` were not finite. An error when that goes on at the smallest factor.
+    /// The gradients of step number `step` were not finite. An error when that goes on at the smallest
+    /// factor.
     pub fn overflowed(&mut self, step: u64) -> Result<(), Problem> {
         let state = &mut self.state;
         state.good_steps = 0;
@@ -168,7 +172,9 @@ mod tests {
     fn a_snapshot_goes_on_where_it_was_taken() {
         let mut whole = scale(64.0, 3, 1.0);
         let steps = [true, true, false, true, true, true, true, false, false, true];
-        let step = |scale: &mut LossScale, good: bool| if good { scale.succeeded() } else { scale.overflowed(1).unwrap() };
+        let step = |scale: &mut LossScale, good: bool| {
+            if good { scale.succeeded() } else { scale.overflowed(1).unwrap() }
+        };
         for (index, &good) in steps.iter().enumerate() {
             let text = serde_json::to_string(&whole.snapshot()).unwrap();
             let mut resumed = scale(2.0, 3, 1.0);

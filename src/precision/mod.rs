@@ -1,7 +1,7 @@
 //! Which number type where.
 //!
-//! Parameters, moments, gradients of parameters and sums are f32 always; the policy says in which type the model computes
-//! and whether the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
+//! Parameters, moments, gradients of parameters and sums are f32 always; the policy says in which type the
+//! model computes and whether the loss is scaled for it. The layers carry it out: `Parameters::computing_in`.
 
 mod hardware;
 mod loss_scale;
@@ -34,18 +34,27 @@ impl Policy {
         Self::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, hardware)
     }
 
-    /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it can.
+    /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it
+    /// can.
     pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
         let compute = dtype(config.compute);
         let notes = match hardware.support(compute) {
             Support::Native => Vec::new(),
-            Support::Slow(why) => vec![format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str())],
+            Support::Slow(why) => {
+                vec![format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str())]
+            }
             Support::Missing => {
-                let able = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|dtype| hardware.support(*dtype) != Support::Missing);
+                let able = [DType::F32, DType::BF16, DType::F16]
+                    .into_iter()
+                    .filter(|dtype| hardware.support(*dtype) != Support::Missing);
                 let able: Vec<String> = able.map(|dtype| format!("`{}`", dtype.as_str())).collect();
-                return Err(Problem::usage(format!("{} cannot compute in {}", hardware.name, compute.as_str()))
-                    .at("precision.compute")
-                    .hint(format!("it can in {}", able.join(" and "))));
+                return Err(Problem::usage(format!(
+                    "{} cannot compute in {}",
+                    hardware.name,
+                    compute.as_str()
+                ))
+                .at("precision.compute")
+                .hint(format!("it can in {}", able.join(" and "))));
             }
         };
         // bf16 has the exponents of f32: what f32 holds does not overflow in it.
@@ -79,7 +88,11 @@ mod tests {
 
     #[test]
     fn a_cpu_computes_in_every_type_and_says_what_is_slow() {
-        let without = Hardware { name: "the CPU".into(), bf16: Support::Slow("it widens".into()), f16: Support::Slow("it widens".into()) };
+        let without = Hardware {
+            name: "the CPU".into(),
+            bf16: Support::Slow("it widens".into()),
+            f16: Support::Slow("it widens".into()),
+        };
         let f32 = policy(ComputeType::F32, &without).unwrap();
         assert_eq!((f32.compute, f32.notes.len(), f32.loss_scale()), (DType::F32, 0, None));
         let bf16 = policy(ComputeType::Bf16, &without).unwrap();
@@ -94,8 +107,13 @@ mod tests {
 
     #[test]
     fn what_the_hardware_cannot_do_is_refused_with_what_it_can() {
-        let gpu =
-            |name: &str, capability| Properties { ordinal: 0, uuid: String::new(), name: name.into(), capability, memory_bytes: 15 << 30 };
+        let gpu = |name: &str, capability| Properties {
+            ordinal: 0,
+            uuid: String::new(),
+            name: name.into(),
+            capability,
+            memory_bytes: 15 << 30,
+        };
         let turing = Hardware::gpu(&gpu("Tesla T4", (7, 5)));
         assert!(policy(ComputeType::Bf16, &Hardware::gpu(&gpu("NVIDIA A10", (8, 6)))).is_ok());
         assert!(policy(ComputeType::F16, &turing).is_ok());

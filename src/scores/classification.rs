@@ -41,13 +41,18 @@ impl Confusion {
     /// Counts one example; both class ids must be below the number of classes.
     pub fn add(&mut self, truth: u32, predicted: u32) {
         let (truth, predicted) = (truth as usize, predicted as usize);
-        assert!(truth < self.classes && predicted < self.classes, "class ids lie below the number of classes");
+        assert!(
+            truth < self.classes && predicted < self.classes,
+            "class ids lie below the number of classes"
+        );
         self.counts[truth * self.classes + predicted] += 1;
     }
 
     /// The rows of the matrix: one a true class, one column a predicted class.
     pub fn rows(&self) -> Vec<&[u64]> {
-        (0..self.classes).map(|class| &self.counts[class * self.classes..(class + 1) * self.classes]).collect()
+        (0..self.classes)
+            .map(|class| &self.counts[class * self.classes..(class + 1) * self.classes])
+            .collect()
     }
 
     /// Examples counted.
@@ -78,7 +83,8 @@ impl Confusion {
 
     /// The unweighted mean of F1 over the classes that occur as truth or prediction.
     pub fn macro_f1(&self) -> f64 {
-        // scikit-learn takes the labels from the data: a class that nobody has and nobody predicted does not count.
+        // scikit-learn takes the labels from the data: a class that nobody has and nobody predicted does not
+        // count.
         let scores: Vec<f64> = self
             .per_class()
             .iter()
@@ -143,9 +149,12 @@ mod tests {
         close(confusion.macro_f1(), 0.459_523_809_523_809_56);
         close(confusion.matthews(), 0.404_805_906_970_892_1);
         let scores = confusion.per_class();
-        for (score, (precision, recall, f1, support)) in
-            scores.iter().zip([(0.6, 0.75, 2.0 / 3.0, 4), (0.5, 2.0 / 3.0, 4.0 / 7.0, 3), (0.6, 0.6, 0.6, 5), (0.0, 0.0, 0.0, 2)])
-        {
+        for (score, (precision, recall, f1, support)) in scores.iter().zip([
+            (0.6, 0.75, 2.0 / 3.0, 4),
+            (0.5, 2.0 / 3.0, 4.0 / 7.0, 3),
+            (0.6, 0.6, 0.6, 5),
+            (0.0, 0.0, 0.0, 2),
+        ]) {
             close(score.precision, precision);
             close(score.recall, recall);
             close(score.f1, f1);

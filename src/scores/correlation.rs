@@ -21,7 +21,8 @@ pub fn pearson(left: &[f64], right: &[f64]) -> f64 {
     (covariance / (left_square.sqrt() * right_square.sqrt())).clamp(-1.0, 1.0)
 }
 
-/// Spearman's rank correlation of two equally long lists: Pearson's of their ranks, equal values sharing the mean rank.
+/// Spearman's rank correlation of two equally long lists: Pearson's of their ranks, equal values sharing the
+/// mean rank.
 pub fn spearman(left: &[f64], right: &[f64]) -> f64 {
     pearson(&ranks(left), &ranks(right))
 }

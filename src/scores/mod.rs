@@ -27,9 +27,11 @@ pub fn sample_std(values: &[f64]) -> f64 {
 
 /// Entropy in nats of the distribution that `counts` describe; 0 when all counts are 0.
 ///
-/// This is the loss of the best model that ignores context: the baseline of a language model on the same tokens.
+/// This is the loss of the best model that ignores context: the baseline of a language model on the same
+/// tokens.
 pub fn unigram_entropy(counts: &[u64]) -> f64 {
-    // Summed in u128, because the counts of a corpus may together pass 2^64 only in theory, but cost nothing to allow.
+    // Summed in u128, because the counts of a corpus may together pass 2^64 only in theory, but cost nothing
+    // to allow.
     let total: u128 = counts.iter().map(|&count| u128::from(count)).sum();
     let sum: f64 = counts
         .iter()

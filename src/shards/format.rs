@@ -1,7 +1,7 @@
 //! The layout of one shard: a safetensors file with `offsets` (U64) and `tokens` (U16 or U32), little-endian.
 //!
-//! Document `i` is `tokens[offsets[i]..offsets[i + 1]]`. The header is written by hand because its bytes must be the same
-//! each time; it is read strictly, since a shard is outside data.
+//! Document `i` is `tokens[offsets[i]..offsets[i + 1]]`. The header is written by hand because its bytes must
+//! be the same each time; it is read strictly, since a shard is outside data.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,13 @@ pub(super) fn token_bytes_for(vocab_size: usize) -> u64 {
 }
 
 /// The first bytes of a shard file, up to the data.
-pub(super) fn encode_header(documents: u64, tokens: u64, token_bytes: u64, tokenizer: &str, sha256: &str) -> Vec<u8> {
+pub(super) fn encode_header(
+    documents: u64,
+    tokens: u64,
+    token_bytes: u64,
+    tokenizer: &str,
+    sha256: &str,
+) -> Vec<u8> {
     let offsets_bytes = 8 * (documents + 1);
     let dtype = if token_bytes == 2 { "U16" } else { "U32" };
     let header = json!({
@@ -62,7 +68,8 @@ pub(super) fn encode_header(documents: u64, tokens: u64, token_bytes: u64, token
     bytes
 }
 
-/// Reads the header's JSON; the message says what is wrong with it. Every size is checked against `file_bytes`.
+/// Reads the header's JSON; the message says what is wrong with it. Every size is checked against
+/// `file_bytes`.
 pub(super) fn decode_header(json: &[u8], file_bytes: u64) -> Result<Layout, String> {
     let header: Header = serde_json::from_slice(json).map_err(|e| format!("has a broken header: {e}"))?;
     if header.metadata.get("format").map(String::as_str) != Some("mlmtrain-shard") {
@@ -74,13 +81,17 @@ pub(super) fn decode_header(json: &[u8], file_bytes: u64) -> Result<Layout, Stri
         other => return Err(format!("has tokens of type `{other}`, `U16` or `U32` is wanted")),
     };
     let documents = header.offsets.shape[0].checked_sub(1).ok_or("has no offsets")?;
-    let layout = Layout { documents, tokens: header.tokens.shape[0], token_bytes, data_start: 8 + json.len() as u64 };
+    let layout =
+        Layout { documents, tokens: header.tokens.shape[0], token_bytes, data_start: 8 + json.len() as u64 };
     if layout.file_bytes() != Some(file_bytes) {
-        return Err(format!("has {file_bytes} bytes, its header describes another length: it is cut or damaged"));
+        return Err(format!(
+            "has {file_bytes} bytes, its header describes another length: it is cut or damaged"
+        ));
     }
     let offsets_bytes = layout.tokens_start() - layout.data_start;
     let expected = ([0, offsets_bytes], [offsets_bytes, file_bytes - layout.data_start]);
-    if header.offsets.dtype != "U64" || (header.offsets.data_offsets, header.tokens.data_offsets) != expected {
+    if header.offsets.dtype != "U64" || (header.offsets.data_offsets, header.tokens.data_offsets) != expected
+    {
         return Err("has a header whose offsets contradict its shapes".to_string());
     }
     Ok(layout)
@@ -117,14 +128,21 @@ mod tests {
         let bytes = encode_header(3, 10, 2, "f", "00");
         assert_eq!(bytes.len() % 8, 0);
         let layout = decode_header(&bytes[8..], bytes.len() as u64 + 32 + 20).unwrap();
-        assert_eq!((layout.documents, layout.tokens, layout.token_bytes, layout.data_start), (3, 10, 2, bytes.len() as u64));
+        assert_eq!(
+            (layout.documents, layout.tokens, layout.token_bytes, layout.data_start),
+            (3, 10, 2, bytes.len() as u64)
+        );
     }
 
     #[test]
     fn sizes_that_overflow_or_contradict_the_file_are_refused() {
-        for (documents, tokens) in
-            [("18446744073709551615", "1"), ("1152921504606846977", "4"), ("4", "9223372036854775808"), ("0", "1"), ("2", "1")]
-        {
+        for (documents, tokens) in [
+            ("18446744073709551615", "1"),
+            ("1152921504606846977", "4"),
+            ("4", "9223372036854775808"),
+            ("0", "1"),
+            ("2", "1"),
+        ] {
             let json = format!(
                 r#"{{"__metadata__":{{"format":"mlmtrain-shard"}},"offsets":{{"dtype":"U64","shape":[{documents}],"data_offsets":[0,8]}},
                 "tokens":{{"dtype":"U16","shape":[{tokens}],"data_offsets":[8,10]}}}}"#

@@ -1,4 +1,5 @@
-//! `manifest.json`: what the shards of a folder hold and the hash of each; written last, so that it vouches for all.
+//! `manifest.json`: what the shards of a folder hold and the hash of each; written last, so that it vouches
+//! for all.
 
 use std::path::Path;
 
@@ -100,26 +101,36 @@ impl Manifest {
         let path = folder.join(MANIFEST_JSON);
         let text = fs::read_text_capped(&path, MANIFEST_BYTES_MAX)?;
         let hint = format!("remove the folder `{}` to prepare the text again", folder.display());
-        let manifest: Self =
-            serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(hint.as_str()))?;
+        let manifest: Self = serde_json::from_str(&text)
+            .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(hint.as_str()))?;
         if manifest.version != VERSION {
             let message = format!("has version {}, this program reads version {VERSION}", manifest.version);
             return Err(Problem::new(message).at(path.display()).hint(hint).into());
         }
         for entry in manifest.train.shards.iter().chain(&manifest.validation.shards) {
             if entry.file.contains(['/', '\\']) || entry.file.starts_with('.') {
-                let message = format!("names the shard `{}`, which is not a plain file name", entry.file.escape_debug());
+                let message = format!(
+                    "names the shard `{}`, which is not a plain file name",
+                    entry.file.escape_debug()
+                );
                 return Err(Problem::new(message).at(path.display()).into());
             }
             if entry.source >= manifest.sources.len() {
-                let message =
-                    format!("says that `{}` is of source {}, it lists {} sources", entry.file, entry.source, manifest.sources.len());
+                let message = format!(
+                    "says that `{}` is of source {}, it lists {} sources",
+                    entry.file,
+                    entry.source,
+                    manifest.sources.len()
+                );
                 return Err(Problem::new(message).at(path.display()).hint(hint).into());
             }
         }
         for side in [&manifest.train, &manifest.validation] {
             if !side.shards.is_sorted_by_key(|entry| entry.source) {
-                return Err(Problem::new("lists shards of one source apart from each other").at(path.display()).hint(hint).into());
+                return Err(Problem::new("lists shards of one source apart from each other")
+                    .at(path.display())
+                    .hint(hint)
+                    .into());
             }
         }
         Ok(manifest)

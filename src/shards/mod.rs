@@ -1,6 +1,7 @@
 //! Tokenised text on the disk: safetensors shards, the manifest that vouches for them, writing and reading.
 //!
-//! [`ensure_prepared`] goes from raw text to shards and does only what is missing. Nothing here knows rows or masks.
+//! [`ensure_prepared`] goes from raw text to shards and does only what is missing. Nothing here knows rows or
+//! masks.
 
 mod format;
 mod manifest;

@@ -25,7 +25,12 @@ pub(super) struct Kept {
 }
 
 /// Calls `work` with all kept documents from index `first` on, in order, until it fails.
-pub(super) fn for_each(curated: &Curated, split: Split, first: u64, mut work: impl FnMut(Vec<Kept>) -> Result<()>) -> Result<()> {
+pub(super) fn for_each(
+    curated: &Curated,
+    split: Split,
+    first: u64,
+    mut work: impl FnMut(Vec<Kept>) -> Result<()>,
+) -> Result<()> {
     std::thread::scope(|scope| {
         let (sender, portions): (_, Receiver<Result<Vec<Kept>>>) = sync_channel(PORTIONS_AHEAD);
         scope.spawn(move || read(curated, split, first, &sender));

@@ -1,8 +1,9 @@
-//! From raw text to shards: read and curate, train the tokenizer, tokenize; only the stages that are missing run.
+//! From raw text to shards: read and curate, train the tokenizer, tokenize; only the stages that are missing
+//! run.
 //!
-//! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the end),
-//! `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The bytes written do not
-//! depend on the number of threads, nor on how often the work was interrupted.
+//! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the
+//! end), `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The
+//! bytes written do not depend on the number of threads, nor on how often the work was interrupted.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -72,7 +73,9 @@ pub fn ensure_prepared(config: &PretrainConfig, observer: &mut dyn FnMut(Progres
     let tokenizer = Tokenizer::load(&job.tokenizer())?;
     let shards = job.shards();
     let manifest = Manifest::read(&shards)?;
-    if manifest.tokenizer != tokenizer.fingerprint() || manifest.settings_sha256 != settings::sha256(&job.stored_settings()?) {
+    if manifest.tokenizer != tokenizer.fingerprint()
+        || manifest.settings_sha256 != settings::sha256(&job.stored_settings()?)
+    {
         return Err(Problem::new("was not made with the tokenizer and the settings that lie beside it")
             .at(shards.join(MANIFEST_JSON).display())
             .hint(format!("remove the folder `{}` to make the shards again", shards.display()))
@@ -97,7 +100,8 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(config: &'a PretrainConfig) -> Result<Self> {
         let folder = config.prepared_dir();
-        let is_complete = fs::exists(&folder.join("shards").join(MANIFEST_JSON)) && fs::is_folder(&folder.join("tokenizer"));
+        let is_complete = fs::exists(&folder.join("shards").join(MANIFEST_JSON))
+            && fs::is_folder(&folder.join("tokenizer"));
         let corpus = Corpus::open(&config.data);
         let corpus = if is_complete { corpus } else { Ok(corpus?) };
         let given = config.tokenizer.path.as_deref().map(Tokenizer::load).transpose()?;
@@ -127,13 +131,15 @@ impl<'a> Job<'a> {
     fn stored_settings(&self) -> Result<Value> {
         let path = self.folder.join("settings.json");
         let text = fs::read_text_capped(&path, SETTINGS_BYTES_MAX)?;
-        Ok(serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?)
+        Ok(serde_json::from_str(&text)
+            .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?)
     }
 
     /// Writes the settings into an empty folder; elsewhere they must be those that lie there.
     fn agree_on_settings(&self) -> Result<()> {
         let path = self.folder.join("settings.json");
-        let has_work = [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder));
+        let has_work =
+            [self.documents(), self.tokenizer(), self.shards()].iter().any(|folder| fs::exists(folder));
         if !has_work {
             return fs::write_bytes(&path, format!("{:#}\n", self.settings).as_bytes());
         }
@@ -174,7 +180,8 @@ impl<'a> Job<'a> {
         })?;
         let (sources, report_folder) = (corpus.source_names(), &self.folder);
         report::without_tokens(&curated).write(report_folder)?;
-        // With nothing to train on, there is nothing to keep: whoever puts it right starts afresh, and the report stays.
+        // With nothing to train on, there is nothing to keep: whoever puts it right starts afresh, and the
+        // report stays.
         let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
         let mut notes = Vec::new();
         if !fs::is_folder(&self.tokenizer()) {

@@ -1,8 +1,8 @@
 //! Reads documents of one side of the split by their index, straight from the files.
 //!
-//! Opening checks every shard against the manifest: length, hash, header. After that a document costs two positioned
-//! reads and no memory is held, so that corpora of any size open alike; a file that shrinks under a run is an error and
-//! not a bus error, as it would be with a memory map.
+//! Opening checks every shard against the manifest: length, hash, header. After that a document costs two
+//! positioned reads and no memory is held, so that corpora of any size open alike; a file that shrinks under
+//! a run is an error and not a bus error, as it would be with a memory map.
 
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -75,7 +75,8 @@ impl ShardSet {
         Self::open_with(folder, &Manifest::read(folder)?, side)
     }
 
-    /// Documents that never lie in a file, such as a text that is evaluated once; ids must be below `vocab_size`.
+    /// Documents that never lie in a file, such as a text that is evaluated once; ids must be below
+    /// `vocab_size`.
     pub fn in_memory(documents: &[Vec<u32>], vocab_size: usize) -> Self {
         Self::in_memory_sources(&[("memory", documents)], vocab_size)
     }
@@ -96,12 +97,19 @@ impl ShardSet {
 
     pub(super) fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
         let entry = manifest.side(side);
-        let source = |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };
+        let source =
+            |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };
         let sources = manifest.sources.iter().map(source).collect();
-        let mut set = Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
+        let mut set =
+            Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
         for shard_entry in &entry.shards {
             let shard = Shard::open(&folder.join(&shard_entry.file), shard_entry, set.documents)
-                .with_context(|| format!("the shards in `{}` cannot be used; remove the folder to make them again", folder.display()))?;
+                .with_context(|| {
+                    format!(
+                        "the shards in `{}` cannot be used; remove the folder to make them again",
+                        folder.display()
+                    )
+                })?;
             let source = &mut set.sources[shard_entry.source];
             source.documents += shard.layout.documents;
             source.tokens += shard.layout.tokens;
@@ -157,17 +165,23 @@ impl ShardSet {
             .checked_sub(1)
             .map(|number| (&self.shards[number], number))
             .filter(|_| index < self.documents)
-            .ok_or_else(|| Problem::new(format!("there is no document {index}, the shards hold {}", self.documents)))?;
+            .ok_or_else(|| {
+                Problem::new(format!("there is no document {index}, the shards hold {}", self.documents))
+            })?;
         let mut bytes = [0; 16];
         shard.read_at(&mut bytes, shard.layout.data_start + 8 * (index - shard.first_document))?;
         let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
         if start > end || end > shard.layout.tokens {
-            return Err(shard.damaged(format!("document {index} is said to be at {start}..{end} of {} tokens", shard.layout.tokens)));
+            return Err(shard.damaged(format!(
+                "document {index} is said to be at {start}..{end} of {} tokens",
+                shard.layout.tokens
+            )));
         }
         Ok(Place { shard: number, start, len: end - start })
     }
 
-    /// Adds `count` tokens of the document at `place`, from its token `from` on, to `ids`; the range must lie inside it.
+    /// Adds `count` tokens of the document at `place`, from its token `from` on, to `ids`; the range must lie
+    /// inside it.
     pub fn read(&self, place: &Place, from: u64, count: u64, ids: &mut Vec<u32>) -> Result<()> {
         let shard = &self.shards[place.shard];
         debug_assert!(from + count <= place.len);
@@ -180,7 +194,10 @@ impl ShardSet {
             _ => ids.extend(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))),
         }
         match ids[before..].iter().find(|id| **id as usize >= self.vocab_size) {
-            Some(id) => Err(shard.damaged(format!("holds token id {id}, the vocabulary has {} entries", self.vocab_size))),
+            Some(id) => {
+                Err(shard
+                    .damaged(format!("holds token id {id}, the vocabulary has {} entries", self.vocab_size)))
+            }
             None => Ok(()),
         }
     }
@@ -220,20 +237,31 @@ impl Shard {
         let mut file = fs::open(path)?;
         let file_bytes = fs::len_bytes(path)?;
         if file_bytes != entry.bytes {
-            return Err(broken(format!("has {file_bytes} bytes, the manifest says {}: it is cut or was replaced", entry.bytes)).into());
+            return Err(broken(format!(
+                "has {file_bytes} bytes, the manifest says {}: it is cut or was replaced",
+                entry.bytes
+            ))
+            .into());
         }
         let mut length = [0; 8];
         file.read_exact_at(&mut length, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
         let header_bytes = le_u64(&length);
         if header_bytes > format::HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(broken(format!("has a header of {header_bytes} bytes: it is damaged or not a shard")).into());
+            return Err(broken(format!(
+                "has a header of {header_bytes} bytes: it is damaged or not a shard"
+            ))
+            .into());
         }
         let mut header = vec![0; header_bytes as usize];
         file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
         let layout = format::decode_header(&header, file_bytes).map_err(broken)?;
-        let sha256 = fs::sha256_of_reader(&mut file).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let sha256 =
+            fs::sha256_of_reader(&mut file).with_context(|| format!("cannot read `{}`", path.display()))?;
         if sha256 != entry.sha256 || (layout.documents, layout.tokens) != (entry.documents, entry.tokens) {
-            return Err(broken("does not match its hash in the manifest: it is damaged or was replaced".to_string()).into());
+            return Err(broken(
+                "does not match its hash in the manifest: it is damaged or was replaced".to_string(),
+            )
+            .into());
         }
         Ok(Self { bytes: Bytes::File(file), path: path.to_path_buf(), layout, first_document })
     }

@@ -1,4 +1,5 @@
-//! Puts the report of a prepared corpus together: what was read and left out, how the tokenizer fits, what was written.
+//! Puts the report of a prepared corpus together: what was read and left out, how the tokenizer fits, what
+//! was written.
 
 use std::path::Path;
 
@@ -42,7 +43,10 @@ pub fn read_report(folder: &Path) -> Result<Option<Report>> {
         return Ok(None);
     }
     let text = fs::read_text_capped(&path, REPORT_BYTES_MAX)?;
-    Ok(Some(serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?))
+    Ok(Some(
+        serde_json::from_str(&text)
+            .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()))?,
+    ))
 }
 
 /// What is known before there is a tokenizer.
@@ -52,11 +56,20 @@ pub(super) fn without_tokens(curated: &Curated) -> Written {
 }
 
 /// Everything.
-pub(super) fn whole(curated: &Curated, scan: &Scan, tokenizer: &Tokenizer, other: Option<&Tokenizer>, made: &Made) -> Result<Written> {
+pub(super) fn whole(
+    curated: &Curated,
+    scan: &Scan,
+    tokenizer: &Tokenizer,
+    other: Option<&Tokenizer>,
+    made: &Made,
+) -> Result<Written> {
     let mut report = Report::new(curated.tally.clone(), summary(scan));
     report.tokenizer = Some(match other {
         None => fertility_table(&made.manifest.sources, &made.fertility),
-        Some(other) => comparison_table(&made.manifest.sources, &compare(curated, scan, tokenizer, other, made.fertility.len())?),
+        Some(other) => comparison_table(
+            &made.manifest.sources,
+            &compare(curated, scan, tokenizer, other, made.fertility.len())?,
+        ),
     });
     let (train, validation) = (&made.manifest.train, &made.manifest.validation);
     report.shards = Some(ShardsSummary {
@@ -86,20 +99,35 @@ fn fertility_table(sources: &[String], fertility: &[Fertility]) -> FertilityTabl
     let rows = sources.iter().cloned().zip(fertility).chain([("all".to_string(), &all)]);
     FertilityTable {
         columns: COLUMNS.map(String::from).to_vec(),
-        rows: rows.filter(|(_, counts)| counts.texts > 0).map(|(name, counts)| (name, figures(counts))).collect(),
+        rows: rows
+            .filter(|(_, counts)| counts.texts > 0)
+            .map(|(name, counts)| (name, figures(counts)))
+            .collect(),
     }
 }
 
 /// The same on a sample of each source, and what another tokenizer makes of it.
 fn comparison_table(sources: &[String], compared: &[Comparison]) -> FertilityTable {
-    let columns = COLUMNS.into_iter().chain(["other_tokens_per_word", "tokens_per_other_token"]).map(String::from).collect();
-    let row = |counts: &Comparison| [figures(&counts.ours), vec![counts.other.tokens_per_word(), counts.token_ratio()]].concat();
+    let columns = COLUMNS
+        .into_iter()
+        .chain(["other_tokens_per_word", "tokens_per_other_token"])
+        .map(String::from)
+        .collect();
+    let row = |counts: &Comparison| {
+        [figures(&counts.ours), vec![counts.other.tokens_per_word(), counts.token_ratio()]].concat()
+    };
     let rows = sources.iter().cloned().zip(compared).filter(|(_, counts)| counts.ours.texts > 0);
     FertilityTable { columns, rows: rows.map(|(name, counts)| (name, row(counts))).collect() }
 }
 
 /// Both tokenizers on the first text of each source.
-fn compare(curated: &Curated, scan: &Scan, ours: &Tokenizer, other: &Tokenizer, sources: usize) -> Result<Vec<Comparison>> {
+fn compare(
+    curated: &Curated,
+    scan: &Scan,
+    ours: &Tokenizer,
+    other: &Tokenizer,
+    sources: usize,
+) -> Result<Vec<Comparison>> {
     let (mut texts, mut bytes) = (vec![Vec::new(); sources], vec![0; sources]);
     for document in curated.documents_from(scan.split, 0) {
         let (_, _, document) = document?;

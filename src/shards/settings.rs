@@ -1,4 +1,5 @@
-//! What shards depend on, as JSON under the names of the configuration, and what differs between two of these.
+//! What shards depend on, as JSON under the names of the configuration, and what differs between two of
+//! these.
 
 use std::path::Path;
 
@@ -25,9 +26,13 @@ const DECISIVE: [&str; 9] = [
     "max_line_bytes",
 ];
 
-/// Everything that decides the bytes of tokenizer and shards. Files count with name, length and a hash of samples of
-/// their content; weights do not count, since they are applied while training.
-pub(super) fn of(config: &PretrainConfig, corpus: Option<&Corpus>, given: Option<&Tokenizer>) -> Result<Value> {
+/// Everything that decides the bytes of tokenizer and shards. Files count with name, length and a hash of
+/// samples of their content; weights do not count, since they are applied while training.
+pub(super) fn of(
+    config: &PretrainConfig,
+    corpus: Option<&Corpus>,
+    given: Option<&Tokenizer>,
+) -> Result<Value> {
     let tokenizer = if let Some(tokenizer) = given {
         json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
     } else {
@@ -42,12 +47,17 @@ pub(super) fn of(config: &PretrainConfig, corpus: Option<&Corpus>, given: Option
         table.remove("weight");
     }
     // How much memory the search takes changes nothing that it finds.
-    data["deduplication"].as_object_mut().into_iter().for_each(|table| table.retain(|key, _| key != "memory_bytes"));
+    data["deduplication"]
+        .as_object_mut()
+        .into_iter()
+        .for_each(|table| table.retain(|key, _| key != "memory_bytes"));
     let table = data.as_object_mut().into_iter();
     table.for_each(|table| table.retain(|key, _| DECISIVE.contains(&key.as_str())));
     let lists = lists_of(config).map(|path| Ok((path.clone(), json!(fs::sample_hash(Path::new(path))?))));
     let lists: serde_json::Map<String, Value> = lists.collect::<Result<_>>()?;
-    let files = corpus.map(|corpus| corpus.files().iter().map(identity).collect::<Result<Vec<Value>>>()).transpose()?;
+    let files = corpus
+        .map(|corpus| corpus.files().iter().map(identity).collect::<Result<Vec<Value>>>())
+        .transpose()?;
     Ok(json!({"version": 2, "data": data, "tokenizer": tokenizer, "lists": lists, "files": files}))
 }
 
@@ -90,7 +100,9 @@ fn compare(name: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
                 compare(&child(&index.to_string()), &a[index], &b[index], found);
             }
         }
-        (Value::Array(a), Value::Array(b)) => found.push(format!("`{name}` had {} entries, now has {}", a.len(), b.len())),
+        (Value::Array(a), Value::Array(b)) => {
+            found.push(format!("`{name}` had {} entries, now has {}", a.len(), b.len()))
+        }
         (a, b) if a == b => {}
         (a, b) => found.push(format!("`{name}` was {a}, now is {b}")),
     }

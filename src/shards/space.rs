@@ -44,12 +44,13 @@ impl Space {
     }
 
     fn of(config: &PretrainConfig, text_bytes: u64, free_bytes: u64) -> Self {
-        // Measured on Finnish and English web text: zstd at its fast level leaves 45 %, a token of a vocabulary of some
-        // ten thousand entries stands for 4 to 5 bytes, smaller vocabularies for 3.
+        // Measured on Finnish and English web text: zstd at its fast level leaves 45 %, a token of a
+        // vocabulary of some ten thousand entries stands for 4 to 5 bytes, smaller vocabularies for 3.
         let documents = text_bytes * 45 / 100;
         let vocab_size = if config.tokenizer.path.is_some() { 1 << 17 } else { config.tokenizer.vocab_size };
         let shards = text_bytes * format::token_bytes_for(vocab_size) / 3;
-        let sketches = text_bytes / DOCUMENT_BYTES * deduplication_bytes_per_document(&config.data.deduplication);
+        let sketches =
+            text_bytes / DOCUMENT_BYTES * deduplication_bytes_per_document(&config.data.deduplication);
         let final_bytes = shards + if config.data.keep_documents { documents } else { 0 };
         Self { text_bytes, needed_bytes: documents + sketches + shards, final_bytes, free_bytes }
     }
@@ -75,7 +76,8 @@ impl Space {
 
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [text, needed, last, free] = [self.text_bytes, self.needed_bytes, self.final_bytes, self.free_bytes].map(format_bytes);
+        let [text, needed, last, free] =
+            [self.text_bytes, self.needed_bytes, self.final_bytes, self.free_bytes].map(format_bytes);
         write!(f, "about {needed} while preparing {text} of text, {last} after it; {free} are free")
     }
 }
@@ -83,7 +85,9 @@ impl fmt::Display for Space {
 /// The length of a text file once it is decompressed: typical ratios of text.
 fn expanded_bytes(path: &Path, size_bytes: u64) -> u64 {
     match Compression::of(path) {
-        _ if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) => size_bytes * 2,
+        _ if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) => {
+            size_bytes * 2
+        }
         Compression::None => size_bytes,
         _ => size_bytes * 7 / 2,
     }
@@ -104,7 +108,10 @@ mod tests {
         assert!(tight.require(Path::new("data")).is_err_and(|e| crate::error::class_of(&e) == Class::Disk));
         assert!(space(r#""keep_documents": false"#, 1 << 30, 700 << 20).require(Path::new("data")).is_ok());
         assert!(space(r#""keep_documents": true"#, 1 << 30, 0).final_bytes > tight.final_bytes);
-        assert!(space(r#""deduplication": {"near_threshold": 0.8}"#, 1 << 30, 0).needed_bytes > tight.needed_bytes);
+        assert!(
+            space(r#""deduplication": {"near_threshold": 0.8}"#, 1 << 30, 0).needed_bytes
+                > tight.needed_bytes
+        );
     }
 
     #[test]

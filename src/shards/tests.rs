@@ -50,7 +50,10 @@ fn documents_come_back_from_several_shards_in_both_widths() {
         let bytes = std::fs::read(folder.path().join("train-00000.safetensors")).unwrap();
         let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(format!("{:?}", tensors.tensor("tokens").unwrap().dtype()), dtype);
-        assert_eq!(tensors.tensor("offsets").unwrap().shape()[0] as u64, manifest.train.shards[0].documents + 1);
+        assert_eq!(
+            tensors.tensor("offsets").unwrap().shape()[0] as u64,
+            manifest.train.shards[0].documents + 1
+        );
     }
 }
 
@@ -108,7 +111,12 @@ impl Story {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let text: String = (0..400)
-            .map(|n| format!("Paragraph {n}: Mary found the {} garden, and the robin sang {n} songs.\n\n", ["secret", "locked"][n % 2]))
+            .map(|n| {
+                format!(
+                    "Paragraph {n}: Mary found the {} garden, and the robin sang {n} songs.\n\n",
+                    ["secret", "locked"][n % 2]
+                )
+            })
             .collect::<Vec<_>>()
             .concat();
         std::fs::write(folder.path().join("story.txt"), text).unwrap();
@@ -128,7 +136,9 @@ impl Story {
         let root = self.folder.path().join(prepared);
         let folders = ["shards", "tokenizer"].map(|name| root.join(name));
         let paths = folders.iter().flat_map(|folder| crate::fs::list(folder).unwrap());
-        paths.map(|path| (path.strip_prefix(&root).unwrap().to_path_buf(), std::fs::read(&path).unwrap())).collect()
+        paths
+            .map(|path| (path.strip_prefix(&root).unwrap().to_path_buf(), std::fs::read(&path).unwrap()))
+            .collect()
     }
 }
 
@@ -176,7 +186,8 @@ fn other_settings_are_named_and_nothing_is_overwritten() {
     let story = Story::new();
     ensure_prepared(&story.config("a", ""), &mut |_| {}).unwrap();
     let before = story.files("a");
-    let message = |config| ensure_prepared(&config, &mut |_| {}).err().expect("the settings differ").to_string();
+    let message =
+        |config| ensure_prepared(&config, &mut |_| {}).err().expect("the settings differ").to_string();
     let changed = message(story.config("a", r#", "validation_fraction": 0.5"#));
     assert!(changed.contains("`data.validation_fraction` was 0.01, now is 0.5"), "{changed}");
     std::fs::write(story.folder.path().join("story.txt"), "another text").unwrap();

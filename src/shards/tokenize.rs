@@ -1,7 +1,8 @@
-//! From kept documents to shards, with a journal: an interrupted run goes on behind the last finished shard of each side.
+//! From kept documents to shards, with a journal: an interrupted run goes on behind the last finished shard
+//! of each side.
 //!
-//! What the journal counts is what stands in finished shards, never more, so that a resumed run ends in the same bytes and
-//! the same counts as an undisturbed one.
+//! What the journal counts is what stands in finished shards, never more, so that a resumed run ends in the
+//! same bytes and the same counts as an undisturbed one.
 
 use std::path::Path;
 
@@ -116,8 +117,8 @@ impl Journal {
         }
         let text = fs::read_text_capped(&path, JOURNAL_BYTES_MAX)?;
         let hint = format!("remove the folder `{}` to make the shards again", options.folder.display());
-        let found: Self =
-            serde_json::from_str(&text).map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(&hint))?;
+        let found: Self = serde_json::from_str(&text)
+            .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(&hint))?;
         let fits = |side: &SideProgress| side.fertility.len() == options.sources;
         if found.settings_sha256 != new.settings_sha256
             || found.tokenizer != new.tokenizer
@@ -132,10 +133,13 @@ impl Journal {
         for entry in found.train.written.shards.iter().chain(&found.validation.written.shards) {
             let shard = options.folder.join(&entry.file);
             if fs::len_bytes(&shard)? != entry.bytes {
-                return Err(Problem::new(format!("does not have the {} bytes it was written with", entry.bytes))
-                    .at(shard.display())
-                    .hint(hint)
-                    .into());
+                return Err(Problem::new(format!(
+                    "does not have the {} bytes it was written with",
+                    entry.bytes
+                ))
+                .at(shard.display())
+                .hint(hint)
+                .into());
             }
         }
         Ok(found)
@@ -160,7 +164,13 @@ struct SideWriter {
 
 impl SideWriter {
     fn new(side: Side, progress: &SideProgress, tokenizer: &Tokenizer, options: &Options) -> Self {
-        let writer = ShardWriter::new(options.folder, side, tokenizer.fingerprint(), tokenizer.vocab_size(), options.shard_tokens);
+        let writer = ShardWriter::new(
+            options.folder,
+            side,
+            tokenizer.fingerprint(),
+            tokenizer.vocab_size(),
+            options.shard_tokens,
+        );
         Self {
             writer: writer.behind(progress.written.clone()),
             resumed_at: progress.next_document,

@@ -35,7 +35,9 @@ pub fn verify_manifest(folder: &Path, manifest: &Manifest) -> Verdict {
         let mut names = BTreeSet::new();
         for side in [Side::Train, Side::Validation] {
             let (entry, name) = (manifest.side(side), super::manifest::name_of(side));
-            let sum = |of: fn(&ShardEntry) -> u64| entry.shards.iter().try_fold(0u64, |sum, shard| sum.checked_add(of(shard)));
+            let sum = |of: fn(&ShardEntry) -> u64| {
+                entry.shards.iter().try_fold(0u64, |sum, shard| sum.checked_add(of(shard)))
+            };
             let listed = (sum(|shard| shard.documents), sum(|shard| shard.tokens));
             if listed != (Some(entry.documents), Some(entry.tokens)) {
                 return Err(Problem::new(format!(
@@ -50,10 +52,14 @@ pub fn verify_manifest(folder: &Path, manifest: &Manifest) -> Verdict {
         Ok(())
     };
     let place = folder.join(MANIFEST_JSON);
-    Verdict { file: MANIFEST_JSON.to_string(), result: check().map_err(|problem| problem.at(place.display()).into()) }
+    Verdict {
+        file: MANIFEST_JSON.to_string(),
+        result: check().map_err(|problem| problem.at(place.display()).into()),
+    }
 }
 
-/// Length, hash, header, offsets, token ids and tokenizer of one shard. Reads the file twice in little memory.
+/// Length, hash, header, offsets, token ids and tokenizer of one shard. Reads the file twice in little
+/// memory.
 pub fn verify_shard(folder: &Path, manifest: &Manifest, entry: &ShardEntry) -> Verdict {
     Verdict { file: entry.file.clone(), result: check(&folder.join(&entry.file), manifest, entry) }
 }
@@ -81,13 +87,20 @@ fn check_offsets(shard: &Shard) -> Result<()> {
     portions(shard, layout.data_start, layout.tokens_start(), |bytes| {
         for offset in bytes.chunks_exact(8).map(le_u64) {
             if offset < last || offset > layout.tokens || (document == 0 && offset != 0) {
-                return Err(shard.damaged(format!("its offset {document} is {offset}, after {last} and of {} tokens", layout.tokens)));
+                return Err(shard.damaged(format!(
+                    "its offset {document} is {offset}, after {last} and of {} tokens",
+                    layout.tokens
+                )));
             }
             (last, document) = (offset, document + 1);
         }
         Ok(())
     })?;
-    if last == layout.tokens { Ok(()) } else { Err(shard.damaged(format!("its offsets end at {last} of {} tokens", layout.tokens))) }
+    if last == layout.tokens {
+        Ok(())
+    } else {
+        Err(shard.damaged(format!("its offsets end at {last} of {} tokens", layout.tokens)))
+    }
 }
 
 fn check_ids(shard: &Shard, vocab_size: usize) -> Result<()> {
@@ -96,7 +109,9 @@ fn check_ids(shard: &Shard, vocab_size: usize) -> Result<()> {
     portions(shard, start, start + shard.layout.tokens * width, |bytes| {
         for id in bytes.chunks_exact(width as usize).map(le_u64) {
             if id >= vocab_size as u64 {
-                return Err(shard.damaged(format!("holds id {id} as token {place}, the vocabulary has {vocab_size} entries")));
+                return Err(shard.damaged(format!(
+                    "holds id {id} as token {place}, the vocabulary has {vocab_size} entries"
+                )));
             }
             place += 1;
         }
@@ -157,7 +172,13 @@ mod tests {
         let mut manifest = made(folder.path());
         assert!(manifest.train.shards.len() > 1);
         assert!(verify_manifest(folder.path(), &manifest).result.is_ok());
-        assert!(manifest.train.shards.iter().all(|entry| verify_shard(folder.path(), &manifest, entry).result.is_ok()));
+        assert!(
+            manifest
+                .train
+                .shards
+                .iter()
+                .all(|entry| verify_shard(folder.path(), &manifest, entry).result.is_ok())
+        );
         let documents = manifest.train.shards[0].documents as usize;
         let original = std::fs::read(folder.path().join(&manifest.train.shards[0].file)).unwrap();
         for (expected, place, byte) in [
@@ -173,8 +194,14 @@ mod tests {
             std::fs::write(folder.path().join(&entry.file), &original).unwrap();
         }
         manifest.tokenizer = "another".to_string();
-        assert!(message(&verify_shard(folder.path(), &manifest, &manifest.train.shards[0])).contains("another tokenizer"));
+        assert!(
+            message(&verify_shard(folder.path(), &manifest, &manifest.train.shards[0]))
+                .contains("another tokenizer")
+        );
         manifest.train.tokens += 1;
-        assert!(message(&verify_manifest(folder.path(), &manifest)).contains("manifest.json: says 20 documents and 61 tokens for train"));
+        assert!(
+            message(&verify_manifest(folder.path(), &manifest))
+                .contains("manifest.json: says 20 documents and 61 tokens for train")
+        );
     }
 }

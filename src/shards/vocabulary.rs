@@ -19,15 +19,29 @@ use crate::tokenizer::TrainerOptions;
 const SLICE_BYTES_MIN: u64 = 4 << 10;
 
 /// The tokenizer that `config` describes, trained on what `curated` keeps for training.
-pub(super) fn train(config: &PretrainConfig, curated: &Curated, scan: &Scan, observer: &mut dyn FnMut(Progress)) -> Result<Trained> {
-    let model = config.model().ok_or_else(|| Problem::usage("wants exactly one family: `roberta` or `bert`").at("model"))?;
-    let mut trainer = Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))?;
-    let mut sample = Sample { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 };
+pub(super) fn train(
+    config: &PretrainConfig,
+    curated: &Curated,
+    scan: &Scan,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Trained> {
+    let model = config
+        .model()
+        .ok_or_else(|| Problem::usage("wants exactly one family: `roberta` or `bert`").at("model"))?;
+    let mut trainer =
+        Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))?;
+    let mut sample =
+        Sample { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 };
     let mut meter = Meter::new(Stage::CountWords, scan.train.bytes, observer);
     portions::for_each(curated, scan.split, 0, |portion| {
         // The tokenizer sees no validation text, as the model does not.
-        let train: Vec<&str> = portion.iter().filter(|kept| kept.side == Side::Train).map(|kept| kept.document.text.as_str()).collect();
-        let slices: Vec<&str> = train.iter().map(|text| sample.slice(text)).filter(|slice| !slice.is_empty()).collect();
+        let train: Vec<&str> = portion
+            .iter()
+            .filter(|kept| kept.side == Side::Train)
+            .map(|kept| kept.document.text.as_str())
+            .collect();
+        let slices: Vec<&str> =
+            train.iter().map(|text| sample.slice(text)).filter(|slice| !slice.is_empty()).collect();
         meter.add(train.iter().map(|text| text.len() as u64).sum());
         trainer.add(&slices)
     })?;
@@ -52,7 +66,8 @@ impl Sample {
     fn slice<'a>(&mut self, text: &'a str) -> &'a str {
         let len = text.len() as u64;
         self.seen += len;
-        let due = (u128::from(self.budget) * u128::from(self.seen) / u128::from(self.total)).min(u128::from(self.budget)) as u64;
+        let due = (u128::from(self.budget) * u128::from(self.seen) / u128::from(self.total))
+            .min(u128::from(self.budget)) as u64;
         let room = due.saturating_sub(self.taken);
         if self.budget >= self.total {
             return text;

@@ -1,7 +1,7 @@
 //! Writes the shards of one side of the split, one file after the other; memory holds one shard.
 //!
-//! A shard's bytes depend on its documents and the tokenizer alone; a shard holds documents of one source. Files appear
-//! whole or not at all.
+//! A shard's bytes depend on its documents and the tokenizer alone; a shard holds documents of one source.
+//! Files appear whole or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -81,7 +81,11 @@ impl ShardWriter {
         }
         for &id in ids {
             if id as usize >= self.vocab_size {
-                return Err(Problem::new(format!("the tokenizer gave token id {id}, its vocabulary has {}", self.vocab_size)).into());
+                return Err(Problem::new(format!(
+                    "the tokenizer gave token id {id}, its vocabulary has {}",
+                    self.vocab_size
+                ))
+                .into());
             }
             self.open.tokens.extend_from_slice(&id.to_le_bytes()[..self.token_bytes as usize]);
         }
@@ -108,9 +112,11 @@ impl ShardWriter {
             return Ok(());
         }
         let (documents, tokens) = (self.open.ends.len() as u64, self.held_tokens());
-        let offsets: Vec<u8> = std::iter::once(&0).chain(&self.open.ends).flat_map(|offset| offset.to_le_bytes()).collect();
+        let offsets: Vec<u8> =
+            std::iter::once(&0).chain(&self.open.ends).flat_map(|offset| offset.to_le_bytes()).collect();
         let data_sha256 = fs::sha256_of(&[&offsets, &self.open.tokens]);
-        let header = format::encode_header(documents, tokens, self.token_bytes, &self.tokenizer, &data_sha256);
+        let header =
+            format::encode_header(documents, tokens, self.token_bytes, &self.tokenizer, &data_sha256);
         let file = format!("{}-{:05}.safetensors", manifest::name_of(self.side), self.written.shards.len());
         let parts: [&[u8]; 3] = [&header, &offsets, &self.open.tokens];
         fs::write_atomic(&self.folder.join(&file), |writer| {
@@ -121,7 +127,14 @@ impl ShardWriter {
         })?;
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let sha256 = fs::sha256_of(&parts);
-        self.written.shards.push(ShardEntry { file, source: self.open.source, documents, tokens, bytes, sha256 });
+        self.written.shards.push(ShardEntry {
+            file,
+            source: self.open.source,
+            documents,
+            tokens,
+            bytes,
+            sha256,
+        });
         self.written.documents += documents;
         self.written.tokens += tokens;
         self.written.text_bytes += self.open.text_bytes;

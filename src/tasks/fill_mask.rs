@@ -23,7 +23,13 @@ pub struct Candidate {
 }
 
 /// The `top` best candidates of each mask token of `text`, best first; `place` names the text in errors.
-pub fn fill_mask(task: &MaskedLm, tokenizer: &Tokenizer, text: &str, top: usize, place: &str) -> Result<Vec<Vec<Candidate>>> {
+pub fn fill_mask(
+    task: &MaskedLm,
+    tokenizer: &Tokenizer,
+    text: &str,
+    top: usize,
+    place: &str,
+) -> Result<Vec<Vec<Candidate>>> {
     let special = tokenizer.special();
     let mask = special.mask()?;
     let mut ids = vec![special.cls];
@@ -39,10 +45,14 @@ pub fn fill_mask(task: &MaskedLm, tokenizer: &Tokenizer, text: &str, top: usize,
     }
     let longest = task.model.config.max_sequence_length();
     if ids.len() > longest {
-        return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len())).at(place).hint("shorten the text").into());
+        return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len()))
+            .at(place)
+            .hint("shorten the text")
+            .into());
     }
     // A model in training may compute in a half type; a softmax over the vocabulary needs f32.
-    let logits_mv = task.logits(&single_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+    let logits_mv =
+        task.logits(&single_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
     probabilities.iter().map(|row| best(row, top, tokenizer)).collect()
 }

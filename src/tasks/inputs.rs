@@ -1,4 +1,5 @@
-//! A batch as models take it: the host's numbers, what follows from them, and their copies where the model is on a GPU.
+//! A batch as models take it: the host's numbers, what follows from them, and their copies where the model is
+//! on a GPU.
 
 use candle_core::Device;
 use candle_core::Result;
@@ -29,7 +30,12 @@ pub(super) struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// The inputs that `batch` is for a model on `device`; with `backward`, what gradients need besides.
-    pub(super) fn new(batch: &'a Batch, config: &ModelConfig, device: &Device, backward: bool) -> Result<Self> {
+    pub(super) fn new(
+        batch: &'a Batch,
+        config: &ModelConfig,
+        device: &Device,
+        backward: bool,
+    ) -> Result<Self> {
         let offset = config.position_offset() as u32;
         let position_ids = batch.position_ids.iter().map(|p| p + offset).collect();
         let label_keys = batch.label_positions.iter().map(|&t| batch.token_keys[t as usize]).collect();
@@ -44,7 +50,8 @@ impl<'a> Inputs<'a> {
     fn upload(&self, gpu: &Gpu, config: &ModelConfig, backward: bool) -> Result<[Uploaded; 8]> {
         let batch = self.batch;
         let padding = families::padding(config);
-        let ids = |rows, skip| if backward { Numbers::Scattered { rows, skip } } else { Numbers::Plain(rows) };
+        let ids =
+            |rows, skip| if backward { Numbers::Scattered { rows, skip } } else { Numbers::Plain(rows) };
         let arrays = [
             ids(&batch.ids, padding.word),
             ids(&self.position_ids, padding.position),
@@ -73,7 +80,10 @@ impl<'a> Inputs<'a> {
 
     /// Segments and keys.
     pub(super) fn rows(&self) -> Rows<'_> {
-        Rows { cu_seqlens: self.at(&self.batch.cu_seqlens, 3), token_keys: self.at(&self.batch.token_keys, 4) }
+        Rows {
+            cu_seqlens: self.at(&self.batch.cu_seqlens, 3),
+            token_keys: self.at(&self.batch.token_keys, 4),
+        }
     }
 
     /// The rows with labels.

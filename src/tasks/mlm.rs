@@ -40,7 +40,13 @@ impl MaskedLm {
 }
 
 impl Task for MaskedLm {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss> {
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        dropout: DropoutSeed,
+        scale: f32,
+        gradients: &Gradients,
+    ) -> Result<PendingLoss> {
         supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 
@@ -57,6 +63,11 @@ impl Task for MaskedLm {
     }
 
     fn flops(&self, batch: &Batch) -> f64 {
-        flops::masked_lm_step(&self.model.config, batch.num_tokens() as f64, supervised::mean_length(batch), batch.num_labels() as f64)
+        flops::masked_lm_step(
+            &self.model.config,
+            batch.num_tokens() as f64,
+            supervised::mean_length(batch),
+            batch.num_labels() as f64,
+        )
     }
 }

@@ -1,6 +1,7 @@
 //! What a model is trained for: examples + head + loss + score.
 //!
-//! A task turns a batch into a loss and gradients; it knows nothing of steps, schedules, files of checkpoints or sinks.
+//! A task turns a batch into a loss and gradients; it knows nothing of steps, schedules, files of checkpoints
+//! or sinks.
 
 pub mod classify;
 pub mod fill_mask;
@@ -82,11 +83,19 @@ impl std::ops::AddAssign for Loss {
 
 /// What the trainer needs of a task.
 pub trait Task {
-    /// Adds `scale` times the gradient of the *summed* loss of `batch` to `gradients`. The loss that it gives is not scaled.
+    /// Adds `scale` times the gradient of the *summed* loss of `batch` to `gradients`. The loss that it gives
+    /// is not scaled.
     ///
-    /// With one over the count of targets of the whole step as `scale`, gradients add up to that of the mean loss; loss
-    /// scaling is a further factor, there from the first gradient on. Nothing waits for a GPU here.
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss>;
+    /// With one over the count of targets of the whole step as `scale`, gradients add up to that of the mean
+    /// loss; loss scaling is a further factor, there from the first gradient on. Nothing waits for a GPU
+    /// here.
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        dropout: DropoutSeed,
+        scale: f32,
+        gradients: &Gradients,
+    ) -> Result<PendingLoss>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;

@@ -15,7 +15,8 @@ use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::inputs::Inputs;
 
-/// Adds `scale` times the gradient of the summed loss of `batch` to `gradients`; a batch without labels has none.
+/// Adds `scale` times the gradient of the summed loss of `batch` to `gradients`; a batch without labels has
+/// none.
 pub(super) fn accumulate<H: Head>(
     model: &Model<H>,
     batch: &Batch,
@@ -29,7 +30,8 @@ pub(super) fn accumulate<H: Head>(
     let inputs = inputs(model, batch, true)?;
     let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: Some(dropout) };
     let (hidden_td, saved) = model.encoder.forward(inputs.tokens(), &ctx)?;
-    let (entropy, d_hidden) = model.head.loss_and_gradient(&hidden_td, inputs.targets(), scale, &ctx, gradients)?;
+    let (entropy, d_hidden) =
+        model.head.loss_and_gradient(&hidden_td, inputs.targets(), scale, &ctx, gradients)?;
     drop(hidden_td);
     model.encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
     Ok(PendingLoss::of(entropy, batch.num_labels()))

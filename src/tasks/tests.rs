@@ -1,4 +1,5 @@
-//! Whole passes and steps on the GPU against the CPU: the same loss, gradients and parameters, with dropout, in every type.
+//! Whole passes and steps on the GPU against the CPU: the same loss, gradients and parameters, with dropout,
+//! in every type.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -79,7 +80,8 @@ fn gradients(task: &dyn Task, batch: &Batch) -> (f64, Tensor) {
     (loss.read().unwrap().sum, on_cpu(gradients.flat().unwrap()))
 }
 
-/// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of them.
+/// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of
+/// them.
 fn tolerance(dtype: DType) -> f64 {
     if dtype == DType::F32 { 2e-5 } else { 12.0 * rounding(dtype) }
 }
@@ -102,7 +104,10 @@ fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
                 gradients(&MaskedLm { model }, &batch())
             };
             let want = pass(&Device::Cpu);
-            assert!(relative_error(&want.1.zeros_like().unwrap(), &want.1) > 0.99, "there are gradients to compare");
+            assert!(
+                relative_error(&want.1.zeros_like().unwrap(), &want.1) > 0.99,
+                "there are gradients to compare"
+            );
             on_each_device(|| assert_same("masked language model", dtype, &pass(&device()), &want));
         }
     }
@@ -122,9 +127,14 @@ fn a_pass_of_the_classifier_is_the_same_on_each_device() {
 
 #[test]
 fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
-    for (optim, dtype) in [OptimizerType::Adamw, OptimizerType::Lamb].into_iter().flat_map(|optim| DTYPES.map(|dtype| (optim, dtype))) {
+    for (optim, dtype) in [OptimizerType::Adamw, OptimizerType::Lamb]
+        .into_iter()
+        .flat_map(|optim| DTYPES.map(|dtype| (optim, dtype)))
+    {
         let train = |device: &Device| {
-            let task = MaskedLm { model: Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap() };
+            let task = MaskedLm {
+                model: Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap(),
+            };
             let training = TrainingConfig { optim, weight_decay: 0.01, ..TrainingConfig::default() };
             let mut optimizer = Optimizer::new(task.parameters(), &training).unwrap();
             let mut gradients = Gradients::new(task.parameters()).unwrap();
@@ -133,10 +143,13 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
                 // In the second step the gradients overflow: nothing may change.
                 gradients.clear();
                 let scale = if step == 2 { f32::INFINITY } else { 0.125 };
-                let loss = task.accumulate(&batch(), DropoutSeed { seed: 3, step }, scale, &gradients).unwrap();
+                let loss =
+                    task.accumulate(&batch(), DropoutSeed { seed: 3, step }, scale, &gradients).unwrap();
                 let norm = norm::l2(gradients.flat().unwrap()).unwrap();
                 loss.poison(&norm).unwrap();
-                optimizer.update(task.parameters(), &gradients, Clip { norm: &norm, max_norm: 1.0 }, 1e-3, 1.0).unwrap();
+                optimizer
+                    .update(task.parameters(), &gradients, Clip { norm: &norm, max_norm: 1.0 }, 1e-3, 1.0)
+                    .unwrap();
                 losses.push(loss.read().unwrap().sum);
             }
             (losses, on_cpu(task.parameters().flat()), task.parameters().shadow().map(on_cpu))
@@ -145,13 +158,23 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
         on_each_device(|| {
             let got = train(&device());
             for (got, want) in got.0.iter().zip(&want.0) {
-                assert!((got - want).abs() <= tolerance(dtype) * want, "{optim:?} {dtype:?}: loss {got} is not {want}");
+                assert!(
+                    (got - want).abs() <= tolerance(dtype) * want,
+                    "{optim:?} {dtype:?}: loss {got} is not {want}"
+                );
             }
-            // Adam's first steps are signs of gradients: where one is rounding noise, a parameter differs by twice the step.
+            // Adam's first steps are signs of gradients: where one is rounding noise, a parameter differs by
+            // twice the step.
             let error = relative_error(&got.1, &want.1);
-            assert!(error <= if dtype == DType::F32 { 2e-4 } else { 1e-2 }, "{optim:?} {dtype:?}: parameters differ by {error:e}");
+            assert!(
+                error <= if dtype == DType::F32 { 2e-4 } else { 1e-2 },
+                "{optim:?} {dtype:?}: parameters differ by {error:e}"
+            );
             if let Some(shadow) = &got.2 {
-                assert!(bits(shadow) == bits(&got.1.to_dtype(dtype).unwrap()), "the copy follows the parameters");
+                assert!(
+                    bits(shadow) == bits(&got.1.to_dtype(dtype).unwrap()),
+                    "the copy follows the parameters"
+                );
             }
         });
     }

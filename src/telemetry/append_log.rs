@@ -38,7 +38,8 @@ impl AppendLog {
             self.good_bytes += self.pending.len() as u64;
             self.pending.clear();
         } else {
-            // Half an entry would make the rest of the file unreadable. If even this fails, the reader drops that line.
+            // Half an entry would make the rest of the file unreadable. If even this fails, the reader drops
+            // that line.
             let _ = self.file.set_len(self.good_bytes);
         }
         written.with_context(|| format!("cannot write `{}`", self.path.display()))

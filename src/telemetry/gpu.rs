@@ -1,4 +1,5 @@
-//! How busy a GPU is and what it draws, as NVIDIA's management library (NVML) says; nothing where that is not there.
+//! How busy a GPU is and what it draws, as NVIDIA's management library (NVML) says; nothing where that is not
+//! there.
 
 /// The readings of one GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -18,8 +19,8 @@ pub struct GpuMeter {
 }
 
 impl GpuMeter {
-    /// The meter of the GPU with this UUID (`GPU-...`: CUDA's own numbers are not NVML's where some GPUs are hidden); `None`
-    /// without NVML.
+    /// The meter of the GPU with this UUID (`GPU-...`: CUDA's own numbers are not NVML's where some GPUs are
+    /// hidden); `None` without NVML.
     #[cfg(feature = "cuda")]
     pub fn open(uuid: &str) -> Option<Self> {
         Some(Self { nvml: nvml_wrapper::Nvml::init().ok()?, uuid: uuid.to_string() })

@@ -30,7 +30,8 @@ pub struct MetricsLog {
 impl MetricsLog {
     /// Opens the file at `path`: empty for a new run (`None`), or as it was after `resumed_step` updates.
     ///
-    /// What an interrupted sitting wrote after its last checkpoint is dropped, because those steps will come again.
+    /// What an interrupted sitting wrote after its last checkpoint is dropped, because those steps will come
+    /// again.
     pub fn open(path: &Path, resumed_step: Option<u64>) -> Result<Self> {
         match resumed_step {
             Some(step) if fs::exists(path) => keep_until(path, step)?,
@@ -94,7 +95,11 @@ mod tests {
     use super::*;
 
     fn record(step: u64, loss: f64) -> Record {
-        Record { step, epoch: 0.5, values: vec![("train/loss".to_string(), loss), ("train/grad_norm".to_string(), 1.0)] }
+        Record {
+            step,
+            epoch: 0.5,
+            values: vec![("train/loss".to_string(), loss), ("train/grad_norm".to_string(), 1.0)],
+        }
     }
 
     #[test]
@@ -107,7 +112,12 @@ mod tests {
         }
         log.finish().unwrap();
         drop(log);
-        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"step\":2,\"tra").unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"{\"step\":2,\"tra")
+            .unwrap();
         let mut log = MetricsLog::open(&path, Some(2)).unwrap();
         log.write(&record(3, f64::NAN)).unwrap();
         log.write(&record(4, f64::NEG_INFINITY)).unwrap();

@@ -1,4 +1,5 @@
-//! Records go to sinks: progress bar, metrics.jsonl, TensorBoard. The trainer never reads a number back from here.
+//! Records go to sinks: progress bar, metrics.jsonl, TensorBoard. The trainer never reads a number back from
+//! here.
 //!
 //! A sink that fails (a full disk, a closed pipe) is reported once and never stops training.
 
@@ -28,7 +29,8 @@ pub use tensorboard::TensorBoard;
 pub use throughput::Throughput;
 pub use trainer_state::TrainerState;
 
-/// A number as JSON, which has no name for the non-finite ones: they become `"NaN"`, `"Infinity"` and `"-Infinity"`.
+/// A number as JSON, which has no name for the non-finite ones: they become `"NaN"`, `"Infinity"` and
+/// `"-Infinity"`.
 fn json_number(value: f64) -> serde_json::Value {
     match value {
         _ if value.is_nan() => "NaN".into(),

@@ -14,13 +14,15 @@ const CAP_BYTES: u64 = 16 << 20;
 
 /// Writes `<split>_results.json` into `folder` and adds its values to `all_results.json`.
 pub fn write_results(folder: &Path, split: &str, values: &[(String, f64)]) -> Result<()> {
-    let values: BTreeMap<String, Value> = values.iter().map(|(name, value)| (name.clone(), json_number(*value))).collect();
+    let values: BTreeMap<String, Value> =
+        values.iter().map(|(name, value)| (name.clone(), json_number(*value))).collect();
     write(&folder.join(format!("{split}_results.json")), &values)?;
     let all_path = folder.join("all_results.json");
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
     if fs::exists(&all_path) {
         let bytes = fs::read_capped(&all_path, CAP_BYTES)?;
-        all = serde_json::from_slice(&bytes).map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(all_path.display()))?;
+        all = serde_json::from_slice(&bytes)
+            .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(all_path.display()))?;
     }
     all.extend(values);
     write(&all_path, &all)
@@ -39,9 +41,12 @@ mod tests {
     #[test]
     fn splits_have_their_own_file_and_meet_in_one() {
         let folder = tempfile::tempdir().unwrap();
-        let values = |pairs: &[(&str, f64)]| pairs.iter().map(|(name, value)| ((*name).to_string(), *value)).collect::<Vec<_>>();
+        let values = |pairs: &[(&str, f64)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_string(), *value)).collect::<Vec<_>>()
+        };
         write_results(folder.path(), "train", &values(&[("train_loss", 2.5), ("epoch", 1.0)])).unwrap();
-        write_results(folder.path(), "eval", &values(&[("eval_loss", f64::INFINITY), ("epoch", 2.0)])).unwrap();
+        write_results(folder.path(), "eval", &values(&[("eval_loss", f64::INFINITY), ("epoch", 2.0)]))
+            .unwrap();
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(read("train_results.json"), "{\n  \"epoch\": 1.0,\n  \"train_loss\": 2.5\n}\n");
         let all = "{\n  \"epoch\": 2.0,\n  \"eval_loss\": \"Infinity\",\n  \"train_loss\": 2.5\n}\n";

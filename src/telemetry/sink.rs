@@ -35,7 +35,8 @@ impl Sinks {
         self.slots.push(Slot { sink: Box::new(sink), failed: false });
     }
 
-    /// Hands a record to every sink. Returns a warning for each sink that fails for the first time since it last worked.
+    /// Hands a record to every sink. Returns a warning for each sink that fails for the first time since it
+    /// last worked.
     ///
     /// A failing sink gets the next record all the same: a full disk may have been emptied.
     #[must_use = "the warnings are to be shown"]
@@ -94,7 +95,8 @@ mod tests {
         let mut sinks = Sinks::new();
         sinks.add(Flaky { seen: Rc::clone(&first), fails_at: vec![2, 3, 5] });
         sinks.add(Flaky { seen: Rc::clone(&second), fails_at: vec![] });
-        let warnings: Vec<usize> = (1..=5).map(|step| sinks.write(&Record { step, epoch: 0.0, values: Vec::new() }).len()).collect();
+        let warnings: Vec<usize> =
+            (1..=5).map(|step| sinks.write(&Record { step, epoch: 0.0, values: Vec::new() }).len()).collect();
         assert_eq!(warnings, [0, 1, 0, 0, 1]);
         assert_eq!(*first.borrow(), [1, 4]);
         assert_eq!(*second.borrow(), [1, 2, 3, 4, 5]);

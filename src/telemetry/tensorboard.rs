@@ -1,6 +1,7 @@
 //! TensorBoard event files: TFRecord framing around `tensorflow.Event` messages with scalar summaries.
 //!
-//! Only the fields that scalars need are declared; numbers are those of tensorflow's `event.proto` and `summary.proto`.
+//! Only the fields that scalars need are declared; numbers are those of tensorflow's `event.proto` and
+//! `summary.proto`.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// Begins an event file under `runs_folder`: in a folder of its own for a new run (`None`), else beside the earlier ones.
+    /// Begins an event file under `runs_folder`: in a folder of its own for a new run (`None`), else beside
+    /// the earlier ones.
     ///
     /// On a resume TensorBoard is told to forget what came after `resumed_step`.
     pub fn create(runs_folder: &Path, resumed_step: Option<u64>) -> Result<Self> {
@@ -32,7 +34,8 @@ impl TensorBoard {
         let folder = earlier.unwrap_or_else(|| runs_folder.join(format!("{}_{host}", date_text(seconds))));
         let mut counter = 0;
         let path = loop {
-            let path = folder.join(format!("events.out.tfevents.{seconds}.{host}.{}.{counter}", std::process::id()));
+            let path =
+                folder.join(format!("events.out.tfevents.{seconds}.{host}.{}.{counter}", std::process::id()));
             if !fs::exists(&path) {
                 break path;
             }
@@ -55,7 +58,10 @@ impl TensorBoard {
 
 impl Sink for TensorBoard {
     fn write(&mut self, record: &Record) -> Result<()> {
-        let value = |(tag, value): &(String, f64)| SummaryValue { tag: tag.clone(), simple_value: Some(*value as f32) };
+        let value = |(tag, value): &(String, f64)| SummaryValue {
+            tag: tag.clone(),
+            simple_value: Some(*value as f32),
+        };
         let values = record.values.iter().map(value).collect();
         self.append(record.step, |event| event.summary = Some(Summary { values }))
     }
@@ -112,7 +118,8 @@ fn framed(data: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The CRC-32C of TFRecord files, rotated and shifted so that a checksum of data that holds checksums stays good.
+/// The CRC-32C of TFRecord files, rotated and shifted so that a checksum of data that holds checksums stays
+/// good.
 fn masked_checksum(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -128,11 +135,13 @@ fn newest_folder(runs_folder: &Path) -> Option<PathBuf> {
 
 fn host_name() -> String {
     let name = fs::read_text_capped(Path::new("/proc/sys/kernel/hostname"), 256).unwrap_or_default();
-    let name: String = name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let name: String =
+        name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     if name.is_empty() { "localhost".to_string() } else { name }
 }
 
-/// `20261121-114847` in UTC (civil-from-days of Howard Hinnant, "chrono-compatible low-level date algorithms").
+/// `20261121-114847` in UTC (civil-from-days of Howard Hinnant, "chrono-compatible low-level date
+/// algorithms").
 fn date_text(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let era = days / 146_097;
@@ -165,7 +174,11 @@ mod tests {
     }
 
     fn record(step: u64, loss: f64) -> Record {
-        Record { step, epoch: 0.0, values: vec![("train/loss".to_string(), loss), ("perf/zero".to_string(), 0.0)] }
+        Record {
+            step,
+            epoch: 0.0,
+            values: vec![("train/loss".to_string(), loss), ("perf/zero".to_string(), 0.0)],
+        }
     }
 
     #[test]
@@ -182,7 +195,10 @@ mod tests {
         let events = read_back(&files[0]);
         assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
         let values = &events[1].summary.as_ref().unwrap().values;
-        assert_eq!((events[1].step, values[0].tag.as_str(), values[0].simple_value), (1, "train/loss", Some(2.5)));
+        assert_eq!(
+            (events[1].step, values[0].tag.as_str(), values[0].simple_value),
+            (1, "train/loss", Some(2.5))
+        );
         assert_eq!(values[1].simple_value, Some(0.0));
         let events = read_back(&files[1]);
         assert_eq!((events[1].step, events[1].session_log.as_ref().unwrap().status), (2, SESSION_START));
@@ -191,7 +207,10 @@ mod tests {
     // Bytes that tensorboard 2.21.0 writes: `RecordWriter.write(b"abc")`.
     #[test]
     fn framing_is_that_of_tensorboard() {
-        let golden = [0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0x99, 0x49, 0x0e, 0x61, 0x62, 0x63, 0x6e, 0x57, 0xf1, 0x21];
+        let golden = [
+            0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0x99, 0x49, 0x0e, 0x61, 0x62, 0x63, 0x6e,
+            0x57, 0xf1, 0x21,
+        ];
         assert_eq!(framed(b"abc"), golden);
     }
 

@@ -21,13 +21,15 @@ impl Throughput {
     pub fn add(&mut self, tokens: u64, seconds: f64) {
         let total = self.total_tokens() + tokens;
         self.points.push_back((seconds, total));
-        // The point just outside the window stays: the window begins there, so that a slow step is not left out.
+        // The point just outside the window stays: the window begins there, so that a slow step is not left
+        // out.
         while self.points.len() > 2 && self.points[1].0 <= seconds - self.window_seconds {
             self.points.pop_front();
         }
     }
 
-    /// Leaves out the time from the last point to `seconds`, which went into something else, such as an evaluation.
+    /// Leaves out the time from the last point to `seconds`, which went into something else, such as an
+    /// evaluation.
     pub fn skip_to(&mut self, seconds: f64) {
         let gap = seconds - self.last().0;
         self.first.0 += gap;

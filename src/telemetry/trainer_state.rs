@@ -1,6 +1,8 @@
-//! `trainer_state.json` with the keys of the Hugging Face Trainer (`transformers.TrainerState`, 5.23), so that tools made for it work.
+//! `trainer_state.json` with the keys of the Hugging Face Trainer (`transformers.TrainerState`, 5.23), so
+//! that tools made for it work.
 //!
-//! Training does not read it: the state of a run is the trainer's own. A resumed run only goes on with its `log_history`.
+//! Training does not read it: the state of a run is the trainer's own. A resumed run only goes on with its
+//! `log_history`.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -60,7 +62,8 @@ impl TrainerState {
 
     /// The state that [`TrainerState::to_json`] wrote.
     pub fn from_json(value: Value) -> Result<Self> {
-        serde_json::from_value(value).map_err(|e| Problem::new(format!("is not a trainer state: {e}")).at("trainer_state.json").into())
+        serde_json::from_value(value)
+            .map_err(|e| Problem::new(format!("is not a trainer state: {e}")).at("trainer_state.json").into())
     }
 
     /// The file's content.
@@ -68,7 +71,8 @@ impl TrainerState {
         serde_json::to_value(self).expect("numbers and strings always have a JSON form")
     }
 
-    /// Takes a record into `log_history`: values under `train/` lose it, `eval/x` becomes `eval_x`, ours stay out.
+    /// Takes a record into `log_history`: values under `train/` lose it, `eval/x` becomes `eval_x`, ours stay
+    /// out.
     pub fn observe(&mut self, record: &Record) {
         self.global_step = record.step;
         self.epoch = record.epoch;
@@ -76,7 +80,9 @@ impl TrainerState {
             let mut entry: Map<String, Value> = record
                 .values
                 .iter()
-                .filter_map(|(tag, value)| Some((format!("{replacement}{}", tag.strip_prefix(start)?), json_number(*value))))
+                .filter_map(|(tag, value)| {
+                    Some((format!("{replacement}{}", tag.strip_prefix(start)?), json_number(*value)))
+                })
                 .collect();
             if !entry.is_empty() {
                 entry.insert("epoch".to_string(), json_number(record.epoch));
@@ -88,7 +94,8 @@ impl TrainerState {
 
     /// Forgets the records after `step`, because those steps will come again.
     pub fn rewind(&mut self, step: u64) {
-        self.log_history.retain(|entry| entry.get("step").and_then(Value::as_u64).is_some_and(|found| found <= step));
+        self.log_history
+            .retain(|entry| entry.get("step").and_then(Value::as_u64).is_some_and(|found| found <= step));
     }
 }
 
@@ -100,8 +107,13 @@ mod tests {
     #[test]
     fn records_become_the_log_history_of_the_trainer() {
         let mut state = TrainerState::new();
-        let values = |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, value)| ((*tag).to_string(), *value)).collect();
-        state.observe(&Record { step: 10, epoch: 0.5, values: values(&[("train/loss", 2.5), ("perf/mfu", 0.4), ("eval/loss", 2.25)]) });
+        let values =
+            |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, value)| ((*tag).to_string(), *value)).collect();
+        state.observe(&Record {
+            step: 10,
+            epoch: 0.5,
+            values: values(&[("train/loss", 2.5), ("perf/mfu", 0.4), ("eval/loss", 2.25)]),
+        });
         state.observe(&Record { step: 20, epoch: 1.0, values: values(&[("train/loss", f64::NAN)]) });
         assert_eq!(
             serde_json::to_value(&state.log_history).unwrap(),
@@ -126,6 +138,9 @@ mod tests {
                     is_world_process_zero log_history logging_steps max_steps num_input_tokens_seen num_train_epochs save_steps stateful_callbacks \
                     total_flos train_batch_size trial_name trial_params";
         let Value::Object(state) = TrainerState::new().to_json() else { panic!("an object") };
-        assert_eq!(state.keys().map(String::as_str).collect::<Vec<_>>(), keys.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(
+            state.keys().map(String::as_str).collect::<Vec<_>>(),
+            keys.split_whitespace().collect::<Vec<_>>()
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Learns the merges of a byte-pair encoding from counted words (Sennrich et al., ACL 2016).
 //!
-//! The result is a function of the counts alone: ties go to the pair with the smaller ids. (The trainer of the
-//! `tokenizers` crate iterates over randomly seeded hash maps and can order equal merges differently in each process.)
+//! The result is a function of the counts alone: ties go to the pair with the smaller ids. (The trainer of
+//! the `tokenizers` crate iterates over randomly seeded hash maps and can order equal merges differently in
+//! each process.)
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,10 +24,12 @@ pub(super) struct Learned {
     pub(super) spellings: Vec<String>,
 }
 
-/// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair is seen `min_frequency` times.
+/// Merges the most frequent pair until the vocabulary has `vocab_size` entries or no pair is seen
+/// `min_frequency` times.
 ///
-/// `spellings` holds the entries that exist already; those that begin with `prefix` (empty, or WordPiece's `##`) lose it
-/// when they are put behind another. `progress` gets the size of the vocabulary after each merge.
+/// `spellings` holds the entries that exist already; those that begin with `prefix` (empty, or WordPiece's
+/// `##`) lose it when they are put behind another. `progress` gets the size of the vocabulary after each
+/// merge.
 pub(super) fn learn(
     words: Vec<Word>,
     spellings: Vec<String>,
@@ -168,14 +171,18 @@ mod tests {
         let alphabet: Vec<String> = ('a'..='z').map(String::from).collect();
         let words = words
             .iter()
-            .map(|(word, count)| Word { symbols: word.bytes().map(|b| u32::from(b - b'a')).collect(), count: *count })
+            .map(|(word, count)| Word {
+                symbols: word.bytes().map(|b| u32::from(b - b'a')).collect(),
+                count: *count,
+            })
             .collect();
         learn(words, alphabet, "", vocab_size, 2, |_| {}).spellings.split_off(26)
     }
 
     #[test]
     fn the_most_frequent_pair_comes_first() {
-        // e+s 9, s+t 9 (the tie goes to the smaller pair), then es+t 9, l+o 7, lo+w 7, ... as in Sennrich et al.
+        // e+s 9, s+t 9 (the tie goes to the smaller pair), then es+t 9, l+o 7, lo+w 7, ... as in Sennrich et
+        // al.
         let learned = learn_from(&[("low", 5), ("lower", 2), ("newest", 6), ("widest", 3)], 32);
         assert_eq!(learned, ["es", "est", "lo", "low", "ew", "new"]);
     }
@@ -189,14 +196,20 @@ mod tests {
     /// The same by the book: all pairs are counted anew before each merge.
     fn learn_slowly(words: &[(String, u64)], vocab_size: usize) -> Vec<String> {
         let mut spellings: Vec<String> = ('a'..='z').map(String::from).collect();
-        let mut words: Vec<(Vec<usize>, u64)> =
-            words.iter().map(|(word, count)| (word.bytes().map(|b| usize::from(b - b'a')).collect(), *count)).collect();
+        let mut words: Vec<(Vec<usize>, u64)> = words
+            .iter()
+            .map(|(word, count)| (word.bytes().map(|b| usize::from(b - b'a')).collect(), *count))
+            .collect();
         while spellings.len() < vocab_size {
             let mut counts = std::collections::BTreeMap::new();
             for (word, count) in &words {
                 word.windows(2).for_each(|pair| *counts.entry((pair[0], pair[1])).or_insert(0) += count);
             }
-            let Some((&(a, b), _)) = counts.iter().max_by_key(|(pair, count)| (**count, Reverse(**pair))).filter(|(_, c)| **c >= 2) else {
+            let Some((&(a, b), _)) = counts
+                .iter()
+                .max_by_key(|(pair, count)| (**count, Reverse(**pair)))
+                .filter(|(_, c)| **c >= 2)
+            else {
                 break;
             };
             let merged = format!("{}{}", spellings[a], spellings[b]);

@@ -1,16 +1,19 @@
-//! What a tokenizer.json from outside may not ask for, seen before the `tokenizers` crate reads it: texts that grow
-//! without end, tables that claim more than is there, merges that cut characters in half.
+//! What a tokenizer.json from outside may not ask for, seen before the `tokenizers` crate reads it: texts
+//! that grow without end, tables that claim more than is there, merges that cut characters in half.
 
 use serde_json::Value;
 
 use crate::error::Problem;
 
-/// The most that a text may grow, counted in bytes: normalizers put a few bytes for one, and there are not many of them.
+/// The most that a text may grow, counted in bytes: normalizers put a few bytes for one, and there are not
+/// many of them.
 const GROWTH_MAX: usize = 1024;
 
 /// Refuses a tokenizer that would take memory without bound.
 pub(super) fn check(json: &Value, place: &str) -> Result<(), Problem> {
-    let wrong = |message: String| Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place));
+    let wrong = |message: String| {
+        Err(Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))
+    };
     let parts = ["normalizer", "pre_tokenizer", "post_processor", "decoder"].map(|key| growth(&json[key]));
     if parts.into_iter().fold(1, usize::saturating_mul) > GROWTH_MAX {
         return wrong(format!("its parts make a text more than {GROWTH_MAX} times as long"));
@@ -35,13 +38,17 @@ fn growth(part: &Value) -> usize {
 
 /// Types may be left out of old files, so that the keys decide.
 fn own_growth(part: &Value) -> usize {
-    let sequences = |pieces: &Value| pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count();
+    let sequences = |pieces: &Value| {
+        pieces.as_array().into_iter().flatten().filter(|piece| !piece["Sequence"].is_null()).count()
+    };
     match (&part["pattern"], &part["content"]) {
         (Value::Null, _) | (_, Value::Null) => {}
         (pattern, content) => {
             let new = content.as_str().map_or(1, str::len);
             // An expression may match nothing, which is everywhere.
-            return pattern["String"].as_str().map_or(new + 1, |old| if old.is_empty() { new + 1 } else { new.div_ceil(old.len()).max(1) });
+            return pattern["String"].as_str().map_or(new + 1, |old| {
+                if old.is_empty() { new + 1 } else { new.div_ceil(old.len()).max(1) }
+            });
         }
     }
     match part["type"].as_str() {
@@ -51,12 +58,14 @@ fn own_growth(part: &Value) -> usize {
     }
 }
 
-/// Whether the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four bytes say, which
-/// are allocated first.
+/// Whether the table of a `Precompiled` normalizer anywhere in `part` is shorter than its first four bytes
+/// say, which are allocated first.
 fn claims_too_much(part: &Value) -> bool {
     match part {
         Value::Object(fields) => fields.iter().any(|(key, value)| match value.as_str() {
-            Some(table) if key == "precompiled_charsmap" => first_number(table).is_some_and(|claim| claim as usize > table.len()),
+            Some(table) if key == "precompiled_charsmap" => {
+                first_number(table).is_some_and(|claim| claim as usize > table.len())
+            }
             _ => claims_too_much(value),
         }),
         Value::Array(parts) => parts.iter().any(claims_too_much),
@@ -81,8 +90,8 @@ fn first_number(base64: &str) -> Option<u32> {
     Some(((bits >> 4) as u32).swap_bytes())
 }
 
-/// The right part of a merge that does not begin with the prefix, which the crate cuts off unseen, through a character
-/// if need be.
+/// The right part of a merge that does not begin with the prefix, which the crate cuts off unseen, through a
+/// character if need be.
 fn merge_without_prefix(model: &Value) -> Option<&str> {
     let prefix = model["continuing_subword_prefix"].as_str().filter(|prefix| !prefix.is_empty())?;
     let merges = || model["merges"].as_array().into_iter().flatten();
@@ -99,18 +108,23 @@ mod tests {
 
     #[test]
     fn a_text_may_grow_a_little() {
-        let replace = |old: &str, new: &str| json!({"type": "Replace", "pattern": {"String": old}, "content": new});
+        let replace =
+            |old: &str, new: &str| json!({"type": "Replace", "pattern": {"String": old}, "content": new});
         assert_eq!(growth(&Value::Null), 1);
         assert_eq!(growth(&replace(" ", "▁")), 3);
         assert_eq!(growth(&replace("``", "\"")), 1);
         assert_eq!(growth(&json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})), 2);
-        assert_eq!(growth(&json!({"normalizers": [replace("a", "aa"), {"type": "NFC"}, replace("a", "aaa")]})), 6);
+        assert_eq!(
+            growth(&json!({"normalizers": [replace("a", "aa"), {"type": "NFC"}, replace("a", "aaa")]})),
+            6
+        );
         assert_eq!(growth(&json!({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated"})), 1);
         let piece = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
         assert_eq!(growth(&json!({"single": [piece("A")], "pair": [piece("A"), piece("B")]})), 1);
         assert_eq!(growth(&json!({"single": [piece("A"), piece("A"), piece("A")], "pair": []})), 3);
         let bomb: Vec<Value> = (0..100).map(|_| replace("a", "aa")).collect();
-        let refused = check(&json!({"normalizer": {"type": "Sequence", "normalizers": bomb}}), "here").unwrap_err();
+        let refused =
+            check(&json!({"normalizer": {"type": "Sequence", "normalizers": bomb}}), "here").unwrap_err();
         assert!(refused.to_string().contains("1024 times as long"), "{refused}");
     }
 
@@ -119,16 +133,21 @@ mod tests {
         // 0x04030201, then nothing.
         assert_eq!(first_number("AQIDBA=="), Some(0x0403_0201));
         assert_eq!(first_number("AQID"), None);
-        let table = |base64: &str| json!({"normalizers": [{"type": "Precompiled", "precompiled_charsmap": base64}]});
+        let table =
+            |base64: &str| json!({"normalizers": [{"type": "Precompiled", "precompiled_charsmap": base64}]});
         assert!(claims_too_much(&table("AQIDBA==")) && !claims_too_much(&table("BAAAAAQAAAA=")));
     }
 
     #[test]
     fn merges_go_on_with_the_prefix() {
-        let model = |merge: Value| json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"], merge]});
+        let model =
+            |merge: Value| json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"], merge]});
         assert_eq!(merge_without_prefix(&model(json!("a ##b"))), None);
         assert_eq!(merge_without_prefix(&model(json!("a 漢"))), Some("漢"));
         assert_eq!(merge_without_prefix(&model(json!(["a", "b"]))), Some("b"));
-        assert_eq!(merge_without_prefix(&json!({"continuing_subword_prefix": "", "merges": [["a", "b"]]})), None);
+        assert_eq!(
+            merge_without_prefix(&json!({"continuing_subword_prefix": "", "merges": [["a", "b"]]})),
+            None
+        );
     }
 }

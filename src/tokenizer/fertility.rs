@@ -102,8 +102,12 @@ mod tests {
         more.add("äö", &[7, 8], None);
         all.merge(&more);
         assert_eq!(all, Fertility { texts: 2, bytes: 22, words: 4, tokens: 6, unknown: 2 });
-        assert!((all.tokens_per_word() - 1.5).abs() < 1e-12 && (all.bytes_per_token() - 22.0 / 6.0).abs() < 1e-12);
-        assert!((all.unknown_rate() - 1.0 / 3.0).abs() < 1e-12 && Fertility::default().tokens_per_word() == 0.0);
+        assert!(
+            (all.tokens_per_word() - 1.5).abs() < 1e-12 && (all.bytes_per_token() - 22.0 / 6.0).abs() < 1e-12
+        );
+        assert!(
+            (all.unknown_rate() - 1.0 / 3.0).abs() < 1e-12 && Fertility::default().tokens_per_word() == 0.0
+        );
         assert_eq!(serde_json::from_str::<Fertility>(&serde_json::to_string(&all).unwrap()).unwrap(), all);
     }
 }

@@ -1,4 +1,5 @@
-//! The files around a `tokenizer.json` that tell transformers (and older readers) what its special tokens are.
+//! The files around a `tokenizer.json` that tell transformers (and older readers) what its special tokens
+//! are.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -9,7 +10,11 @@ use crate::tokenizer::load;
 use crate::tokenizer::load::NamedFile;
 
 /// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing.
-pub(super) fn complete(mut files: Vec<NamedFile>, special: &SpecialTokens, inner: &tokenizers::Tokenizer) -> Vec<NamedFile> {
+pub(super) fn complete(
+    mut files: Vec<NamedFile>,
+    special: &SpecialTokens,
+    inner: &tokenizers::Tokenizer,
+) -> Vec<NamedFile> {
     let name = |id: u32| inner.id_to_token(id).unwrap_or_default();
     let mut roles = Map::new();
     roles.insert("bos_token".into(), name(special.cls).into());

@@ -1,7 +1,9 @@
-//! GPT-2's way to cut a text into words, as the `ByteLevel` pre-tokenizer does it, without an expression engine.
+//! GPT-2's way to cut a text into words, as the `ByteLevel` pre-tokenizer does it, without an expression
+//! engine.
 //!
-//! The classes of characters are asked from that very engine once, so that both have the same Unicode tables; the rest
-//! is the expression `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+` written out.
+//! The classes of characters are asked from that very engine once, so that both have the same Unicode tables;
+//! the rest is the expression `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+//! written out.
 
 use std::sync::LazyLock;
 
@@ -22,7 +24,9 @@ enum Class {
 static CLASSES: LazyLock<Option<Vec<Class>>> = LazyLock::new(|| {
     let all: String = (0..KNOWN).filter_map(char::from_u32).collect();
     let mut classes = vec![Class::Other; KNOWN as usize];
-    for (expression, class) in [(r"\p{L}+", Class::Letter), (r"\p{N}+", Class::Number), (r"\s+", Class::Space)] {
+    for (expression, class) in
+        [(r"\p{L}+", Class::Letter), (r"\p{N}+", Class::Number), (r"\s+", Class::Space)]
+    {
         for (start, end) in SysRegex::new(expression).ok()?.find_iter(&all) {
             all[start..end].chars().for_each(|c| classes[c as usize] = class);
         }
@@ -42,8 +46,8 @@ impl Gpt2 {
         CLASSES.as_deref().map(|classes| Self { classes })
     }
 
-    /// Calls `word` with each word of `text` in turn and returns `true`; `false`, with nothing called, where a
-    /// character is out of the table.
+    /// Calls `word` with each word of `text` in turn and returns `true`; `false`, with nothing called, where
+    /// a character is out of the table.
     pub(super) fn words<'a>(self, text: &'a str, mut word: impl FnMut(&'a str)) -> bool {
         // Lead bytes from 0xf0 on start the characters of four bytes, which begin at U+10000.
         if text.bytes().any(|byte| byte >= 0xf0) && text.chars().any(|c| c as u32 >= KNOWN) {
@@ -125,7 +129,11 @@ mod tests {
     fn every_known_character_is_cut_as_the_expression_cuts_it() {
         let all: Vec<char> = (0..KNOWN).filter_map(char::from_u32).collect();
         all.par_chunks(64).for_each(|some| {
-            let text = some.iter().map(|c| format!("a{c} b {c}{c} 1 {c}x{c}1{c}.\n{c} \t{c}")).collect::<Vec<_>>().concat();
+            let text = some
+                .iter()
+                .map(|c| format!("a{c} b {c}{c} 1 {c}x{c}1{c}.\n{c} \t{c}"))
+                .collect::<Vec<_>>()
+                .concat();
             assert_eq!(ours(&text), theirs(&text));
         });
         assert!(!Gpt2::new().unwrap().words("a \u{20000}", |_| panic!("nothing may be called")));

@@ -27,7 +27,8 @@ impl Hasher for FastHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0.rotate_left(32) ^ value ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db;
+        let product =
+            u128::from(self.0.rotate_left(32) ^ value ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db;
         self.0 = (product as u64) ^ (product >> 64) as u64;
     }
 

@@ -1,7 +1,7 @@
 //! Reads the files of an existing tokenizer and hands its JSON to the `tokenizers` crate with care.
 //!
-//! A `tokenizer.json` from outside is hostile until proven otherwise: sizes are capped and the parts that made the
-//! crate abort the process are dropped.
+//! A `tokenizer.json` from outside is hostile until proven otherwise: sizes are capped and the parts that
+//! made the crate abort the process are dropped.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -56,13 +56,16 @@ pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]
     files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice())
 }
 
-/// The JSON of the tokenizer without `padding` and `truncation`, which are the business of whoever makes batches.
+/// The JSON of the tokenizer without `padding` and `truncation`, which are the business of whoever makes
+/// batches.
 ///
-/// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot succeed.
+/// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot
+/// succeed.
 pub(super) fn parse(files: &[NamedFile], place: &str) -> Result<Value> {
-    let bytes = content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;
-    let mut json: Value =
-        serde_json::from_slice(bytes).map_err(|e| Problem::new(format!("is not JSON: {e}")).at(place).hint("is the file whole?"))?;
+    let bytes =
+        content(files, TOKENIZER_JSON).ok_or_else(|| Problem::new("there is no tokenizer.json").at(place))?;
+    let mut json: Value = serde_json::from_slice(bytes)
+        .map_err(|e| Problem::new(format!("is not JSON: {e}")).at(place).hint("is the file whole?"))?;
     let Some(object) = json.as_object_mut().filter(|object| object.contains_key("model")) else {
         return Err(Problem::new("is not a tokenizer: key `model` is missing").at(place).into());
     };
@@ -76,5 +79,7 @@ pub(super) fn build(json: &Value, place: &str) -> Result<tokenizers::Tokenizer> 
     check::check(json, place)?;
     let text = json.to_string();
     let built = quietly(|| tokenizers::Tokenizer::from_bytes(&text));
-    Ok(built.map_err(|message| Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place))?)
+    Ok(built.map_err(|message| {
+        Problem::new(format!("is not a tokenizer that can be used: {message}")).at(place)
+    })?)
 }

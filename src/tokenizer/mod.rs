@@ -1,7 +1,8 @@
-//! Text to token ids and back: trains a tokenizer, or takes any tokenizer.json; knows the special tokens by role.
+//! Text to token ids and back: trains a tokenizer, or takes any tokenizer.json; knows the special tokens by
+//! role.
 //!
-//! It wraps the `tokenizers` crate and is the only module that does. It reads no corpus and writes no file: a tokenizer
-//! is a list of named files, which others place.
+//! It wraps the `tokenizers` crate and is the only module that does. It reads no corpus and writes no file: a
+//! tokenizer is a list of named files, which others place.
 
 use std::path::Path;
 
@@ -69,7 +70,8 @@ impl Tokenizer {
         Self::from_files(files, &place.display().to_string())
     }
 
-    /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in errors.
+    /// Builds a tokenizer from its named files, of which `tokenizer.json` must be one; `place` names it in
+    /// errors.
     pub fn from_files(files: Vec<(String, Vec<u8>)>, place: &str) -> Result<Self> {
         let json = load::parse(&files, place)?;
         let fingerprint = fingerprint(&json);
@@ -78,9 +80,13 @@ impl Tokenizer {
         let special_ids = special::all_ids(&inner, &special);
         let vocab_size = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
         if vocab_size > VOCAB_SIZE_MAX {
-            return Err(Problem::new(format!("has a token with id {}, at most {} is possible", vocab_size - 1, VOCAB_SIZE_MAX - 1))
-                .at(place)
-                .into());
+            return Err(Problem::new(format!(
+                "has a token with id {}, at most {} is possible",
+                vocab_size - 1,
+                VOCAB_SIZE_MAX - 1
+            ))
+            .at(place)
+            .into());
         }
         let mut plain = inner.clone();
         plain.set_encode_special_tokens(true);
@@ -106,17 +112,24 @@ impl Tokenizer {
 
     /// Ids of all tokens that are not special, sorted.
     pub fn ordinary_ids(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.inner.get_vocab(true).into_values().filter(|id| self.special_ids.binary_search(id).is_err()).collect();
+        let mut ids: Vec<u32> = self
+            .inner
+            .get_vocab(true)
+            .into_values()
+            .filter(|id| self.special_ids.binary_search(id).is_err())
+            .collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Ids of `text` without special tokens around them; special tokens that are spelled out in it are recognised.
+    /// Ids of `text` without special tokens around them; special tokens that are spelled out in it are
+    /// recognised.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         encode(&self.inner, text)
     }
 
-    /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask token.
+    /// Ids of many texts that are nothing but content: a `<mask>` in them is six characters, not the mask
+    /// token.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
     }

@@ -1,4 +1,5 @@
-//! Finds the special tokens by their role: what the tokenizer's own files say, else the usual names of the families.
+//! Finds the special tokens by their role: what the tokenizer's own files say, else the usual names of the
+//! families.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -25,7 +26,10 @@ pub struct SpecialTokens {
 impl SpecialTokens {
     /// The mask token, which masked language modelling cannot do without.
     pub fn mask(&self) -> Result<u32> {
-        let missing = || Problem::new("the tokenizer has no mask token").hint("name one as `mask_token` in its tokenizer_config.json");
+        let missing = || {
+            Problem::new("the tokenizer has no mask token")
+                .hint("name one as `mask_token` in its tokenizer_config.json")
+        };
         Ok(self.mask.ok_or_else(missing)?)
     }
 }
@@ -42,7 +46,8 @@ const PAD: Role = Role { keys: &["pad_token"], names: &["<pad>", "[PAD]"] };
 const MASK: Role = Role { keys: &["mask_token"], names: &["<mask>", "[MASK]"] };
 const UNK: Role = Role { keys: &["unk_token"], names: &["<unk>", "[UNK]"] };
 
-/// The special tokens of a tokenizer; a missing start, end or padding token is an error that says what was looked for.
+/// The special tokens of a tokenizer; a missing start, end or padding token is an error that says what was
+/// looked for.
 pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &str) -> Result<SpecialTokens> {
     let settings: Vec<Value> = ["special_tokens_map.json", "tokenizer_config.json"]
         .iter()
@@ -50,17 +55,27 @@ pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &s
         .filter_map(|bytes| serde_json::from_slice(bytes).ok())
         .collect();
     let find = |role: &Role| {
-        let named = role.keys.iter().flat_map(|key| settings.iter().filter_map(|value| token_name(&value[*key])));
+        let named =
+            role.keys.iter().flat_map(|key| settings.iter().filter_map(|value| token_name(&value[*key])));
         named.chain(role.names.iter().copied()).find_map(|name| inner.token_to_id(name))
     };
     let need = |role: &Role| {
         find(role).ok_or_else(|| {
             Problem::new(format!("the tokenizer has none of the tokens `{}`", role.names.join("`, `")))
                 .at(place)
-                .hint(format!("name the one it has as `{}` in the tokenizer_config.json beside it", role.keys[0]))
+                .hint(format!(
+                    "name the one it has as `{}` in the tokenizer_config.json beside it",
+                    role.keys[0]
+                ))
         })
     };
-    Ok(SpecialTokens { cls: need(&CLS)?, sep: need(&SEP)?, pad: need(&PAD)?, mask: find(&MASK), unk: find(&UNK) })
+    Ok(SpecialTokens {
+        cls: need(&CLS)?,
+        sep: need(&SEP)?,
+        pad: need(&PAD)?,
+        mask: find(&MASK),
+        unk: find(&UNK),
+    })
 }
 
 /// Ids of the roles and of all added tokens that are marked special, sorted.

@@ -33,14 +33,23 @@ fn special_tokens_have_the_ids_of_their_family() {
     assert_eq!(roberta.token(4).as_deref(), Some("<mask>"));
     let bert = train(Family::Bert, 300);
     assert_eq!(bert.special(), &SpecialTokens { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: Some(4) });
-    assert_eq!((bert.special_ids(), bert.vocab_size(), bert.ordinary_ids().len()), (&[0, 1, 2, 3, 4][..], 300, 295));
+    assert_eq!(
+        (bert.special_ids(), bert.vocab_size(), bert.ordinary_ids().len()),
+        (&[0, 1, 2, 3, 4][..], 300, 295)
+    );
 }
 
 #[test]
 fn every_byte_and_finnish_text_come_back() {
     let tokenizer = train(Family::Roberta, 300);
     let all_characters: String = (0..=0x2ff).chain(0x1f600..0x1f640).filter_map(char::from_u32).collect();
-    for text in [all_characters.as_str(), STORY, "Mieleni minun tekevi, aivoni ajattelevi lähteäni laulamahan 🎶", " \n\t  a", ""] {
+    for text in [
+        all_characters.as_str(),
+        STORY,
+        "Mieleni minun tekevi, aivoni ajattelevi lähteäni laulamahan 🎶",
+        " \n\t  a",
+        "",
+    ] {
         let ids = tokenizer.encode_corpus(&[text]).unwrap().remove(0);
         assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
     }
@@ -59,7 +68,10 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
     assert_ne!(loaded.fingerprint(), train(Family::Roberta, 399).fingerprint());
     let mut names: Vec<&str> = loaded.files().iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json"]);
+    assert_eq!(
+        names,
+        ["merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json"]
+    );
     let sorted = |tokenizer: &Tokenizer| {
         let mut files = tokenizer.files().to_vec();
         files.sort();
@@ -101,7 +113,10 @@ fn a_word_piece_tokenizer_is_taken_as_it_is_but_without_its_padding() {
     let path = folder.path().join("tokenizer.json");
     std::fs::write(&path, json).unwrap();
     let tokenizer = Tokenizer::load(&path).unwrap();
-    assert_eq!(tokenizer.encode("The secret garden, [MASK] the garden").unwrap(), [5, 8, 6, 7, 1, 4, 5, 6, 7]);
+    assert_eq!(
+        tokenizer.encode("The secret garden, [MASK] the garden").unwrap(),
+        [5, 8, 6, 7, 1, 4, 5, 6, 7]
+    );
     assert_eq!(tokenizer.files()[0].1, json.as_bytes());
     assert_eq!(tokenizer.special().mask().unwrap(), 4);
 }
@@ -118,8 +133,7 @@ fn what_is_missing_or_broken_is_said_with_the_file() {
     assert!(message("{").contains("is not JSON"));
     assert!(message("{}").contains("key `model` is missing"));
     assert!(message(r#"{"model": {"type": "Nonsense"}}"#).contains("is not a tokenizer that can be used"));
-    let bare =
-        r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1}, "unk_token": "<s>"}}"#;
+    let bare = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1}, "unk_token": "<s>"}}"#;
     assert!(message(bare).contains("has none of the tokens `<pad>`, `[PAD]`"), "{}", message(bare));
     let config = TokenizerConfig { vocab_size: 200, ..TokenizerConfig::default() };
     let too_small = Trainer::new(TrainerOptions::new(&config, Family::Bert, 512));

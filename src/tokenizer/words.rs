@@ -9,7 +9,8 @@ use crate::tokenizer::load;
 /// A space before a word, as a byte-level vocabulary spells it.
 const BYTE_LEVEL_SPACE: char = '\u{120}';
 
-/// Tab, newline and their like, as a byte-level vocabulary spells them: nothing after one belongs to the word before.
+/// Tab, newline and their like, as a byte-level vocabulary spells them: nothing after one belongs to the word
+/// before.
 const BYTE_LEVEL_BREAKS: [char; 5] = ['\u{109}', '\u{10a}', '\u{10b}', '\u{10c}', '\u{10d}'];
 
 /// The same where characters are spelled as they are.
@@ -38,8 +39,8 @@ impl WordBoundaries {
 }
 
 impl Tokenizer {
-    /// Which tokens begin a word. Byte-level vocabularies spell the space as `Ġ`, SentencePiece ones as `▁`, WordPiece marks
-    /// what goes on with `##`; where nothing tells, each token is a word.
+    /// Which tokens begin a word. Byte-level vocabularies spell the space as `Ġ`, SentencePiece ones as `▁`,
+    /// WordPiece marks what goes on with `##`; where nothing tells, each token is a word.
     pub fn word_boundaries(&self) -> Result<WordBoundaries> {
         let spelling = Spelling::of(&load::parse(self.files(), "tokenizer")?);
         let mut words = WordBoundaries::default();
@@ -77,7 +78,10 @@ impl Spelling {
             Self::Suffix(suffix)
         } else if steps().into_iter().any(|step| has_type(step, "ByteLevel")) {
             Self::ByteLevel
-        } else if steps().into_iter().any(|step| has_type(step, "Metaspace")) || model["type"] == "Unigram" || spells_metaspace() {
+        } else if steps().into_iter().any(|step| has_type(step, "Metaspace"))
+            || model["type"] == "Unigram"
+            || spells_metaspace()
+        {
             Self::Metaspace
         } else {
             Self::Words
@@ -92,7 +96,10 @@ impl Spelling {
                 // A lone space is no end: of a rare word it is the first piece.
                 token.ends_with(BYTE_LEVEL_BREAKS),
             ),
-            Self::Metaspace => (token.starts_with(METASPACE) || token.starts_with(PLAIN_BREAKS), token.ends_with(PLAIN_BREAKS)),
+            Self::Metaspace => (
+                token.starts_with(METASPACE) || token.starts_with(PLAIN_BREAKS),
+                token.ends_with(PLAIN_BREAKS),
+            ),
             Self::Prefix(prefix) => (!token.starts_with(prefix.as_str()), false),
             Self::Suffix(suffix) => (false, token.ends_with(suffix.as_str())),
             Self::Words => (true, true),
@@ -103,7 +110,10 @@ impl Spelling {
 /// Whether a step, or one of the steps that it is a sequence of, has this type.
 fn has_type(step: &Value, name: &str) -> bool {
     match step {
-        Value::Object(fields) => fields.get("type").is_some_and(|t| t == name) || fields.values().any(|value| has_type(value, name)),
+        Value::Object(fields) => {
+            fields.get("type").is_some_and(|t| t == name)
+                || fields.values().any(|value| has_type(value, name))
+        }
         Value::Array(steps) => steps.iter().any(|step| has_type(step, name)),
         _ => false,
     }
@@ -124,9 +134,11 @@ mod tests {
             ["Ġword", "word", "Ċ", "Ġ", "ĊĊ"].map(|t| byte_level.boundaries(t)),
             [(true, false), (false, false), (true, true), (true, false), (true, true)]
         );
-        let word_piece = Spelling::of(&json!({"model": {"type": "WordPiece", "continuing_subword_prefix": "##"}}));
+        let word_piece =
+            Spelling::of(&json!({"model": {"type": "WordPiece", "continuing_subword_prefix": "##"}}));
         assert_eq!(["gard", "##en", ","].map(|t| word_piece.boundaries(t).0), [true, false, true]);
-        let unigram = Spelling::of(&json!({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}}));
+        let unigram =
+            Spelling::of(&json!({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}}));
         assert_eq!(["▁talo", "ssa", "▁"].map(|t| unigram.boundaries(t).0), [true, false, true]);
         let replaced = json!({"model": {"type": "BPE"}, "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}});
         assert_eq!(Spelling::of(&replaced), Spelling::Metaspace);
@@ -138,12 +150,18 @@ mod tests {
     #[test]
     fn the_words_of_a_text_are_found() {
         let spelled = "<s> </s> <pad> <mask> t h e g a r d n i s Ġ Ċ".split(' ');
-        let vocab: serde_json::Map<String, Value> = spelled.map(str::to_string).zip((0..).map(Value::from)).collect();
+        let vocab: serde_json::Map<String, Value> =
+            spelled.map(str::to_string).zip((0..).map(Value::from)).collect();
         let json = json!({"version": "1.0", "added_tokens": [],
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
             "model": {"type": "BPE", "vocab": vocab, "merges": []}});
-        let tokenizer = Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "test").unwrap();
-        let (words, ids) = (tokenizer.word_boundaries().unwrap(), tokenizer.encode("the garden\nis red").unwrap());
+        let tokenizer = Tokenizer::from_files(
+            vec![("tokenizer.json".to_string(), json.to_string().into_bytes())],
+            "test",
+        )
+        .unwrap();
+        let (words, ids) =
+            (tokenizer.word_boundaries().unwrap(), tokenizer.encode("the garden\nis red").unwrap());
         let starts = |i: usize| i == 0 || words.starts_word(ids[i]) || words.ends_word(ids[i - 1]);
         // The newline stands for itself: `is` begins after it.
         assert_eq!((0..ids.len()).filter(|i| starts(*i)).collect::<Vec<_>>(), [0, 3, 10, 11, 13]);

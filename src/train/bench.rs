@@ -1,7 +1,8 @@
 //! Whole training steps on a made batch, with a clock: what `mlmtrain bench` times.
 //!
-//! A step is the one of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as the model has it. The batch is
-//! made, because the speed of a step does not depend on what the tokens say; reading and masking are the loader's business.
+//! A step is the one of training ([`Stepper`]): forward, backward, clipping, AdamW, dropout as the model has
+//! it. The batch is made, because the speed of a step does not depend on what the tokens say; reading and
+//! masking are the loader's business.
 
 use std::time::Instant;
 
@@ -51,7 +52,8 @@ pub struct Case {
     pub length: usize,
     /// Share of the tokens that carry a label.
     pub masked_share: f64,
-    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment a row.
+    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment a
+    /// row.
     pub short_segments: bool,
     /// Whether layers save their input only and compute the rest again.
     pub gradient_checkpointing: bool,
@@ -79,9 +81,15 @@ impl Case {
         self.rows * self.length
     }
 
-    /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together; `after_step` is called
-    /// after each of them.
-    pub fn time_steps(&self, device: &Device, least_steps: usize, least_seconds: f64, mut after_step: impl FnMut()) -> Result<Timing> {
+    /// Times steps until there are `least_steps` (at least one) and they took `least_seconds` together;
+    /// `after_step` is called after each of them.
+    pub fn time_steps(
+        &self,
+        device: &Device,
+        least_steps: usize,
+        least_seconds: f64,
+        mut after_step: impl FnMut(),
+    ) -> Result<Timing> {
         // From here to the end every step needs the memory of the one before.
         let _keeping = memory::keep_freed_blocks();
         let policy = Policy::plain(self.compute, &Hardware::of(device))?;
@@ -92,7 +100,10 @@ impl Case {
         let task = MaskedLm { model };
         let batch = [self.batch()];
         let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
-        while step < WARM_UP_STEPS || sorted_seconds.len() < least_steps.max(1) || sorted_seconds.iter().sum::<f64>() < least_seconds {
+        while step < WARM_UP_STEPS
+            || sorted_seconds.len() < least_steps.max(1)
+            || sorted_seconds.iter().sum::<f64>() < least_seconds
+        {
             step += 1;
             let start = Instant::now();
             step_flops = stepper.run(&task, &batch, step, LEARNING_RATE)?.flops;
@@ -133,7 +144,9 @@ impl Case {
         let vocab_size = self.model.encoder.vocab_size as u64;
         // Special tokens have the first ids, in vocabularies that are large enough to have any.
         let first = if vocab_size > 5 { 5 } else { 0 };
-        let id = |index: usize, kind: u64| (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32;
+        let id = |index: usize, kind: u64| {
+            (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32
+        };
         let mut label_positions: Vec<u32> = (0..tokens as u32).collect();
         label_positions.sort_by_key(|&t| stream.words(u64::from(t))[0]);
         label_positions.truncate(self.masked());
@@ -195,7 +208,11 @@ mod tests {
         assert!(batch.ids.iter().chain(&batch.labels).all(|id| (5..8192).contains(id)));
         assert_eq!(batch.position_ids[99..102], [99, 0, 1]);
         let short = Case { short_segments: true, ..case }.batch();
-        assert!(short.cu_seqlens.len() > 6 && [100, 200, 300].iter().all(|end| short.cu_seqlens.contains(end)), "{:?}", short.cu_seqlens);
+        assert!(
+            short.cu_seqlens.len() > 6 && [100, 200, 300].iter().all(|end| short.cu_seqlens.contains(end)),
+            "{:?}",
+            short.cu_seqlens
+        );
         assert!(short.max_seqlen() <= 60 && short.position_ids.iter().all(|&position| position < 60));
     }
 
@@ -207,7 +224,10 @@ mod tests {
         assert_eq!((calls, timing.sorted_seconds.len()), (3, 3));
         assert!(timing.sorted_seconds.is_sorted() && timing.sorted_seconds[0] > 0.0);
         assert_eq!(timing.median_seconds().to_bits(), timing.sorted_seconds[1].to_bits());
-        assert_eq!(timing.step_flops.to_bits(), flops::masked_lm_step(&case.model, 16.0, 16.0, 2.0).to_bits());
+        assert_eq!(
+            timing.step_flops.to_bits(),
+            flops::masked_lm_step(&case.model, 16.0, 16.0, 2.0).to_bits()
+        );
     }
 
     #[test]

@@ -30,7 +30,12 @@ pub struct Due {
 impl Cadence {
     /// The cadence of a run of `total_steps` updates.
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
-        Self { total_steps, log_every: config.logging_steps, eval_every: config.eval_steps, save_every: config.save_steps }
+        Self {
+            total_steps,
+            log_every: config.logging_steps,
+            eval_every: config.eval_steps,
+            save_every: config.save_steps,
+        }
     }
 
     /// Updates in all.
@@ -38,7 +43,8 @@ impl Cadence {
         self.total_steps
     }
 
-    /// What is due after `step` updates (the first step is 1): everything after the last, a log record also after the first.
+    /// What is due after `step` updates (the first step is 1): everything after the last, a log record also
+    /// after the first.
     pub fn after(&self, step: u64) -> Due {
         if step >= self.total_steps {
             return Due::everything();
@@ -62,7 +68,10 @@ mod tests {
     use super::*;
 
     fn cadence(logging_steps: u64, eval_steps: u64, save_steps: u64) -> Cadence {
-        Cadence::new(&TrainingConfig { logging_steps, eval_steps, save_steps, ..TrainingConfig::default() }, 20)
+        Cadence::new(
+            &TrainingConfig { logging_steps, eval_steps, save_steps, ..TrainingConfig::default() },
+            20,
+        )
     }
 
     fn steps(cadence: &Cadence, wanted: impl Fn(Due) -> bool) -> Vec<u64> {

@@ -1,4 +1,5 @@
-//! Wall-clock time of the run and its rates. It only observes: no number of training depends on it but the time budget.
+//! Wall-clock time of the run and its rates. It only observes: no number of training depends on it but the
+//! time budget.
 
 use std::time::Instant;
 

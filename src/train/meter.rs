@@ -30,7 +30,14 @@ impl Meter {
 
     /// A meter that has nothing to say but the time.
     pub fn silent() -> Self {
-        Self { device: Device::Cpu, peak_flops: None, gpu: None, usd_per_hour: None, flops: 0.0, seconds: 0.0 }
+        Self {
+            device: Device::Cpu,
+            peak_flops: None,
+            gpu: None,
+            usd_per_hour: None,
+            flops: 0.0,
+            seconds: 0.0,
+        }
     }
 
     /// A step is done.
@@ -39,7 +46,8 @@ impl Meter {
         self.seconds += seconds;
     }
 
-    /// What is to be logged: shares and bytes since the last call, and what a million tokens and the run cost so far.
+    /// What is to be logged: shares and bytes since the last call, and what a million tokens and the run cost
+    /// so far.
     pub fn take(&mut self, tokens_per_second: f64, elapsed_seconds: f64) -> Vec<(&'static str, f64)> {
         let (flops, seconds) = (std::mem::take(&mut self.flops), std::mem::take(&mut self.seconds));
         let reading = self.gpu.as_ref().map(GpuMeter::read).unwrap_or_default();
@@ -49,7 +57,10 @@ impl Meter {
             ("perf/gpu_utilisation", reading.utilisation),
             ("perf/gpu_power_watts", reading.power_watts),
             ("cost/usd", self.usd_per_hour.map(|usd| usd * elapsed_seconds / 3600.0)),
-            ("cost/usd_per_million_tokens", self.usd_per_hour.map(|usd| usd_per_million(usd, tokens_per_second))),
+            (
+                "cost/usd_per_million_tokens",
+                self.usd_per_hour.map(|usd| usd_per_million(usd, tokens_per_second)),
+            ),
         ];
         values.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
     }

@@ -1,7 +1,7 @@
 //! The training loop and what it is made of.
 //!
-//! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and when to end,
-//! `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
+//! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and
+//! when to end, `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
 
 pub mod assemble;
 pub mod bench;
@@ -159,7 +159,8 @@ impl Trainer<'_> {
         if state.best.out_of_patience(self.rules.patience) {
             return Some(End::Patience);
         }
-        out_of_time(clock.elapsed_seconds(), clock.step_seconds(), self.rules.budget_seconds).then_some(End::Time)
+        out_of_time(clock.elapsed_seconds(), clock.step_seconds(), self.rules.budget_seconds)
+            .then_some(End::Time)
     }
 
     fn finish(&mut self, state: &mut TrainState, end: End) -> Result<End> {
@@ -185,10 +186,13 @@ impl Trainer<'_> {
             ("perf/data_wait_share", wait_share),
         ];
         let precision = outcome.loss_scale.map(|scale| ("train/loss_scale", scale));
-        let skipped = (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
+        let skipped =
+            (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
-        // What there is no value of is left out: the loss without targets, the norm of a step that was skipped.
-        let values = values.into_iter().chain(precision).chain(skipped).chain(machine).filter(|(_, v)| v.is_finite());
+        // What there is no value of is left out: the loss without targets, the norm of a step that was
+        // skipped.
+        let values =
+            values.into_iter().chain(precision).chain(skipped).chain(machine).filter(|(_, v)| v.is_finite());
         let values = values.map(|(tag, value)| (tag.to_string(), value)).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }
@@ -205,11 +209,15 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Saves; a save that fails in mid-run is told and tried again at the next one, the last one's failure is an error.
+    /// Saves; a save that fails in mid-run is told and tried again at the next one, the last one's failure is
+    /// an error.
     fn save(&mut self, state: &TrainState, due: Due) -> Result<()> {
         match self.folder.save(self.task, &self.stepper.optimizer, state) {
             Err(e) if !due.last => {
-                self.folder.warn(&format!("training goes on, but the checkpoint of step {} was not saved: {e:#}", state.step));
+                self.folder.warn(&format!(
+                    "training goes on, but the checkpoint of step {} was not saved: {e:#}",
+                    state.step
+                ));
                 Ok(())
             }
             result => result,

@@ -72,7 +72,11 @@ pub struct RunFolder {
 
 impl RunFolder {
     /// Opens the folder for a run that starts afresh, or goes on after `resumed`.
-    pub fn open(options: RunFolderOptions<'_>, resumed: Option<&Checkpoint>, progress: &Progress) -> Result<Self> {
+    pub fn open(
+        options: RunFolderOptions<'_>,
+        resumed: Option<&Checkpoint>,
+        progress: &Progress,
+    ) -> Result<Self> {
         let RunFolderOptions { path, model_files, config, training, total_steps, tensorboard } = options;
         let step = resumed.map(Checkpoint::step);
         let mut trainer_state = match resumed {
@@ -102,7 +106,8 @@ impl RunFolder {
         })
     }
 
-    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters: its weights and two moments each.
+    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters: its weights and two
+    /// moments each.
     pub fn require_space(&self, parameters: &Parameters) -> Result<()> {
         self.store.require_space(2 * 3 * 4 * parameters.layout().len() as u64)
     }
@@ -136,7 +141,8 @@ impl RunFolder {
         self.trainer_state.total_flos = state.total_flos;
         self.trainer_state.best_metric = state.best.score();
         self.trainer_state.best_global_step = best_step;
-        self.trainer_state.best_model_checkpoint = best_step.map(|step| self.store.path_of(step).display().to_string());
+        self.trainer_state.best_model_checkpoint =
+            best_step.map(|step| self.store.path_of(step).display().to_string());
         let mut parts = vec![
             (MODEL.to_string(), Part::Tensors(task.parameters().named()?)),
             (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
@@ -190,8 +196,9 @@ impl Resumed {
     /// Reads the trainer's parts of a checkpoint.
     pub fn read(checkpoint: Checkpoint) -> Result<Self> {
         let place = checkpoint.path().join(STATE);
-        let state = serde_json::from_value(checkpoint.json(STATE)?)
-            .map_err(|e| Problem::new(format!("is not the state of a run of this version: {e}")).at(place.display()))?;
+        let state = serde_json::from_value(checkpoint.json(STATE)?).map_err(|e| {
+            Problem::new(format!("is not the state of a run of this version: {e}")).at(place.display())
+        })?;
         let config = checkpoint.json(CONFIG)?;
         Ok(Self { checkpoint, state, config })
     }
@@ -209,7 +216,9 @@ pub fn load_parameters(checkpoint: &Checkpoint, parameters: &Parameters) -> Resu
     let place = || format!("checkpoint `{}`", checkpoint.path().display());
     let tensors = checkpoint.tensors(MODEL)?;
     for spec in parameters.layout().specs() {
-        let tensor = tensors.get(&spec.name).ok_or_else(|| Problem::new(format!("tensor `{}` is missing", spec.name)).at(place()))?;
+        let tensor = tensors
+            .get(&spec.name)
+            .ok_or_else(|| Problem::new(format!("tensor `{}` is missing", spec.name)).at(place()))?;
         parameters.set(&spec.name, tensor).with_context(place)?;
     }
     Ok(())

@@ -1,6 +1,8 @@
-//! SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end; a second one of any of them ends the process at once.
+//! SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end; a second one of any of them ends the process
+//! at once.
 //!
-//! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a signal.
+//! It saves nothing: the loop asks [`Signals::received`] wherever it waits, and stops when the answer is a
+//! signal.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +29,8 @@ impl Signals {
         let armed = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGUSR1] {
             let register = || {
-                // Actions run in the order of their registration: the exit looks at the flag before this signal sets it.
+                // Actions run in the order of their registration: the exit looks at the flag before this
+                // signal sets it.
                 flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
                 flag::register_usize(signal, Arc::clone(&signals.number), signal as usize)?;
                 flag::register(signal, Arc::clone(&armed))

@@ -12,8 +12,8 @@ use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
 use crate::train::stopping::Better;
 
-/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default, but for what checkpoints of
-/// the first version cannot have.
+/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default, but for what
+/// checkpoints of the first version cannot have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainState {
@@ -33,7 +33,8 @@ pub struct TrainState {
     pub best: BestScore,
     /// The score of the latest evaluation, so that a run that is complete can say it again.
     pub last_eval: Vec<(String, f64)>,
-    /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done after all.
+    /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done
+    /// after all.
     pub last_eval_step: Option<u64>,
     /// Losses since the last log record, so that a record after a resume is of the same steps.
     pub window: LossWindow,
@@ -108,7 +109,8 @@ mod tests {
         let stream = Stream::new(3, Purpose::Test, 0);
         for index in 0..2_000 {
             let mut state = TrainState::new(Cursor::default(), Better::Lower);
-            // Sums of losses and scores have all their digits, and the parser that is quick to read them is off by one at times.
+            // Sums of losses and scores have all their digits, and the parser that is quick to read them is
+            // off by one at times.
             state.window.sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
             state.best.observe(index, stream.uniform(index));
             state.last_eval = vec![("loss".to_string(), 9.0 * stream.uniform(index + 1_000_000))];

@@ -48,14 +48,15 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Trains on the micro-batches of step number `step` (from 1). A non-finite loss or norm is an error that names the
-    /// step and its samples; parameters and optimizer are as before it. Where the loss is scaled, a non-finite norm is an
-    /// overflow: the step is skipped, and only overflows that do not end are an error.
+    /// Trains on the micro-batches of step number `step` (from 1). A non-finite loss or norm is an error that
+    /// names the step and its samples; parameters and optimizer are as before it. Where the loss is scaled, a
+    /// non-finite norm is an overflow: the step is skipped, and only overflows that do not end are an error.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
         let dropout = DropoutSeed { seed: self.seed, step };
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
-        // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the loss scale.
+        // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the
+        // loss scale.
         let targets: usize = micro.iter().map(Batch::num_labels).sum();
         let factor = (scale / targets.max(1) as f64) as f32;
         self.gradients.clear();
@@ -77,7 +78,9 @@ impl Stepper {
         let skipped = !grad_norm.is_finite();
         if skipped {
             self.optimizer.was_skipped();
-            let Some(loss_scale) = &mut self.loss_scale else { return Err(diverged("gradient norm", grad_norm, step, micro)) };
+            let Some(loss_scale) = &mut self.loss_scale else {
+                return Err(diverged("gradient norm", grad_norm, step, micro));
+            };
             loss_scale.overflowed(step)?;
         } else if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.succeeded();

@@ -66,10 +66,18 @@ impl Parabola {
 }
 
 impl Task for Parabola {
-    fn accumulate(&self, _: &Batch, _: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<PendingLoss> {
+    fn accumulate(
+        &self,
+        _: &Batch,
+        _: DropoutSeed,
+        scale: f32,
+        gradients: &Gradients,
+    ) -> candle_core::Result<PendingLoss> {
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
-        with_slice_mut(gradients.flat()?, |g| g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0)))?;
+        with_slice_mut(gradients.flat()?, |g| {
+            g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0))
+        })?;
         let totals = Tensor::new(&[self.loss()?, 0.0], &Device::Cpu)?;
         Ok(PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1))
     }
@@ -101,7 +109,14 @@ struct Steps {
 impl Data for Steps {
     fn next_step(&mut self) -> Result<StepBatches> {
         let micro = vec![Batch::default()];
-        Ok(StepBatches { micro, cursor_after: Cursor::default(), epoch: 0.5, rows: 1, tokens: 1, label_count: 1 })
+        Ok(StepBatches {
+            micro,
+            cursor_after: Cursor::default(),
+            epoch: 0.5,
+            rows: 1,
+            tokens: 1,
+            label_count: 1,
+        })
     }
 
     fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>> {
@@ -117,14 +132,21 @@ impl Data for Steps {
 const TOTAL: u64 = 10;
 
 fn config() -> TrainingConfig {
-    TrainingConfig { learning_rate: 0.1, logging_steps: 1, eval_steps: 4, save_steps: 0, ..TrainingConfig::default() }
+    TrainingConfig {
+        learning_rate: 0.1,
+        logging_steps: 1,
+        eval_steps: 4,
+        save_steps: 0,
+        ..TrainingConfig::default()
+    }
 }
 
 /// f16 begins with a loss scale of 1024 here, and doubles it after three good steps.
 fn policy(compute: ComputeType) -> Policy {
     let loss_scale = LossScaleConfig { init_scale: Some(1024.0), growth_interval: 3, min_scale: 1.0 };
     let loss_scale = (compute == ComputeType::F16).then_some(loss_scale);
-    Policy::new(&PrecisionConfig { compute, loss_scale, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap()
+    Policy::new(&PrecisionConfig { compute, loss_scale, ..PrecisionConfig::default() }, &Hardware::cpu())
+        .unwrap()
 }
 
 /// One sitting of a run in `folder`: goes on with its newest checkpoint.
@@ -132,7 +154,13 @@ fn sitting(folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, Tr
     sitting_of(&Parabola::new(), &policy(ComputeType::F32), folder, config, signal_in)
 }
 
-fn sitting_of(task: &Parabola, policy: &Policy, folder: &Path, config: &TrainingConfig, signal_in: usize) -> (End, TrainState) {
+fn sitting_of(
+    task: &Parabola,
+    policy: &Policy,
+    folder: &Path,
+    config: &TrainingConfig,
+    signal_in: usize,
+) -> (End, TrainState) {
     let signals = Signals::none();
     let mut stepper = assemble::stepper(task.parameters(), config, policy, 1).unwrap();
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
@@ -143,9 +171,16 @@ fn sitting_of(task: &Parabola, policy: &Policy, folder: &Path, config: &Training
         state = resumed.state.clone();
     }
     let json = serde_json::Value::Null;
-    let options =
-        RunFolderOptions { path: folder, model_files: Vec::new(), config: json, training: config, total_steps: TOTAL, tensorboard: false };
-    let mut run_folder = RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
+    let options = RunFolderOptions {
+        path: folder,
+        model_files: Vec::new(),
+        config: json,
+        training: config,
+        total_steps: TOTAL,
+        tensorboard: false,
+    };
+    let mut run_folder =
+        RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
     let mut data = Steps { signal_in, ..Steps::default() };
     let mut trainer = Trainer {
         meter: Meter::silent(),
@@ -166,7 +201,8 @@ fn sitting_of(task: &Parabola, policy: &Policy, folder: &Path, config: &Training
 /// The records of a run folder without what depends on time.
 fn records(folder: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
-    let mut records: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut records: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for record in &mut records {
         record.as_object_mut().unwrap().retain(|tag, _| !tag.starts_with("perf/"));
     }
@@ -187,17 +223,24 @@ fn an_evaluation_that_a_signal_cut_off_is_done_after_all() {
         assert_eq!((end, state.step, state.finished), (End::Signal(15), step, false));
         let (end, state) = sitting(folder.path(), &config, 0);
         assert_eq!((end, &state.best, &state.last_eval), (End::Steps, &whole.best, &whole.last_eval));
-        assert_eq!(records(folder.path()), records(undisturbed.path()), "a signal in the evaluation after step {step}");
+        assert_eq!(
+            records(folder.path()),
+            records(undisturbed.path()),
+            "a signal in the evaluation after step {step}"
+        );
     }
 }
 
 #[test]
 fn the_last_evaluation_is_not_done_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let config = TrainingConfig { learning_rate: 1e-30, eval_steps: 2, early_stopping_patience: Some(2), ..config() };
+    let config =
+        TrainingConfig { learning_rate: 1e-30, eval_steps: 2, early_stopping_patience: Some(2), ..config() };
     let (end, state) = sitting(folder.path(), &config, 0);
     assert_eq!((end, state.step), (End::Patience, 6));
-    let evaluated = |record: &serde_json::Value| (!record["eval/loss"].is_null()).then(|| record["step"].as_u64().unwrap());
+    let evaluated = |record: &serde_json::Value| {
+        (!record["eval/loss"].is_null()).then(|| record["step"].as_u64().unwrap())
+    };
     assert_eq!(records(folder.path()).iter().filter_map(evaluated).collect::<Vec<_>>(), [2, 4, 6]);
 }
 
@@ -212,13 +255,20 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
     let (_, whole) = sitting_of(&overflowing(), &policy(ComputeType::F16), undisturbed.path(), &config(), 0);
     // Steps 1, 5 and 9 overflow, each after three good ones.
     assert_eq!((whole.step, whole.skipped_steps), (TOTAL, 3));
-    let scales: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/loss_scale"].as_f64()).collect();
+    let scales: Vec<f64> =
+        records(undisturbed.path()).iter().filter_map(|record| record["train/loss_scale"].as_f64()).collect();
     assert_eq!(scales, [1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0, 512.0, 512.0, 1024.0, 512.0]);
-    let skipped: Vec<f64> = records(undisturbed.path()).iter().filter_map(|record| record["train/skipped_steps"].as_f64()).collect();
+    let skipped: Vec<f64> = records(undisturbed.path())
+        .iter()
+        .filter_map(|record| record["train/skipped_steps"].as_f64())
+        .collect();
     assert_eq!(skipped, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0]);
     for signal_in in [1, 2] {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(sitting_of(&overflowing(), &policy(ComputeType::F16), folder.path(), &config(), signal_in).0, End::Signal(15));
+        assert_eq!(
+            sitting_of(&overflowing(), &policy(ComputeType::F16), folder.path(), &config(), signal_in).0,
+            End::Signal(15)
+        );
         let (_, state) = sitting_of(&overflowing(), &policy(ComputeType::F16), folder.path(), &config(), 0);
         assert_eq!((state.loss_scale, state.skipped_steps), (whole.loss_scale, whole.skipped_steps));
         assert_eq!(records(folder.path()), records(undisturbed.path()));
@@ -259,7 +309,8 @@ fn bits(task: &Parabola, stepper: &Stepper) -> Vec<Vec<u32>> {
 #[test]
 fn a_skipped_step_is_as_if_it_had_not_been_and_scaling_costs_no_bit() {
     let (plain, scaled) = (Parabola::new(), overflowing());
-    let (mut plain_stepper, mut scaled_stepper) = (stepper(&plain, ComputeType::F32), stepper(&scaled, ComputeType::F16));
+    let (mut plain_stepper, mut scaled_stepper) =
+        (stepper(&plain, ComputeType::F32), stepper(&scaled, ComputeType::F16));
     for number in 1..=10 {
         let before = bits(&scaled, &scaled_stepper);
         let outcome = step(&scaled, &mut scaled_stepper, number).unwrap();

@@ -1,4 +1,5 @@
-//! Large blocks of a training step: later steps ask the system for none, and their number is the predicted one.
+//! Large blocks of a training step: later steps ask the system for none, and their number is the predicted
+//! one.
 //!
 //! The counters are those of a process, so each test runs alone in a child process of this test program.
 
@@ -75,10 +76,12 @@ fn stepper(task: &dyn Task) -> Stepper {
     assemble::stepper(task.parameters(), &TrainingConfig::default(), &policy, 1).unwrap()
 }
 
-/// Blocks asked of the system by 20 steps after two steps of warm-up; no two batches have their masks in the same places.
+/// Blocks asked of the system by 20 steps after two steps of warm-up; no two batches have their masks in the
+/// same places.
 fn blocks_of_twenty_steps() -> usize {
     const VOCABULARY: u32 = 2000;
-    let task = MaskedLm { model: Model::masked_lm(&config(VOCABULARY as usize, 96), 1, &Device::Cpu).unwrap() };
+    let task =
+        MaskedLm { model: Model::masked_lm(&config(VOCABULARY as usize, 96), 1, &Device::Cpu).unwrap() };
     let mut stepper = stepper(&task);
     let mut run = |step: u32, masked: usize| {
         stepper.run(&task, &[batch(600, masked, step % 6, VOCABULARY)], u64::from(step), 1e-3).unwrap();
@@ -135,17 +138,29 @@ fn a_step_takes_the_memory_that_was_predicted() {
             let mut stepper = stepper(&task);
             let start = memory::usage();
             // Blocks are up to an eighth larger than the four buffers in them.
-            assert!((0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)), "{start:?} {predicted:?}");
+            assert!(
+                (0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)),
+                "{start:?} {predicted:?}"
+            );
             assert_eq!(start.used_bytes, start.held_bytes);
 
-            let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
-            let ctx = Context { parameters: task.parameters(), rows, dropout: Some(DropoutSeed { seed: 1, step: 1 }) };
-            let position_ids: Vec<u32> = batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
+            let rows =
+                Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
+            let ctx = Context {
+                parameters: task.parameters(),
+                rows,
+                dropout: Some(DropoutSeed { seed: 1, step: 1 }),
+            };
+            let position_ids: Vec<u32> =
+                batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
             let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());
             let tokens = TokenIds { ids, position_ids: (&position_ids).into(), token_type_ids };
             let (hidden, saved) = task.model.encoder.forward(tokens, &ctx).unwrap();
             let between = error(memory::usage().used_bytes - start.used_bytes, predicted.activation_bytes);
-            println!("checkpointing {gradient_checkpointing}: between forward and backward {:+.2} %", 100.0 * between);
+            println!(
+                "checkpointing {gradient_checkpointing}: between forward and backward {:+.2} %",
+                100.0 * between
+            );
             assert!(between.abs() < 0.015, "{between}: {:?} {predicted:?}", memory::usage());
             drop((hidden, saved));
 

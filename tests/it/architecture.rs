@@ -1,7 +1,8 @@
-//! The module table of `src/lib.rs` as a test: which module may use which, how long a file may be, who may open files.
+//! The module table of `src/lib.rs` as a test: which module may use which, how long a file may be, who may
+//! open files.
 //!
-//! A planted violation of each rule must be found, so that the checks cannot rot unnoticed. Macros, `include!` and
-//! strings are not followed.
+//! A planted violation of each rule must be found, so that the checks cannot rot unnoticed. Macros,
+//! `include!` and strings are not followed.
 
 use std::fs;
 use std::path::Path;
@@ -51,10 +52,15 @@ fn the_source_keeps_to_the_module_table() {
 #[test]
 fn the_table_in_lib_rs_is_the_same() {
     let lib = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs"));
-    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | [`")).filter_map(|row| row.split(" | ").next());
-    let table: Vec<&str> = rows.flat_map(|cell| cell.split(", ")).map(|name| name.trim_matches(['[', ']', '`'])).collect();
+    let rows = lib
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | [`"))
+        .filter_map(|row| row.split(" | ").next());
+    let table: Vec<&str> =
+        rows.flat_map(|cell| cell.split(", ")).map(|name| name.trim_matches(['[', ']', '`'])).collect();
     assert_eq!(table, MODULES, "the table in the documentation");
-    let declared: Vec<&str> = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let declared: Vec<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
     assert_eq!(declared, MODULES, "the declarations");
 }
 
@@ -62,30 +68,63 @@ fn the_table_in_lib_rs_is_the_same() {
 fn each_planted_violation_is_found() {
     let plain = "//! A file.\n";
     for (file, content, expected) in [
-        ("ops/linear/mod.rs", "use crate::config::Family;", "ops/linear/mod.rs:2: `ops` uses `config`, which comes after it"),
-        ("fs/lock.rs", "fn f() -> crate::train::Loop {}", "fs/lock.rs:2: `fs` uses `train`, which comes after it"),
+        (
+            "ops/linear/mod.rs",
+            "use crate::config::Family;",
+            "ops/linear/mod.rs:2: `ops` uses `config`, which comes after it",
+        ),
+        (
+            "fs/lock.rs",
+            "fn f() -> crate::train::Loop {}",
+            "fs/lock.rs:2: `fs` uses `train`, which comes after it",
+        ),
         (
             "models/encoder.rs",
             "pub(crate) use crate::interop::Names;",
             "models/encoder.rs:2: `models` uses `interop`, which comes after it",
         ),
         ("quantity.rs", "use super::fs::open;", "quantity.rs:2: `quantity` uses `fs`, which comes after it"),
-        ("optim/adamw.rs", "use super::super::train::Step;", "optim/adamw.rs:2: `optim` uses `train`, which comes after it"),
-        ("rng.rs", "mod tests {\n    use super::super::scores::mean;\n}", "rng.rs:3: `rng` uses `scores`, which comes after it"),
-        ("train/mod.rs", "use crate::helpers::Thing;", "train/mod.rs:2: `helpers` is not in the module table"),
+        (
+            "optim/adamw.rs",
+            "use super::super::train::Step;",
+            "optim/adamw.rs:2: `optim` uses `train`, which comes after it",
+        ),
+        (
+            "rng.rs",
+            "mod tests {\n    use super::super::scores::mean;\n}",
+            "rng.rs:3: `rng` uses `scores`, which comes after it",
+        ),
+        (
+            "train/mod.rs",
+            "use crate::helpers::Thing;",
+            "train/mod.rs:2: `helpers` is not in the module table",
+        ),
         ("helpers.rs", "", "helpers.rs: `helpers` is not in the module table"),
-        ("train/mod.rs", "use crate::{fs, ops};", "train/mod.rs:2: one path a line instead of `use crate::{..}`"),
+        (
+            "train/mod.rs",
+            "use crate::{fs, ops};",
+            "train/mod.rs:2: one path a line instead of `use crate::{..}`",
+        ),
         ("shards/read.rs", "let f = std::fs::File::open(p);", "shards/read.rs:2: `std::fs` belongs in `fs`"),
         ("shards/read.rs", "let f = File::open(p);", "shards/read.rs:2: `File::open` belongs in `fs`"),
-        ("commands/run.rs", "println!(\"done\");", "commands/run.rs:2: `println!` panics on a closed stdout, use `writeln!`"),
-        ("main.rs", "eprintln!(\"done\");", "main.rs:2: `eprintln!` panics on a closed stdout, use `writeln!`"),
+        (
+            "commands/run.rs",
+            "println!(\"done\");",
+            "commands/run.rs:2: `println!` panics on a closed stdout, use `writeln!`",
+        ),
+        (
+            "main.rs",
+            "eprintln!(\"done\");",
+            "main.rs:2: `eprintln!` panics on a closed stdout, use `writeln!`",
+        ),
         ("train/mod.rs", &"// long\n".repeat(500), "train/mod.rs: 501 lines, the most is 500"),
         ("train/step.rs", "\0", "train/step.rs: the first line is not `//!`"),
     ] {
         let tree = tempfile::tempdir().expect("a temporary folder");
         let path = tree.path().join(file);
         fs::create_dir_all(path.parent().expect("a file in a folder")).expect("a writable folder");
-        let content = if content == "\0" { "use crate::optim::Rate;".to_string() } else { format!("{plain}{content}") };
+        let content =
+            if content == "\0" { "use crate::optim::Rate;".to_string() } else { format!("{plain}{content}") };
         fs::write(&path, content).expect("a writable folder");
         let found = violations(tree.path());
         assert!(found.iter().any(|found| found == expected), "wanted {expected:?}, found {found:?}");
@@ -114,7 +153,10 @@ fn violations(root: &Path) -> Vec<String> {
     rust_files(root, &mut files);
     assert!(!files.is_empty(), "no source under `{}`", root.display());
     files.sort();
-    files.iter().flat_map(|path| file_violations(path.strip_prefix(root).expect("found under the root"), &read(path))).collect()
+    files
+        .iter()
+        .flat_map(|path| file_violations(path.strip_prefix(root).expect("found under the root"), &read(path)))
+        .collect()
 }
 
 fn file_violations(file: &Path, text: &str) -> Vec<String> {
@@ -148,7 +190,8 @@ fn file_violations(file: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`, `lib.rs` and `main.rs` are `[]`.
+/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`, `lib.rs` and `main.rs`
+/// are `[]`.
 struct Source {
     path: Vec<String>,
 }
@@ -193,9 +236,11 @@ impl Source {
         found
     }
 
-    /// The top-level modules that a line names: by `crate::name`, or by as many `super::` as lead to the root.
+    /// The top-level modules that a line names: by `crate::name`, or by as many `super::` as lead to the
+    /// root.
     fn used_modules<'a>(&self, code: &'a str, inline_depth: usize) -> Vec<&'a str> {
-        let mut targets: Vec<&str> = code.match_indices("crate::").map(|(at, path)| first_name(&code[at + path.len()..])).collect();
+        let mut targets: Vec<&str> =
+            code.match_indices("crate::").map(|(at, path)| first_name(&code[at + path.len()..])).collect();
         let climb = "super::".repeat(self.path.len() + inline_depth);
         for (at, path) in code.match_indices(&climb) {
             let longer = code[..at].ends_with("super::");
@@ -217,7 +262,9 @@ impl Source {
 }
 
 fn is_inline_module(line: &str) -> bool {
-    line.split_once("mod ").is_some_and(|(before, after)| (before.is_empty() || before.starts_with("pub")) && after.ends_with('{'))
+    line.split_once("mod ").is_some_and(|(before, after)| {
+        (before.is_empty() || before.starts_with("pub")) && after.ends_with('{')
+    })
 }
 
 fn position(module: &str) -> Option<usize> {

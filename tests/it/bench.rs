@@ -1,4 +1,5 @@
-//! `mlmtrain bench` as a user starts it: a row of figures that make sense, and errors that say what is possible.
+//! `mlmtrain bench` as a user starts it: a row of figures that make sense, and errors that say what is
+//! possible.
 
 use std::process::Command;
 use std::process::Stdio;
@@ -15,15 +16,34 @@ fn bench(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn a_row_has_figures_that_make_sense() {
-    let (code, stdout, stderr) =
-        bench(&["--model", "tiny", "--batch", "1,2", "--length", "16", "--steps", "1", "--seconds", "0", "--threads", "2", "--json"]);
+    let (code, stdout, stderr) = bench(&[
+        "--model",
+        "tiny",
+        "--batch",
+        "1,2",
+        "--length",
+        "16",
+        "--steps",
+        "1",
+        "--seconds",
+        "0",
+        "--threads",
+        "2",
+        "--json",
+    ]);
     assert_eq!(code, Some(0), "{stderr}");
     let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
     assert_eq!(rows.len(), 2, "{stdout}");
     for (row, batch) in rows.iter().zip([1.0, 2.0]) {
         let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} in {row}"));
-        assert_eq!((&row["model"], &row["compute"], &row["fits"]), (&"tiny".into(), &"f32".into(), &true.into()));
-        assert_eq!((number("batch"), number("length"), number("threads"), number("timed_steps")), (batch, 16.0, 2.0, 1.0));
+        assert_eq!(
+            (&row["model"], &row["compute"], &row["fits"]),
+            (&"tiny".into(), &"f32".into(), &true.into())
+        );
+        assert_eq!(
+            (number("batch"), number("length"), number("threads"), number("timed_steps")),
+            (batch, 16.0, 2.0, 1.0)
+        );
         let step_seconds = number("step_seconds");
         assert!(step_seconds > 0.0 && number("mfu") > 0.0, "{row}");
         assert!((number("tokens_per_second") * step_seconds / (16.0 * batch) - 1.0).abs() < 1e-9, "{row}");
@@ -47,7 +67,8 @@ fn what_is_no_model_is_exit_code_2_and_the_names_of_those_that_are() {
 
 #[test]
 fn what_cannot_fit_is_said_without_trying() {
-    let (code, stdout, stderr) = bench(&["--model", "large", "--batch", "1000000", "--length", "512", "--quiet"]);
+    let (code, stdout, stderr) =
+        bench(&["--model", "large", "--batch", "1000000", "--length", "512", "--quiet"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let lines: Vec<&str> = stdout.lines().collect();
     assert!(lines.len() == 2 && lines[1].contains("does not fit: needs about "), "{stdout}");

@@ -15,7 +15,11 @@ fn mlmtrain(arguments: &[&str]) -> Command {
 
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = mlmtrain(arguments).output().expect("starts");
-    (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
+    (
+        status.code(),
+        String::from_utf8_lossy(&stdout).into_owned(),
+        String::from_utf8_lossy(&stderr).into_owned(),
+    )
 }
 
 #[test]
@@ -27,7 +31,14 @@ fn a_right_configuration_is_said_to_be_right() {
 
 #[test]
 fn a_wrong_configuration_is_exit_code_2_and_all_its_problems() {
-    let sets = ["--set", "training.warmpu_steps=5", "--set", "data.max_seq_length=65", "--set", "training.adam_beta2=2"];
+    let sets = [
+        "--set",
+        "training.warmpu_steps=5",
+        "--set",
+        "data.max_seq_length=65",
+        "--set",
+        "training.adam_beta2=2",
+    ];
     let (code, stdout, stderr) = run(&[&["config", "check", "configs/quickstart.yaml"][..], &sets].concat());
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!(stderr, @r#"
@@ -43,7 +54,10 @@ fn a_wrong_configuration_is_exit_code_2_and_all_its_problems() {
 #[test]
 fn help_and_version_are_results_and_a_wrong_command_line_is_not() {
     let (code, stdout, stderr) = run(&["--version"]);
-    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), concat!("mlmtrain ", env!("CARGO_PKG_VERSION"), "\n"), ""));
+    assert_eq!(
+        (code, stdout.as_str(), stderr.as_str()),
+        (Some(0), concat!("mlmtrain ", env!("CARGO_PKG_VERSION"), "\n"), "")
+    );
     let (code, stdout, _) = run(&["finetune", "--help"]);
     assert!(code == Some(0) && stdout.contains("Examples:"), "{stdout}");
     let (code, stdout, stderr) = run(&["pretrian"]);
@@ -75,7 +89,11 @@ fn a_reader_that_goes_away_is_no_failure() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = mlmtrain(arguments).stdout(writer).stderr(Stdio::piped()).output().expect("starts");
-        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{arguments:?}");
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -89,6 +107,13 @@ fn a_full_disk_behind_standard_output_is_exit_code_74() {
         let output = mlmtrain(arguments).stdout(full()).stderr(Stdio::piped()).output().expect("starts");
         assert_eq!(output.status.code(), Some(74), "{arguments:?}");
     }
-    let unheard = mlmtrain(&["config", "check", "no.yaml"]).stderr(full()).stdout(File::create("/dev/null").expect("opens")).status();
-    assert_eq!(unheard.expect("starts").code(), Some(2), "an error that cannot be printed keeps its exit code");
+    let unheard = mlmtrain(&["config", "check", "no.yaml"])
+        .stderr(full())
+        .stdout(File::create("/dev/null").expect("opens"))
+        .status();
+    assert_eq!(
+        unheard.expect("starts").code(),
+        Some(2),
+        "an error that cannot be printed keeps its exit code"
+    );
 }

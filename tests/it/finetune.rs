@@ -1,4 +1,5 @@
-//! `mlmtrain finetune`, `evaluate` and `predict` as their users meet them, on a small model that the test pretrains.
+//! `mlmtrain finetune`, `evaluate` and `predict` as their users meet them, on a small model that the test
+//! pretrains.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +16,12 @@ fn examples(count: usize) -> String {
     let mut csv = String::from("label,text\n");
     for number in 0..count {
         let (label, words) = if number % 2 == 0 { ("bird", birds) } else { ("fish", fish) };
-        writeln!(csv, "{label},\"the {} sees the horse, and the wolf {number} runs home\"", words[number / 2 % 3]).unwrap();
+        writeln!(
+            csv,
+            "{label},\"the {} sees the horse, and the wolf {number} runs home\"",
+            words[number / 2 % 3]
+        )
+        .unwrap();
     }
     csv
 }
@@ -29,7 +35,8 @@ fn workplace() -> Workplace {
     place
 }
 
-const FLAGS: &[&str] = &["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv", "--eval", "dev.csv"];
+const FLAGS: &[&str] =
+    &["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv", "--eval", "dev.csv"];
 const SETS: &[&str] = &[
     "--set",
     "training.learning_rate=0.005",
@@ -54,20 +61,30 @@ fn a_classifier_learns_evaluates_and_predicts_the_same() {
     let place = workplace();
     let report = finetune(&place, &["--output-dir", "cls"]).ok();
     assert!(report.stdout.contains("cls/final") && report.stdout.contains("confusion"), "{}", report.stdout);
-    let results: Value = serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
+    let results: Value =
+        serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
     let value = |name: &str| results[name].as_f64().unwrap_or_else(|| panic!("{name} is not in {results}"));
-    assert!(value("eval_accuracy") > 0.9 && value("eval_matthews_correlation") > 0.8 && value("eval_f1") > 0.9, "{results}");
+    assert!(
+        value("eval_accuracy") > 0.9 && value("eval_matthews_correlation") > 0.8 && value("eval_f1") > 0.9,
+        "{results}"
+    );
 
     // The predictions file, `predict` and `evaluate` agree.
     let written = rows(&fs::read_to_string(place.path("cls/predictions.jsonl")).unwrap());
     let texts: Vec<&str> = written.iter().map(|row| row["text"].as_str().unwrap()).collect();
     let texts = texts.join("\n");
-    let predicted = rows(&place.program(&["predict", "--model", "cls/final", "--input", "-", "--batch-size", "7"], &texts).ok().stdout);
+    let predicted = rows(
+        &place
+            .program(&["predict", "--model", "cls/final", "--input", "-", "--batch-size", "7"], &texts)
+            .ok()
+            .stdout,
+    );
     assert_eq!(predicted.len(), 40);
     for (row, again) in written.iter().zip(&predicted) {
         assert_eq!((&row["text"], &row["label"]), (&again["text"], &again["label"]));
         assert!((row["score"].as_f64().unwrap() - again["score"].as_f64().unwrap()).abs() < 1e-5);
-        let sum: f64 = again["probabilities"].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).sum();
+        let sum: f64 =
+            again["probabilities"].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).sum();
         assert!((sum - 1.0).abs() < 1e-5);
     }
     let scored = place.program(&["evaluate", "--model", "cls/final", "--data", "dev.csv"], "").ok().stdout;
@@ -82,27 +99,49 @@ fn a_classifier_learns_evaluates_and_predicts_the_same() {
 #[test]
 fn several_seeds_give_mean_and_deviation_and_a_part_of_the_data_is_enough() {
     let place = workplace();
-    let more = ["--output-dir", "cls", "--seeds", "1,2", "--max-train-fraction", "0.5", "--set", "training.num_train_epochs=1"];
+    let more = [
+        "--output-dir",
+        "cls",
+        "--seeds",
+        "1,2",
+        "--max-train-fraction",
+        "0.5",
+        "--set",
+        "training.num_train_epochs=1",
+    ];
     let report = finetune(&place, &more).ok();
     assert!(report.stderr.contains("80 training and 40 evaluation examples, 2 labels"), "{}", report.stderr);
     assert!(report.stdout.contains("mean") && report.stdout.contains("std"), "{}", report.stdout);
-    let results: Value = serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
-    assert!(results["eval_accuracy_mean"].is_number() && results["eval_accuracy_std"].is_number(), "{results}");
-    let models: BTreeSet<Vec<u8>> =
-        [1, 2].map(|seed| fs::read(place.path(&format!("cls/seed-{seed}/final/model.safetensors"))).unwrap()).into();
+    let results: Value =
+        serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
+    assert!(
+        results["eval_accuracy_mean"].is_number() && results["eval_accuracy_std"].is_number(),
+        "{results}"
+    );
+    let models: BTreeSet<Vec<u8>> = [1, 2]
+        .map(|seed| fs::read(place.path(&format!("cls/seed-{seed}/final/model.safetensors"))).unwrap())
+        .into();
     assert_eq!(models.len(), 2, "two seeds give two models");
 }
 
 #[test]
 fn masks_are_filled_and_a_text_without_one_is_refused() {
     let place = workplace();
-    let filled = place.program(&["predict", "--model", "run/final", "--input", "-"], "the <mask> sees the <mask>.\n").ok();
+    let filled = place
+        .program(&["predict", "--model", "run/final", "--input", "-"], "the <mask> sees the <mask>.\n")
+        .ok();
     let row = &rows(&filled.stdout)[0];
     let masks = row["masks"].as_array().unwrap();
     assert_eq!(masks.len(), 2);
     for mask in masks {
-        let scores: Vec<f64> = mask.as_array().unwrap().iter().map(|c| c["score"].as_f64().unwrap()).collect();
-        assert!(scores.len() == 5 && scores.is_sorted_by(|a, b| a >= b) && scores.iter().sum::<f64>() <= 1.0 + 1e-6, "{scores:?}");
+        let scores: Vec<f64> =
+            mask.as_array().unwrap().iter().map(|c| c["score"].as_f64().unwrap()).collect();
+        assert!(
+            scores.len() == 5
+                && scores.is_sorted_by(|a, b| a >= b)
+                && scores.iter().sum::<f64>() <= 1.0 + 1e-6,
+            "{scores:?}"
+        );
     }
     place
         .program(&["predict", "--model", "run/final", "--input", "-"], "no mask here\n")
@@ -122,10 +161,25 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
     refuse(&["--eval", "other.csv"], 2, &["--eval"]);
     refuse(&["--text-column", "body"], 1, &["train.csv", "body", "text"]);
     refuse(&["--set", "data.max_seq_length=512"], 2, &["data.max_seq_length", "32"]);
-    let arguments =
-        ["finetune", "--task", "classify", "--model", "run/final", "--train", "train.csv", "--eval", "other.csv", "--output-dir", "cls"];
+    let arguments = [
+        "finetune",
+        "--task",
+        "classify",
+        "--model",
+        "run/final",
+        "--train",
+        "train.csv",
+        "--eval",
+        "other.csv",
+        "--output-dir",
+        "cls",
+    ];
     place.program(&arguments, "").refused(1, &["other.csv:3", "stone", "bird"]);
     place.program(&["predict", "--model", "run", "--input", "-"], "x\n").refused(1, &["run", "config.json"]);
-    place.program(&["predict", "--model", "run/final", "--input", "nowhere.txt"], "").refused(1, &["nowhere.txt"]);
-    place.program(&["evaluate", "--model", "run/final", "--data", "nowhere.txt"], "").refused(1, &["nowhere.txt"]);
+    place
+        .program(&["predict", "--model", "run/final", "--input", "nowhere.txt"], "")
+        .refused(1, &["nowhere.txt"]);
+    place
+        .program(&["evaluate", "--model", "run/final", "--data", "nowhere.txt"], "")
+        .refused(1, &["nowhere.txt"]);
 }

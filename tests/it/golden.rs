@@ -1,5 +1,5 @@
-//! Our numbers against PyTorch transformers': logits, every gradient and five AdamW steps, on the folders that
-//! `scripts/make_golden.py` wrote (its header names the versions).
+//! Our numbers against PyTorch transformers': logits, every gradient and five AdamW steps, on the folders
+//! that `scripts/make_golden.py` wrote (its header names the versions).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -49,7 +49,13 @@ impl Golden {
             label_positions: ids("label_positions"),
             labels: ids("labels"),
         };
-        Self { name, config: pretrained.config, weights: pretrained.tensors, batch, outputs: tensors("outputs.safetensors") }
+        Self {
+            name,
+            config: pretrained.config,
+            weights: pretrained.tensors,
+            batch,
+            outputs: tensors("outputs.safetensors"),
+        }
     }
 
     fn fill(&self, parameters: &Parameters) {
@@ -72,7 +78,14 @@ impl Golden {
     }
 
     fn check_logits(&self, logits: &Tensor) {
-        let worst = (logits - &self.outputs["logits"]).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        let worst = (logits - &self.outputs["logits"])
+            .unwrap()
+            .abs()
+            .unwrap()
+            .max_all()
+            .unwrap()
+            .to_scalar::<f32>()
+            .unwrap();
         println!("{}: logits differ by at most {worst:.2e}", self.name);
         assert!(worst < 1e-4, "{}: logits differ by {worst}", self.name);
     }
@@ -85,17 +98,28 @@ impl Golden {
     fn check_gradients(&self, task: &dyn Task) {
         let gradients = Gradients::new(task.parameters()).unwrap();
         let mean = 1.0 / self.batch.num_labels() as f32;
-        let loss = task.accumulate(&self.batch, DropoutSeed { seed: 1, step: 1 }, mean, &gradients).unwrap().read().unwrap();
+        let loss = task
+            .accumulate(&self.batch, DropoutSeed { seed: 1, step: 1 }, mean, &gradients)
+            .unwrap()
+            .read()
+            .unwrap();
         let want = self.outputs["loss"].to_vec1::<f32>().unwrap()[0];
-        assert!((loss.mean() as f32 - want).abs() < 1e-5, "{}: loss {} instead of {want}", self.name, loss.mean());
+        assert!(
+            (loss.mean() as f32 - want).abs() < 1e-5,
+            "{}: loss {} instead of {want}",
+            self.name,
+            loss.mean()
+        );
         let (mut compared, mut worst) = (0, 0.0f64);
         for spec in task.parameters().layout().specs() {
             let want = self.golden_gradient(&spec.name);
             let got = gradients.flat().unwrap().narrow(0, spec.range.start, spec.range.len()).unwrap();
             let got = got.reshape(want.dims()).unwrap();
-            let norm = |t: &Tensor| f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt();
-            // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only rounding is there: it
-            // is compared with the gradient of the weight beside it.
+            let norm = |t: &Tensor| {
+                f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt()
+            };
+            // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only
+            // rounding is there: it is compared with the gradient of the weight beside it.
             let size = if spec.name.ends_with("self.key.bias") {
                 norm(self.golden_gradient(&spec.name.replace("bias", "weight")))
             } else {
@@ -106,7 +130,12 @@ impl Golden {
             assert!(error < 1e-4, "{}: gradient of `{}` is off by {error:.2e}", self.name, spec.name);
             compared += 1;
         }
-        assert_eq!(compared, self.outputs.keys().filter(|k| k.starts_with("grad.")).count(), "{}: a gradient was not compared", self.name);
+        assert_eq!(
+            compared,
+            self.outputs.keys().filter(|k| k.starts_with("grad.")).count(),
+            "{}: a gradient was not compared",
+            self.name
+        );
         println!("{}: {compared} gradients, worst relative error {worst:.2e}", self.name);
     }
 }
@@ -147,9 +176,17 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
         let want = golden.outputs["step_losses"].to_vec1::<f32>().unwrap();
         for (step, want) in want.iter().enumerate() {
             // Two halves of the batch would do as well: the loss divides by the global count.
-            let got = stepper.run(&task, std::slice::from_ref(&golden.batch), step as u64 + 1, 1e-3).unwrap().loss.mean();
+            let got = stepper
+                .run(&task, std::slice::from_ref(&golden.batch), step as u64 + 1, 1e-3)
+                .unwrap()
+                .loss
+                .mean();
             println!("{name}: loss {got:.6} before step {}, PyTorch's {want:.6}", step + 1);
-            assert!((got as f32 - want).abs() < 1e-5, "{name}: loss {got} instead of {want} before step {}", step + 1);
+            assert!(
+                (got as f32 - want).abs() < 1e-5,
+                "{name}: loss {got} instead of {want} before step {}",
+                step + 1
+            );
         }
     }
 }
@@ -166,13 +203,15 @@ fn hidden_states_of_bert_are_those_of_candle_transformers() {
     let (batch, task) = (&golden.batch, golden.masked_lm());
     let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
     let ctx = Context { parameters: task.parameters(), rows, dropout: None };
-    let (ids, position_ids, token_type_ids) = ((&batch.ids).into(), (&batch.position_ids).into(), (&batch.token_type_ids).into());
+    let (ids, position_ids, token_type_ids) =
+        ((&batch.ids).into(), (&batch.position_ids).into(), (&batch.token_type_ids).into());
     let tokens = TokenIds { ids, position_ids, token_type_ids };
     let (hidden_td, _) = task.model.encoder.forward(tokens, &ctx).unwrap();
     for bounds in batch.cu_seqlens.windows(2) {
         let (start, end) = (bounds[0] as usize, bounds[1] as usize);
         let row = |ids: &[u32]| Tensor::new(&ids[start..end], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
-        let want = oracle.forward(&row(&batch.ids), &row(&batch.token_type_ids), None).unwrap().squeeze(0).unwrap();
+        let want =
+            oracle.forward(&row(&batch.ids), &row(&batch.token_type_ids), None).unwrap().squeeze(0).unwrap();
         let got = hidden_td.narrow(0, start, end - start).unwrap();
         let worst = (got - want).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
         assert!(worst < 1e-4, "tokens {start}..{end} differ by {worst}");

@@ -1,5 +1,5 @@
-//! Gradients of whole models with dropout on, and steps made of them: nothing is left out, finite differences agree, one
-//! batch can be learnt by heart, and numbers that are not finite stop the run before they do harm.
+//! Gradients of whole models with dropout on, and steps made of them: nothing is left out, finite differences
+//! agree, one batch can be learnt by heart, and numbers that are not finite stop the run before they do harm.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -31,7 +31,8 @@ const LABELS: usize = 3;
 const LENGTHS: [u32; 6] = [7, 1, 12, 5, 9, 3];
 const FAMILIES: [Family; 2] = [Family::Roberta, Family::Bert];
 
-/// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly show.
+/// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly
+/// show.
 fn shape(family: Family, dropout: f64) -> ModelConfig {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
@@ -53,7 +54,9 @@ fn masked_lm(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
 }
 
 fn classifier(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
-    Box::new(Classify { model: Model::classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap() })
+    Box::new(Classify {
+        model: Model::classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap(),
+    })
 }
 
 /// Segments of random tokens; the special ones 0 to 4 are left out.
@@ -102,8 +105,16 @@ fn with_types(mut batch: Batch, family: Family) -> Batch {
 fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
     let of = |family| {
         [
-            (format!("masked LM of {family:?}"), masked_lm(family, dropout, seed), with_types(masked_batch(), family)),
-            (format!("classifier of {family:?}"), classifier(family, dropout, seed), with_types(labelled_batch(), family)),
+            (
+                format!("masked LM of {family:?}"),
+                masked_lm(family, dropout, seed),
+                with_types(masked_batch(), family),
+            ),
+            (
+                format!("classifier of {family:?}"),
+                classifier(family, dropout, seed),
+                with_types(labelled_batch(), family),
+            ),
         ]
     };
     FAMILIES.into_iter().flat_map(of).collect()
@@ -140,7 +151,11 @@ fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
             }
             let live = values.iter().filter(|g| **g != 0.0).count() as f64 / values.len() as f64;
             let is_table = spec.name.contains("embeddings.") && spec.shape.len() == 2;
-            assert!(if is_table { live > 0.0 } else { live > 0.9 }, "{name}: {live} of `{}` have a gradient", spec.name);
+            assert!(
+                if is_table { live > 0.0 } else { live > 0.9 },
+                "{name}: {live} of `{}` have a gradient",
+                spec.name
+            );
             if is_table {
                 check_rows(&name, &spec.name, values, &batch, task.as_ref());
             }
@@ -157,7 +172,11 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
         Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
         _ => batch.token_type_ids.clone(),
     };
-    let has_decoder = task.parameters().layout().specs().any(|s| s.name == "lm_head.bias" || s.name == "cls.predictions.bias");
+    let has_decoder = task
+        .parameters()
+        .layout()
+        .specs()
+        .any(|s| s.name == "lm_head.bias" || s.name == "cls.predictions.bias");
     let tied = name.contains("word_embeddings") && has_decoder;
     for (row, values) in gradients.chunks(width).enumerate() {
         let live = values.iter().any(|g| *g != 0.0);
@@ -182,14 +201,23 @@ fn finite_differences_agree_with_dropout_on() {
                 for spec in parameters.layout().specs() {
                     let moved = |i: usize| (f64::from(start[i]) + by * direction[i]) as f32;
                     let values: Vec<f32> = spec.range.clone().map(moved).collect();
-                    parameters.set(&spec.name, &Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap()).unwrap();
+                    parameters
+                        .set(
+                            &spec.name,
+                            &Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap(),
+                        )
+                        .unwrap();
                 }
                 gradients_of(task.as_ref(), &batch, DROPOUT).0
             };
             let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
             loss_at(0.0);
-            let exact: f64 =
-                parameters.layout().specs().flat_map(|s| s.range.clone()).map(|i| f64::from(gradients[i]) * direction[i]).sum();
+            let exact: f64 = parameters
+                .layout()
+                .specs()
+                .flat_map(|s| s.range.clone())
+                .map(|i| f64::from(gradients[i]) * direction[i])
+                .sum();
             difference += (measured - exact).powi(2);
             size += exact * exact;
         }
@@ -205,11 +233,22 @@ fn the_loss_follows_from_the_seeds() {
         let loss = |task: &dyn Task, dropout| gradients_of(task, &batch, dropout).0.to_bits();
         let first = loss(task.as_ref(), DROPOUT);
         assert_eq!(first, loss(task.as_ref(), DROPOUT), "{name}: the same dropout again");
-        assert_ne!(first, loss(task.as_ref(), DropoutSeed { step: 2, ..DROPOUT }), "{name}: another step drops others");
-        assert_ne!(first, loss(task.as_ref(), DropoutSeed { seed: 2, ..DROPOUT }), "{name}: another seed drops others");
+        assert_ne!(
+            first,
+            loss(task.as_ref(), DropoutSeed { step: 2, ..DROPOUT }),
+            "{name}: another step drops others"
+        );
+        assert_ne!(
+            first,
+            loss(task.as_ref(), DropoutSeed { seed: 2, ..DROPOUT }),
+            "{name}: another seed drops others"
+        );
     }
-    for ((name, task, batch), (_, same, _), (_, other, _)) in
-        all_tasks(0.1, 3).into_iter().zip(all_tasks(0.1, 3)).zip(all_tasks(0.1, 4)).map(|((a, b), c)| (a, b, c))
+    for ((name, task, batch), (_, same, _), (_, other, _)) in all_tasks(0.1, 3)
+        .into_iter()
+        .zip(all_tasks(0.1, 3))
+        .zip(all_tasks(0.1, 4))
+        .map(|((a, b), c)| (a, b, c))
     {
         let loss = |task: &dyn Task| task.evaluate(&batch).unwrap().sum.to_bits();
         assert_eq!(loss(task.as_ref()), loss(same.as_ref()), "{name}: the seed decides how a model begins");
@@ -225,7 +264,8 @@ fn checkpointing_changes_no_bit() {
     };
     for family in FAMILIES {
         let mut lm = MaskedLm { model: Model::masked_lm(&shape(family, 0.1), 8, &Device::Cpu).unwrap() };
-        let mut classify = Classify { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
+        let mut classify =
+            Classify { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
         let (masked, labelled) = (with_types(masked_batch(), family), with_types(labelled_batch(), family));
         let before = (bits(&lm, &masked), bits(&classify, &labelled));
         lm.model.encoder.gradient_checkpointing = true;
@@ -238,7 +278,8 @@ fn checkpointing_changes_no_bit() {
 fn one_batch_is_learnt_by_heart() {
     for (name, task, batch) in all_tasks(0.0, 5) {
         let mut stepper = stepper(task.as_ref());
-        let loss = (1..=300).map(|step| stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().loss);
+        let loss = (1..=300)
+            .map(|step| stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().loss);
         let loss = loss.last().unwrap();
         println!("{name}: loss {:.4} after 300 steps", loss.mean());
         assert!(loss.mean() < 0.05 && loss.correct == loss.count, "{name}: {loss:?}");
@@ -269,10 +310,18 @@ fn a_loss_that_is_not_finite_stops_before_the_update() {
     for (name, task, batch) in all_tasks(0.1, 6) {
         let mut stepper = stepper(task.as_ref());
         stepper.run(task.as_ref(), std::slice::from_ref(&batch), 6, 1e-3).unwrap();
-        let spec = task.parameters().layout().specs().find(|s| s.name.ends_with("layer.1.output.dense.weight")).unwrap().clone();
+        let spec = task
+            .parameters()
+            .layout()
+            .specs()
+            .find(|s| s.name.ends_with("layer.1.output.dense.weight"))
+            .unwrap()
+            .clone();
         let mut values = vec![0.1f32; spec.range.len()];
         values[17] = f32::NAN;
-        task.parameters().set(&spec.name, &Tensor::from_vec(values, spec.shape, &Device::Cpu).unwrap()).unwrap();
+        task.parameters()
+            .set(&spec.name, &Tensor::from_vec(values, spec.shape, &Device::Cpu).unwrap())
+            .unwrap();
         println!("{name}");
         assert_diverges(
             task.as_ref(),
@@ -287,7 +336,13 @@ fn a_loss_that_is_not_finite_stops_before_the_update() {
 struct Overflows(Box<dyn Task>);
 
 impl Task for Overflows {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> candle_core::Result<PendingLoss> {
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        dropout: DropoutSeed,
+        scale: f32,
+        gradients: &Gradients,
+    ) -> candle_core::Result<PendingLoss> {
         let loss = self.0.accumulate(batch, dropout, scale, gradients)?;
         with_slice_mut(gradients.flat()?, |values| values[3] = f32::INFINITY)?;
         Ok(loss)
@@ -314,7 +369,12 @@ impl Task for Overflows {
 fn a_gradient_that_is_not_finite_stops_before_the_update() {
     for (_, task, batch) in all_tasks(0.1, 7) {
         let task = Overflows(task);
-        assert_diverges(&task, &mut stepper(&task), &batch, &["gradient norm is", "in step 7, samples 31 32"]);
+        assert_diverges(
+            &task,
+            &mut stepper(&task),
+            &batch,
+            &["gradient norm is", "in step 7, samples 31 32"],
+        );
     }
 }
 

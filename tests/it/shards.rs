@@ -29,11 +29,15 @@ fn rows_are_shown_with_their_masks() {
     }
     assert!(!shown.contains('\x1b') && !shown.contains("row 2"), "{shown}");
     assert_eq!(workplace.program(&inspect, "").ok().stdout, shown, "the same rows each time");
-    let without_masks: Vec<String> = shown.lines().skip_while(|line| !line.starts_with("row 0")).map(unmasked).collect();
+    let without_masks: Vec<String> =
+        shown.lines().skip_while(|line| !line.starts_with("row 0")).map(unmasked).collect();
     assert!(without_masks.iter().any(|line| line.contains(" and the ")), "{without_masks:?}");
     let other = workplace.program(&[&inspect[..], &["--seed", "8"]].concat(), "").ok().stdout;
     assert_ne!(other, shown);
-    let evaluated = workplace.program(&[&inspect[..], &["--split", "validation", "--seed", "8"]].concat(), "").ok().stdout;
+    let evaluated = workplace
+        .program(&[&inspect[..], &["--split", "validation", "--seed", "8"]].concat(), "")
+        .ok()
+        .stdout;
     assert!(evaluated.contains("sources of the validation documents"), "{evaluated}");
 }
 
@@ -50,9 +54,12 @@ fn unmasked(line: &str) -> String {
 #[test]
 fn a_document_is_shown_whole() {
     let workplace = prepared();
-    let shown = workplace.program(&["shards", "inspect", "run/data/shards", "--document", "3"], "").ok().stdout;
+    let shown =
+        workplace.program(&["shards", "inspect", "run/data/shards", "--document", "3"], "").ok().stdout;
     assert!(shown.starts_with("document 3 of source `corpus`: ") && shown.contains("\nstory "), "{shown}");
-    workplace.program(&["shards", "inspect", "run/data", "--document", "400"], "").refused(1, &["there is no document 400"]);
+    workplace
+        .program(&["shards", "inspect", "run/data", "--document", "400"], "")
+        .refused(1, &["there is no document 400"]);
     workplace.program(&["shards", "inspect", "run"], "").refused(2, &["run: holds no shards", "hint: "]);
 }
 
@@ -75,11 +82,17 @@ fn verify_names_every_bad_file_and_goes_on() {
     assert_eq!(found.code, Some(1), "{found:#?}");
     let bad: Vec<&str> = found.stdout.lines().filter(|line| line.starts_with("BAD   ")).collect();
     assert_eq!(bad.len(), 3, "{found:#?}");
-    for (line, words) in
-        bad.iter().zip(["train-00000.safetensors: does not match its hash", "train-00002.safetensors: has 100 bytes", "validation-00000"])
-    {
+    for (line, words) in bad.iter().zip([
+        "train-00000.safetensors: does not match its hash",
+        "train-00002.safetensors: has 100 bytes",
+        "validation-00000",
+    ]) {
         assert!(line.contains(words), "{line}");
     }
     assert_eq!(found.stdout.matches("ok    ").count(), files - 3);
-    assert!(found.stdout.contains("extra notes.txt") && found.stderr.contains(&format!("3 of {files} files are bad")), "{found:#?}");
+    assert!(
+        found.stdout.contains("extra notes.txt")
+            && found.stderr.contains(&format!("3 of {files} files are bad")),
+        "{found:#?}"
+    );
 }

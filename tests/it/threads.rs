@@ -42,7 +42,8 @@ fn batch() -> Batch {
     }
 }
 
-/// Two steps with dropout and clipping; the parameters as bits. Their copy in a half type must be what they round to.
+/// Two steps with dropout and clipping; the parameters as bits. Their copy in a half type must be what they
+/// round to.
 fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
@@ -53,10 +54,13 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         ..EncoderConfig::of(Family::Roberta)
     };
     let config = ModelConfig { family: Family::Roberta, encoder };
-    let policy = Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap();
+    let policy =
+        Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
-        let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap().computing_in(policy.compute).unwrap() };
+        let task = MaskedLm {
+            model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap().computing_in(policy.compute).unwrap(),
+        };
         let mut stepper = Stepper {
             optimizer: Optimizer::new(task.parameters(), &TrainingConfig::default()).unwrap(),
             gradients: Gradients::new(task.parameters()).unwrap(),
@@ -71,7 +75,10 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         let values = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
         if let Some(shadow) = task.parameters().shadow() {
             let rounded = task.parameters().flat().to_dtype(policy.compute).unwrap();
-            assert!(values(shadow) == values(&rounded), "{compute:?}: the copy does not follow the parameters");
+            assert!(
+                values(shadow) == values(&rounded),
+                "{compute:?}: the copy does not follow the parameters"
+            );
         }
         task.parameters().flat().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
     })
@@ -82,7 +89,10 @@ fn one_thread_and_several_train_the_same_bits() {
     for compute in [ComputeType::F32, ComputeType::Bf16, ComputeType::F16] {
         let one = parameters_after_two_steps(compute, 1);
         for threads in [2, 3] {
-            assert!(parameters_after_two_steps(compute, threads) == one, "{compute:?}: {threads} threads differ from one");
+            assert!(
+                parameters_after_two_steps(compute, threads) == one,
+                "{compute:?}: {threads} threads differ from one"
+            );
         }
     }
 }

@@ -111,7 +111,12 @@ impl Workplace {
     pub(super) fn program(&self, arguments: &[&str], input: &str) -> Finished {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
         command.args(arguments).current_dir(self.folder.path());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
         let mut stdin = child.stdin.take().expect("is piped");
         // A program that refuses its arguments closes its input before it is written.
         let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
@@ -127,8 +132,15 @@ impl Workplace {
     /// The same with another subcommand that takes a configuration.
     pub(super) fn subcommand(&self, name: &str, sets: &[&str], more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
-        command.args([name, "--config", "config.yaml"]).args(sets.iter().flat_map(|set| ["--set", set])).args(more);
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args([name, "--config", "config.yaml"])
+            .args(sets.iter().flat_map(|set| ["--set", set]))
+            .args(more);
+        command
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -140,7 +152,8 @@ impl Workplace {
         self.command(sets, &[]).spawn().expect("starts")
     }
 
-    /// Starts a run and waits until it says that `step` steps are done; `None` if it came to its end meanwhile.
+    /// Starts a run and waits until it says that `step` steps are done; `None` if it came to its end
+    /// meanwhile.
     pub(super) fn start_and_reach(&self, step: u64, sets: &[&str]) -> Option<Child> {
         let mut child = self.start(sets);
         while child.try_wait().expect("can be asked").is_none() {
@@ -162,7 +175,8 @@ impl Workplace {
     /// The records of `metrics.jsonl` without what depends on time.
     pub(super) fn metrics(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.run_path("metrics.jsonl")).expect("is there");
-        let mut records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+        let mut records: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
         for record in &mut records {
             record.as_object_mut().expect("is an object").retain(|tag, _| !tag.starts_with("perf/"));
         }
@@ -182,8 +196,10 @@ impl Workplace {
 
     /// Steps of the checkpoints, ascending.
     pub(super) fn checkpoints(&self) -> Vec<u64> {
-        let names = fs::read_dir(self.path(RUN)).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let mut steps: Vec<u64> = names.filter_map(|name| name.to_str()?.strip_prefix("checkpoint-")?.parse().ok()).collect();
+        let names =
+            fs::read_dir(self.path(RUN)).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let mut steps: Vec<u64> =
+            names.filter_map(|name| name.to_str()?.strip_prefix("checkpoint-")?.parse().ok()).collect();
         steps.sort_unstable();
         steps
     }
@@ -200,7 +216,8 @@ impl Workplace {
 /// Two trees hold the same files with the same bytes; says which ones differ.
 #[track_caller]
 pub(super) fn assert_same_tree(before: &Tree, after: &Tree) {
-    let differing: Vec<_> = before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();
+    let differing: Vec<_> =
+        before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();
     assert!(differing.is_empty(), "changed, new or gone: {differing:?}");
 }
 
@@ -217,11 +234,16 @@ fn hash_tree(folder: &Path, files: &mut Tree) {
 
 /// Asks a process to end, as a terminal or a scheduler does.
 pub(super) fn send(child: &Child, signal: i32) {
-    let status = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().expect("`kill` starts");
+    let status = Command::new("kill")
+        .arg(format!("-{signal}"))
+        .arg(child.id().to_string())
+        .status()
+        .expect("`kill` starts");
     assert!(status.success(), "signal {signal} was not delivered");
 }
 
-/// Paragraphs of simple sentences over a small vocabulary: enough grammar to learn something from in forty steps.
+/// Paragraphs of simple sentences over a small vocabulary: enough grammar to learn something from in forty
+/// steps.
 pub(super) fn corpus(paragraphs: u64) -> String {
     let animals = ["cat", "dog", "horse", "bird", "fish", "fox", "bear", "wolf"];
     let verbs = ["sees", "hears", "follows", "likes", "fears", "meets"];

@@ -14,9 +14,14 @@ fn micro_batches_do_not_change_the_step() {
             .map(|step| {
                 assert_eq!((step.micro.len(), step.rows), (accumulation, 8));
                 assert_eq!(step.label_count, step.micro.iter().map(Batch::num_labels).sum::<usize>());
-                let all = |field: fn(&Batch) -> Vec<u64>| step.micro.iter().flat_map(field).collect::<Vec<u64>>();
+                let all =
+                    |field: fn(&Batch) -> Vec<u64>| step.micro.iter().flat_map(field).collect::<Vec<u64>>();
                 let labels = all(|b| {
-                    b.label_positions.iter().zip(&b.labels).flat_map(|(p, l)| [b.token_keys[*p as usize], u64::from(*l)]).collect()
+                    b.label_positions
+                        .iter()
+                        .zip(&b.labels)
+                        .flat_map(|(p, l)| [b.token_keys[*p as usize], u64::from(*l)])
+                        .collect()
                 });
                 let ids = all(|b| b.ids.iter().map(|id| u64::from(*id)).collect());
                 (ids, labels, all(|b| b.token_keys.clone()), all(|b| b.sample_ids.clone()), step.cursor_after)
@@ -37,7 +42,10 @@ fn batches_are_well_formed() {
     for _ in 0..10 {
         for batch in loader.next_step().unwrap().micro {
             let tokens = batch.num_tokens();
-            assert_eq!((batch.position_ids.len(), batch.token_type_ids.len(), batch.token_keys.len()), (tokens, tokens, tokens));
+            assert_eq!(
+                (batch.position_ids.len(), batch.token_type_ids.len(), batch.token_keys.len()),
+                (tokens, tokens, tokens)
+            );
             assert_eq!((batch.cu_seqlens[0], *batch.cu_seqlens.last().unwrap() as usize), (0, tokens));
             assert!(batch.max_seqlen() <= 16);
             for segment in batch.cu_seqlens.windows(2) {
@@ -70,7 +78,8 @@ fn epochs_differ_in_order_and_masks() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[14; 40]);
     let mut loader = loader(&set, 40, 1, Cursor::default());
-    let (first, second) = (loader.next_step().unwrap().micro.remove(0), loader.next_step().unwrap().micro.remove(0));
+    let (first, second) =
+        (loader.next_step().unwrap().micro.remove(0), loader.next_step().unwrap().micro.remove(0));
     assert_ne!(first.ids, second.ids);
     assert_ne!(first.label_positions, second.label_positions);
 }
@@ -85,7 +94,10 @@ fn evaluation_sees_every_document_once_with_the_same_masks() {
     };
     let all = batches();
     assert_eq!(all, batches());
-    assert_eq!(all.iter().map(|b| b.sample_ids.len()).sum::<usize>() as u64, rows_per_epoch(&set, &Order::Fixed, frame(16)).unwrap());
+    assert_eq!(
+        all.iter().map(|b| b.sample_ids.len()).sum::<usize>() as u64,
+        rows_per_epoch(&set, &Order::Fixed, frame(16)).unwrap()
+    );
     let special_tokens: usize = all.iter().map(|b| 2 * (b.cu_seqlens.len() - 1)).sum();
     assert_eq!(all.iter().map(Batch::num_tokens).sum::<usize>() - special_tokens, 140);
     let empty = Arc::new(ShardSet::open(folder.path(), Side::Validation).unwrap());
@@ -98,7 +110,13 @@ fn errors_reach_the_caller_and_foreign_cursors_are_refused() {
     let set = shards(folder.path(), &[30, 10, 100]);
     let beyond = Cursor { index: 9, ..Cursor::default() };
     let refused = Loader::start(Arc::clone(&set), frame(16), masking(), options(1, 1, 1), beyond);
-    assert!(refused.err().expect("the cursor is beyond the shards").to_string().contains("beyond the 3 documents"));
+    assert!(
+        refused
+            .err()
+            .expect("the cursor is beyond the shards")
+            .to_string()
+            .contains("beyond the 3 documents")
+    );
     spoil(folder.path());
     let mut loader = loader(&set, 50, 1, Cursor::default());
     assert!(format!("{:#}", loader.next_step().unwrap_err()).contains("train-00000.safetensors"));

@@ -13,7 +13,9 @@ fn masks_keep_to_their_shares_and_off_special_tokens() {
         let original: Vec<u32> = (0..101).map(|t| if t % 100 == 0 { 0 } else { 5 + t as u32 }).collect();
         let mut ids = original.clone();
         let mut labels = Vec::new();
-        masking.apply(Stream::new(3, Purpose::Mask, sample), &mut ids, |place, id| labels.push((place as usize, id)));
+        masking.apply(Stream::new(3, Purpose::Mask, sample), &mut ids, |place, id| {
+            labels.push((place as usize, id))
+        });
         ordinary += 99;
         chosen += labels.len();
         for (place, id) in &labels {
@@ -47,11 +49,17 @@ fn word_tokenizer() -> Tokenizer {
     let words = ["garden", "secret", "the", "county", "in", "was"].map(str::to_string);
     let pieces = ["##er", "##s", "##ive", "##ly"].map(str::to_string);
     let rest = (0..285).map(|n| if n % 2 == 0 { format!("w{n}") } else { format!("##p{n}") });
-    let vocab: serde_json::Map<String, serde_json::Value> =
-        special.into_iter().chain(words).chain(pieces).chain(rest).zip((0..).map(serde_json::Value::from)).collect();
+    let vocab: serde_json::Map<String, serde_json::Value> = special
+        .into_iter()
+        .chain(words)
+        .chain(pieces)
+        .chain(rest)
+        .zip((0..).map(serde_json::Value::from))
+        .collect();
     let json = serde_json::json!({"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "BertPreTokenizer"},
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": vocab}});
-    Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "test").unwrap()
+    Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "test")
+        .unwrap()
 }
 
 /// A row of one segment of random tokens.
@@ -69,10 +77,16 @@ fn each_unit_masks_the_share_it_is_told() {
             for sample in 0..1970 {
                 let mut ids = random_row(Stream::new(sample, Purpose::Test, 0), 512);
                 ordinary += 510;
-                masking.apply_at(share, Stream::new(9, Purpose::Mask, sample), &mut ids, &mut buffers, |_, id| {
-                    assert!(id >= 5);
-                    chosen += 1;
-                });
+                masking.apply_at(
+                    share,
+                    Stream::new(9, Purpose::Mask, sample),
+                    &mut ids,
+                    &mut buffers,
+                    |_, id| {
+                        assert!(id >= 5);
+                        chosen += 1;
+                    },
+                );
                 masked += ids.iter().filter(|id| **id == 4).count() as u64;
             }
             assert!(ordinary > 1_000_000);
@@ -89,9 +103,14 @@ fn words_are_masked_whole() {
     let (tokenizer, masking) = (word_tokenizer(), masking_of(MaskingUnit::WholeWord));
     let words = tokenizer.word_boundaries().unwrap();
     let mut ids = vec![0];
-    ids.extend(tokenizer.encode("the gardeners in the county was secretively secretive the gardener in county secret").unwrap());
+    ids.extend(
+        tokenizer
+            .encode("the gardeners in the county was secretively secretive the gardener in county secret")
+            .unwrap(),
+    );
     ids.push(2);
-    let starts: Vec<usize> = (1..ids.len()).filter(|&i| i == 1 || i == ids.len() - 1 || words.starts_word(ids[i])).collect();
+    let starts: Vec<usize> =
+        (1..ids.len()).filter(|&i| i == 1 || i == ids.len() - 1 || words.starts_word(ids[i])).collect();
     assert_eq!(starts.len(), 13 + 1);
     assert!(ids.len() > 20, "some words are of several tokens");
     let mut counts = vec![0u32; ids.len()];
@@ -118,7 +137,8 @@ fn a_span_has_one_fate() {
         let original = random_row(Stream::new(sample, Purpose::Test, 0), 256);
         let mut ids = original.clone();
         let mut places = Vec::new();
-        masking.apply(Stream::new(1, Purpose::Mask, sample), &mut ids, |place, _| places.push(place as usize));
+        masking
+            .apply(Stream::new(1, Purpose::Mask, sample), &mut ids, |place, _| places.push(place as usize));
         assert!(places.is_sorted_by(|a, b| a < b));
         for pair in places.windows(2).filter(|pair| pair[0] + 1 == pair[1]) {
             pairs += 1;

@@ -113,8 +113,14 @@ fn the_modes_differ_in_what_stands_together() {
         rows_of(&lengths, 8, Packing::FullSentences { separator: true }),
         [vec![0, 5, 6, 2, 7, 8, 9, 2], vec![0, 10, 11, 12, 13, 2]]
     );
-    assert_eq!(rows_of(&lengths, 8, Packing::FullSentences { separator: false }), [vec![0, 5, 6, 7, 8, 9, 10, 2], vec![0, 11, 12, 13, 2]]);
-    assert_eq!(rows_of(&lengths, 5, Packing::Documents), [vec![0, 5, 6, 2], vec![0, 7, 8, 9, 2], vec![0, 10, 11, 12, 2], vec![0, 13, 2]]);
+    assert_eq!(
+        rows_of(&lengths, 8, Packing::FullSentences { separator: false }),
+        [vec![0, 5, 6, 7, 8, 9, 10, 2], vec![0, 11, 12, 13, 2]]
+    );
+    assert_eq!(
+        rows_of(&lengths, 5, Packing::Documents),
+        [vec![0, 5, 6, 2], vec![0, 7, 8, 9, 2], vec![0, 10, 11, 12, 2], vec![0, 13, 2]]
+    );
     let best_fit = rows_of(&lengths, 9, Packing::BestFit { window_documents: 3 });
     assert_eq!(best_fit, [vec![0, 10, 11, 12, 13, 2], vec![0, 7, 8, 9, 2, 0, 5, 6, 2]]);
 }
@@ -130,9 +136,15 @@ fn a_separator_never_stands_alone_at_the_end_of_a_row() {
 fn best_fit_cuts_fewer_documents_and_wastes_less() {
     let lengths: Vec<usize> = (0..3000).map(|n| 5 + (n * 7919) % 120).collect();
     let set = ShardSet::in_memory(&documents(&lengths), VOCAB);
-    let report = |packing| packing_report(&set, &Order::Shuffled { seed: 3 }, frame(128).with_packing(packing)).unwrap();
-    let (segments, best_fit) = (report(Packing::Segments), report(Packing::BestFit { window_documents: 1024 }));
-    assert_eq!(best_fit.to_string(), "1.6k rows an epoch, 98.6 % full, 3.0 % special tokens, 0 of 3k documents cut");
+    let report = |packing| {
+        packing_report(&set, &Order::Shuffled { seed: 3 }, frame(128).with_packing(packing)).unwrap()
+    };
+    let (segments, best_fit) =
+        (report(Packing::Segments), report(Packing::BestFit { window_documents: 1024 }));
+    assert_eq!(
+        best_fit.to_string(),
+        "1.6k rows an epoch, 98.6 % full, 3.0 % special tokens, 0 of 3k documents cut"
+    );
     assert!(segments.cut_share() > 0.4 && best_fit.documents_cut == 0, "{segments:?} {best_fit:?}");
     assert!(best_fit.fill() > 0.97, "{best_fit:?}");
     assert!(report(Packing::Documents).fill() < 0.6);
@@ -149,7 +161,8 @@ fn packing_goes_on_from_any_row_in_every_mode() {
         let frame = frame(16).with_packing(packing);
         let start = |cursor| Packer::new(Arc::clone(&set), order.clone(), frame, cursor).unwrap();
         let mut whole = start(Cursor::default());
-        let rows: Vec<(Cursor, Row)> = (0..150).map(|_| (whole.cursor(), whole.next_row().unwrap())).collect();
+        let rows: Vec<(Cursor, Row)> =
+            (0..150).map(|_| (whole.cursor(), whole.next_row().unwrap())).collect();
         assert!(whole.epoch() > 2.0, "{packing:?}");
         for (number, (cursor, _)) in rows.iter().enumerate() {
             let json = serde_json::to_string(cursor).unwrap();
@@ -170,10 +183,12 @@ fn longer_rows_in_mid_epoch_lose_no_token_and_can_be_resumed() {
     let set = Arc::new(ShardSet::in_memory(&documents(&lengths), VOCAB));
     for packing in PACKINGS {
         let (short, long) = (frame(10).with_packing(packing), frame(32).with_packing(packing));
-        let mut packer = Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, short, Cursor::default()).unwrap();
+        let mut packer =
+            Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, short, Cursor::default()).unwrap();
         let mut ids: Vec<u32> = (0..9).flat_map(|_| packer.next_row().unwrap().ids).collect();
         packer.set_max_seq_length(32);
-        let mut resumed = Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, long, packer.cursor()).unwrap();
+        let mut resumed =
+            Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, long, packer.cursor()).unwrap();
         while let Some(row) = packer.next_row_of_epoch().unwrap() {
             assert_eq!(resumed.next_row().unwrap(), row);
             ids.extend(row.ids);
@@ -189,7 +204,8 @@ fn a_window_of_longer_rows_is_refused() {
     let set = Arc::new(ShardSet::in_memory(&documents(&[30, 40]), VOCAB));
     for window_seq_length in [1, 17] {
         let cursor = Cursor { window_seq_length, ..Cursor::default() };
-        let mut packer = Packer::new(Arc::clone(&set), Order::Fixed, frame(16).with_packing(PACKINGS[4]), cursor).unwrap();
+        let mut packer =
+            Packer::new(Arc::clone(&set), Order::Fixed, frame(16).with_packing(PACKINGS[4]), cursor).unwrap();
         assert!(packer.next_row().unwrap_err().to_string().contains("rows of"));
     }
 }
@@ -198,7 +214,9 @@ fn a_window_of_longer_rows_is_refused() {
 fn empty_documents_are_passed_over() {
     let set = Arc::new(ShardSet::in_memory(&[vec![], vec![5, 6, 7], vec![], vec![]], VOCAB));
     for packing in PACKINGS {
-        let mut packer = Packer::new(Arc::clone(&set), Order::Fixed, frame(5).with_packing(packing), Cursor::default()).unwrap();
+        let mut packer =
+            Packer::new(Arc::clone(&set), Order::Fixed, frame(5).with_packing(packing), Cursor::default())
+                .unwrap();
         let epochs: Vec<u64> = (0..3).map(|_| packer.next_row().unwrap().sample_id >> 40).collect();
         assert_eq!(epochs, [0, 1, 2], "{packing:?}");
     }

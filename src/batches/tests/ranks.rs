@@ -19,36 +19,70 @@ struct Whole {
 
 fn whole(ranks: &[StepBatches]) -> Whole {
     let batches = || ranks.iter().flat_map(|step| &step.micro);
-    assert!(ranks.iter().all(|step| (step.cursor_after, step.epoch) == (ranks[0].cursor_after, ranks[0].epoch)));
-    let labels = |b: &Batch| b.label_positions.iter().zip(&b.labels).map(|(p, l)| (b.token_keys[*p as usize], *l)).collect::<Vec<_>>();
+    assert!(
+        ranks.iter().all(|step| (step.cursor_after, step.epoch) == (ranks[0].cursor_after, ranks[0].epoch))
+    );
+    let labels = |b: &Batch| {
+        b.label_positions
+            .iter()
+            .zip(&b.labels)
+            .map(|(p, l)| (b.token_keys[*p as usize], *l))
+            .collect::<Vec<_>>()
+    };
     Whole {
         ids: batches().flat_map(|b| b.ids.clone()).collect(),
         token_keys: batches().flat_map(|b| b.token_keys.clone()).collect(),
         position_ids: batches().flat_map(|b| b.position_ids.clone()).collect(),
         labels: batches().flat_map(labels).collect(),
         sample_ids: batches().flat_map(|b| b.sample_ids.clone()).collect(),
-        segment_lengths: batches().flat_map(|b| b.cu_seqlens.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>()).collect(),
+        segment_lengths: batches()
+            .flat_map(|b| b.cu_seqlens.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>())
+            .collect(),
         cursor_after: ranks[0].cursor_after,
         epoch: ranks[0].epoch,
     }
 }
 
 /// The first steps of a run with 16 rows a step.
-fn steps(set: &Arc<ShardSet>, packing: Packing, masking: &Masking, world_size: usize, rows: usize, workers: usize) -> Vec<Whole> {
+fn steps(
+    set: &Arc<ShardSet>,
+    packing: Packing,
+    masking: &Masking,
+    world_size: usize,
+    rows: usize,
+    workers: usize,
+) -> Vec<Whole> {
     let start = |rank| {
         let order = Order::Weighted { seed: 7, weights: [1.0, 0.5, 1.7].into() };
-        let options = LoaderOptions { order, total_steps: 6, rank, world_size, workers, ..options(7, rows, 16 / world_size / rows) };
-        Loader::start(Arc::clone(set), frame(16).with_packing(packing), masking.clone(), options, Cursor::default()).unwrap()
+        let options = LoaderOptions {
+            order,
+            total_steps: 6,
+            rank,
+            world_size,
+            workers,
+            ..options(7, rows, 16 / world_size / rows)
+        };
+        Loader::start(
+            Arc::clone(set),
+            frame(16).with_packing(packing),
+            masking.clone(),
+            options,
+            Cursor::default(),
+        )
+        .unwrap()
     };
     let mut ranks: Vec<Loader> = (0..world_size).map(start).collect();
-    (0..6).map(|_| whole(&ranks.iter_mut().map(|loader| loader.next_step().unwrap()).collect::<Vec<_>>())).collect()
+    (0..6)
+        .map(|_| whole(&ranks.iter_mut().map(|loader| loader.next_step().unwrap()).collect::<Vec<_>>()))
+        .collect()
 }
 
 fn sources() -> Arc<ShardSet> {
     let documents = |lengths: &[usize]| -> Vec<Vec<u32>> {
         lengths.iter().map(|n| (7 * n..8 * n).map(token).map(|id| id % 250 + 5).collect()).collect()
     };
-    let (one, two, three) = (documents(&[3, 40, 17, 90, 5, 5, 60]), documents(&[8; 30]), documents(&[100, 1, 33]));
+    let (one, two, three) =
+        (documents(&[3, 40, 17, 90, 5, 5, 60]), documents(&[8; 30]), documents(&[100, 1, 33]));
     Arc::new(ShardSet::in_memory_sources(&[("one", &one), ("two", &two), ("three", &three)], VOCAB))
 }
 
@@ -61,7 +95,9 @@ fn ranks_workers_and_micro_batches_change_nothing() {
         for packing in PACKINGS {
             let expected = steps(&set, packing, &masking, 1, 16, 1);
             assert!(expected[5].epoch > 1.0, "the steps pass over the end of an epoch");
-            for (world_size, rows, workers) in [(1, 4, 1), (1, 1, 3), (2, 8, 1), (4, 2, 2), (8, 1, 1), (8, 2, 4)] {
+            for (world_size, rows, workers) in
+                [(1, 4, 1), (1, 1, 3), (2, 8, 1), (4, 2, 2), (8, 1, 1), (8, 2, 4)]
+            {
                 let found = steps(&set, packing, &masking, world_size, rows, workers);
                 assert_eq!(found, expected, "{packing:?} {unit:?} {world_size} {rows} {workers}");
             }
@@ -87,17 +123,24 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
         let start = |rank, world_size, first_step, cursor| {
             let plan = BatchPlan::new(&phases(8 / world_size), 32);
             let options = LoaderOptions { first_step, rank, world_size, ..LoaderOptions::new(3, plan) };
-            Loader::start(Arc::clone(&set), frame(32).with_packing(packing), masking(), options, cursor).unwrap()
+            Loader::start(Arc::clone(&set), frame(32).with_packing(packing), masking(), options, cursor)
+                .unwrap()
         };
         let mut alone = start(0, 1, 0, Cursor::default());
         let expected: Vec<StepBatches> = (0..6).map(|_| alone.next_step().unwrap()).collect();
         let longest = |step: &StepBatches| step.micro.iter().map(Batch::max_seqlen).max().unwrap();
         assert!(longest(&expected[2]) <= 12 && longest(&expected[5]) > 12);
         let keys: Vec<u64> = expected[3].micro.iter().flat_map(|b| b.token_keys.clone()).collect();
-        assert!(keys.is_sorted_by(|a, b| a < b) && keys[keys.len() - 1] >= 15 * 32, "keys are by the row length of the step");
+        assert!(
+            keys.is_sorted_by(|a, b| a < b) && keys[keys.len() - 1] >= 15 * 32,
+            "keys are by the row length of the step"
+        );
         let mut two = [start(0, 2, 0, Cursor::default()), start(1, 2, 0, Cursor::default())];
         for step in &expected {
-            assert_eq!(whole(&two.each_mut().map(|loader| loader.next_step().unwrap())), whole(std::slice::from_ref(step)));
+            assert_eq!(
+                whole(&two.each_mut().map(|loader| loader.next_step().unwrap())),
+                whole(std::slice::from_ref(step))
+            );
         }
         for stop in 0..5 {
             let mut resumed = start(0, 1, stop as u64 + 1, expected[stop].cursor_after);
@@ -109,7 +152,8 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
 #[test]
 fn memory_that_is_given_back_is_used_again_and_changes_nothing() {
     let set = sources();
-    let (mut keeping, mut returning) = (loader(&set, 4, 2, Cursor::default()), loader(&set, 4, 2, Cursor::default()));
+    let (mut keeping, mut returning) =
+        (loader(&set, 4, 2, Cursor::default()), loader(&set, 4, 2, Cursor::default()));
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..30 {
         let step = returning.next_step().unwrap();

@@ -145,8 +145,8 @@ struct Order {
     threads: usize,
 }
 
-/// Runs this program again for `job` and waits for it; `after_step` is called after each timed step. An error when the
-/// program cannot be started, which is no matter of the row.
+/// Runs this program again for `job` and waits for it; `after_step` is called after each timed step. An error
+/// when the program cannot be started, which is no matter of the row.
 pub(super) fn start(job: &Job, threads: usize, after_step: impl Fn()) -> Result<Ended> {
     let program = std::env::current_exe().context("cannot tell where this program lies")?;
     let order = serde_json::to_string(&Order { job: job.clone(), threads })?;
@@ -183,21 +183,28 @@ fn follow(child: &mut Child, after_step: impl Fn()) -> Result<Ended> {
 
 /// Why a child brought no result.
 pub(super) fn why(status: ExitStatus, errors: &str) -> Ended {
-    // Rust aborts where an allocation fails; the system kills where it cannot keep the promise of an earlier one.
-    let refused = (errors.contains("memory allocation of") && errors.contains("failed")) || cuda::is_out_of_memory(errors);
+    // Rust aborts where an allocation fails; the system kills where it cannot keep the promise of an earlier
+    // one.
+    let refused = (errors.contains("memory allocation of") && errors.contains("failed"))
+        || cuda::is_out_of_memory(errors);
     if refused || status.signal() == Some(libc::SIGKILL) {
         return Ended::OutOfMemory;
     }
     let message = errors.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = message.strip_prefix("error: ").unwrap_or(message);
     // Refused by the program itself; anything else is a crash, and its code says more than its last words.
-    Ended::Failed(if matches!(status.code(), Some(1 | 2)) { message.to_string() } else { format!("{status}: {message}") })
+    Ended::Failed(if matches!(status.code(), Some(1 | 2)) {
+        message.to_string()
+    } else {
+        format!("{status}: {message}")
+    })
 }
 
 /// The side of the child.
 pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
-    let order: Order = serde_json::from_str(&args.job)
-        .map_err(|e| Problem::usage(format!("`bench-job` is for `mlmtrain bench` to start, not for you: {e}")))?;
+    let order: Order = serde_json::from_str(&args.job).map_err(|e| {
+        Problem::usage(format!("`bench-job` is for `mlmtrain bench` to start, not for you: {e}"))
+    })?;
     // Should memory run out after all, this process goes, and not another one.
     fs::end_me_first();
     assemble::use_threads(order.threads)?;
@@ -212,13 +219,18 @@ pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
 fn machine(place: &Place) -> Result<Machine> {
     let (device, without_gpu) = assemble::pick_device(place.device)?;
     let hardware = Hardware::of(&device);
-    let mut notes: Vec<String> = without_gpu.map(|why| format!("note: no GPU is used: {why}; {}", why.hint())).into_iter().collect();
+    let mut notes: Vec<String> =
+        without_gpu.map(|why| format!("note: no GPU is used: {why}; {}", why.hint())).into_iter().collect();
     for &compute in &place.computes {
         notes.extend(Policy::plain(compute, &hardware)?.notes);
     }
     let threads = rayon::current_num_threads();
     let peaks = |peak: &dyn Fn(DType) -> Option<f64>| {
-        place.computes.iter().filter_map(|&compute| Some((compute, peak(precision::dtype(compute))?))).collect()
+        place
+            .computes
+            .iter()
+            .filter_map(|&compute| Some((compute, peak(precision::dtype(compute))?)))
+            .collect()
     };
     Ok(match cuda::properties(&device) {
         Some(gpu) => Machine {
@@ -254,7 +266,9 @@ fn time(steps: &Steps) -> Result<Timed> {
         least_seconds: timing.sorted_seconds[0],
         steps: timing.sorted_seconds.len(),
         step_flops: timing.step_flops,
-        peak_memory_bytes: cuda::memory(&device).map(|memory| memory.peak_bytes).or_else(fs::peak_resident_bytes),
+        peak_memory_bytes: cuda::memory(&device)
+            .map(|memory| memory.peak_bytes)
+            .or_else(fs::peak_resident_bytes),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `mlmtrain bench`: how fast whole training steps are, a row for each model, batch, length and compute type.
 //!
-//! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that does not fit
-//! takes nothing else with it. `table.rs` is how rows look.
+//! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that
+//! does not fit takes nothing else with it. `table.rs` is how rows look.
 
 mod job;
 mod table;
@@ -87,10 +87,13 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
         for &batch in &given(&args.batch, defaults.batch) {
             for &length in &given(&args.length, defaults.length) {
                 if length > longest {
-                    let problem = Problem::usage(format!("rows of {length} tokens are longer than the {longest} positions of `{name}`"));
+                    let problem = Problem::usage(format!(
+                        "rows of {length} tokens are longer than the {longest} positions of `{name}`"
+                    ));
                     return Err(problem.at("--length").hint(format!("take at most {longest}")).into());
                 }
-                let computes = if args.compute.is_empty() { vec![defaults.compute] } else { args.compute.clone() };
+                let computes =
+                    if args.compute.is_empty() { vec![defaults.compute] } else { args.compute.clone() };
                 rows.extend(computes.into_iter().map(|compute| {
                     let steps = Steps {
                         model: defaults.model.clone(),
@@ -130,12 +133,27 @@ impl Defaults {
     /// Of a named model, or of the configuration in this file.
     fn of(name: &str) -> Result<Self> {
         if let Some(model) = config::named_model(name) {
-            return Ok(Self { model, batch: BATCH, length: LENGTH, compute: ComputeType::F32, masked_share: MASKED_SHARE });
+            return Ok(Self {
+                model,
+                batch: BATCH,
+                length: LENGTH,
+                compute: ComputeType::F32,
+                masked_share: MASKED_SHARE,
+            });
         }
         let path = Path::new(name);
         if !fs::exists(path) {
-            let problem = Problem::usage(format!("`{}` is neither a model's name nor a file", terminal::printable(name))).at("--model");
-            return Err(problem.hint(format!("take {}, or the path of a configuration of `pretrain`", MODEL_NAMES.join(", "))).into());
+            let problem = Problem::usage(format!(
+                "`{}` is neither a model's name nor a file",
+                terminal::printable(name)
+            ))
+            .at("--model");
+            return Err(problem
+                .hint(format!(
+                    "take {}, or the path of a configuration of `pretrain`",
+                    MODEL_NAMES.join(", ")
+                ))
+                .into());
         }
         let config = config::load_pretrain(path, &[])?.config;
         let mut model = config.model().context("validation lets only one model family pass")?;
@@ -157,34 +175,54 @@ impl Defaults {
 
 /// Measures the peaks that the rows are compared with, and says what they are.
 fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progress) -> Result<Machine> {
-    let computes: Vec<ComputeType> = ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, steps)| steps.compute == *c)).collect();
+    let computes: Vec<ComputeType> =
+        ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, steps)| steps.compute == *c)).collect();
     let place = Place { device: args.device, tf32: args.tf32, computes };
     let machine = match job::start(&Job::Machine(place), args.threads, || {})? {
         Ended::Machine(machine) => machine,
         Ended::Failed(message) => return Err(Problem::usage(message).into()),
-        other => return Err(Problem::new(format!("the machine's peak could not be measured: {other:?}")).into()),
+        other => {
+            return Err(Problem::new(format!("the machine's peak could not be measured: {other:?}")).into());
+        }
     };
-    let peaks: Vec<String> =
-        machine.flops_per_second.iter().map(|(compute, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, compute.name())).collect();
+    let peaks: Vec<String> = machine
+        .flops_per_second
+        .iter()
+        .map(|(compute, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, compute.name()))
+        .collect();
     let peaks = if peaks.is_empty() { "no known peak".to_string() } else { peaks.join(", ") };
     progress.note(&match machine.bytes_per_second {
-        Some(bytes) => format!("this machine: {} threads, {peaks}, {:.1} GB/s of memory", machine.threads, bytes / 1e9),
+        Some(bytes) => {
+            format!("this machine: {} threads, {peaks}, {:.1} GB/s of memory", machine.threads, bytes / 1e9)
+        }
         None => format!("{}: {peaks} by its data sheet", machine.name),
     });
     machine.notes.iter().for_each(|note| progress.note(note));
     Ok(machine)
 }
 
-fn measure(model: &str, steps: &Steps, threads: usize, machine: &Machine, progress: &Progress) -> Result<Outcome> {
+fn measure(
+    model: &str,
+    steps: &Steps,
+    threads: usize,
+    machine: &Machine,
+    progress: &Progress,
+) -> Result<Outcome> {
     let needed = steps.case().predicted_bytes(machine.is_gpu());
     if let Some(available) = machine.memory_bytes.filter(|&available| needed > available) {
-        return Ok(Outcome::DoesNotFit(format!("needs about {}, {} are free", format_bytes(needed), format_bytes(available))));
+        return Ok(Outcome::DoesNotFit(format!(
+            "needs about {}, {} are free",
+            format_bytes(needed),
+            format_bytes(available)
+        )));
     }
     let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));
     let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
     Ok(match ended {
         Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)),
-        Ended::OutOfMemory => Outcome::DoesNotFit(format!("ran out of memory, needs about {}", format_bytes(needed))),
+        Ended::OutOfMemory => {
+            Outcome::DoesNotFit(format!("ran out of memory, needs about {}", format_bytes(needed)))
+        }
         Ended::Failed(message) => Outcome::Failed(message),
         Ended::Machine(_) => Outcome::Failed("the process measured something else".to_string()),
     })

@@ -76,7 +76,13 @@ pub(super) struct Table {
 impl Table {
     /// For rows of these models.
     pub(super) fn new<'a>(models: impl Iterator<Item = &'a str>) -> Self {
-        Self { model_width: models.map(|model| terminal::printable(model).chars().count()).max().unwrap_or(0).max("model".len()) }
+        Self {
+            model_width: models
+                .map(|model| terminal::printable(model).chars().count())
+                .max()
+                .unwrap_or(0)
+                .max("model".len()),
+        }
     }
 
     /// The names of the columns.

@@ -65,7 +65,13 @@ fn what_is_wrong_says_what_is_possible() {
     --length: rows of 1024 tokens are longer than the 512 positions of `base`
       hint: take at most 512
     ");
-    for line in ["", "--model tiny --batch 0", "--model tiny --batch 8,", "--model tiny --seconds -1", "--model tiny --seconds nan"] {
+    for line in [
+        "",
+        "--model tiny --batch 0",
+        "--model tiny --batch 8,",
+        "--model tiny --seconds -1",
+        "--model tiny --seconds nan",
+    ] {
         assert!(parse(line).is_err(), "{line}");
     }
     let message = parse("--model tiny --compute fp16").unwrap_err();
@@ -84,10 +90,23 @@ fn sample_rows() -> Vec<Row> {
     };
     let row = |name: &str, compute, step_flops: f64, median_seconds: f64| {
         let (_, steps) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
-        let timed =
-            Timed { median_seconds, least_seconds: median_seconds / 1.25, steps: 5, step_flops, peak_memory_bytes: Some(150_000_000) };
+        let timed = Timed {
+            median_seconds,
+            least_seconds: median_seconds / 1.25,
+            steps: 5,
+            step_flops,
+            peak_memory_bytes: Some(150_000_000),
+        };
         let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine));
-        Row { model: name.to_string(), batch: 32, length: 128, compute, device: "cpu".to_string(), threads: 2, outcome }
+        Row {
+            model: name.to_string(),
+            batch: 32,
+            length: 128,
+            compute,
+            device: "cpu".to_string(),
+            threads: 2,
+            outcome,
+        }
     };
     let tiny = row("tiny", ComputeType::F32, 15e9, 0.125);
     let base = row("base", ComputeType::Bf16, 2.3e12, 16.0);
@@ -101,7 +120,8 @@ fn sample_rows() -> Vec<Row> {
 fn the_table_is_aligned() {
     let rows = sample_rows();
     let table = Table::new(rows.iter().map(|row| row.model.as_str()));
-    let lines: Vec<String> = std::iter::once(table.header()).chain(rows.iter().map(|row| table.line(row))).collect();
+    let lines: Vec<String> =
+        std::iter::once(table.header()).chain(rows.iter().map(|row| table.line(row))).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     model  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory
     tiny      32     128  f32             256      32,768  125.0 ms  50.0 %     143.1MiB
@@ -114,7 +134,8 @@ fn the_table_is_aligned() {
 #[test]
 fn a_row_is_one_object() {
     let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
-    let predicted = rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes(false);
+    let predicted =
+        rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes(false);
     assert_eq!(
         objects[0],
         json!({
@@ -132,7 +153,8 @@ fn a_row_is_one_object() {
 
 #[test]
 fn a_child_without_memory_is_told_from_one_that_failed() {
-    let (killed, aborted, error) = (ExitStatus::from_raw(9), ExitStatus::from_raw(6), ExitStatus::from_raw(1 << 8));
+    let (killed, aborted, error) =
+        (ExitStatus::from_raw(9), ExitStatus::from_raw(6), ExitStatus::from_raw(1 << 8));
     let ended = |status, errors| match why(status, errors) {
         Ended::OutOfMemory => "out of memory".to_string(),
         Ended::Failed(message) => message,
@@ -140,14 +162,21 @@ fn a_child_without_memory_is_told_from_one_that_failed() {
     };
     assert_eq!(ended(killed, ""), "out of memory");
     assert_eq!(ended(aborted, "memory allocation of 8589934592 bytes failed\n"), "out of memory");
-    assert_eq!(ended(error, "error: linear: no implementation for BF16\n  hint: wait\n"), "linear: no implementation for BF16");
+    assert_eq!(
+        ended(error, "error: linear: no implementation for BF16\n  hint: wait\n"),
+        "linear: no implementation for BF16"
+    );
     assert!(ended(aborted, "thread 'main' panicked").ends_with(": thread 'main' panicked"));
 }
 
 /// Typed by hand it says whose it is.
 #[test]
 fn the_hidden_command_is_not_for_people() {
-    let Ok(Cli { command: Command::BenchJob(args), .. }) = Cli::try_parse_from(["mlmtrain", "bench-job", "hello"]) else { panic!() };
+    let Ok(Cli { command: Command::BenchJob(args), .. }) =
+        Cli::try_parse_from(["mlmtrain", "bench-job", "hello"])
+    else {
+        panic!()
+    };
     let message = run_job(&args).unwrap_err().to_string();
     assert!(message.starts_with("`bench-job` is for `mlmtrain bench` to start"), "{message}");
 }

@@ -33,10 +33,14 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let tokenizer = folders.tokenizer.as_deref().map(Tokenizer::load).transpose()?;
     let mut output = Output::stdout();
     if let Some(document) = args.document {
-        document_lines(&set, document, needed(tokenizer.as_ref(), args)?)?.iter().try_for_each(|line| output.line(line))?;
+        document_lines(&set, document, needed(tokenizer.as_ref(), args)?)?
+            .iter()
+            .try_for_each(|line| output.line(line))?;
         return output.finish();
     }
-    statistics::lines(&folders.shards, &manifest, &set, side, tokenizer.as_ref())?.iter().try_for_each(|line| output.line(line))?;
+    statistics::lines(&folders.shards, &manifest, &set, side, tokenizer.as_ref())?
+        .iter()
+        .try_for_each(|line| output.line(line))?;
     if args.rows > 0 && set.num_tokens() > 0 {
         let tokenizer = needed(tokenizer.as_ref(), args)?;
         let (data, mlm, run) = settings(args)?;

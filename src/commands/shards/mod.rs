@@ -33,11 +33,14 @@ impl Folders {
     /// `folder` is a prepared folder or that of the shards.
     fn find(folder: &Path) -> Result<Self> {
         let inside = folder.join("shards");
-        let shards = [inside, folder.to_path_buf()].into_iter().find(|shards| fs::exists(&shards.join(MANIFEST_JSON)));
+        let shards =
+            [inside, folder.to_path_buf()].into_iter().find(|shards| fs::exists(&shards.join(MANIFEST_JSON)));
         let shards = shards.ok_or_else(|| {
-            Problem::usage(format!("holds no shards: there is no `{MANIFEST_JSON}` in it, nor in `shards` below it"))
-                .at(folder.display())
-                .hint("name the prepared folder, by default `<run.output_dir>/data`; `mlmtrain prepare` makes it")
+            Problem::usage(format!(
+                "holds no shards: there is no `{MANIFEST_JSON}` in it, nor in `shards` below it"
+            ))
+            .at(folder.display())
+            .hint("name the prepared folder, by default `<run.output_dir>/data`; `mlmtrain prepare` makes it")
         })?;
         // `..` also works where the shards are the current folder.
         let beside = [folder.join("tokenizer"), shards.join("..").join("tokenizer")];

@@ -60,7 +60,9 @@ impl Rows<'_> {
     pub(super) fn print<W: Write>(&mut self, count: usize, output: &mut Output<W>) -> Result<()> {
         let frame = Frame::new(self.tokenizer, self.max_seq_length)?;
         let (order, masking, seed) = match self.side {
-            Side::Train => (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed),
+            Side::Train => {
+                (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed)
+            }
             Side::Validation => (Order::Fixed, Masking::for_evaluation(self.tokenizer)?, EVALUATION_SEED),
         };
         let mut packer = Packer::new(Arc::clone(&self.set), order, frame, Cursor::default())?;
@@ -72,7 +74,9 @@ impl Rows<'_> {
             }
             let mut row = packer.next_row()?;
             let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
-            masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| chosen[place as usize] = true);
+            masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| {
+                chosen[place as usize] = true
+            });
             for line in self.row_lines(number, &row, &original, &chosen)? {
                 output.line(&line)?;
             }
@@ -84,7 +88,9 @@ impl Rows<'_> {
         let rows = format!("rows of at most {} tokens", self.max_seq_length);
         if self.in_color {
             let masked = format!("{GREEN}masked{RESET} {DIM}original{RESET}");
-            format!("{rows}: {masked}, {RED}random{RESET} {DIM}original{RESET}, {YELLOW}predicted as it is{RESET}")
+            format!(
+                "{rows}: {masked}, {RED}random{RESET} {DIM}original{RESET}, {YELLOW}predicted as it is{RESET}"
+            )
         } else {
             format!("{rows}: tokens to predict are [original→what the model sees]")
         }
@@ -92,7 +98,8 @@ impl Rows<'_> {
 
     fn row_lines(&self, number: usize, row: &Row, original: &[u32], chosen: &[bool]) -> Result<Vec<String>> {
         let mask = self.tokenizer.special().mask()?;
-        let fates: Vec<Fate> = (0..row.ids.len()).map(|at| self.fate(original[at], row.ids[at], chosen[at], mask)).collect();
+        let fates: Vec<Fate> =
+            (0..row.ids.len()).map(|at| self.fate(original[at], row.ids[at], chosen[at], mask)).collect();
         let count = |fate| fates.iter().filter(|one| **one == fate).count();
         let (masked, random, kept) = (count(Fate::Masked), count(Fate::Random), count(Fate::Kept));
         let (tokens, segments, predicted) = (row.ids.len(), row.segment_ends.len(), masked + random + kept);
@@ -105,7 +112,10 @@ impl Rows<'_> {
         ];
         let mut start = 0;
         for end in row.segment_ends.iter().map(|end| *end as usize) {
-            lines.push(format!("  {}", self.segment(&original[start..end], &row.ids[start..end], &fates[start..end])?));
+            lines.push(format!(
+                "  {}",
+                self.segment(&original[start..end], &row.ids[start..end], &fates[start..end])?
+            ));
             start = end;
         }
         Ok(lines)
@@ -126,10 +136,18 @@ impl Rows<'_> {
         let mut text = String::new();
         let mut at = 0;
         while at < seen.len() {
-            let run = if fates[at] == Fate::Plain { fates[at..].iter().take_while(|fate| **fate == Fate::Plain).count() } else { 1 };
+            let run = if fates[at] == Fate::Plain {
+                fates[at..].iter().take_while(|fate| **fate == Fate::Plain).count()
+            } else {
+                1
+            };
             let before = if at > 0 && fates[at - 1] != Fate::Special { Some(original[at - 1]) } else { None };
             let was = piece(self.tokenizer, before, &original[at..at + run])?;
-            let is = if original[at] == seen[at] { was.clone() } else { piece(self.tokenizer, None, &seen[at..=at])? };
+            let is = if original[at] == seen[at] {
+                was.clone()
+            } else {
+                piece(self.tokenizer, None, &seen[at..=at])?
+            };
             text.push_str(&self.marked(fates[at], &was, &is));
             at += run;
         }
@@ -182,7 +200,15 @@ mod tests {
 
     fn rows(tokenizer: &Tokenizer, in_color: bool) -> Rows<'_> {
         let set = Arc::new(ShardSet::in_memory(&[], tokenizer.vocab_size()));
-        Rows { set, tokenizer, side: Side::Train, seed: 1, max_seq_length: 16, mlm: MlmConfig::default(), in_color }
+        Rows {
+            set,
+            tokenizer,
+            side: Side::Train,
+            seed: 1,
+            max_seq_length: 16,
+            mlm: MlmConfig::default(),
+            in_color,
+        }
     }
 
     /// `<s> the fox and the hen\n</s>` with a mask, a random replacement and a token that was kept.

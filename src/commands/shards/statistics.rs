@@ -19,7 +19,13 @@ const BAR: u64 = 40;
 /// Digits of a fingerprint that tell tokenizers apart well enough to be read by people.
 const FINGERPRINT: usize = 16;
 
-pub(super) fn lines(folder: &Path, manifest: &Manifest, set: &ShardSet, side: Side, tokenizer: Option<&Tokenizer>) -> Result<Vec<String>> {
+pub(super) fn lines(
+    folder: &Path,
+    manifest: &Manifest,
+    set: &ShardSet,
+    side: Side,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<String>> {
     let mut lines = vec![format!("{}", folder.display())];
     let mut row = |name: &str, text: String| lines.push(format!("  {name:12} {text}"));
     let both = |train: u64, validation: u64| {
@@ -27,7 +33,8 @@ pub(super) fn lines(folder: &Path, manifest: &Manifest, set: &ShardSet, side: Si
         format!("{all} ({} train, {} validation)", format_grouped(train), format_grouped(validation))
     };
     let (train, validation) = (&manifest.train, &manifest.validation);
-    let disk_bytes: u64 = train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).fold(0, u64::saturating_add);
+    let disk_bytes: u64 =
+        train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).fold(0, u64::saturating_add);
     let text_bytes = train.text_bytes.saturating_add(validation.text_bytes);
     let tokens = manifest.tokens().max(1) as f64;
     row("documents", both(train.documents, validation.documents));
@@ -37,7 +44,11 @@ pub(super) fn lines(folder: &Path, manifest: &Manifest, set: &ShardSet, side: Si
     let files = train.shards.len() + validation.shards.len();
     row(
         "on the disk",
-        format!("{} in {files} files: {:.2} bytes a token, {ratio:.2} of the text", format_bytes(disk_bytes), disk_bytes as f64 / tokens),
+        format!(
+            "{} in {files} files: {:.2} bytes a token, {ratio:.2} of the text",
+            format_bytes(disk_bytes),
+            disk_bytes as f64 / tokens
+        ),
     );
     row("vocabulary", format_grouped(manifest.vocab_size as u64));
     row("tokenizer", fingerprint(manifest, tokenizer));
@@ -59,11 +70,15 @@ fn fingerprint(manifest: &Manifest, tokenizer: Option<&Tokenizer>) -> String {
 
 fn sources(set: &ShardSet, name: &str) -> Vec<String> {
     let mut lines = vec![String::new(), format!("sources of the {name} documents")];
-    let width = set.sources().iter().map(|source| printable(&source.name).chars().count()).max().unwrap_or(0).min(40);
+    let width =
+        set.sources().iter().map(|source| printable(&source.name).chars().count()).max().unwrap_or(0).min(40);
     for source in set.sources() {
         let share = 100.0 * source.tokens as f64 / set.num_tokens().max(1) as f64;
         let (documents, tokens) = (format_grouped(source.documents), format_grouped(source.tokens));
-        lines.push(format!("  {:width$}  {documents:>13} documents  {tokens:>15} tokens  {share:5.1} %", printable(&source.name)));
+        lines.push(format!(
+            "  {:width$}  {documents:>13} documents  {tokens:>15} tokens  {share:5.1} %",
+            printable(&source.name)
+        ));
     }
     lines
 }
@@ -79,7 +94,11 @@ fn lengths(set: &ShardSet, name: &str) -> Result<Vec<String>> {
     let at = |part: usize| format_grouped(u64::from(lengths[(lengths.len() - 1) * part / 100]));
     let mean = set.num_tokens() as f64 / lengths.len() as f64;
     let (first, last) = (format_grouped(u64::from(*first)), format_grouped(u64::from(*last)));
-    lines.push(format!("  shortest {first}, median {}, mean {mean:.1}, 90 % up to {}, longest {last}", at(50), at(90)));
+    lines.push(format!(
+        "  shortest {first}, median {}, mean {mean:.1}, 90 % up to {}, longest {last}",
+        at(50),
+        at(90)
+    ));
     let mut histogram = Lengths::default();
     for length in &lengths {
         histogram.add(u64::from(*length));
@@ -89,7 +108,11 @@ fn lengths(set: &ShardSet, name: &str) -> Result<Vec<String>> {
         // A bar for any document at all: a rare length is not a missing one.
         let columns = (documents * BAR).div_ceil(highest) as usize;
         let from = format_grouped(Lengths::least(bucket));
-        lines.push(format!("  from {from:>9}  {:>13}  {}", format_grouped(documents), "█".repeat(columns)).trim_end().to_string());
+        lines.push(
+            format!("  from {from:>9}  {:>13}  {}", format_grouped(documents), "█".repeat(columns))
+                .trim_end()
+                .to_string(),
+        );
     }
     Ok(lines)
 }

@@ -36,7 +36,10 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     let of_shards: Vec<Verdict> = entries.par_iter().map(look).collect();
     verdicts.extend(of_shards.into_iter().zip(entries.iter().map(|entry| contents(entry))));
     if let Some(tokenizer) = &folders.tokenizer {
-        verdicts.push((verify_tokenizer(tokenizer, &manifest), format!("vocabulary {}", format_grouped(manifest.vocab_size as u64))));
+        verdicts.push((
+            verify_tokenizer(tokenizer, &manifest),
+            format!("vocabulary {}", format_grouped(manifest.vocab_size as u64)),
+        ));
     }
     bar.finish("done");
     print(&folders, &manifest, &verdicts)?;
@@ -56,7 +59,10 @@ fn print(folders: &Folders, manifest: &Manifest, verdicts: &[(Verdict, String)])
         match &verdict.result {
             Ok(()) => output.line(&format!("ok    {}  {contents}", terminal::printable(&verdict.file)))?,
             // A message that goes over several lines is one line here.
-            Err(e) => output.line(&format!("BAD   {}", terminal::printable(&format!("{e:#}").replace("\n  hint: ", "; "))))?,
+            Err(e) => output.line(&format!(
+                "BAD   {}",
+                terminal::printable(&format!("{e:#}").replace("\n  hint: ", "; "))
+            ))?,
         }
     }
     if folders.tokenizer.is_none() {
@@ -69,12 +75,19 @@ fn print(folders: &Folders, manifest: &Manifest, verdicts: &[(Verdict, String)])
         }
     }
     let kind = if manifest.documents() == 1 { "document" } else { "documents" };
-    output.line(&format!("{} {kind}, {} tokens", format_grouped(manifest.documents()), format_grouped(manifest.tokens())))?;
+    output.line(&format!(
+        "{} {kind}, {} tokens",
+        format_grouped(manifest.documents()),
+        format_grouped(manifest.tokens())
+    ))?;
     output.finish()
 }
 
 fn totals(manifest: &Manifest) -> String {
-    format!("{} shards", format_grouped((manifest.train.shards.len() + manifest.validation.shards.len()) as u64))
+    format!(
+        "{} shards",
+        format_grouped((manifest.train.shards.len() + manifest.validation.shards.len()) as u64)
+    )
 }
 
 fn contents(entry: &ShardEntry) -> String {
@@ -86,10 +99,13 @@ fn verify_tokenizer(folder: &Path, manifest: &Manifest) -> Verdict {
     let check = || {
         let tokenizer = Tokenizer::load(folder)?;
         if tokenizer.fingerprint() != manifest.tokenizer {
-            return Err(Problem::new("is not the tokenizer that made the shards").at(folder.display()).into());
+            return Err(Problem::new("is not the tokenizer that made the shards")
+                .at(folder.display())
+                .into());
         }
         if tokenizer.vocab_size() != manifest.vocab_size {
-            let message = format!("has {} entries, the manifest says {}", tokenizer.vocab_size(), manifest.vocab_size);
+            let message =
+                format!("has {} entries, the manifest says {}", tokenizer.vocab_size(), manifest.vocab_size);
             return Err(Problem::new(message).at(folder.display()).into());
         }
         Ok(())

@@ -11,13 +11,13 @@ use whatlang::Lang;
 pub struct LanguageFilter {
     /// Languages to keep: ISO 639-3 or 639-1 codes, such as `fin` or `fi`.
     pub expected: Vec<String>,
-    /// Least confidence, from 0 to 1, that a document is in an expected language. Keep it low: on short text, right guesses are
-    /// often made with little confidence.
+    /// Least confidence, from 0 to 1, that a document is in an expected language. Keep it low: on short text,
+    /// right guesses are often made with little confidence.
     pub min_confidence: f64,
     /// Documents with fewer letters than this are too short to be judged, and kept.
     pub min_letters: u64,
-    /// Languages to tell apart; all when empty. Fewer are told apart faster and, in short text, more surely; text in any other
-    /// language is then taken for one of these.
+    /// Languages to tell apart; all when empty. Fewer are told apart faster and, in short text, more surely;
+    /// text in any other language is then taken for one of these.
     pub candidates: Vec<String>,
     /// Find the language of each document for the report, also when none is expected.
     pub detect: bool,
@@ -25,11 +25,18 @@ pub struct LanguageFilter {
 
 impl Default for LanguageFilter {
     fn default() -> Self {
-        Self { expected: Vec::new(), min_confidence: 0.0, min_letters: 50, candidates: Vec::new(), detect: false }
+        Self {
+            expected: Vec::new(),
+            min_confidence: 0.0,
+            min_letters: 50,
+            candidates: Vec::new(),
+            detect: false,
+        }
     }
 }
 
-/// ISO 639-1 codes of the languages that are told apart, with their ISO 639-3 codes. `no` and `zh` name the written form.
+/// ISO 639-1 codes of the languages that are told apart, with their ISO 639-3 codes. `no` and `zh` name the
+/// written form.
 const TWO_LETTERS: [(&str, &str); 71] = [
     ("af", "afr"),
     ("ak", "aka"),

@@ -16,14 +16,16 @@ pub struct WordsFilter {
     pub max_share: Option<f64>,
 }
 
-/// Leaves out documents whose characters surprise an n-gram model of good text. Off while `max_perplexity` is absent.
+/// Leaves out documents whose characters surprise an n-gram model of good text. Off while `max_perplexity` is
+/// absent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PerplexityFilter {
-    /// Files of good text that the model learns from, read like evaluation files: .jsonl, .csv, .tsv, or lines of text.
+    /// Files of good text that the model learns from, read like evaluation files: .jsonl, .csv, .tsv, or
+    /// lines of text.
     pub reference_files: Vec<String>,
-    /// Largest perplexity of a character, such as 30: to a model of Finnish headlines, most Finnish web pages have 5 to 30,
-    /// English ones 38 to 96. The report shows what was measured.
+    /// Largest perplexity of a character, such as 30: to a model of Finnish headlines, most Finnish web pages
+    /// have 5 to 30, English ones 38 to 96. The report shows what was measured.
     pub max_perplexity: Option<f64>,
     /// Characters of the longest sequence that is counted.
     pub order: usize,
@@ -35,6 +37,12 @@ pub struct PerplexityFilter {
 
 impl Default for PerplexityFilter {
     fn default() -> Self {
-        Self { reference_files: Vec::new(), max_perplexity: None, order: 5, train_bytes: 2 << 20, memory_bytes: 8 << 20 }
+        Self {
+            reference_files: Vec::new(),
+            max_perplexity: None,
+            order: 5,
+            train_bytes: 2 << 20,
+            memory_bytes: 8 << 20,
+        }
     }
 }

@@ -24,7 +24,8 @@ pub use web::C4Filter;
 pub use web::LinesFilter;
 pub use web::MarkupFilter;
 
-/// Filters in the order in which they are asked; all are off by default. The first that fails gives the reason.
+/// Filters in the order in which they are asked; all are off by default. The first that fails gives the
+/// reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FiltersConfig {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Leaves out documents that are HTML (or the script of a page) rather than text. Asked before lines are taken out.
+/// Leaves out documents that are HTML (or the script of a page) rather than text. Asked before lines are
+/// taken out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MarkupFilter {
@@ -32,7 +33,8 @@ pub struct LinesFilter {
     pub max_chars: Option<u64>,
     /// Take out lines that hold nothing but web and e-mail addresses.
     pub urls: bool,
-    /// Take out lines of a short built-in list: sharing buttons, "read more", copyright lines, in English and Finnish.
+    /// Take out lines of a short built-in list: sharing buttons, "read more", copyright lines, in English and
+    /// Finnish.
     pub boilerplate: bool,
     /// Take out lines that match one of these as a whole; `*` stands for anything, case does not matter.
     pub patterns: Vec<String>,

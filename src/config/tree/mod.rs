@@ -1,7 +1,8 @@
 //! YAML or JSON text as a tree in which every key and value knows its place.
 //!
-//! It does not know which keys exist: `check.rs` compares the tree with the wanted shape. YAML 1.2 contains JSON, so that
-//! one parser reads both. Nesting, aliases and size are bounded: no text can make it slow, deep or large.
+//! It does not know which keys exist: `check.rs` compares the tree with the wanted shape. YAML 1.2 contains
+//! JSON, so that one parser reads both. Nesting, aliases and size are bounded: no text can make it slow, deep
+//! or large.
 
 use serde::Deserialize;
 use serde::Deserializer;
@@ -78,9 +79,12 @@ impl Node {
         self.place = place.clone();
         self.value = match self.value {
             Value::List(nodes) => Value::List(nodes.into_iter().map(|n| n.placed(place)).collect()),
-            Value::Table(entries) => {
-                Value::Table(entries.into_iter().map(|e| Entry { key: e.key, place: place.clone(), node: e.node.placed(place) }).collect())
-            }
+            Value::Table(entries) => Value::Table(
+                entries
+                    .into_iter()
+                    .map(|e| Entry { key: e.key, place: place.clone(), node: e.node.placed(place) })
+                    .collect(),
+            ),
             scalar => scalar,
         };
         self
@@ -121,7 +125,9 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
-        Ok(spanned) if spanned.value == Value::Null => Ok(Node::empty_table(Place::File { line: 1, column: 1 })),
+        Ok(spanned) if spanned.value == Value::Null => {
+            Ok(Node::empty_table(Place::File { line: 1, column: 1 }))
+        }
         Ok(spanned) => Ok(node(spanned)),
         Err(error) => Err(syntax_problem(&error, file)),
     }
@@ -134,13 +140,18 @@ fn syntax_problem(error: &Error, file: &str) -> Problem {
     };
     let problem = match error.without_snippet() {
         Error::AliasError { error, .. } => return syntax_problem(error, file),
-        Error::MultipleDocuments { .. } => {
-            Problem::usage("a second document begins here").hint("keep one configuration a file, without `---` lines between")
+        Error::MultipleDocuments { .. } => Problem::usage("a second document begins here")
+            .hint("keep one configuration a file, without `---` lines between"),
+        Error::MergeKeyNotAllowed { .. } => {
+            Problem::usage("merge keys (`<<`) are not supported").hint("write the keys out")
         }
-        Error::MergeKeyNotAllowed { .. } => Problem::usage("merge keys (`<<`) are not supported").hint("write the keys out"),
-        Error::UnknownAnchor { .. } => Problem::usage("an alias without its anchor").hint("put a text that begins with `*` in quotes"),
+        Error::UnknownAnchor { .. } => {
+            Problem::usage("an alias without its anchor").hint("put a text that begins with `*` in quotes")
+        }
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
-        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } | Error::AliasReplayStackDepthExceeded { .. } => too_many(),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => too_many(),
         other => other_problem(&other.to_string()),
     };
     problem.at(place)

@@ -10,7 +10,8 @@ fn problem(text: &str) -> String {
 
 #[test]
 fn every_key_and_value_has_its_place() {
-    let root = parse("run:\n  seed: 7\n  name: \"x\"\nlist:\n  - 1.5\n  - yes\n", "a.yaml").expect("is right");
+    let root =
+        parse("run:\n  seed: 7\n  name: \"x\"\nlist:\n  - 1.5\n  - yes\n", "a.yaml").expect("is right");
     let run = &root.entries()[0];
     let seed = &run.node.entries()[0];
     assert_eq!(seed.place, Place::File { line: 2, column: 3 });
@@ -86,7 +87,8 @@ fn deep_nesting_is_refused() {
 #[test]
 fn a_bomb_of_aliases_is_refused() {
     let levels = "abcdefgh".chars().zip("bcdefghi".chars());
-    let levels = levels.map(|(inner, outer)| format!("{outer}: &{outer} [{}]\n", format!("*{inner}, ").repeat(9)));
+    let levels =
+        levels.map(|(inner, outer)| format!("{outer}: &{outer} [{}]\n", format!("*{inner}, ").repeat(9)));
     let bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_string() + &levels.collect::<String>();
     insta::assert_snapshot!(problem(&bomb), @r#"
     a.yaml:1:20: holds more than 20000 values, once its aliases (`*name`) are written out
@@ -97,7 +99,10 @@ fn a_bomb_of_aliases_is_refused() {
 #[test]
 fn aliases_in_moderation_are_fine() {
     let root = parse("a: &lr 1e-3\nb: *lr\n", "a.yaml").expect("is right");
-    assert_eq!(root.entries()[1].node, Node { value: Value::Float(1e-3), place: Place::File { line: 2, column: 4 } });
+    assert_eq!(
+        root.entries()[1].node,
+        Node { value: Value::Float(1e-3), place: Place::File { line: 2, column: 4 } }
+    );
 }
 
 proptest! {

@@ -18,10 +18,17 @@ pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
 
 /// What only pretraining can do.
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
-    let given = [("phases", !config.training.phases.is_empty()), ("batch_size_ramp", config.training.batch_size_ramp.steps > 0)];
+    let given = [
+        ("phases", !config.training.phases.is_empty()),
+        ("batch_size_ramp", config.training.batch_size_ramp.steps > 0),
+    ];
     for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
         let path = format!("training.{key}");
-        findings.add(&[&path], format!("`{path}` is for pretraining, fine-tuning has one batch size"), "remove it");
+        findings.add(
+            &[&path],
+            format!("`{path}` is for pretraining, fine-tuning has one batch size"),
+            "remove it",
+        );
     }
 }
 
@@ -51,13 +58,18 @@ fn phases(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findi
                 "`{length}` is {}, it must lie between {last_length} and `data.max_seq_length` {max_seq_length}",
                 phase.max_seq_length
             );
-            findings.add(&[&length, &path], message, "sequences may only grow from phase to phase, up to `data.max_seq_length`");
+            findings.add(
+                &[&length, &path],
+                message,
+                "sequences may only grow from phase to phase, up to `data.max_seq_length`",
+            );
         }
         let rows = phase.per_device_train_batch_size.unwrap_or(1);
         findings.count(&format!("{path}.per_device_train_batch_size"), rows as u64, 1, u64::MAX);
         // Token positions of a batch are 32-bit numbers.
         if rows.saturating_mul(phase.max_seq_length) > i32::MAX as usize {
-            let message = format!("`{path}`: {rows} rows of {} tokens are over 2^31 tokens", phase.max_seq_length);
+            let message =
+                format!("`{path}`: {rows} rows of {} tokens are over 2^31 tokens", phase.max_seq_length);
             findings.add(&[&path], message, "use more `gradient_accumulation_steps` for a larger batch");
         }
         let micro = phase.gradient_accumulation_steps.unwrap_or(1);
@@ -74,11 +86,23 @@ fn ramp(training: &TrainingConfig, findings: &mut Findings) {
     if ramp.steps == 0 {
         return;
     }
-    findings.count("training.batch_size_ramp.start_micro_batches", ramp.start_micro_batches as u64, 1, 1 << 20);
-    let most = training.phases.iter().filter_map(|p| p.gradient_accumulation_steps).fold(training.gradient_accumulation_steps, usize::max);
+    findings.count(
+        "training.batch_size_ramp.start_micro_batches",
+        ramp.start_micro_batches as u64,
+        1,
+        1 << 20,
+    );
+    let most = training
+        .phases
+        .iter()
+        .filter_map(|p| p.gradient_accumulation_steps)
+        .fold(training.gradient_accumulation_steps, usize::max);
     if ramp.start_micro_batches >= most && most > 0 {
         let path = "training.batch_size_ramp.start_micro_batches";
-        let message = format!("`{path}` is {}, there is no ramp up to {most} `gradient_accumulation_steps`", ramp.start_micro_batches);
+        let message = format!(
+            "`{path}` is {}, there is no ramp up to {most} `gradient_accumulation_steps`",
+            ramp.start_micro_batches
+        );
         findings.add(
             &[path, "training.gradient_accumulation_steps"],
             message,
@@ -91,7 +115,9 @@ fn ramp(training: &TrainingConfig, findings: &mut Findings) {
 fn needs_max_steps(key: &str, training: &TrainingConfig, findings: &mut Findings) {
     if training.max_steps == -1 {
         let path = format!("training.{key}");
-        let message = format!("`{path}` needs `training.max_steps`: epochs do not say how many steps there are when their sizes change");
+        let message = format!(
+            "`{path}` needs `training.max_steps`: epochs do not say how many steps there are when their sizes change"
+        );
         findings.add(&[&path, "training.max_steps"], message, "set `training.max_steps`");
     }
 }
@@ -100,7 +126,11 @@ fn masking_schedule(mlm: &MlmConfig, findings: &mut Findings) {
     let Some(end) = mlm.mlm_probability_end else { return };
     if !(end > 0.0 && end <= 1.0) {
         let message = format!("`mlm.mlm_probability_end` is {end}, it must be above 0 and at most 1");
-        findings.add(&["mlm.mlm_probability_end"], message, "`0.15` is usual; remove it to keep `mlm.mlm_probability`");
+        findings.add(
+            &["mlm.mlm_probability_end"],
+            message,
+            "`0.15` is usual; remove it to keep `mlm.mlm_probability`",
+        );
     }
 }
 
@@ -152,7 +182,10 @@ mod tests {
         let ramp = json!({"max_steps": 9, "batch_size_ramp": {"start_micro_batches": 2, "steps": 5}});
         insta::assert_snapshot!(found(&none, &ramp, &none), @"`training.batch_size_ramp.start_micro_batches` is 2, there is no ramp up to 1 `gradient_accumulation_steps`");
         let end = json!({"mlm_probability_end": 1.5});
-        assert_eq!(found(&none, &none, &end), "`mlm.mlm_probability_end` is 1.5, it must be above 0 and at most 1");
+        assert_eq!(
+            found(&none, &none, &end),
+            "`mlm.mlm_probability_end` is 1.5, it must be above 0 and at most 1"
+        );
     }
 
     #[test]
@@ -162,6 +195,9 @@ mod tests {
         let config: FinetuneConfig = serde_json::from_value(all).unwrap();
         let problems = validate_finetune(&config);
         assert_eq!(problems.len(), 1);
-        assert_eq!(problems[0].message, "`training.phases` is for pretraining, fine-tuning has one batch size");
+        assert_eq!(
+            problems[0].message,
+            "`training.phases` is for pretraining, fine-tuning has one batch size"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Filters and contamination: shares, bounds that contradict each other, languages, tables that are not switched on.
+//! Filters and contamination: shares, bounds that contradict each other, languages, tables that are not
+//! switched on.
 
 use crate::config::ContaminationConfig;
 use crate::config::DataConfig;
@@ -30,7 +31,10 @@ fn switches(filters: &FiltersConfig, findings: &mut Findings) {
         ("markup", !filters.markup.enabled && filters.markup != tables::MarkupFilter::default()),
         ("c4", !filters.c4.enabled && filters.c4 != tables::C4Filter::default()),
         ("gopher", !filters.gopher.enabled && filters.gopher != tables::GopherFilter::default()),
-        ("repetition", !filters.repetition.enabled && filters.repetition != tables::RepetitionFilter::default()),
+        (
+            "repetition",
+            !filters.repetition.enabled && filters.repetition != tables::RepetitionFilter::default(),
+        ),
     ];
     for (name, is_unused) in unused {
         if is_unused {
@@ -52,7 +56,13 @@ fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
     for (low_key, low, high_key, high) in counted {
         ordered(low_key, low.map(|n| n as f64), high_key, high.map(|n| n as f64), findings);
     }
-    ordered("gopher.min_mean_word_chars", gopher.min_mean_word_chars, "gopher.max_mean_word_chars", gopher.max_mean_word_chars, findings);
+    ordered(
+        "gopher.min_mean_word_chars",
+        gopher.min_mean_word_chars,
+        "gopher.max_mean_word_chars",
+        gopher.max_mean_word_chars,
+        findings,
+    );
     for (key, value) in [
         ("gopher.min_mean_word_chars", gopher.min_mean_word_chars),
         ("gopher.max_mean_word_chars", gopher.max_mean_word_chars),
@@ -63,7 +73,11 @@ fn bounds(filters: &FiltersConfig, findings: &mut Findings) {
     for (index, pattern) in lines.patterns.iter().enumerate() {
         if pattern.trim_matches(['*', ' ']).is_empty() {
             let path = format!("data.filters.lines.patterns.{index}");
-            findings.add(&[&path, "data.filters.lines.patterns"], format!("`{path}` matches every line"), "write it like `read more*`");
+            findings.add(
+                &[&path, "data.filters.lines.patterns"],
+                format!("`{path}` matches every line"),
+                "write it like `read more*`",
+            );
         }
     }
 }
@@ -102,13 +116,18 @@ fn shares(filters: &FiltersConfig, findings: &mut Findings) {
 
 fn repetition(filters: &FiltersConfig, findings: &mut Findings) {
     let repetition = &filters.repetition;
-    for (key, values) in
-        [("max_top_ngram_chars", &repetition.max_top_ngram_chars), ("max_duplicate_ngram_chars", &repetition.max_duplicate_ngram_chars)]
-    {
+    for (key, values) in [
+        ("max_top_ngram_chars", &repetition.max_top_ngram_chars),
+        ("max_duplicate_ngram_chars", &repetition.max_duplicate_ngram_chars),
+    ] {
         let path = format!("data.filters.repetition.{key}");
         if values.len() > 16 {
             let message = format!("`{path}` has {} items, it can have at most 16", values.len());
-            findings.add(&[&path], message, "each item is for sequences one word longer than the item before");
+            findings.add(
+                &[&path],
+                message,
+                "each item is for sequences one word longer than the item before",
+            );
         }
         for (index, value) in values.iter().enumerate() {
             findings.share(&format!("{path}.{index}"), *value);
@@ -120,15 +139,26 @@ fn words(filters: &FiltersConfig, findings: &mut Findings) {
     let words = &filters.words;
     if words.files.is_empty() && (words.max_count.is_some() || words.max_share.is_some()) {
         let message = "`data.filters.words` has a limit, but no `files`".to_string();
-        findings.add(&["data.filters.words.files", "data.filters.words"], message, "name a file with one word a line");
+        findings.add(
+            &["data.filters.words.files", "data.filters.words"],
+            message,
+            "name a file with one word a line",
+        );
     }
     let gopher = &filters.gopher;
-    if gopher.enabled && gopher.min_stop_words.is_some_and(|n| n > 0) && gopher.stop_words.is_empty() && gopher.stop_word_files.is_empty() {
+    if gopher.enabled
+        && gopher.min_stop_words.is_some_and(|n| n > 0)
+        && gopher.stop_words.is_empty()
+        && gopher.stop_word_files.is_empty()
+    {
         let path = "data.filters.gopher.stop_words";
         let message = format!("`{path}` is empty, every document would be left out");
         findings.add(&[path], message, "name a list, such as `[finnish]`, or set `min_stop_words: null`");
     }
-    for (path, files) in [("data.filters.words.files", &words.files), ("data.filters.gopher.stop_word_files", &gopher.stop_word_files)] {
+    for (path, files) in [
+        ("data.filters.words.files", &words.files),
+        ("data.filters.gopher.stop_word_files", &gopher.stop_word_files),
+    ] {
         not_empty(path, files, "lists/words.txt", findings);
     }
 }
@@ -144,7 +174,10 @@ fn language(filters: &FiltersConfig, findings: &mut Findings) {
     for (key, names) in [("expected", &language.expected), ("candidates", &language.candidates)] {
         for (index, name) in names.iter().enumerate().filter(|(_, name)| language_code(name).is_none()) {
             let path = format!("data.filters.language.{key}.{index}");
-            let message = format!("`{}` is no language that can be told apart", name.chars().take(40).collect::<String>());
+            let message = format!(
+                "`{}` is no language that can be told apart",
+                name.chars().take(40).collect::<String>()
+            );
             findings.add(&[&path, &format!("data.filters.language.{key}")], message, language_hint(name));
         }
     }
@@ -160,9 +193,11 @@ fn language(filters: &FiltersConfig, findings: &mut Findings) {
 fn language_hint(typed: &str) -> String {
     let typed: String = typed.to_lowercase().chars().take(40).collect();
     let likeness = |name: &str| strsim::jaro_winkler(&typed, &name.to_lowercase());
-    let mut near: Vec<(f64, &str, &str)> = language_codes().map(|(code, name)| (likeness(name).max(likeness(code)), code, name)).collect();
+    let mut near: Vec<(f64, &str, &str)> =
+        language_codes().map(|(code, name)| (likeness(name).max(likeness(code)), code, name)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let names: Vec<String> = near.iter().take(3).map(|(_, code, name)| format!("`{code}` ({name})")).collect();
+    let names: Vec<String> =
+        near.iter().take(3).map(|(_, code, name)| format!("`{code}` ({name})")).collect();
     format!("write an ISO 639 code; near ones are {}", names.join(", "))
 }
 
@@ -172,11 +207,19 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
     match (perplexity.max_perplexity, perplexity.reference_files.is_empty()) {
         (Some(_), true) => {
             let message = format!("`{}` is given, but no `reference_files`", at("max_perplexity"));
-            findings.add(&[&at("reference_files"), "data.filters.perplexity"], message, "name files of good text to learn from");
+            findings.add(
+                &[&at("reference_files"), "data.filters.perplexity"],
+                message,
+                "name files of good text to learn from",
+            );
         }
         (None, false) => {
             let message = format!("`{}` is given, but no `max_perplexity`", at("reference_files"));
-            findings.add(&[&at("max_perplexity"), "data.filters.perplexity"], message, "`max_perplexity: 30` is a start");
+            findings.add(
+                &[&at("max_perplexity"), "data.filters.perplexity"],
+                message,
+                "`max_perplexity: 30` is a start",
+            );
         }
         _ => {}
     }
@@ -188,7 +231,12 @@ fn perplexity(filters: &FiltersConfig, findings: &mut Findings) {
     }
     findings.count(&at("order"), perplexity.order as u64, ORDERS.0, ORDERS.1);
     findings.count(&at("train_bytes"), perplexity.train_bytes, 1024, 64 << 20);
-    findings.count(&at("memory_bytes"), perplexity.memory_bytes, PERPLEXITY_MEMORY_BYTES.0, PERPLEXITY_MEMORY_BYTES.1);
+    findings.count(
+        &at("memory_bytes"),
+        perplexity.memory_bytes,
+        PERPLEXITY_MEMORY_BYTES.0,
+        PERPLEXITY_MEMORY_BYTES.1,
+    );
     not_empty(&at("reference_files"), &perplexity.reference_files, "lists/good.txt.zst", findings);
 }
 
@@ -208,7 +256,8 @@ mod tests {
         change(&mut data);
         let mut findings = Findings::default();
         curation(&data, &mut findings);
-        let lines = findings.0.iter().map(|f| format!("{} ({})", f.message, f.hint.as_deref().unwrap_or_default()));
+        let lines =
+            findings.0.iter().map(|f| format!("{} ({})", f.message, f.hint.as_deref().unwrap_or_default()));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -251,7 +300,8 @@ mod tests {
                 .starts_with("`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is no language")
         );
         let candidates = |d: &mut DataConfig| {
-            (d.filters.language.expected, d.filters.language.candidates) = (vec!["fi".to_string()], vec!["swe".to_string()]);
+            (d.filters.language.expected, d.filters.language.candidates) =
+                (vec!["fi".to_string()], vec!["swe".to_string()]);
         };
         insta::assert_snapshot!(found(candidates), @"`data.filters.language.candidates` lacks `fi`, which is expected (add it, or nothing would be kept)");
     }

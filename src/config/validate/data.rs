@@ -18,7 +18,11 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
     findings.text("run.output_dir", run.output_dir.as_os_str().is_empty(), "runs/first");
     findings.count("run.threads", run.threads as u64, 0, 1024);
     if let Some(usd) = run.usd_per_hour.filter(|usd| !(usd.is_finite() && *usd >= 0.0)) {
-        findings.add(&["run.usd_per_hour"], format!("`run.usd_per_hour` is {usd}, a price is not negative"), "write it like `2.49`");
+        findings.add(
+            &["run.usd_per_hour"],
+            format!("`run.usd_per_hour` is {usd}, a price is not negative"),
+            "write it like `2.49`",
+        );
     }
 }
 
@@ -39,14 +43,20 @@ pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
     let (mask, random) = (mlm.mask_replace_prob, mlm.random_replace_prob);
     findings.share("mlm.mlm_probability", mlm.mlm_probability);
     if mlm.mlm_probability == 0.0 {
-        findings.add(&["mlm.mlm_probability"], "`mlm.mlm_probability` is 0, nothing would be learnt".to_string(), "`0.15` is usual");
+        findings.add(
+            &["mlm.mlm_probability"],
+            "`mlm.mlm_probability` is 0, nothing would be learnt".to_string(),
+            "`0.15` is usual",
+        );
     }
     findings.share("mlm.mask_replace_prob", mask);
     findings.share("mlm.random_replace_prob", random);
     let both_right = (0.0..=1.0).contains(&mask) && (0.0..=1.0).contains(&random);
     // 0.9 + 0.1 must pass, however the two are rounded.
     if both_right && mask + random > 1.0 + 1e-9 {
-        let message = format!("`mlm.mask_replace_prob` {mask} and `mlm.random_replace_prob` {random} are more than 1 together");
+        let message = format!(
+            "`mlm.mask_replace_prob` {mask} and `mlm.random_replace_prob` {random} are more than 1 together"
+        );
         findings.add(
             &["mlm.mask_replace_prob", "mlm.random_replace_prob"],
             message,
@@ -58,10 +68,15 @@ pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
 /// Our own tokenizers spell the mask in these two ways; of an existing tokenizer, the command knows.
 pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
     let masks = ["<mask>", "[MASK]"];
-    let without_mask = config.run.sample_text.as_ref().is_some_and(|text| !masks.iter().any(|mask| text.contains(mask)));
+    let without_mask =
+        config.run.sample_text.as_ref().is_some_and(|text| !masks.iter().any(|mask| text.contains(mask)));
     if without_mask && config.tokenizer.path.is_none() {
         let message = "`run.sample_text` has no mask to fill in".to_string();
-        findings.add(&["run.sample_text"], message, "put `<mask>` (RoBERTa) or `[MASK]` (BERT) where a word should be guessed");
+        findings.add(
+            &["run.sample_text"],
+            message,
+            "put `<mask>` (RoBERTa) or `[MASK]` (BERT) where a word should be guessed",
+        );
     }
 }
 
@@ -95,7 +110,11 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
 
 fn columns(config: &FinetuneConfig, findings: &mut Findings) {
     let data = &config.data;
-    let named = [("text_column", &data.text_column), ("text_pair_column", &data.text_pair_column), ("label_column", &data.label_column)];
+    let named = [
+        ("text_column", &data.text_column),
+        ("text_pair_column", &data.text_pair_column),
+        ("label_column", &data.label_column),
+    ];
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (key, column) in named {
         let Some(column) = column else { continue };

@@ -7,7 +7,8 @@ pub(super) fn deduplication(config: &DeduplicationConfig, findings: &mut Finding
     if let Some(threshold) = config.near_threshold
         && !(0.5..=0.99).contains(&threshold)
     {
-        let message = format!("`data.deduplication.near_threshold` is {threshold}, it must lie between 0.5 and 0.99");
+        let message =
+            format!("`data.deduplication.near_threshold` is {threshold}, it must lie between 0.5 and 0.99");
         let hint = match threshold {
             50.0..=99.0 => format!("{threshold} percent is written `{}`", threshold / 100.0),
             1.0 => "`exact: true` finds equal texts".to_string(),
@@ -19,7 +20,8 @@ pub(super) fn deduplication(config: &DeduplicationConfig, findings: &mut Finding
     let permutations = config.num_permutations;
     findings.count("data.deduplication.num_permutations", permutations as u64, 16, 1024);
     if (16..=1024).contains(&permutations) && !permutations.is_multiple_of(16) {
-        let message = format!("`data.deduplication.num_permutations` is {permutations}, it must be a multiple of 16");
+        let message =
+            format!("`data.deduplication.num_permutations` is {permutations}, it must be a multiple of 16");
         let hint = format!("`{}` is the next one", permutations.next_multiple_of(16));
         findings.add(&["data.deduplication.num_permutations"], message, hint);
     }
@@ -36,7 +38,12 @@ mod tests {
         let (mut config, mut findings) = (DeduplicationConfig::default(), Findings::default());
         change(&mut config);
         deduplication(&config, &mut findings);
-        findings.0.iter().map(|f| format!("{} ({})", f.message, f.hint.as_deref().unwrap_or("none"))).collect::<Vec<_>>().join("\n")
+        findings
+            .0
+            .iter()
+            .map(|f| format!("{} ({})", f.message, f.hint.as_deref().unwrap_or("none")))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     #[test]

@@ -30,12 +30,14 @@ pub(super) struct Finding {
     pub(super) hint: Option<String>,
 }
 
-/// Everything wrong with a configuration of `pretrain`; the place of each problem is the dotted path of its key.
+/// Everything wrong with a configuration of `pretrain`; the place of each problem is the dotted path of its
+/// key.
 pub fn validate_pretrain(config: &PretrainConfig) -> Vec<Problem> {
     pretrain_findings(config).into_iter().map(problem).collect()
 }
 
-/// Everything wrong with a configuration of `finetune`; the place of each problem is the dotted path of its key.
+/// Everything wrong with a configuration of `finetune`; the place of each problem is the dotted path of its
+/// key.
 pub fn validate_finetune(config: &FinetuneConfig) -> Vec<Problem> {
     finetune_findings(config).into_iter().map(problem).collect()
 }
@@ -84,37 +86,61 @@ impl Findings {
     /// A whole number within `least..=most`.
     fn count(&mut self, path: &str, value: u64, least: u64, most: u64) {
         if value < least {
-            self.add(&[path], format!("`{path}` is {value}, it must be at least {least}"), "give it a larger value");
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it must be at least {least}"),
+                "give it a larger value",
+            );
         } else if value > most {
-            self.add(&[path], format!("`{path}` is {value}, it can be at most {most}"), "look for stray digits");
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it can be at most {most}"),
+                "look for stray digits",
+            );
         }
     }
 
     /// A share from 0 to 1, both included.
     fn share(&mut self, path: &str, value: f64) {
         if !(0.0..=1.0).contains(&value) {
-            self.add(&[path], format!("`{path}` is {value}, it must lie between 0 and 1"), percent_hint(value));
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it must lie between 0 and 1"),
+                percent_hint(value),
+            );
         }
     }
 
     /// A share from 0 up to, but not including, 1.
     fn below_one(&mut self, path: &str, value: f64, example: &str) {
         if !(0.0..1.0).contains(&value) {
-            self.add(&[path], format!("`{path}` is {value}, it must be at least 0 and below 1"), format!("`{example}` is usual"));
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it must be at least 0 and below 1"),
+                format!("`{example}` is usual"),
+            );
         }
     }
 
     /// A finite number above 0.
     fn positive(&mut self, path: &str, value: f64) {
         if !(value.is_finite() && value > 0.0) {
-            self.add(&[path], format!("`{path}` is {value}, it must be above 0 and finite"), "give it a positive value");
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it must be above 0 and finite"),
+                "give it a positive value",
+            );
         }
     }
 
     /// A finite number that is 0 or above.
     fn not_negative(&mut self, path: &str, value: f64) {
         if !(value.is_finite() && value >= 0.0) {
-            self.add(&[path], format!("`{path}` is {value}, it must be 0 or above, and finite"), "0 turns it off");
+            self.add(
+                &[path],
+                format!("`{path}` is {value}, it must be 0 or above, and finite"),
+                "0 turns it off",
+            );
         }
     }
 

@@ -10,15 +10,27 @@ pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
     let (table, model) = match (&config.model.roberta, &config.model.bert) {
         (Some(_), Some(_)) => {
             let message = "both `model.roberta` and `model.bert` are given";
-            findings.add(&["model.bert", "model.roberta", "model"], message.to_string(), "keep the one family to train");
+            findings.add(
+                &["model.bert", "model.roberta", "model"],
+                message.to_string(),
+                "keep the one family to train",
+            );
             return;
         }
         (None, None) => {
-            findings.add(&["model"], "`model` names no family".to_string(), "put a table `roberta:` or `bert:` below `model:`");
+            findings.add(
+                &["model"],
+                "`model` names no family".to_string(),
+                "put a table `roberta:` or `bert:` below `model:`",
+            );
             return;
         }
-        (Some(encoder), None) => ("model.roberta", ModelConfig { family: Family::Roberta, encoder: encoder.clone() }),
-        (None, Some(encoder)) => ("model.bert", ModelConfig { family: Family::Bert, encoder: encoder.clone() }),
+        (Some(encoder), None) => {
+            ("model.roberta", ModelConfig { family: Family::Roberta, encoder: encoder.clone() })
+        }
+        (None, Some(encoder)) => {
+            ("model.bert", ModelConfig { family: Family::Bert, encoder: encoder.clone() })
+        }
     };
     sizes(table, &model.encoder, findings);
     positions(table, &model, config.data.max_seq_length, findings);
@@ -42,8 +54,10 @@ fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
     let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
     let sensible = (1..=1 << 16).contains(&hidden);
     if sensible && heads > 0 && !hidden.is_multiple_of(heads) {
-        let message = format!("`{table}.hidden_size` {hidden} is not divisible by `num_attention_heads` {heads}");
-        let divisors: Vec<String> = (1..=hidden.min(64)).filter(|n| hidden.is_multiple_of(*n)).map(|n| n.to_string()).collect();
+        let message =
+            format!("`{table}.hidden_size` {hidden} is not divisible by `num_attention_heads` {heads}");
+        let divisors: Vec<String> =
+            (1..=hidden.min(64)).filter(|n| hidden.is_multiple_of(*n)).map(|n| n.to_string()).collect();
         let hint = format!("{hidden} is divisible by {}", divisors.join(", "));
         findings.add(&[&at("num_attention_heads"), &at("hidden_size")], message, hint);
     }
@@ -54,15 +68,25 @@ fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: 
     let (positions, offset) = (model.encoder.max_position_embeddings, model.position_offset());
     if positions > 0 && offset >= positions {
         let pad = format!("{table}.pad_token_id");
-        let message = format!("`{pad}` {} leaves none of the {positions} positions: RoBERTa counts them from one past it", offset - 1);
+        let message = format!(
+            "`{pad}` {} leaves none of the {positions} positions: RoBERTa counts them from one past it",
+            offset - 1
+        );
         findings.add(&[&pad, &path], message, "remove it to take RoBERTa's own id");
     } else if max_seq_length > model.max_sequence_length() {
         let message = format!(
             "`data.max_seq_length` {max_seq_length} is longer than the {} positions of the model (`{path}` {positions}{})",
             model.max_sequence_length(),
-            if offset > 0 { format!(", the first {offset} of which RoBERTa leaves unused") } else { String::new() },
+            if offset > 0 {
+                format!(", the first {offset} of which RoBERTa leaves unused")
+            } else {
+                String::new()
+            },
         );
-        let hint = format!("shorten the sequences or set `max_position_embeddings: {}`", max_seq_length.saturating_add(offset));
+        let hint = format!(
+            "shorten the sequences or set `max_position_embeddings: {}`",
+            max_seq_length.saturating_add(offset)
+        );
         findings.add(&["data.max_seq_length", &path], message, hint);
     }
 }
@@ -82,7 +106,8 @@ fn vocabulary(table: &str, model: &ModelConfig, config: &PretrainConfig, finding
     let counted = model.position_offset() >= encoder.max_position_embeddings;
     if let Some(known) = known.filter(|_| !counted).filter(|known| encoder.pad_token_id as usize >= *known) {
         let pad = format!("{table}.pad_token_id");
-        let message = format!("`{pad}` {} is outside the vocabulary of {known} entries", encoder.pad_token_id);
+        let message =
+            format!("`{pad}` {} is outside the vocabulary of {known} entries", encoder.pad_token_id);
         findings.add(&[&pad, &path], message, "remove it to take the family's own id");
     }
 }

@@ -7,13 +7,20 @@ use crate::config::validate::Findings;
 pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
     let Some(loss_scale) = &precision.loss_scale else { return };
     if precision.compute != ComputeType::F16 {
-        let message = "`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss".to_string();
-        findings.add(&["precision.loss_scale", "precision.compute"], message, "remove it: f32 and bf16 have range enough");
+        let message =
+            "`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss".to_string();
+        findings.add(
+            &["precision.loss_scale", "precision.compute"],
+            message,
+            "remove it: f32 and bf16 have range enough",
+        );
         return;
     }
     findings.count("precision.loss_scale.growth_interval", loss_scale.growth_interval, 1, u64::MAX);
-    let powers =
-        [("precision.loss_scale.init_scale", loss_scale.init_scale), ("precision.loss_scale.min_scale", Some(loss_scale.min_scale))];
+    let powers = [
+        ("precision.loss_scale.init_scale", loss_scale.init_scale),
+        ("precision.loss_scale.min_scale", Some(loss_scale.min_scale)),
+    ];
     for (path, scale) in powers.into_iter().filter_map(|(path, scale)| Some((path, scale?))) {
         // Beyond 2^24 no gradient of a mean loss survives in f16; below 2^-24 every one is lost.
         if !((-24..=24).map(|exponent| 2f64.powi(exponent)).any(|power| power.total_cmp(&scale).is_eq())) {
@@ -23,7 +30,14 @@ pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
         }
     }
     if let Some(init_scale) = loss_scale.init_scale.filter(|init_scale| *init_scale < loss_scale.min_scale) {
-        let message = format!("`precision.loss_scale.init_scale` {init_scale} is below `min_scale` {}", loss_scale.min_scale);
-        findings.add(&["precision.loss_scale.init_scale", "precision.loss_scale.min_scale"], message, "start higher, or lower `min_scale`");
+        let message = format!(
+            "`precision.loss_scale.init_scale` {init_scale} is below `min_scale` {}",
+            loss_scale.min_scale
+        );
+        findings.add(
+            &["precision.loss_scale.init_scale", "precision.loss_scale.min_scale"],
+            message,
+            "start higher, or lower `min_scale`",
+        );
     }
 }

@@ -13,7 +13,11 @@ const WEIGHT_MAX: f64 = 1000.0;
 pub(super) fn sources(data: &DataConfig, findings: &mut Findings) {
     if data.sources.is_empty() {
         let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
-        findings.add(&["data.sources", "data"], "`data.sources` is empty, there is nothing to train on".to_string(), hint);
+        findings.add(
+            &["data.sources", "data"],
+            "`data.sources` is empty, there is nothing to train on".to_string(),
+            hint,
+        );
     }
     for (index, source) in data.sources.iter().enumerate() {
         let path = format!("data.sources.{index}");
@@ -33,7 +37,11 @@ fn name(path: &str, source: &SourceConfig, before: &[SourceConfig], findings: &m
     findings.text(&path, name.trim().is_empty(), "news");
     if let Some(first) = before.iter().position(|other| other.name.as_ref() == Some(name)) {
         let message = format!("`{path}` and `data.sources.{first}.name` are both `{name}`");
-        findings.add(&[&path, &format!("data.sources.{first}.name")], message, "statistics tell sources apart by their names");
+        findings.add(
+            &[&path, &format!("data.sources.{first}.name")],
+            message,
+            "statistics tell sources apart by their names",
+        );
     }
 }
 
@@ -48,10 +56,15 @@ fn files(path: &str, source: &SourceConfig, findings: &mut Findings) {
         findings.text(&path, pattern.is_empty(), "corpus/*.txt.zst");
         if let Err(e) = glob::Pattern::new(pattern) {
             let message = format!("`{pattern}` is not a file pattern: {}", e.msg);
-            findings.add(&[&path], message, "`*`, `?`, `**` and `[abc]` have a meaning; write `[[]` for a bracket itself");
+            findings.add(
+                &[&path],
+                message,
+                "`*`, `?`, `**` and `[abc]` have a meaning; write `[[]` for a bracket itself",
+            );
         }
         if pattern == "-" && source.format == Format::Parquet {
-            let message = format!("`{path}` is standard input, which cannot be Parquet: its index stands at the end");
+            let message =
+                format!("`{path}` is standard input, which cannot be Parquet: its index stands at the end");
             findings.add(&[&path], message, "write it to a file, and name the file");
         }
     }
@@ -64,7 +77,11 @@ fn fields(path: &str, source: &SourceConfig, findings: &mut Findings) {
     findings.text(&key, title.is_empty(), "title");
     if *title == source.field && !title.is_empty() {
         let message = format!("`{key}` and `{path}.field` both name `{title}`");
-        findings.add(&[&key, &format!("{path}.field")], message, "leave `title_field` out if there is no title");
+        findings.add(
+            &[&key, &format!("{path}.field")],
+            message,
+            "leave `title_field` out if there is no title",
+        );
     }
     if source.format == Format::Text {
         let message = format!("`{key}` is given, but plain text has no fields");
@@ -76,7 +93,10 @@ fn separator(path: &str, source: &SourceConfig, findings: &mut Findings) {
     let Some(separator) = &source.separator else { return };
     let key = format!("{path}.separator");
     if !matches!(separator.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte)) {
-        let message = format!("`{key}` is `{}`, it must be one ASCII character, no quote and no line end", separator.escape_debug());
+        let message = format!(
+            "`{key}` is `{}`, it must be one ASCII character, no quote and no line end",
+            separator.escape_debug()
+        );
         findings.add(&[&key], message, "`;` is usual where the comma is the decimal point");
     }
     if !matches!(source.format, Format::Auto | Format::Csv) {
@@ -89,16 +109,26 @@ fn weight(path: &str, weight: f64, findings: &mut Findings) {
     let path = format!("{path}.weight");
     if !(weight.is_finite() && weight > 0.0 && weight <= WEIGHT_MAX) {
         let message = format!("`{path}` is {weight}, it must be above 0 and at most {WEIGHT_MAX}");
-        findings.add(&[&path], message, "`1` takes each document once an epoch; leave a source out rather than giving it 0");
+        findings.add(
+            &[&path],
+            message,
+            "`1` takes each document once an epoch; leave a source out rather than giving it 0",
+        );
     }
 }
 
 fn standard_input(sources: &[SourceConfig], findings: &mut Findings) {
     let named = sources.iter().enumerate().flat_map(|(index, source)| {
-        source.files.iter().enumerate().filter(|(_, name)| *name == "-").map(move |(at, _)| format!("data.sources.{index}.files.{at}"))
+        source
+            .files
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| *name == "-")
+            .map(move |(at, _)| format!("data.sources.{index}.files.{at}"))
     });
     if let [first, second, ..] = named.collect::<Vec<_>>().as_slice() {
-        let message = format!("`{first}` and `{second}` both name standard input, which can be read only once");
+        let message =
+            format!("`{first}` and `{second}` both name standard input, which can be read only once");
         findings.add(&[second, first], message, "name it once, or write it to a file");
     }
 }

@@ -18,11 +18,17 @@ use crate::config::validate::validate_finetune;
 use crate::config::validate::validate_pretrain;
 
 fn pretrain() -> PretrainConfig {
-    serde_json::from_value(serde_json::json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}})).expect("is right")
+    serde_json::from_value(
+        serde_json::json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}}),
+    )
+    .expect("is right")
 }
 
 fn finetune() -> FinetuneConfig {
-    serde_json::from_value(serde_json::json!({"model": "m", "data": {"train_file": "a.csv", "eval_file": "b.csv"}})).expect("is right")
+    serde_json::from_value(
+        serde_json::json!({"model": "m", "data": {"train_file": "a.csv", "eval_file": "b.csv"}}),
+    )
+    .expect("is right")
 }
 
 /// The problems after one change, a line each, hints left out.
@@ -182,7 +188,8 @@ fn the_training() {
 fn a_batch_that_is_to_be_found() {
     let auto = |change: fn(&mut crate::config::TrainingConfig)| {
         found(|c| {
-            (c.training.per_device_train_batch_size, c.training.train_batch_size) = (BatchSize::Auto, Some(64));
+            (c.training.per_device_train_batch_size, c.training.train_batch_size) =
+                (BatchSize::Auto, Some(64));
             change(&mut c.training);
         })
     };
@@ -229,12 +236,21 @@ fn fine_tuning() {
 #[test]
 fn the_precision() {
     let with = |compute, loss_scale: LossScaleConfig| {
-        found(|c| c.precision = PrecisionConfig { compute, loss_scale: Some(loss_scale), ..PrecisionConfig::default() })
+        found(|c| {
+            c.precision =
+                PrecisionConfig { compute, loss_scale: Some(loss_scale), ..PrecisionConfig::default() }
+        })
     };
     let defaults = LossScaleConfig::default;
     assert_eq!(found(|c| c.precision.compute = ComputeType::Bf16), "");
     assert_eq!(with(ComputeType::F16, defaults()), "");
-    assert_eq!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(1_048_576.0), min_scale: 0.125, ..defaults() }), "");
+    assert_eq!(
+        with(
+            ComputeType::F16,
+            LossScaleConfig { init_scale: Some(1_048_576.0), min_scale: 0.125, ..defaults() }
+        ),
+        ""
+    );
     insta::assert_snapshot!(with(ComputeType::Bf16, defaults()), @"`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss");
     insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
     insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");

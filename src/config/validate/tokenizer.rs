@@ -15,17 +15,27 @@ pub(super) fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
     }
     let (alphabet, what) = match tokenizer.algorithm {
         TokenizerAlgorithm::ByteLevelBpe => (256, "256 bytes"),
-        TokenizerAlgorithm::WordPiece => (123, "the letters of a small alphabet, at the start of a word and inside,"),
+        TokenizerAlgorithm::WordPiece => {
+            (123, "the letters of a small alphabet, at the start of a word and inside,")
+        }
         TokenizerAlgorithm::Unigram => (256 + 95, "256 bytes, the printable ASCII characters"),
     };
     let least = alphabet + SPECIAL_TOKENS;
     if tokenizer.vocab_size < least {
-        let message = format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", tokenizer.vocab_size);
-        let hint = format!("{what} and {SPECIAL_TOKENS} special tokens make {least} at least; 4,096 to 50,000 are usual");
+        let message =
+            format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", tokenizer.vocab_size);
+        let hint = format!(
+            "{what} and {SPECIAL_TOKENS} special tokens make {least} at least; 4,096 to 50,000 are usual"
+        );
         findings.add(&["tokenizer.vocab_size"], message, hint);
     }
     findings.count("tokenizer.vocab_size", tokenizer.vocab_size as u64, 0, 1 << 24);
-    findings.count("tokenizer.pad_vocab_to_multiple_of", tokenizer.pad_vocab_to_multiple_of.unwrap_or(1) as u64, 1, 1 << 16);
+    findings.count(
+        "tokenizer.pad_vocab_to_multiple_of",
+        tokenizer.pad_vocab_to_multiple_of.unwrap_or(1) as u64,
+        1,
+        1 << 16,
+    );
     findings.count("tokenizer.min_frequency", tokenizer.min_frequency, 1, u64::MAX);
     findings.count("tokenizer.train_bytes", tokenizer.train_bytes, 1, 1 << 40);
 }
@@ -44,9 +54,11 @@ mod tests {
 
     #[test]
     fn each_algorithm_has_its_smallest_vocabulary() {
-        for (algorithm, least) in
-            [(TokenizerAlgorithm::ByteLevelBpe, 261), (TokenizerAlgorithm::WordPiece, 128), (TokenizerAlgorithm::Unigram, 356)]
-        {
+        for (algorithm, least) in [
+            (TokenizerAlgorithm::ByteLevelBpe, 261),
+            (TokenizerAlgorithm::WordPiece, 128),
+            (TokenizerAlgorithm::Unigram, 356),
+        ] {
             let with = |size| {
                 found(|c| {
                     c.algorithm = algorithm;
@@ -54,16 +66,26 @@ mod tests {
                 })
             };
             assert_eq!(with(least), [""; 0]);
-            assert_eq!(with(least - 1), [format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", least - 1)]);
+            assert_eq!(
+                with(least - 1),
+                [format!("`tokenizer.vocab_size` is {}, smaller than the alphabet", least - 1)]
+            );
         }
     }
 
     #[test]
     fn numbers_and_paths() {
-        assert_eq!(found(|c| c.pad_vocab_to_multiple_of = Some(0)), ["`tokenizer.pad_vocab_to_multiple_of` is 0, it must be at least 1"]);
+        assert_eq!(
+            found(|c| c.pad_vocab_to_multiple_of = Some(0)),
+            ["`tokenizer.pad_vocab_to_multiple_of` is 0, it must be at least 1"]
+        );
         assert_eq!(found(|c| c.compare_with = Some("".into())), ["`tokenizer.compare_with` is empty"]);
         assert_eq!(found(|c| c.min_frequency = 0), ["`tokenizer.min_frequency` is 0, it must be at least 1"]);
-        let padded = TokenizerConfig { vocab_size: 30_000, pad_vocab_to_multiple_of: Some(64), ..TokenizerConfig::default() };
+        let padded = TokenizerConfig {
+            vocab_size: 30_000,
+            pad_vocab_to_multiple_of: Some(64),
+            ..TokenizerConfig::default()
+        };
         assert_eq!(padded.padded_vocab_size(), 30_016);
     }
 }

@@ -26,8 +26,13 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
         findings.count(path, rows as u64, 1, u64::MAX);
         // Token positions of a batch are 32-bit numbers.
         if rows.saturating_mul(max_seq_length) > i32::MAX as usize {
-            let message = format!("`{path}` {rows} times `data.max_seq_length` {max_seq_length} is over 2^31 tokens");
-            findings.add(&[path, "data.max_seq_length"], message, "use more `training.gradient_accumulation_steps` for a larger batch");
+            let message =
+                format!("`{path}` {rows} times `data.max_seq_length` {max_seq_length} is over 2^31 tokens");
+            findings.add(
+                &[path, "data.max_seq_length"],
+                message,
+                "use more `training.gradient_accumulation_steps` for a larger batch",
+            );
         }
     }
     match training.per_device_train_batch_size {
@@ -35,11 +40,20 @@ fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findin
         BatchSize::Rows(_) if training.train_batch_size.is_some() => {
             let message = "`training.train_batch_size` is given, but `training.per_device_train_batch_size` is not `auto`".to_string();
             let hint = "remove one: without `auto` an update has `per_device_train_batch_size` times `gradient_accumulation_steps` rows";
-            findings.add(&["training.train_batch_size", "training.per_device_train_batch_size"], message, hint);
+            findings.add(
+                &["training.train_batch_size", "training.per_device_train_batch_size"],
+                message,
+                hint,
+            );
         }
         BatchSize::Rows(_) => {}
     }
-    findings.count("training.gradient_accumulation_steps", training.gradient_accumulation_steps as u64, 1, 1 << 20);
+    findings.count(
+        "training.gradient_accumulation_steps",
+        training.gradient_accumulation_steps as u64,
+        1,
+        1 << 20,
+    );
 }
 
 /// What must stand beside `per_device_train_batch_size: auto`, and what must not.
@@ -47,7 +61,9 @@ fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
     const AUTO: &str = "training.per_device_train_batch_size";
     match training.train_batch_size {
         None => {
-            let message = format!("`{AUTO}` is `auto`, but `training.train_batch_size` is missing: an update has no size");
+            let message = format!(
+                "`{AUTO}` is `auto`, but `training.train_batch_size` is missing: an update has no size"
+            );
             let hint = "give `training.train_batch_size` the rows of an update; it is cut into micro-batches that fit";
             findings.add(&[AUTO], message, hint);
         }
@@ -55,8 +71,18 @@ fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
     }
     let steps = training.gradient_accumulation_steps;
     let others = [
-        ("training.gradient_accumulation_steps", steps != 1, format!("is {steps}"), "remove it: `training.train_batch_size` is kept"),
-        ("training.phases", !training.phases.is_empty(), "has other batches".into(), "give each phase its `per_device_train_batch_size`"),
+        (
+            "training.gradient_accumulation_steps",
+            steps != 1,
+            format!("is {steps}"),
+            "remove it: `training.train_batch_size` is kept",
+        ),
+        (
+            "training.phases",
+            !training.phases.is_empty(),
+            "has other batches".into(),
+            "give each phase its `per_device_train_batch_size`",
+        ),
         (
             "training.batch_size_ramp",
             training.batch_size_ramp != BatchSizeRamp::default(),
@@ -65,7 +91,9 @@ fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
         ),
     ];
     for (path, _, says, hint) in others.into_iter().filter(|(_, is_given, ..)| *is_given) {
-        let message = format!("`{path}` {says}, but `{AUTO}` is `auto` and finds one number of micro-batches for all updates");
+        let message = format!(
+            "`{path}` {says}, but `{AUTO}` is `auto` and finds one number of micro-batches for all updates"
+        );
         findings.add(&[path, AUTO], message, hint);
     }
 }
@@ -77,13 +105,23 @@ fn duration(training: &TrainingConfig, findings: &mut Findings) {
         findings.add(&["training.max_steps"], message, "-1 leaves the length to `training.num_train_epochs`");
     }
     if steps == -1 && !(epochs.is_finite() && epochs > 0.0) {
-        let message = format!("`training.num_train_epochs` is {epochs} and `training.max_steps` is not given: training has no length");
-        findings.add(&["training.num_train_epochs", "training.max_steps"], message, "make one of the two positive");
+        let message = format!(
+            "`training.num_train_epochs` is {epochs} and `training.max_steps` is not given: training has no length"
+        );
+        findings.add(
+            &["training.num_train_epochs", "training.max_steps"],
+            message,
+            "make one of the two positive",
+        );
     } else if !epochs.is_finite() {
         findings.positive("training.num_train_epochs", epochs);
     }
     match training.max_train_time.as_deref().map(quantity::parse_duration) {
-        Some(Err(e)) => findings.add(&["training.max_train_time"], format!("`training.max_train_time`: {}", first_clause(&e)), rest(&e)),
+        Some(Err(e)) => findings.add(
+            &["training.max_train_time"],
+            format!("`training.max_train_time`: {}", first_clause(&e)),
+            rest(&e),
+        ),
         Some(Ok(time)) if time.is_zero() => {
             let message = "`training.max_train_time` is no time at all".to_string();
             findings.add(&["training.max_train_time"], message, "remove it to train without a limit");
@@ -98,7 +136,10 @@ fn first_clause(error: &quantity::QuantityError) -> String {
 }
 
 fn rest(error: &quantity::QuantityError) -> String {
-    error.to_string().split_once(": ").map_or_else(|| "write it like `24h`".to_string(), |(_, rest)| rest.to_string())
+    error
+        .to_string()
+        .split_once(": ")
+        .map_or_else(|| "write it like `24h`".to_string(), |(_, rest)| rest.to_string())
 }
 
 fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
@@ -111,7 +152,11 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     if training.optim == OptimizerType::Lamb && training.weight_decay == 0.0 {
         let message =
             "`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam".to_string();
-        findings.add(&["training.optim", "training.weight_decay"], message, "set `weight_decay: 0.01`, or `optim: adamw`");
+        findings.add(
+            &["training.optim", "training.weight_decay"],
+            message,
+            "set `weight_decay: 0.01`, or `optim: adamw`",
+        );
     }
 }
 
@@ -119,7 +164,8 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     let kind = training.lr_scheduler_type;
     let warmup = steps_or_share("training.warmup_steps", training.warmup_steps, training.max_steps, findings);
     if training.warmup_steps > 0.0 && kind == SchedulerType::Constant {
-        let message = "`training.warmup_steps` is given, but the schedule `constant` has no warm-up".to_string();
+        let message =
+            "`training.warmup_steps` is given, but the schedule `constant` has no warm-up".to_string();
         let hint = "use `lr_scheduler_type: constant_with_warmup`";
         findings.add(&["training.warmup_steps", "training.lr_scheduler_type"], message, hint);
     }
@@ -129,7 +175,8 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     if kind != SchedulerType::WarmupStableDecay {
         return;
     }
-    let decay = steps_or_share("training.lr_decay_steps", training.lr_decay_steps, training.max_steps, findings);
+    let decay =
+        steps_or_share("training.lr_decay_steps", training.lr_decay_steps, training.max_steps, findings);
     if let (Some(warmup), Some(decay)) = (warmup, decay)
         && training.max_steps > 0
         && warmup + decay > training.max_steps as f64
@@ -138,7 +185,11 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
             "`training.warmup_steps` {} and `training.lr_decay_steps` {} are longer together than `training.max_steps` {}",
             training.warmup_steps, training.lr_decay_steps, training.max_steps
         );
-        findings.add(&["training.lr_decay_steps", "training.warmup_steps", "training.max_steps"], message, "shorten one of the two");
+        findings.add(
+            &["training.lr_decay_steps", "training.warmup_steps", "training.max_steps"],
+            message,
+            "shorten one of the two",
+        );
     }
 }
 
@@ -149,7 +200,11 @@ fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Finding
         return None;
     }
     if value >= 1.0 && value.fract() != 0.0 {
-        findings.add(&[path], format!("`{path}` is {value}, neither whole steps nor a share below 1"), "write `100` or `0.1`");
+        findings.add(
+            &[path],
+            format!("`{path}` is {value}, neither whole steps nor a share below 1"),
+            "write `100` or `0.1`",
+        );
         return None;
     }
     let steps = if value < 1.0 { value * max_steps.max(0) as f64 } else { value };
@@ -164,17 +219,32 @@ fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Finding
 fn cadence(training: &TrainingConfig, findings: &mut Findings) {
     findings.count("training.logging_steps", training.logging_steps, 1, u64::MAX);
     findings.count("training.save_total_limit", training.save_total_limit as u64, 1, u64::MAX);
-    findings.count("training.early_stopping_patience", training.early_stopping_patience.map_or(1, u64::from), 1, u64::MAX);
+    findings.count(
+        "training.early_stopping_patience",
+        training.early_stopping_patience.map_or(1, u64::from),
+        1,
+        u64::MAX,
+    );
     if training.eval_steps > 0 {
         return;
     }
-    let needs = |key: &str| format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0");
+    let needs = |key: &str| {
+        format!("`training.{key}` needs evaluations during training, but `training.eval_steps` is 0")
+    };
     if training.load_best_model_at_end {
         let message = needs("load_best_model_at_end");
-        findings.add(&["training.load_best_model_at_end", "training.eval_steps"], message, "set `eval_steps: 500`");
+        findings.add(
+            &["training.load_best_model_at_end", "training.eval_steps"],
+            message,
+            "set `eval_steps: 500`",
+        );
     }
     if training.early_stopping_patience.is_some() {
         let message = needs("early_stopping_patience");
-        findings.add(&["training.early_stopping_patience", "training.eval_steps"], message, "set `eval_steps: 500`");
+        findings.add(
+            &["training.early_stopping_patience", "training.eval_steps"],
+            message,
+            "set `eval_steps: 500`",
+        );
     }
 }

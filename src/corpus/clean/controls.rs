@@ -1,7 +1,7 @@
 //! Takes out characters that show nothing: controls, soft hyphens, marks of direction, noncharacters.
 //!
-//! Tabs, line ends and carriage returns stay, for `whitespace` to settle. Private use, variation selectors, and the tags
-//! that make flags of emoji stay as well: they show something.
+//! Tabs, line ends and carriage returns stay, for `whitespace` to settle. Private use, variation selectors,
+//! and the tags that make flags of emoji stay as well: they show something.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,8 @@ fn fate(c: char, before: Option<char>) -> Fate {
     match c {
         ' '..='~' | '\t' | '\n' | '\r' | '\u{a0}'..='\u{ac}' | '\u{ae}'..='\u{61b}' => Fate::Stays,
         '\u{b}' | '\u{c}' | '\u{85}' => Fate::EndsLine,
-        // Zero-width joiners shape Arabic, Indic scripts and emoji; behind Latin letters, signs and blanks they do nothing.
+        // Zero-width joiners shape Arabic, Indic scripts and emoji; behind Latin letters, signs and blanks
+        // they do nothing.
         '\u{200c}' | '\u{200d}' => {
             if before.is_none_or(takes_no_joiner) {
                 Fate::Goes
@@ -66,5 +67,7 @@ fn fate(c: char, before: Option<char>) -> Fate {
 
 /// Latin, its accents, signs and blanks, and the characters that NFC turns into such.
 fn takes_no_joiner(c: char) -> bool {
-    c < '\u{370}' || matches!(c, '\u{37e}' | '\u{387}' | '\u{1fef}' | '\u{1ffd}' | '\u{212a}' | '\u{212b}') || c.is_whitespace()
+    c < '\u{370}'
+        || matches!(c, '\u{37e}' | '\u{387}' | '\u{1fef}' | '\u{1ffd}' | '\u{212a}' | '\u{212b}')
+        || c.is_whitespace()
 }

@@ -1,7 +1,7 @@
 //! Decodes character references that are left over from HTML, also when the text was escaped several times.
 //!
-//! Only those that end in a semicolon: without one, `&copy=2` is part of a web address. What remains holds no reference that
-//! could be decoded, so that decoding again changes nothing.
+//! Only those that end in a semicolon: without one, `&copy=2` is part of a web address. What remains holds no
+//! reference that could be decoded, so that decoding again changes nothing.
 
 use std::borrow::Cow;
 
@@ -33,8 +33,8 @@ pub(super) fn decode(text: &str) -> Cow<'_, str> {
     if decoded == text { Cow::Borrowed(text) } else { Cow::Owned(decoded) }
 }
 
-/// What the reference stands for whose `&` is just before `rest`, and its length without that `&`. As `&amp;` gives another
-/// `&`, it goes on as long as that begins a reference in turn.
+/// What the reference stands for whose `&` is just before `rest`, and its length without that `&`. As `&amp;`
+/// gives another `&`, it goes on as long as that begins a reference in turn.
 fn resolve(rest: &str) -> Option<(Cow<'static, str>, usize)> {
     let (mut length, mut found) = (0, None);
     while let Some(name) = name(&rest[length..]) {
@@ -65,8 +65,9 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'#'
 }
 
-/// Whether `characters` would go on with, or end, a reference that `before` leaves open: `&#` and an encoded digit. Such
-/// nesting is no accident of escaping, and decoding it would make a text that can be decoded again.
+/// Whether `characters` would go on with, or end, a reference that `before` leaves open: `&#` and an encoded
+/// digit. Such nesting is no accident of escaping, and decoding it would make a text that can be decoded
+/// again.
 fn completes(before: &str, characters: &str) -> bool {
     let bytes = before.as_bytes();
     let tail = bytes.iter().rev().take(LONGEST_NAME + 1).position(|&byte| !is_name(byte));

@@ -2,8 +2,8 @@
 //!
 //! It judges nothing. Cleaning a clean text changes nothing, and a text that is clean is not copied.
 //!
-//! The order makes it so: taking out what is invisible can bring two characters together that compose, decoding can bring
-//! up both, and only then is it known what is a tag or a blank.
+//! The order makes it so: taking out what is invisible can bring two characters together that compose,
+//! decoding can bring up both, and only then is it known what is a tag or a blank.
 
 mod controls;
 mod entities;
@@ -82,7 +82,8 @@ impl Cleaning<'_> {
 
 /// Unicode normalisation form C.
 fn compose(text: &str) -> Cow<'_, str> {
-    // Every character before U+0300, whose first byte is 0xCC, is composed and combines with nothing before it.
+    // Every character before U+0300, whose first byte is 0xCC, is composed and combines with nothing before
+    // it.
     if text.bytes().all(|byte| byte < 0xCC) {
         return Cow::Borrowed(text);
     }

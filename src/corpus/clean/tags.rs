@@ -1,4 +1,5 @@
-//! Finds HTML tags by the names that HTML has, so that `a < b and c > d` and `<user@host>` are left alone; takes them out.
+//! Finds HTML tags by the names that HTML has, so that `a < b and c > d` and `<user@host>` are left alone;
+//! takes them out.
 //!
 //! It builds no tree: an end tag needs no beginning.
 
@@ -66,10 +67,12 @@ const BLOCKS: [&str; 56] = [
 
 /// Tags within a line.
 const INLINE: [&str; 64] = [
-    "a", "abbr", "acronym", "applet", "area", "audio", "b", "base", "bdi", "bdo", "big", "button", "cite", "code", "col", "colgroup",
-    "data", "datalist", "del", "dfn", "em", "embed", "font", "g", "i", "iframe", "img", "input", "ins", "kbd", "label", "link", "map",
-    "mark", "meta", "meter", "nobr", "object", "output", "param", "path", "picture", "progress", "q", "rp", "rt", "ruby", "s", "samp",
-    "small", "source", "span", "strike", "strong", "sub", "sup", "svg", "template", "textarea", "time", "track", "tt", "u", "var",
+    "a", "abbr", "acronym", "applet", "area", "audio", "b", "base", "bdi", "bdo", "big", "button", "cite",
+    "code", "col", "colgroup", "data", "datalist", "del", "dfn", "em", "embed", "font", "g", "i", "iframe",
+    "img", "input", "ins", "kbd", "label", "link", "map", "mark", "meta", "meter", "nobr", "object",
+    "output", "param", "path", "picture", "progress", "q", "rp", "rt", "ruby", "s", "samp", "small",
+    "source", "span", "strike", "strong", "sub", "sup", "svg", "template", "textarea", "time", "track", "tt",
+    "u", "var",
 ];
 
 /// Table cells are words of their own; `wbr` is none, it only allows a break.
@@ -104,7 +107,8 @@ pub(in crate::corpus) struct Tag {
 pub(in crate::corpus) struct Tags<'a> {
     text: &'a str,
     at: usize,
-    /// Once a search for one of these came to the end of the text, no later one needs to start: time stays linear.
+    /// Once a search for one of these came to the end of the text, no later one needs to start: time stays
+    /// linear.
     no_bracket: bool,
     no_comment_end: bool,
     no_raw_end: [bool; RAW.len()],
@@ -173,7 +177,9 @@ impl<'a> Tags<'a> {
         }
         let name = RAW[raw].as_bytes();
         let bytes = self.text.as_bytes();
-        let is_end = |at: usize| bytes[at + 1] == b'/' && bytes[at + 2..at + 2 + name.len()].eq_ignore_ascii_case(name);
+        let is_end = |at: usize| {
+            bytes[at + 1] == b'/' && bytes[at + 2..at + 2 + name.len()].eq_ignore_ascii_case(name)
+        };
         let last = bytes.len().saturating_sub(name.len() + 1);
         let found = (from..last).find(|&at| bytes[at] == b'<' && is_end(at));
         self.no_raw_end[raw] = found.is_none();
@@ -209,7 +215,8 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
         match tag.leaves {
             Leaves::LineEnd => kept.push('\n'),
             Leaves::Blank => kept.push(' '),
-            // What stands before must not grow together with what follows into a new tag, comment or reference.
+            // What stands before must not grow together with what follows into a new tag, comment or
+            // reference.
             Leaves::Nothing if is_open => kept.push(' '),
             Leaves::Nothing => {}
         }
@@ -222,9 +229,14 @@ pub(super) fn remove(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Where `kept` ends in the beginning of a tag, `<b`, what a tag behind it leaves would complete it: a blank keeps it text.
+/// Where `kept` ends in the beginning of a tag, `<b`, what a tag behind it leaves would complete it: a blank
+/// keeps it text.
 fn close(kept: &mut String) {
-    let tail = kept.bytes().rev().take(LONGEST_NAME + 1).position(|byte| !(byte.is_ascii_alphanumeric() || byte == b'/'));
+    let tail = kept
+        .bytes()
+        .rev()
+        .take(LONGEST_NAME + 1)
+        .position(|byte| !(byte.is_ascii_alphanumeric() || byte == b'/'));
     let Some(at) = tail.map(|back| kept.len() - 1 - back) else { return };
     if kept.as_bytes()[at] == b'<' && at + 1 < kept.len() {
         kept.insert(at + 1, ' ');

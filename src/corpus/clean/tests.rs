@@ -18,8 +18,14 @@ fn without_tags(text: &str) -> String {
 
 #[test]
 fn a_clean_text_is_not_copied() {
-    for text in ["", "Hyvää päivää, Äänekoski!", "one\ntwo\n\nthree – “quoted” … 日本語 👩‍👩‍👧", "R&D; a < b", "नमस्ते", "می‌خواهم"]
-    {
+    for text in [
+        "",
+        "Hyvää päivää, Äänekoski!",
+        "one\ntwo\n\nthree – “quoted” … 日本語 👩‍👩‍👧",
+        "R&D; a < b",
+        "नमस्ते",
+        "می‌خواهم",
+    ] {
         let (cleaned, changed) = Cleaner::new(&all()).clean(text);
         assert!(matches!(cleaned, Cow::Borrowed(_)), "{text:?} became {cleaned:?}");
         assert!(changed.is_empty());
@@ -36,14 +42,23 @@ fn letters_and_accents_are_composed() {
 
 #[test]
 fn what_shows_nothing_goes_and_what_separates_becomes_a_line_end() {
-    assert_eq!(clean("a\0b\u{7}c\u{7f}d\u{9b}e\u{ad}f\u{feff}g\u{200b}h\u{202e}i\u{2066}j\u{ffff}k\u{1fffe}l"), "abcdefghijkl");
+    assert_eq!(
+        clean("a\0b\u{7}c\u{7f}d\u{9b}e\u{ad}f\u{feff}g\u{200b}h\u{202e}i\u{2066}j\u{ffff}k\u{1fffe}l"),
+        "abcdefghijkl"
+    );
     assert_eq!(clean("one\u{c}two\u{b}three\u{85}four"), "one\ntwo\nthree\nfour");
-    assert_eq!(clean("\u{fffd}\u{e000}"), "\u{fffd}\u{e000}", "a replacement character and private use show something");
+    assert_eq!(
+        clean("\u{fffd}\u{e000}"),
+        "\u{fffd}\u{e000}",
+        "a replacement character and private use show something"
+    );
 }
 
 #[test]
 fn joiners_stay_where_they_shape_something() {
-    for kept in ["می\u{200c}خواهم", "क\u{94d}\u{200d}ष", "👨\u{200d}👩\u{200d}👧", "🏴\u{e0067}\u{e0062}\u{e007f}"] {
+    for kept in
+        ["می\u{200c}خواهم", "क\u{94d}\u{200d}ष", "👨\u{200d}👩\u{200d}👧", "🏴\u{e0067}\u{e0062}\u{e007f}"]
+    {
         assert_eq!(clean(kept), kept);
     }
     assert_eq!(clean("\u{200d}web\u{200c}site \u{200d}x"), "website x");
@@ -51,7 +66,10 @@ fn joiners_stay_where_they_shape_something() {
 
 #[test]
 fn white_space_is_settled() {
-    assert_eq!(clean("  a \t b\u{a0}\u{a0}c  \r\n\r\n\r\n\r\nd\r e\u{2028}f\u{3000}g \n"), "a b c\n\nd\ne\nf g");
+    assert_eq!(
+        clean("  a \t b\u{a0}\u{a0}c  \r\n\r\n\r\n\r\nd\r e\u{2028}f\u{3000}g \n"),
+        "a b c\n\nd\ne\nf g"
+    );
     assert_eq!(clean("a\r\n \u{a0}\r\nb"), "a\n\nb", "a line of blanks is a blank line");
     assert_eq!(clean("a\r\nb\n\nc"), "a\nb\n\nc");
     assert_eq!(clean(" \n\t\u{2003}\n"), "");
@@ -67,16 +85,25 @@ fn references_are_decoded_however_often_they_were_escaped() {
 
 #[test]
 fn what_is_no_reference_stays() {
-    for text in ["AT&T;", "x?a=1&copy=2&lt=3", "R&D", "&;", "&#;", "&#x;", "& amp;", "&ämp;", "&nosuchname;", "&1;"] {
+    for text in
+        ["AT&T;", "x?a=1&copy=2&lt=3", "R&D", "&;", "&#;", "&#x;", "& amp;", "&ämp;", "&nosuchname;", "&1;"]
+    {
         assert_eq!(clean(text), text);
     }
-    assert_eq!(clean("&#&#51;8; &am&#112;; &am&shy;p;"), "&#&#51;8; &am&#112;; &am&shy;p;", "nor one made of parts");
+    assert_eq!(
+        clean("&#&#51;8; &am&#112;; &am&shy;p;"),
+        "&#&#51;8; &am&#112;; &am&shy;p;",
+        "nor one made of parts"
+    );
 }
 
 #[test]
 fn tags_are_taken_out() {
     assert_eq!(without_tags("<p>Hyvä <b>el</b>okuva.<br /><br />Katso!</p>"), "Hyvä elokuva.\n\nKatso!");
-    assert_eq!(without_tags("a<script type=x>if (a<b) {}</SCRIPT >b<style>p{}</style>c<!-- <b> -->d"), "a\nb\ncd");
+    assert_eq!(
+        without_tags("a<script type=x>if (a<b) {}</SCRIPT >b<style>p{}</style>c<!-- <b> -->d"),
+        "a\nb\ncd"
+    );
     assert_eq!(without_tags("<td>1</td><td>2</td>"), "1 2");
     assert_eq!(without_tags("a &lt;i&gt;b&lt;/i&gt;"), "a b", "also when they were escaped");
     for text in ["a < b and c > d", "<user@host.fi>", "I <3 you", "x<y>z", "<b", "</", "<!--", "<bé>"] {
@@ -99,7 +126,13 @@ fn hostile_nesting_takes_linear_time() {
 fn each_step_that_changed_something_is_named_once() {
     let (_, changed) = Cleaner::new(&all()).clean("a\u{308} \0 <i>b&uuml;</i>&shy; ");
     assert_eq!(changed, ["control_characters", "unicode_nfc", "html_entities", "html_tags", "whitespace"]);
-    let none = CleaningConfig { unicode_nfc: false, control_characters: false, whitespace: false, html_entities: false, html_tags: false };
+    let none = CleaningConfig {
+        unicode_nfc: false,
+        control_characters: false,
+        whitespace: false,
+        html_entities: false,
+        html_tags: false,
+    };
     assert_eq!(Cleaner::new(&none).clean("a\u{308} \0 <i>&uuml;</i> ").0, "a\u{308} \0 <i>&uuml;</i> ");
 }
 
@@ -172,12 +205,8 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 fn steps() -> impl Strategy<Value = CleaningConfig> {
-    any::<[bool; 5]>().prop_map(|[unicode_nfc, control_characters, whitespace, html_entities, html_tags]| CleaningConfig {
-        unicode_nfc,
-        control_characters,
-        whitespace,
-        html_entities,
-        html_tags,
+    any::<[bool; 5]>().prop_map(|[unicode_nfc, control_characters, whitespace, html_entities, html_tags]| {
+        CleaningConfig { unicode_nfc, control_characters, whitespace, html_entities, html_tags }
     })
 }
 

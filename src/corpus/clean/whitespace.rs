@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// One space for a run of blanks, none at the ends of lines, `\n` for every kind of line end, at most one blank line, none
-/// at the ends of the text.
+/// One space for a run of blanks, none at the ends of lines, `\n` for every kind of line end, at most one
+/// blank line, none at the ends of the text.
 pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
     if is_tidy(text.as_bytes()) {
         return Cow::Borrowed(text);
@@ -34,7 +34,10 @@ pub(in crate::corpus) fn tidy(text: &str) -> Cow<'_, str> {
 }
 
 fn is_blank(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+    matches!(
+        c,
+        ' ' | '\t' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+    )
 }
 
 fn is_line_end(c: char) -> bool {
@@ -43,7 +46,8 @@ fn is_line_end(c: char) -> bool {
 
 /// Whether `tidy` would change nothing, told from the bytes.
 fn is_tidy(bytes: &[u8]) -> bool {
-    // The text stands between two imagined pairs of line ends, where neither a blank nor a line end may follow.
+    // The text stands between two imagined pairs of line ends, where neither a blank nor a line end may
+    // follow.
     let (mut before_last, mut last) = (b'\n', b'\n');
     for (at, &byte) in bytes.iter().enumerate() {
         let next = |ahead: usize| bytes.get(at + ahead).copied().unwrap_or_default();

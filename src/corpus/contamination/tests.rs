@@ -25,7 +25,10 @@ fn sequences_are_found_whatever_their_case_and_punctuation() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder, "test.txt", &format!("short\n{EXAMPLE}\n"));
     let found = |text: &str| detail(&config, text);
-    assert_eq!(found(&format!("Before. {EXAMPLE} after.")).as_deref(), Some("2 of its sequences of 13 words stand in `FILE`"));
+    assert_eq!(
+        found(&format!("Before. {EXAMPLE} after.")).as_deref(),
+        Some("2 of its sequences of 13 words stand in `FILE`")
+    );
     let loud = "THE QUICK, brown fox -- jumps over the lazy dog! While the old cat";
     assert_eq!(found(loud).as_deref(), Some("1 of its sequences of 13 words stand in `FILE`"));
     assert_eq!(found("the quick brown fox jumps over the lazy dog while the old"), None, "twelve words");
@@ -51,10 +54,17 @@ fn short_examples_count_as_a_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = ContaminationConfig {
         min_overlap: 5,
-        ..config(&folder, "test.tsv", "0\tone two three four five six seven eight\n1\tone two three four five six seven\n")
+        ..config(
+            &folder,
+            "test.tsv",
+            "0\tone two three four five six seven eight\n1\tone two three four five six seven\n",
+        )
     };
     let found = |text: &str| detail(&config, text);
-    assert_eq!(found("zero one two three four five six seven eight nine").as_deref(), Some("holds an example of 8 words of `FILE`"));
+    assert_eq!(
+        found("zero one two three four five six seven eight nine").as_deref(),
+        Some("holds an example of 8 words of `FILE`")
+    );
     assert_eq!(found("one two three four five six seven"), None, "seven words are said by many");
 }
 
@@ -71,8 +81,10 @@ fn fewer_sequences_than_wanted_are_let_through() {
 #[test]
 fn a_report_keeps_the_document_and_counts() {
     let folder = tempfile::tempdir().expect("a folder");
-    let contamination = ContaminationConfig { action: ContaminationAction::Report, ..config(&folder, "test.txt", EXAMPLE) };
-    let judged = Judge::new(&DataConfig { contamination, ..DataConfig::default() }).expect("is right").judge(EXAMPLE);
+    let contamination =
+        ContaminationConfig { action: ContaminationAction::Report, ..config(&folder, "test.txt", EXAMPLE) };
+    let judged =
+        Judge::new(&DataConfig { contamination, ..DataConfig::default() }).expect("is right").judge(EXAMPLE);
     assert_eq!(judged.rejection, None);
     assert_eq!(judged.changes, [("contaminated", 2)]);
 }
@@ -90,7 +102,8 @@ fn files_that_cannot_serve_are_refused_by_name() {
     }
     let path = folder.path().join("latin1.txt");
     std::fs::write(&path, b"p\xe4iv\xe4\xe4").expect("is writable");
-    let config = ContaminationConfig { files: vec![path.display().to_string()], ..ContaminationConfig::default() };
+    let config =
+        ContaminationConfig { files: vec![path.display().to_string()], ..ContaminationConfig::default() };
     let error = format!("{:#}", Contamination::new(&config).err().expect("is wrong"));
     assert!(error.contains("latin1.txt: is not UTF-8 text (byte 1)"), "{error}");
 }

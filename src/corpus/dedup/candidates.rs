@@ -1,8 +1,9 @@
 //! Pairs that may be near duplicates: documents that share a band.
 //!
-//! A band that n documents share has n (n - 1) / 2 pairs. Only those with the first few and with the one before are kept, so
-//! that boilerplate in a million documents costs millions of pairs and not billions; what is like the others is like the
-//! first of them too, as a rule, and `resolve` also follows the one before to the document which that one repeats.
+//! A band that n documents share has n (n - 1) / 2 pairs. Only those with the first few and with the one
+//! before are kept, so that boilerplate in a million documents costs millions of pairs and not billions; what
+//! is like the others is like the first of them too, as a rule, and `resolve` also follows the one before to
+//! the document which that one repeats.
 
 use anyhow::Result;
 

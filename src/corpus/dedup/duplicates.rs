@@ -106,7 +106,9 @@ impl Originals {
         if !self.tail.is_empty() && document >= u64_at(&self.tail, 0) {
             return Ok(find(&self.tail, document));
         }
-        let Some(block) = self.firsts.partition_point(|first| *first <= document).checked_sub(1) else { return Ok(None) };
+        let Some(block) = self.firsts.partition_point(|first| *first <= document).checked_sub(1) else {
+            return Ok(None);
+        };
         let mut bytes = [0; BLOCK_BYTES];
         self.file.read_at(&mut bytes, (block * BLOCK_BYTES) as u64)?;
         Ok(find(&bytes, document))
@@ -141,7 +143,8 @@ mod tests {
                 assert_eq!(originals.of(3 * i + 5).unwrap(), Some(i), "while it is written");
             }
             for document in 0..3 * count + 10 {
-                let expected = (document >= 5 && document % 3 == 2 && document < 3 * count + 5).then(|| (document - 5) / 3);
+                let expected = (document >= 5 && document % 3 == 2 && document < 3 * count + 5)
+                    .then(|| (document - 5) / 3);
                 assert_eq!(originals.of(document).unwrap(), expected, "{document} of {count}");
             }
         }

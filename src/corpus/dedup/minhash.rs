@@ -1,7 +1,8 @@
-//! MinHash: the least hash of a set under many hash functions, and what two lists of minima say about two sets.
+//! MinHash: the least hash of a set under many hash functions, and what two lists of minima say about two
+//! sets.
 //!
-//! Broder, "On the resemblance and containment of documents", 1997; b-bit minima: Li and König, "b-bit minwise hashing",
-//! WWW 2010. It knows no text and no file.
+//! Broder, "On the resemblance and containment of documents", 1997; b-bit minima: Li and König, "b-bit
+//! minwise hashing", WWW 2010. It knows no text and no file.
 
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -9,7 +10,8 @@ use crate::rng::Stream;
 /// Hash functions that are computed side by side, in vector registers.
 pub(super) const LANES: usize = 16;
 
-/// Hash functions `x -> (x xor flip) * factor` modulo 2^32 with odd factors: each is a permutation of the 32-bit numbers.
+/// Hash functions `x -> (x xor flip) * factor` modulo 2^32 with odd factors: each is a permutation of the
+/// 32-bit numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Permutations {
     lanes: Vec<Lanes>,
@@ -43,7 +45,8 @@ impl Permutations {
     }
 }
 
-/// A loop that is compiled for the vector units of the machine at hand; whole numbers come out the same on all of them.
+/// A loop that is compiled for the vector units of the machine at hand; whole numbers come out the same on
+/// all of them.
 struct Update<'a> {
     permutations: &'a Permutations,
     minima: &'a mut [[u32; LANES]],
@@ -67,7 +70,8 @@ impl pulp::WithSimd for Update<'_> {
     }
 }
 
-/// One byte of a minimum, into which all its bits went (the finaliser of MurmurHash3): small minima have few bits of their own.
+/// One byte of a minimum, into which all its bits went (the finaliser of MurmurHash3): small minima have few
+/// bits of their own.
 pub(super) fn byte_of(minimum: u32) -> u8 {
     let mut hash = minimum;
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -75,8 +79,9 @@ pub(super) fn byte_of(minimum: u32) -> u8 {
     (hash ^ (hash >> 16)) as u8
 }
 
-/// The Jaccard similarity of two sets as the bytes of their minima show it, corrected for bytes that are equal by chance.
-/// Its standard deviation is `sqrt(J (1 - J) / permutations)` and a little more: 0.035 at 0.8 with 128 of them.
+/// The Jaccard similarity of two sets as the bytes of their minima show it, corrected for bytes that are
+/// equal by chance. Its standard deviation is `sqrt(J (1 - J) / permutations)` and a little more: 0.035 at
+/// 0.8 with 128 of them.
 pub(super) fn similarity(a: &[u8], b: &[u8]) -> f64 {
     const CHANCE: f64 = 1.0 / 256.0;
     let equal = a.iter().zip(b).filter(|(a, b)| a == b).count();
@@ -90,15 +95,20 @@ pub(super) struct Banding {
     pub(super) rows: usize,
 }
 
-/// The least share of pairs at the threshold itself that become candidates; above it the share soon comes near to 1.
+/// The least share of pairs at the threshold itself that become candidates; above it the share soon comes
+/// near to 1.
 const LEAST_RECALL: f64 = 0.9;
 
 impl Banding {
-    /// The most rows (the fewest false candidates) that still find [`LEAST_RECALL`] of the pairs at `threshold`:
-    /// 16 bands of 8 rows for 0.8 and 128 permutations. One row always remains.
+    /// The most rows (the fewest false candidates) that still find [`LEAST_RECALL`] of the pairs at
+    /// `threshold`: 16 bands of 8 rows for 0.8 and 128 permutations. One row always remains.
     pub(super) fn for_threshold(threshold: f64, permutations: usize) -> Self {
         let with_rows = |rows| Self { bands: permutations / rows, rows };
-        (1..=permutations).rev().map(with_rows).find(|b| b.recall(threshold) >= LEAST_RECALL).unwrap_or(with_rows(1))
+        (1..=permutations)
+            .rev()
+            .map(with_rows)
+            .find(|b| b.recall(threshold) >= LEAST_RECALL)
+            .unwrap_or(with_rows(1))
     }
 
     /// The share of pairs of this similarity that become candidates: `1 - (1 - s^rows)^bands`.
@@ -143,7 +153,9 @@ mod tests {
             let errors: Vec<f64> = (0..trials)
                 .map(|trial| {
                     let first = trial * 1_000_000;
-                    let bytes = |from| minima(&permutations, from..from + size).into_iter().map(byte_of).collect::<Vec<u8>>();
+                    let bytes = |from| {
+                        minima(&permutations, from..from + size).into_iter().map(byte_of).collect::<Vec<u8>>()
+                    };
                     similarity(&bytes(first), &bytes(first + size - shared)) - jaccard
                 })
                 .collect();
@@ -151,7 +163,10 @@ mod tests {
             let deviation = (errors.iter().map(|e| e * e).sum::<f64>() / trials as f64).sqrt();
             let expected = (jaccard * (1.0 - jaccard) / 128.0).sqrt();
             assert!(bias.abs() < 5.0 * expected / (trials as f64).sqrt(), "J {jaccard}: bias {bias}");
-            assert!((0.8..1.3).contains(&(deviation / expected)), "J {jaccard}: {deviation} instead of {expected}");
+            assert!(
+                (0.8..1.3).contains(&(deviation / expected)),
+                "J {jaccard}: {deviation} instead of {expected}"
+            );
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn open(paths: &[PathBuf], parameters: Parameters) -> Result<Self> {
-        let files = paths.iter().map(|path| SketchFile::open(path, &parameters)).collect::<Result<Vec<_>>>()?;
+        let files =
+            paths.iter().map(|path| SketchFile::open(path, &parameters)).collect::<Result<Vec<_>>>()?;
         let (mut firsts, mut documents) = (Vec::new(), 0);
         for file in &files {
             firsts.push(documents);
@@ -60,7 +61,8 @@ impl Parts {
 
     /// Reads the minima of one document into `minima`, whose length is the number of permutations.
     pub(super) fn minima(&mut self, index: u64, minima: &mut [u8]) -> Result<()> {
-        // Files without documents begin where the next one begins: the last of them that begins here has the document.
+        // Files without documents begin where the next one begins: the last of them that begins here has the
+        // document.
         let part = self.firsts.partition_point(|first| *first <= index) - 1;
         let record = (index - self.firsts[part]) * self.parameters.record_bytes() as u64;
         let offset = HEADER_BYTES as u64 + record + self.parameters.minima_start() as u64;

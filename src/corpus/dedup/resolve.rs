@@ -1,7 +1,7 @@
 //! From the sketches of all documents to those that repeat others.
 //!
-//! Everything of the size of the corpus lies in nameless files of `scratch`: after a crash nothing is left of them, and the
-//! search is simply done again.
+//! Everything of the size of the corpus lies in nameless files of `scratch`: after a crash nothing is left of
+//! them, and the search is simply done again.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,11 +22,12 @@ use crate::corpus::dedup::sketch_file::u64_at;
 use crate::corpus::dedup::sort::Sorted;
 use crate::corpus::dedup::sort::Sorter;
 
-/// Finds the duplicates among the documents whose sketches lie in `parts`, numbered from 0 over all parts in order.
+/// Finds the duplicates among the documents whose sketches lie in `parts`, numbered from 0 over all parts in
+/// order.
 ///
-/// Takes about `memory_bytes` and two bits for each document; `scratch` needs [`super::Sketcher::scratch_bytes`] for each, and
-/// more where many are alike. `progress` gets work done and in all, in units of its own.
-/// A damaged file, or one made with other settings, is an error that names it.
+/// Takes about `memory_bytes` and two bits for each document; `scratch` needs
+/// [`super::Sketcher::scratch_bytes`] for each, and more where many are alike. `progress` gets work done and
+/// in all, in units of its own. A damaged file, or one made with other settings, is an error that names it.
 pub fn resolve(
     parts: &[PathBuf],
     scratch: &Path,
@@ -35,7 +36,12 @@ pub fn resolve(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Duplicates> {
     let Some(parameters) = Parameters::of(config) else {
-        return Ok(Duplicates { names_exact: false, exact: Bitmap::new(0), near: Bitmap::new(0), originals: None });
+        return Ok(Duplicates {
+            names_exact: false,
+            exact: Bitmap::new(0),
+            near: Bitmap::new(0),
+            originals: None,
+        });
     };
     let parts = Parts::open(parts, parameters)?;
     // Reading, merging and the last pass; for near duplicates, reading and merging once more.
@@ -106,8 +112,14 @@ impl Search<'_> {
         Ok(pairs)
     }
 
-    /// Goes through the documents in order: a candidate is a near duplicate when it is like an earlier document that stays.
-    fn in_order(&mut self, copies: Sorter<2>, pairs: Sorter<2>, threshold: f64) -> Result<(Bitmap, Originals)> {
+    /// Goes through the documents in order: a candidate is a near duplicate when it is like an earlier
+    /// document that stays.
+    fn in_order(
+        &mut self,
+        copies: Sorter<2>,
+        pairs: Sorter<2>,
+        threshold: f64,
+    ) -> Result<(Bitmap, Originals)> {
         let documents = self.parts.documents();
         let mut near = Bitmap::new(documents);
         let mut originals = Originals::new(self.scratch)?;
@@ -146,8 +158,15 @@ impl<'a> Likeness<'a> {
         Self { parts, threshold, later: minima.clone(), earlier: minima }
     }
 
-    /// The first candidate that stays and is like `document`; where there is none, such a one that a candidate repeats.
-    fn original(&mut self, document: u64, candidates: &[u64], near: &Bitmap, originals: &Originals) -> Result<Option<u64>> {
+    /// The first candidate that stays and is like `document`; where there is none, such a one that a
+    /// candidate repeats.
+    fn original(
+        &mut self,
+        document: u64,
+        candidates: &[u64],
+        near: &Bitmap,
+        originals: &Originals,
+    ) -> Result<Option<u64>> {
         self.parts.minima(document, &mut self.later)?;
         for candidate in candidates.iter().filter(|candidate| !near.get(**candidate)) {
             if self.is_like(*candidate)? {

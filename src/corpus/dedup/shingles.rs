@@ -1,11 +1,13 @@
 //! Shingles: the hashes of all runs of `n` words of a text.
 //!
-//! A word is a run of letters and digits in lower case; punctuation and spacing do not count. In scripts that are written
-//! without spaces each character is a word of its own, so that a shingle of five is about three words of Chinese.
+//! A word is a run of letters and digits in lower case; punctuation and spacing do not count. In scripts that
+//! are written without spaces each character is a word of its own, so that a shingle of five is about three
+//! words of Chinese.
 
 /// Calls `shingle` with a well-mixed hash of each run of `shingle_words` words, in order, repeats included.
 ///
-/// A text of fewer words is one shingle of those it has; one without any word is one shingle of all its characters.
+/// A text of fewer words is one shingle of those it has; one without any word is one shingle of all its
+/// characters.
 pub(super) fn for_each_shingle(text: &str, shingle_words: usize, mut shingle: impl FnMut(u32)) {
     let mut rolling = Rolling::new(shingle_words.max(1));
     for_each_word(text, |word| {
@@ -29,7 +31,8 @@ fn word_step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(WORD_FACTOR)
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014).
 #[inline(always)]
 pub(super) fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -125,7 +128,8 @@ impl Rolling {
         let leaving = std::mem::replace(&mut self.window[self.oldest], word);
         self.oldest = if self.oldest + 1 == self.window.len() { 0 } else { self.oldest + 1 };
         // Before the window is full a zero leaves it.
-        self.sum = self.sum.wrapping_mul(BASE).wrapping_add(word).wrapping_sub(leaving.wrapping_mul(self.power));
+        self.sum =
+            self.sum.wrapping_mul(BASE).wrapping_add(word).wrapping_sub(leaving.wrapping_mul(self.power));
         self.filled = (self.filled + 1).min(self.window.len());
         (self.filled == self.window.len()).then(|| self.hash())
     }

@@ -57,7 +57,8 @@ pub struct Sketcher {
     permutations: Permutations,
 }
 
-/// What is remembered of a document: 16 bytes for its text, and for near duplicates about two bytes for each permutation.
+/// What is remembered of a document: 16 bytes for its text, and for near duplicates about two bytes for each
+/// permutation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sketch {
     pub(super) record: Box<[u8]>,
@@ -75,7 +76,8 @@ impl Sketcher {
         self.parameters.record_bytes()
     }
 
-    /// About how many bytes of scratch space [`super::resolve`] takes for each document, where few of them are alike.
+    /// About how many bytes of scratch space [`super::resolve`] takes for each document, where few of them
+    /// are alike.
     pub fn scratch_bytes(&self) -> usize {
         // The sorted hashes are gone when the keys of the bands are sorted.
         (HASH_BYTES + 8).max(self.parameters.bands * (KEY_BYTES + 8))
@@ -113,8 +115,8 @@ impl Sketcher {
     }
 }
 
-/// 128 bits of the words of a text with one space between them: among 10^12 documents two different ones are taken for equal
-/// with a probability below 10^-14. Case and punctuation count.
+/// 128 bits of the words of a text with one space between them: among 10^12 documents two different ones are
+/// taken for equal with a probability below 10^-14. Case and punctuation count.
 fn text_hash(text: &str) -> u128 {
     thread_local! {
         // Its state is half a kilobyte, which is slow to set up for a short line.
@@ -165,7 +167,9 @@ mod tests {
 
     #[test]
     fn a_sketch_is_the_same_in_every_version() {
-        let sketch = sketcher(true, Some(0.8)).unwrap().sketch("The quick brown fox jumps over the lazy dog. Äiti näki 1 ketun.");
+        let sketch = sketcher(true, Some(0.8))
+            .unwrap()
+            .sketch("The quick brown fox jumps over the lazy dog. Äiti näki 1 ketun.");
         let hash = xxh3_64_with_seed(&sketch.record, 0);
         // Sketches lie on disks: a change here asks for a new version of the file.
         insta::assert_snapshot!(format!("{hash:016x}"), @"e6cab16a891eb9ab");

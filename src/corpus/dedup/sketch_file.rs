@@ -1,7 +1,7 @@
 //! Sketches on the disk: a header and one record of fixed size for each document of a part of the corpus.
 //!
-//! Little-endian. Header: magic, version, record size, parameters, count, checksums of the records and of itself. Reading
-//! believes none of it before it is checked.
+//! Little-endian. Header: magic, version, record size, parameters, count, checksums of the records and of
+//! itself. Reading believes none of it before it is checked.
 
 use std::io::Read;
 use std::path::Path;
@@ -82,12 +82,19 @@ impl SketchFile {
             return Err(damaged(path, "its header is damaged (the checksum differs)"));
         }
         if bytes != header(parameters, count, checksum) {
-            return Err(damaged(path, "holds sketches that were made with other settings or by another version"));
+            return Err(damaged(
+                path,
+                "holds sketches that were made with other settings or by another version",
+            ));
         }
         let record_bytes = parameters.record_bytes();
-        let expected = count.checked_mul(record_bytes as u64).and_then(|n| n.checked_add(HEADER_BYTES as u64));
+        let expected =
+            count.checked_mul(record_bytes as u64).and_then(|n| n.checked_add(HEADER_BYTES as u64));
         if expected != Some(len_bytes) {
-            return Err(damaged(path, &format!("is {len_bytes} bytes long, which is not right for {count} sketches")));
+            return Err(damaged(
+                path,
+                &format!("is {len_bytes} bytes long, which is not right for {count} sketches"),
+            ));
         }
         Ok(Self { path: path.to_path_buf(), count, record_bytes, checksum })
     }
@@ -95,7 +102,8 @@ impl SketchFile {
     /// Calls `each` with every record in order; a wrong checksum is an error at the end.
     pub(super) fn for_each(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut file = fs::open(&self.path)?;
-        file.read_exact(&mut [0; HEADER_BYTES]).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+        file.read_exact(&mut [0; HEADER_BYTES])
+            .with_context(|| format!("cannot read `{}`", self.path.display()))?;
         let records_at_once = (BLOCK_BYTES / self.record_bytes).max(1) as u64;
         let (mut left, mut checksum) = (self.count, 0);
         let mut block = vec![0; records_at_once.min(left) as usize * self.record_bytes];
@@ -118,7 +126,14 @@ fn header(parameters: &Parameters, count: u64, checksum: u32) -> [u8; HEADER_BYT
     let mut bytes = [0; HEADER_BYTES];
     let Parameters { permutations, rows, bands, shingle_words } = *parameters;
     bytes[..8].copy_from_slice(MAGIC);
-    let numbers = [VERSION, parameters.record_bytes() as u32, permutations as u32, rows as u32, bands as u32, shingle_words as u32];
+    let numbers = [
+        VERSION,
+        parameters.record_bytes() as u32,
+        permutations as u32,
+        rows as u32,
+        bands as u32,
+        shingle_words as u32,
+    ];
     for (place, number) in bytes[8..32].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
@@ -138,5 +153,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn damaged(path: &Path, message: &str) -> anyhow::Error {
-    Problem::new(message).at(path.display()).hint("remove it (or the whole prepared folder) and prepare the data again").into()
+    Problem::new(message)
+        .at(path.display())
+        .hint("remove it (or the whole prepared folder) and prepare the data again")
+        .into()
 }

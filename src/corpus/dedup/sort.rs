@@ -1,7 +1,8 @@
-//! Sorts more records than memory holds: sorted runs on the disk, merged as they are read. Equal records become one.
+//! Sorts more records than memory holds: sorted runs on the disk, merged as they are read. Equal records
+//! become one.
 //!
-//! Records are arrays of numbers, compared from the first to the last. The result depends on the records alone, not on the
-//! memory, the threads, or the order in which they came.
+//! Records are arrays of numbers, compared from the first to the last. The result depends on the records
+//! alone, not on the memory, the threads, or the order in which they came.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +17,8 @@ use rayon::slice::ParallelSliceMut;
 use crate::corpus::dedup::sketch_file::u64_at;
 use crate::fs;
 
-/// A run read in smaller pieces than this costs more seeks than bytes, so that runs are merged in several rounds instead.
+/// A run read in smaller pieces than this costs more seeks than bytes, so that runs are merged in several
+/// rounds instead.
 const LEAST_READ_BYTES: usize = 16 << 10;
 /// More at once is no faster.
 const MOST_READ_BYTES: usize = 1 << 20;
@@ -50,7 +52,8 @@ impl<const N: usize> Sorter<N> {
         }
         if self.buffer.len() == self.buffer.capacity() {
             // Growing by the usual doubling could end at twice the memory that was asked for.
-            self.buffer.reserve_exact(self.buffer.len().max(LEAST_RECORDS).min(self.most - self.buffer.len()));
+            self.buffer
+                .reserve_exact(self.buffer.len().max(LEAST_RECORDS).min(self.most - self.buffer.len()));
         }
         self.buffer.push(record);
         Ok(())
@@ -100,7 +103,12 @@ impl<const N: usize> Sorter<N> {
     }
 
     /// Merges groups of `fan_in` runs of `file` into runs of a new file.
-    fn merge_round(&mut self, file: fs::ScratchFile, fan_in: usize, memory_bytes: usize) -> Result<fs::ScratchFile> {
+    fn merge_round(
+        &mut self,
+        file: fs::ScratchFile,
+        fan_in: usize,
+        memory_bytes: usize,
+    ) -> Result<fs::ScratchFile> {
         let mut merged = fs::ScratchFile::create(&self.scratch)?;
         let mut runs = Vec::new();
         let mut file = Some(file);
@@ -157,7 +165,12 @@ impl<const N: usize> Merge<N> {
         let share = (memory_bytes / runs.len().max(1)).clamp(1 << 10, MOST_READ_BYTES);
         let mut merge = Self { runs: Vec::new(), heads: BinaryHeap::new(), last: None, file: None };
         for (number, run) in runs.iter().enumerate() {
-            let mut run = RunReader { left: run.clone(), most_bytes: share / (8 * N) * 8 * N, block: Vec::new(), at: 0 };
+            let mut run = RunReader {
+                left: run.clone(),
+                most_bytes: share / (8 * N) * 8 * N,
+                block: Vec::new(),
+                at: 0,
+            };
             if let Some(head) = run.next(&file)? {
                 merge.heads.push(Reverse((head, number)));
             }
@@ -292,7 +305,8 @@ mod tests {
 
     #[test]
     fn many_runs_are_merged_in_several_rounds() {
-        let records: Vec<[u64; 1]> = (0..50_000u64).map(|i| [i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40]).collect();
+        let records: Vec<[u64; 1]> =
+            (0..50_000u64).map(|i| [i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40]).collect();
         assert_eq!(sorted(&records, 0, usize::MAX), expected(&records));
     }
 }

@@ -58,7 +58,9 @@ type Found = Vec<Option<(&'static str, u64)>>;
 
 fn found(duplicates: &Duplicates, documents: usize) -> Found {
     let documents = 0..documents as u64;
-    documents.map(|i| duplicates.of(i).map(|reason| (reason, duplicates.original(i).unwrap().unwrap()))).collect()
+    documents
+        .map(|i| duplicates.of(i).map(|reason| (reason, duplicates.original(i).unwrap().unwrap())))
+        .collect()
 }
 
 fn search(config: &DeduplicationConfig, texts: &[String], sizes: &[usize], memory_bytes: usize) -> Found {
@@ -114,7 +116,10 @@ fn near_duplicates_are_those_of_a_comparison_of_all_pairs() {
         }
         if let Some((reason, original)) = found[i] {
             assert_eq!(reason, "near_duplicate");
-            assert!((original as usize) < i && found[original as usize].is_none(), "{i} repeats {original}, which stays");
+            assert!(
+                (original as usize) < i && found[original as usize].is_none(),
+                "{i} repeats {original}, which stays"
+            );
             let similarity = jaccard(set, &sets[original as usize]);
             assert!(similarity >= 0.6, "{i} is taken for a copy of {original} at {similarity}");
         }
@@ -152,7 +157,10 @@ fn threads_memory_and_parts_do_not_change_the_result() {
     for threads in [1, 2, 7] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         for (memory_bytes, sizes) in [(0, &[1, 1, 500][..]), (1 << 14, &[100]), (MEMORY_BYTES, &[0, 0, 7])] {
-            assert!(pool.install(|| search(&near(), &texts, sizes, memory_bytes)) == expected, "{threads} {memory_bytes} {sizes:?}");
+            assert!(
+                pool.install(|| search(&near(), &texts, sizes, memory_bytes)) == expected,
+                "{threads} {memory_bytes} {sizes:?}"
+            );
         }
     }
     // Many more parts than files are held open.
@@ -161,8 +169,8 @@ fn threads_memory_and_parts_do_not_change_the_result() {
 
 #[test]
 fn a_chain_of_small_changes_does_not_swallow_its_far_end() {
-    // Each document differs from the one before in 4 of 400 words, at places of its own: 0.905 to it, 0.82 over two, 0.74 over
-    // three, and so on.
+    // Each document differs from the one before in 4 of 400 words, at places of its own: 0.905 to it, 0.82
+    // over two, 0.74 over three, and so on.
     let mut texts = vec![words(5, 400)];
     for link in 1..12usize {
         let mut next = texts[link - 1].clone();
@@ -199,7 +207,9 @@ fn a_large_family_leaves_one() {
 fn short_documents_and_those_without_spaces_are_told_apart() {
     let chinese = "我能吞下玻璃而不伤身体我能吞下玻璃而不伤身体因为玻璃对我没有任何伤害所以我每天早上都吃一块玻璃然后去上班";
     let other = "今天天气很好我们一起去公园散步看见许多人在湖边钓鱼孩子们在草地上奔跑老人坐在长椅上晒太阳";
-    let texts: Vec<String> = ["Yes.", "No.", "", "?!", "yes", chinese, other, &format!("{chinese}。")].map(str::to_string).to_vec();
+    let texts: Vec<String> = ["Yes.", "No.", "", "?!", "yes", chinese, other, &format!("{chinese}。")]
+        .map(str::to_string)
+        .to_vec();
     let found = search(&near(), &texts, &[], MEMORY_BYTES);
     let near = |original| Some(("near_duplicate", original));
     assert_eq!(found, [None, None, None, None, near(0), None, None, near(5)]);
@@ -211,7 +221,9 @@ fn progress_rises_to_the_whole() {
     let texts: Vec<String> = (0..20_000).map(|i| format!("document {i}")).collect();
     let parts = parts(folder.path(), &near(), &texts, &[]);
     let mut reports = Vec::new();
-    let duplicates = resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |done, total| reports.push((done, total))).unwrap();
+    let duplicates =
+        resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |done, total| reports.push((done, total)))
+            .unwrap();
     assert!(reports.len() > 10 && reports.is_sorted() && reports.iter().all(|(done, total)| done <= total));
     assert!(matches!(reports.last(), Some((done, total)) if done == total));
     assert!((0..20_000).all(|index| duplicates.of(index).is_none()));
@@ -225,7 +237,9 @@ fn a_damaged_file_is_an_error_that_names_it() {
     let whole = std::fs::read(&parts[1]).unwrap();
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&parts[1], bytes).unwrap();
-        let error = resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {}).expect_err(what).to_string();
+        let error = resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {})
+            .expect_err(what)
+            .to_string();
         assert!(error.contains("part-1.sketches"), "{what}: {error}");
     };
     for at in (0..whole.len()).step_by(101).chain(0..48) {

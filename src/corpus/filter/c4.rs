@@ -1,8 +1,8 @@
-//! The rules of C4 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
-//! JMLR 21, section 2.2), with the thresholds of the code that made it.
+//! The rules of C4 (Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
+//! Text-to-Text Transformer", JMLR 21, section 2.2), with the thresholds of the code that made it.
 //!
-//! Not here: its list of bad words (`words`), its language (`language`), its deduplication. Added: marks and words of other
-//! languages than English.
+//! Not here: its list of bad words (`words`), its language (`language`), its deduplication. Added: marks and
+//! words of other languages than English.
 
 use crate::config::C4Filter;
 use crate::corpus::Rejection;
@@ -91,11 +91,13 @@ fn marker(text: &str) -> usize {
     if (1..=3).contains(&digits) && text.as_bytes().get(digits + 1) == Some(&b']') {
         return digits + 2;
     }
-    let begins = |marker: &&&str| text.get(..marker.len()).is_some_and(|start| start.to_lowercase() == ***marker);
+    let begins =
+        |marker: &&&str| text.get(..marker.len()).is_some_and(|start| start.to_lowercase() == ***marker);
     MARKERS.iter().find(begins).map_or(0, |marker| marker.len())
 }
 
-/// Ends in a terminal mark, also within closing quotation marks or brackets; an ellipsis is the sign of a text cut off.
+/// Ends in a terminal mark, also within closing quotation marks or brackets; an ellipsis is the sign of a
+/// text cut off.
 fn is_terminated(line: &str) -> bool {
     let bare = line.trim_end_matches(CLOSING);
     let is_quoted = bare.len() < line.len();
@@ -103,9 +105,12 @@ fn is_terminated(line: &str) -> bool {
     !bare.ends_with("...") && !bare.ends_with('…') && (is_quoted || bare.ends_with(TERMINAL))
 }
 
-/// Whether `text` holds `lorem ipsum`, in whatever case; a copy of a whole document in lower case would cost more.
+/// Whether `text` holds `lorem ipsum`, in whatever case; a copy of a whole document in lower case would cost
+/// more.
 fn is_placeholder(text: &str) -> bool {
-    let is_there = |at: usize| text.as_bytes().get(at..at + 11).is_some_and(|bytes| bytes.eq_ignore_ascii_case(b"lorem ipsum"));
+    let is_there = |at: usize| {
+        text.as_bytes().get(at..at + 11).is_some_and(|bytes| bytes.eq_ignore_ascii_case(b"lorem ipsum"))
+    };
     text.match_indices(['l', 'L']).any(|(at, _)| is_there(at))
 }
 
@@ -138,8 +143,8 @@ impl Filter for C4 {
     }
 }
 
-/// Sentences up to `enough`: runs of terminal marks (and closing marks) with white space or the end behind them. The wide
-/// marks of scripts that put no space between sentences end one wherever they stand.
+/// Sentences up to `enough`: runs of terminal marks (and closing marks) with white space or the end behind
+/// them. The wide marks of scripts that put no space between sentences end one wherever they stand.
 fn count_sentences(text: &str, enough: u64) -> u64 {
     let (mut sentences, mut is_marked, mut is_wide) = (0, false, false);
     for c in text.chars() {

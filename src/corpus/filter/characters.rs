@@ -36,7 +36,16 @@ impl Filter for Characters {
         let visible = counts.visible();
         below("few_letters", share(counts.letters, visible), limits.min_alphabetic, "letters")
             .or_else(|| above("many_digits", share(counts.digits, visible), limits.max_digits, "digits"))
-            .or_else(|| above("many_symbols", share(counts.symbols(), visible), limits.max_symbols, "symbols"))
-            .or_else(|| above("many_capitals", share(counts.capitals, counts.letters), limits.max_uppercase, "of the letters are capitals"))
+            .or_else(|| {
+                above("many_symbols", share(counts.symbols(), visible), limits.max_symbols, "symbols")
+            })
+            .or_else(|| {
+                above(
+                    "many_capitals",
+                    share(counts.capitals, counts.letters),
+                    limits.max_uppercase,
+                    "of the letters are capitals",
+                )
+            })
     }
 }

@@ -1,4 +1,5 @@
-//! Words as they are compared across texts: lower case, letters and digits only; and hashes of sequences of them.
+//! Words as they are compared across texts: lower case, letters and digits only; and hashes of sequences of
+//! them.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -10,15 +11,17 @@ const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(in crate::corpus) struct Folded {
     /// A hash of each word.
     pub(in crate::corpus) hashes: Vec<u64>,
-    /// `prefixes[i + 1] = prefixes[i] * BASE + hashes[i]`, so that the hash of any sequence is one subtraction.
+    /// `prefixes[i + 1] = prefixes[i] * BASE + hashes[i]`, so that the hash of any sequence is one
+    /// subtraction.
     prefixes: Vec<u64>,
 }
 
 impl Folded {
-    /// The words of a text: runs of letters and digits, in lower case. Each ideograph and kana is a word of its own, as these
-    /// scripts put no space between words.
+    /// The words of a text: runs of letters and digits, in lower case. Each ideograph and kana is a word of
+    /// its own, as these scripts put no space between words.
     pub(in crate::corpus) fn of(text: &str) -> Self {
-        let mut folded = Self { hashes: Vec::with_capacity(text.len() / 6), prefixes: Vec::with_capacity(text.len() / 6) };
+        let mut folded =
+            Self { hashes: Vec::with_capacity(text.len() / 6), prefixes: Vec::with_capacity(text.len() / 6) };
         let mut word = Vec::with_capacity(64);
         for c in text.chars() {
             if c.is_ascii_alphanumeric() {

@@ -27,7 +27,10 @@ pub(super) const REASONS: Reasons = &[
     ("gopher_symbols", "More `#` or ellipses for each word than `gopher.max_symbols_per_word`."),
     ("gopher_bullets", "A larger share of lines with a bullet than `gopher.max_bullet_lines`."),
     ("gopher_ellipses", "A larger share of lines that end in an ellipsis than `gopher.max_ellipsis_lines`."),
-    ("gopher_words_without_letters", "A smaller share of words with a letter than `gopher.min_alphabetic_words`."),
+    (
+        "gopher_words_without_letters",
+        "A smaller share of words with a letter than `gopher.min_alphabetic_words`.",
+    ),
     ("gopher_stop_words", "Fewer different stop words than `gopher.min_stop_words`."),
 ];
 
@@ -41,12 +44,14 @@ pub(super) struct Gopher {
 
 impl Gopher {
     pub(super) fn new(limits: &GopherFilter) -> Result<Self> {
-        let built_in = limits.stop_words.iter().flat_map(|list| built_in(*list).split(' ')).map(str::to_string);
+        let built_in =
+            limits.stop_words.iter().flat_map(|list| built_in(*list).split(' ')).map(str::to_string);
         let mut words: Vec<String> = built_in.collect();
         for file in &limits.stop_word_files {
             words.extend(read_list(Path::new(file))?);
         }
-        let mut stop_words: Vec<u64> = words.iter().filter_map(|word| Folded::of(word).hashes.first().copied()).collect();
+        let mut stop_words: Vec<u64> =
+            words.iter().filter_map(|word| Folded::of(word).hashes.first().copied()).collect();
         stop_words.sort_unstable();
         stop_words.dedup();
         Ok(Self { limits: limits.clone(), stop_words })
@@ -71,7 +76,10 @@ impl Gopher {
         for (count, what) in [(hashes, "`#`"), (ellipses, "ellipses")] {
             let ratio = share(count, words);
             if ratio > most {
-                return reject("gopher_symbols", format!("{ratio:.2} {what} a word, at most {most} are allowed"));
+                return reject(
+                    "gopher_symbols",
+                    format!("{ratio:.2} {what} a word, at most {most} are allowed"),
+                );
             }
         }
         None
@@ -88,7 +96,10 @@ impl Gopher {
                 }
             }
         }
-        reject("gopher_stop_words", format!("{} different stop words, at least {least} are wanted", found.len()))
+        reject(
+            "gopher_stop_words",
+            format!("{} different stop words, at least {least} are wanted", found.len()),
+        )
     }
 }
 
@@ -97,7 +108,9 @@ impl Filter for Gopher {
         let (limits, words) = (&self.limits, page.words());
         let count = words.len() as u64;
         let lines = page.lines();
-        let lines_that = |is_so: fn(&str) -> bool| share(lines.iter().filter(|line| is_so(line)).count() as u64, lines.len() as u64);
+        let lines_that = |is_so: fn(&str) -> bool| {
+            share(lines.iter().filter(|line| is_so(line)).count() as u64, lines.len() as u64)
+        };
         outside(("gopher_few_words", "gopher_many_words"), count, limits.min_words, limits.max_words, "words")
             .or_else(|| self.word_length(page))
             .or_else(|| self.symbols(page))
@@ -107,17 +120,28 @@ impl Filter for Gopher {
             })
             .or_else(|| {
                 let ellipses = lines_that(|line| line.ends_with("...") || line.ends_with('…'));
-                above("gopher_ellipses", ellipses, limits.max_ellipsis_lines, "of the lines end in an ellipsis")
+                above(
+                    "gopher_ellipses",
+                    ellipses,
+                    limits.max_ellipsis_lines,
+                    "of the lines end in an ellipsis",
+                )
             })
             .or_else(|| {
                 let alphabetic = share(words.alphabetic, count);
-                below("gopher_words_without_letters", alphabetic, limits.min_alphabetic_words, "of the words have a letter")
+                below(
+                    "gopher_words_without_letters",
+                    alphabetic,
+                    limits.min_alphabetic_words,
+                    "of the words have a letter",
+                )
             })
             .or_else(|| self.stop_words(page))
     }
 }
 
-/// A list, words one space apart. English is the paper's; the others are frequent function words that are rare elsewhere.
+/// A list, words one space apart. English is the paper's; the others are frequent function words that are
+/// rare elsewhere.
 fn built_in(list: StopWords) -> &'static str {
     match list {
         StopWords::English => "the be to of and that have with",

@@ -13,7 +13,8 @@ use crate::corpus::filter::Reasons;
 
 pub(super) const REASONS: Reasons = &[("language", "In another language than those of `language.expected`.")];
 
-/// Detection takes as long as the text is; of long documents it looks at this many bytes of the beginning and the middle each.
+/// Detection takes as long as the text is; of long documents it looks at this many bytes of the beginning and
+/// the middle each.
 const WINDOW_BYTES: usize = 512;
 
 pub(in crate::corpus) struct Languages {
@@ -35,9 +36,18 @@ pub(in crate::corpus) struct Found {
 impl Languages {
     /// `None` when nobody wants to know.
     pub(in crate::corpus) fn new(config: &LanguageFilter) -> Option<Self> {
-        let candidates: Vec<Lang> = config.candidates.iter().filter_map(|name| language_code(name)).filter_map(Lang::from_code).collect();
+        let candidates: Vec<Lang> = config
+            .candidates
+            .iter()
+            .filter_map(|name| language_code(name))
+            .filter_map(Lang::from_code)
+            .collect();
         (config.detect || !config.expected.is_empty()).then(|| Self {
-            detector: if candidates.is_empty() { Detector::new() } else { Detector::with_allowlist(candidates) },
+            detector: if candidates.is_empty() {
+                Detector::new()
+            } else {
+                Detector::with_allowlist(candidates)
+            },
             expected: config.expected.iter().filter_map(|name| language_code(name)).collect(),
             min_confidence: config.min_confidence,
             min_letters: config.min_letters,
@@ -51,12 +61,19 @@ impl Languages {
         }
         let found = self.detector.detect(&sample(page.text));
         let language = found.as_ref().map(|info| info.lang().code());
-        let is_expected = |info: &whatlang::Info| self.expected.contains(&info.lang().code()) && info.confidence() >= self.min_confidence;
+        let is_expected = |info: &whatlang::Info| {
+            self.expected.contains(&info.lang().code()) && info.confidence() >= self.min_confidence
+        };
         if self.expected.is_empty() || found.as_ref().is_some_and(is_expected) {
             return Found { language, rejection: None };
         }
         let detail = match &found {
-            Some(info) => format!("`{}` with confidence {:.2}, wanted {}", info.lang().code(), info.confidence(), self.wanted()),
+            Some(info) => format!(
+                "`{}` with confidence {:.2}, wanted {}",
+                info.lang().code(),
+                info.confidence(),
+                self.wanted()
+            ),
             None => format!("no known language, wanted {}", self.wanted()),
         };
         Found { language, rejection: Some(Rejection { reason: "language", detail }) }
@@ -64,7 +81,11 @@ impl Languages {
 
     fn wanted(&self) -> String {
         let names: Vec<String> = self.expected.iter().map(|code| format!("`{code}`")).collect();
-        let least = if self.min_confidence > 0.0 { format!(" with at least {}", self.min_confidence) } else { String::new() };
+        let least = if self.min_confidence > 0.0 {
+            format!(" with at least {}", self.min_confidence)
+        } else {
+            String::new()
+        };
         format!("{}{least}", names.join(" or "))
     }
 }
@@ -75,7 +96,11 @@ fn sample(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let second = &text[boundary(text, text.len() / 2)..];
-    Cow::Owned(format!("{}\n{}", &text[..boundary(text, WINDOW_BYTES)], &second[..boundary(second, WINDOW_BYTES)]))
+    Cow::Owned(format!(
+        "{}\n{}",
+        &text[..boundary(text, WINDOW_BYTES)],
+        &second[..boundary(second, WINDOW_BYTES)]
+    ))
 }
 
 /// The last boundary of a character at or before `at`.

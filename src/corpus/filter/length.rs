@@ -27,7 +27,15 @@ impl Length {
 impl Filter for Length {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let limits = &self.limits;
-        let chars = || outside(("too_short", "too_long"), page.counts().chars, limits.min_chars, limits.max_chars, "characters");
+        let chars = || {
+            outside(
+                ("too_short", "too_long"),
+                page.counts().chars,
+                limits.min_chars,
+                limits.max_chars,
+                "characters",
+            )
+        };
         let words = || {
             let count = page.words().len() as u64;
             outside(("too_few_words", "too_many_words"), count, limits.min_words, limits.max_words, "words")
@@ -46,8 +54,12 @@ pub(super) fn outside(
     what: &str,
 ) -> Option<Rejection> {
     match (least, most) {
-        (Some(least), _) if count < least => reject(few, format!("{count} {what}, at least {least} are wanted")),
-        (_, Some(most)) if count > most => reject(many, format!("{count} {what}, at most {most} are allowed")),
+        (Some(least), _) if count < least => {
+            reject(few, format!("{count} {what}, at least {least} are wanted"))
+        }
+        (_, Some(most)) if count > most => {
+            reject(many, format!("{count} {what}, at most {most} are allowed"))
+        }
         _ => None,
     }
 }

@@ -95,7 +95,11 @@ impl LineFilters {
         if config.lines == LinesFilter::default() && c4.is_none() {
             return None;
         }
-        let built_in = if config.lines.boilerplate { BOILERPLATE.iter().map(|text| Pattern::new(text)).collect() } else { Vec::new() };
+        let built_in = if config.lines.boilerplate {
+            BOILERPLATE.iter().map(|text| Pattern::new(text)).collect()
+        } else {
+            Vec::new()
+        };
         let patterns = config.lines.patterns.iter().map(|text| Pattern::new(text)).collect();
         Some(Self { limits: config.lines.clone(), boilerplate: built_in, patterns, c4 })
     }
@@ -157,7 +161,8 @@ impl LineFilters {
             return None;
         }
         let lower = line.to_lowercase();
-        let is_label = line.len() as u64 <= LONGEST_BOILERPLATE_CHARS || count_chars(line) <= LONGEST_BOILERPLATE_CHARS;
+        let is_label =
+            line.len() as u64 <= LONGEST_BOILERPLATE_CHARS || count_chars(line) <= LONGEST_BOILERPLATE_CHARS;
         if is_label && self.boilerplate.iter().any(|pattern| pattern.matches(&lower)) {
             return Some("line_boilerplate");
         }
@@ -172,6 +177,9 @@ impl LineFilters {
 fn is_address(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     let begins = |start: &str| word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
-    let is_mail = || word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.contains('@'));
+    let is_mail = || {
+        word.split_once('@')
+            .is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.contains('@'))
+    };
     begins("http://") || begins("https://") || begins("ftp://") || begins("www.") || is_mail()
 }

@@ -30,7 +30,9 @@ impl Markup {
 impl Filter for Markup {
     fn check(&self, page: &Page) -> Option<Rejection> {
         let text = page.text.trim_start();
-        let begins = |beginning: &str| text.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning));
+        let begins = |beginning: &str| {
+            text.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning))
+        };
         if self.limits.pages
             && let Some(beginning) = BEGINNINGS.into_iter().find(|beginning| begins(beginning))
         {
@@ -41,6 +43,11 @@ impl Filter for Markup {
             return None;
         }
         let within: u64 = Tags::new(text).map(|tag| count_chars(&text[tag.start..tag.end])).sum();
-        above("html_markup", share(within, count_chars(text)), Some(self.limits.max_share), "of the characters stand within tags")
+        above(
+            "html_markup",
+            share(within, count_chars(text)),
+            Some(self.limits.max_share),
+            "of the characters stand within tags",
+        )
     }
 }

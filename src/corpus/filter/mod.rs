@@ -53,8 +53,9 @@ pub(in crate::corpus) const REASONS: [Reasons; 10] = [
     perplexity::REASONS,
 ];
 
-/// The filters for whole documents that are switched on, in their fixed order: cheap ones first. Without `markup`, which is
-/// asked before lines are taken out, and `language`, whose finding is wanted for the report as well.
+/// The filters for whole documents that are switched on, in their fixed order: cheap ones first. Without
+/// `markup`, which is asked before lines are taken out, and `language`, whose finding is wanted for the
+/// report as well.
 pub(in crate::corpus) fn before_language(config: &FiltersConfig) -> Result<Vec<Box<dyn Filter>>> {
     let mut filters: Vec<Box<dyn Filter>> = Vec::new();
     filters.push(Box::new(length::Length::new(&config.length)));
@@ -88,7 +89,8 @@ fn reject(reason: &'static str, detail: String) -> Option<Rejection> {
     Some(Rejection { reason, detail })
 }
 
-/// A rejection where `share` is above the limit, if there is one; `what` is said of it: `12.5 % {what}, at most 10 %`.
+/// A rejection where `share` is above the limit, if there is one; `what` is said of it: `12.5 % {what}, at
+/// most 10 %`.
 fn above(reason: &'static str, share: f64, most: Option<f64>, what: &str) -> Option<Rejection> {
     let most = most.filter(|most| share > *most)?;
     reject(reason, format!("{} {what}, at most {} are allowed", percent(share), percent(most)))

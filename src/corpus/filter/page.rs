@@ -1,4 +1,5 @@
-//! One document as the filters look at it: its lines, words and hashes, each made once, when the first filter asks.
+//! One document as the filters look at it: its lines, words and hashes, each made once, when the first filter
+//! asks.
 
 use std::cell::OnceCell;
 
@@ -47,12 +48,19 @@ pub(super) struct Counts {
 impl<'a> Page<'a> {
     /// A page of this text.
     pub(in crate::corpus) fn new(text: &'a str) -> Self {
-        Self { text, lines: OnceCell::new(), words: OnceCell::new(), folded: OnceCell::new(), counts: OnceCell::new() }
+        Self {
+            text,
+            lines: OnceCell::new(),
+            words: OnceCell::new(),
+            folded: OnceCell::new(),
+            counts: OnceCell::new(),
+        }
     }
 
     /// Lines that are not blank, without blanks at their ends.
     pub(super) fn lines(&self) -> &[&'a str] {
-        self.lines.get_or_init(|| self.text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect())
+        self.lines
+            .get_or_init(|| self.text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect())
     }
 
     pub(super) fn words(&self) -> &Words {
@@ -130,7 +138,8 @@ fn is_mark(c: char) -> bool {
 }
 
 fn has_letter(word: &str) -> bool {
-    word.bytes().any(|byte| byte.is_ascii_alphabetic()) || (!word.is_ascii() && word.chars().any(char::is_alphabetic))
+    word.bytes().any(|byte| byte.is_ascii_alphabetic())
+        || (!word.is_ascii() && word.chars().any(char::is_alphabetic))
 }
 
 /// Characters of a text.

@@ -1,4 +1,5 @@
-//! Patterns for whole lines: `*` stands for anything, case does not matter. Time is linear in line times pattern.
+//! Patterns for whole lines: `*` stands for anything, case does not matter. Time is linear in line times
+//! pattern.
 
 /// `read more*` as its literal parts.
 #[derive(Debug, Clone, PartialEq, Eq)]

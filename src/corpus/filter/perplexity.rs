@@ -1,9 +1,10 @@
-//! How surprising a text is to a small model of characters that learnt from good text: documents that are no prose of its
-//! language (other languages, code, tables, broken encodings) surprise it most.
+//! How surprising a text is to a small model of characters that learnt from good text: documents that are no
+//! prose of its language (other languages, code, tables, broken encodings) surprise it most.
 //!
-//! The model: character n-grams, interpolated from the longest to none after Witten and Bell (1991, "The zero-frequency
-//! problem", method C): `P(c | h) = (n(hc) + t(h) P(c | h')) / (n(h) + t(h))`, where `n` counts, `t` counts different
-//! followers, and `h'` is `h` without its first character. Counts lie in a hashed table of fixed size.
+//! The model: character n-grams, interpolated from the longest to none after Witten and Bell (1991, "The
+//! zero-frequency problem", method C): `P(c | h) = (n(hc) + t(h) P(c | h')) / (n(h) + t(h))`, where `n`
+//! counts, `t` counts different followers, and `h'` is `h` without its first character. Counts lie in a
+//! hashed table of fixed size.
 
 use std::path::Path;
 
@@ -20,7 +21,8 @@ use crate::corpus::texts::Most;
 use crate::corpus::texts::for_each_text;
 use crate::error::Problem;
 
-pub(super) const REASONS: Reasons = &[("perplexity", "More surprising to the model of characters than `perplexity.max_perplexity`.")];
+pub(super) const REASONS: Reasons =
+    &[("perplexity", "More surprising to the model of characters than `perplexity.max_perplexity`.")];
 
 const MOST_ORDER: usize = 8;
 
@@ -49,7 +51,9 @@ impl Perplexity {
                 .context("learning what usual text is")?;
         }
         if model.used == 0 {
-            return Err(Problem::usage("hold no text to learn from").at("data.filters.perplexity.reference_files").into());
+            return Err(Problem::usage("hold no text to learn from")
+                .at("data.filters.perplexity.reference_files")
+                .into());
         }
         Ok(Some(Self { model, most }))
     }
@@ -61,7 +65,10 @@ impl Filter for Perplexity {
         if perplexity <= self.most {
             return None;
         }
-        reject("perplexity", format!("perplexity {perplexity:.1} a character, at most {} are allowed", self.most))
+        reject(
+            "perplexity",
+            format!("perplexity {perplexity:.1} a character, at most {} are allowed", self.most),
+        )
     }
 }
 
@@ -172,7 +179,8 @@ impl Model {
         let middle = text.len() / 2;
         let middle = (middle..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
         let is_long = text.len() > MOST_CHARS * 2;
-        let (mut bits, mut chars) = if is_long { self.bits(&text[..middle], MOST_CHARS / 2) } else { self.bits(text, MOST_CHARS) };
+        let (mut bits, mut chars) =
+            if is_long { self.bits(&text[..middle], MOST_CHARS / 2) } else { self.bits(text, MOST_CHARS) };
         if is_long {
             let (more_bits, more_chars) = self.bits(&text[middle..], MOST_CHARS / 2);
             (bits, chars) = (bits + more_bits, chars + more_chars);
@@ -204,7 +212,8 @@ impl Model {
                 let context = contexts[length - 1];
                 if context.followed > 0 {
                     let (followed, followers) = (f64::from(context.followed), f64::from(context.followers));
-                    probability = (f64::from(found[length].count) + followers * probability) / (followed + followers);
+                    probability =
+                        (f64::from(found[length].count) + followers * probability) / (followed + followers);
                 } else if !is_known {
                     break;
                 }
@@ -251,7 +260,8 @@ mod tests {
 
     #[test]
     fn one_step_gives_the_probabilities_of_the_formula() {
-        // Behind nothing came two characters, both different; behind the space at the beginning came `a`, once of one.
+        // Behind nothing came two characters, both different; behind the space at the beginning came `a`,
+        // once of one.
         let (bits, chars) = model("ab").bits("a", 10);
         let unigram = (1.0 + 2.0 * UNIFORM) / (2.0 + 2.0);
         let bigram = (1.0 + 1.0 * unigram) / (1.0 + 1.0);
@@ -279,7 +289,8 @@ mod tests {
     #[test]
     fn a_full_table_goes_on_with_what_it_has() {
         let mut model = Model::new(8, 0);
-        let text: String = (0..20_000u32).filter_map(|i| char::from_u32(97 + i.wrapping_mul(2_654_435_761) % 26)).collect();
+        let text: String =
+            (0..20_000u32).filter_map(|i| char::from_u32(97 + i.wrapping_mul(2_654_435_761) % 26)).collect();
         model.learn(&text);
         assert_eq!(model.used, 1024 / 8 * 7);
         assert!(model.perplexity(&text).unwrap().is_finite());

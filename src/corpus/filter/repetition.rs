@@ -1,8 +1,9 @@
-//! The repetition rules of Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1, table A1): lines, paragraphs and
-//! sequences of words that come again and again.
+//! The repetition rules of Gopher (Rae et al. 2021, arXiv 2112.11446, appendix A.1.1, table A1): lines,
+//! paragraphs and sequences of words that come again and again.
 //!
-//! Characters are those of words, white space not counted. A line, paragraph or sequence that comes again is counted from its
-//! second time on, and no character twice. A most frequent sequence that comes once is no repetition.
+//! Characters are those of words, white space not counted. A line, paragraph or sequence that comes again is
+//! counted from its second time on, and no character twice. A most frequent sequence that comes once is no
+//! repetition.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,11 +19,26 @@ use crate::corpus::filter::share;
 
 pub(super) const REASONS: Reasons = &[
     ("duplicate_lines", "A larger share of repeated lines than `repetition.max_duplicate_lines`."),
-    ("duplicate_line_chars", "A larger share of characters in repeated lines than `repetition.max_duplicate_line_chars`."),
-    ("duplicate_paragraphs", "A larger share of repeated paragraphs than `repetition.max_duplicate_paragraphs`."),
-    ("duplicate_paragraph_chars", "A larger share of characters in repeated paragraphs than `repetition.max_duplicate_paragraph_chars`."),
-    ("top_ngrams", "A larger share of characters in the most frequent sequence of words than `repetition.max_top_ngram_chars`."),
-    ("duplicate_ngrams", "A larger share of characters in repeated sequences of words than `repetition.max_duplicate_ngram_chars`."),
+    (
+        "duplicate_line_chars",
+        "A larger share of characters in repeated lines than `repetition.max_duplicate_line_chars`.",
+    ),
+    (
+        "duplicate_paragraphs",
+        "A larger share of repeated paragraphs than `repetition.max_duplicate_paragraphs`.",
+    ),
+    (
+        "duplicate_paragraph_chars",
+        "A larger share of characters in repeated paragraphs than `repetition.max_duplicate_paragraph_chars`.",
+    ),
+    (
+        "top_ngrams",
+        "A larger share of characters in the most frequent sequence of words than `repetition.max_top_ngram_chars`.",
+    ),
+    (
+        "duplicate_ngrams",
+        "A larger share of characters in repeated sequences of words than `repetition.max_duplicate_ngram_chars`.",
+    ),
 ];
 
 /// The first lengths of the two lists of limits.
@@ -57,7 +73,8 @@ impl Repetition {
             } else {
                 seen.repeated_chars(&sequences, words, length)
             };
-            // What is repeated holds repeated sequences of every shorter length: without these, there are no longer ones.
+            // What is repeated holds repeated sequences of every shorter length: without these, there are no
+            // longer ones.
             if counted == 0 {
                 return None;
             }
@@ -68,8 +85,20 @@ impl Repetition {
                 counted
             };
             let what = |kind: &str| format!("of the characters stand in {kind} of {length} words");
-            let rejection = above("top_ngrams", share(counted, words.total_chars), top_limit, &what("the most frequent sequence"))
-                .or_else(|| above("duplicate_ngrams", share(repeated, words.total_chars), duplicate_limit, &what("repeated sequences")));
+            let rejection = above(
+                "top_ngrams",
+                share(counted, words.total_chars),
+                top_limit,
+                &what("the most frequent sequence"),
+            )
+            .or_else(|| {
+                above(
+                    "duplicate_ngrams",
+                    share(repeated, words.total_chars),
+                    duplicate_limit,
+                    &what("repeated sequences"),
+                )
+            });
             if rejection.is_some() {
                 return rejection;
             }
@@ -92,12 +121,30 @@ impl Filter for Repetition {
                 )
             })
             .or_else(|| {
-                let paragraphs = Repeated::of(page.text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()));
+                let paragraphs = Repeated::of(
+                    page.text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()),
+                );
                 let chars = "of the characters stand in paragraphs that were there before";
-                above("duplicate_paragraphs", paragraphs.share(), limits.max_duplicate_paragraphs, "of the paragraphs were there before")
-                    .or_else(|| above("duplicate_paragraph_chars", paragraphs.chars_share(), limits.max_duplicate_paragraph_chars, chars))
+                above(
+                    "duplicate_paragraphs",
+                    paragraphs.share(),
+                    limits.max_duplicate_paragraphs,
+                    "of the paragraphs were there before",
+                )
+                .or_else(|| {
+                    above(
+                        "duplicate_paragraph_chars",
+                        paragraphs.chars_share(),
+                        limits.max_duplicate_paragraph_chars,
+                        chars,
+                    )
+                })
             })
-            .or_else(|| Some(page.words()).filter(|words| words.len() as u64 >= limits.min_words).and_then(|words| self.sequences(words)))
+            .or_else(|| {
+                Some(page.words())
+                    .filter(|words| words.len() as u64 >= limits.min_words)
+                    .and_then(|words| self.sequences(words))
+            })
     }
 }
 
@@ -112,7 +159,8 @@ struct Repeated {
 
 impl Repeated {
     fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let texts: Vec<(u64, u64)> = texts.map(|text| (xxh3_64(text.as_bytes()), count_chars(text))).collect();
+        let texts: Vec<(u64, u64)> =
+            texts.map(|text| (xxh3_64(text.as_bytes()), count_chars(text))).collect();
         let mut seen = Seen::for_words(texts.len());
         let mut repeated = Self { of_count: texts.len() as u64, ..Self::default() };
         for &(hash, chars) in &texts {
@@ -175,13 +223,15 @@ impl Seen {
         }
     }
 
-    /// Characters in all places of the most frequent sequence, the longest of several; 0 when none comes twice.
+    /// Characters in all places of the most frequent sequence, the longest of several; 0 when none comes
+    /// twice.
     fn most_frequent_chars(&mut self, sequences: &[u64], words: &Words, length: usize) -> u64 {
         let (mut most, mut chars) = (1, 0);
         for (at, &hash) in sequences.iter().enumerate() {
             let count = self.slot(hash).count;
             if count > 1 && count >= most {
-                let here = u64::from(count) * words.chars[at..at + length].iter().map(|&chars| u64::from(chars)).sum::<u64>();
+                let here = u64::from(count)
+                    * words.chars[at..at + length].iter().map(|&chars| u64::from(chars)).sum::<u64>();
                 chars = if count > most { here } else { here.max(chars) };
                 most = count;
             }

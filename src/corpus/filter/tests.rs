@@ -1,4 +1,5 @@
-//! Each rule at its boundary: one step inside stays, one step outside goes, with its reason and the measured value.
+//! Each rule at its boundary: one step inside stays, one step outside goes, with its reason and the measured
+//! value.
 
 use crate::config::CharactersFilter;
 use crate::config::CleaningConfig;
@@ -42,7 +43,8 @@ fn nothing_is_left_out_by_default() {
 #[test]
 fn length() {
     let limits = |f: &mut FiltersConfig| {
-        f.length = LengthFilter { min_chars: Some(4), max_chars: Some(12), min_words: Some(2), max_words: Some(3) };
+        f.length =
+            LengthFilter { min_chars: Some(4), max_chars: Some(12), min_words: Some(2), max_words: Some(3) };
     };
     assert_eq!(found("yö ö", limits), "kept");
     assert_eq!(found("yöö", limits), "too_short: 3 characters, at least 4 are wanted");
@@ -56,17 +58,30 @@ fn length() {
 fn characters() {
     let set = |change: fn(&mut CharactersFilter)| move |f: &mut FiltersConfig| change(&mut f.characters);
     assert_eq!(found("äiti 12345 !", set(|c| c.min_alphabetic = Some(0.4))), "kept");
-    assert_eq!(found("äiti 123456 !", set(|c| c.min_alphabetic = Some(0.4))), "few_letters: 36.4 % letters, at least 40 % are wanted");
+    assert_eq!(
+        found("äiti 123456 !", set(|c| c.min_alphabetic = Some(0.4))),
+        "few_letters: 36.4 % letters, at least 40 % are wanted"
+    );
     assert_eq!(found("a1", set(|c| c.max_digits = Some(0.5))), "kept");
-    assert_eq!(found("a12", set(|c| c.max_digits = Some(0.5))), "many_digits: 66.7 % digits, at most 50 % are allowed");
+    assert_eq!(
+        found("a12", set(|c| c.max_digits = Some(0.5))),
+        "many_digits: 66.7 % digits, at most 50 % are allowed"
+    );
     assert_eq!(found("a😀", set(|c| c.max_symbols = Some(0.5))), "kept");
-    assert_eq!(found("a😀!", set(|c| c.max_symbols = Some(0.5))), "many_symbols: 66.7 % symbols, at most 50 % are allowed");
+    assert_eq!(
+        found("a😀!", set(|c| c.max_symbols = Some(0.5))),
+        "many_symbols: 66.7 % symbols, at most 50 % are allowed"
+    );
     assert_eq!(found("ÄÖ ab 1", set(|c| c.max_uppercase = Some(0.5))), "kept");
     assert_eq!(
         found("ÄÖ Åb 1", set(|c| c.max_uppercase = Some(0.5))),
         "many_capitals: 75 % of the letters are capitals, at most 50 % are allowed"
     );
-    assert_eq!(found("हिन्दी में लिखा", set(|c| c.max_symbols = Some(0.0))), "kept", "vowel signs belong to letters");
+    assert_eq!(
+        found("हिन्दी में लिखा", set(|c| c.max_symbols = Some(0.0))),
+        "kept",
+        "vowel signs belong to letters"
+    );
 }
 
 #[test]
@@ -77,7 +92,10 @@ fn markup() {
     // 3 of 15 characters, then 7 of 19.
     let text = "a".repeat(12);
     assert_eq!(found(&format!("{text}<b>"), on), "kept");
-    assert_eq!(found(&format!("{text}<b></b>"), on), "html_markup: 36.8 % of the characters stand within tags, at most 20 % are allowed");
+    assert_eq!(
+        found(&format!("{text}<b></b>"), on),
+        "html_markup: 36.8 % of the characters stand within tags, at most 20 % are allowed"
+    );
     assert_eq!(found(&format!("<script>{text}</script>{text}"), on).split(':').next(), Some("html_markup"));
     assert_eq!(found("Jos a < b ja c > d, niin <nimi@esimerkki.fi> kirjoittaa.", on), "kept");
 }
@@ -104,7 +122,10 @@ fn lines_by_their_form() {
         r#"ab|abcd|https://a.fi (www.b.fi) <c@d.fi>|katso www.b.fi||Lue lisää|Lue lisää kirjoja! [("line_pattern", 2)]"#
     );
     assert_eq!(found("Lue lisää\n\nJaa", set(|l| l.boilerplate = true)), "no_lines_left: ");
-    assert_eq!(left("one\n\nRead more\n\ntwo", set(|l| l.boilerplate = true)), r#"one||two [("line_boilerplate", 1)]"#);
+    assert_eq!(
+        left("one\n\nRead more\n\ntwo", set(|l| l.boilerplate = true)),
+        r#"one||two [("line_boilerplate", 1)]"#
+    );
 }
 
 #[test]
@@ -141,7 +162,8 @@ fn c4_documents() {
 /// Gopher's rules without one of them getting in the way of another.
 fn gopher(change: fn(&mut GopherFilter)) -> impl FnOnce(&mut FiltersConfig) {
     move |f| {
-        f.gopher = GopherFilter { enabled: true, min_words: None, min_stop_words: None, ..GopherFilter::default() };
+        f.gopher =
+            GopherFilter { enabled: true, min_words: None, min_stop_words: None, ..GopherFilter::default() };
         change(&mut f.gopher);
     }
 }
@@ -150,15 +172,33 @@ fn gopher(change: fn(&mut GopherFilter)) -> impl FnOnce(&mut FiltersConfig) {
 fn gopher_rules() {
     let words = |n: usize| vec!["sana"; n].join(" ");
     assert_eq!(found(&words(50), gopher(|g| g.min_words = Some(50))), "kept");
-    assert_eq!(found(&words(49), gopher(|g| g.min_words = Some(50))), "gopher_few_words: 49 words, at least 50 are wanted");
-    assert_eq!(found(&words(4), gopher(|g| g.max_words = Some(3))), "gopher_many_words: 4 words, at most 3 are allowed");
+    assert_eq!(
+        found(&words(49), gopher(|g| g.min_words = Some(50))),
+        "gopher_few_words: 49 words, at least 50 are wanted"
+    );
+    assert_eq!(
+        found(&words(4), gopher(|g| g.max_words = Some(3))),
+        "gopher_many_words: 4 words, at most 3 are allowed"
+    );
     assert_eq!(found("abc abc", gopher(|_| {})), "kept");
-    assert_eq!(found("abc ab", gopher(|_| {})), "gopher_word_length: 2.50 characters a word, at least 3 are wanted");
+    assert_eq!(
+        found("abc ab", gopher(|_| {})),
+        "gopher_word_length: 2.50 characters a word, at least 3 are wanted"
+    );
     assert_eq!(found("abcdefghij", gopher(|_| {})), "kept");
-    assert_eq!(found("abcdefghijk", gopher(|_| {})), "gopher_word_length: 11.00 characters a word, at most 10 are allowed");
+    assert_eq!(
+        found("abcdefghijk", gopher(|_| {})),
+        "gopher_word_length: 11.00 characters a word, at most 10 are allowed"
+    );
     assert_eq!(found(&format!("{} #sana", words(9)), gopher(|_| {})), "kept");
-    assert_eq!(found(&format!("{} #sana", words(8)), gopher(|_| {})), "gopher_symbols: 0.11 `#` a word, at most 0.1 are allowed");
-    assert_eq!(found(&format!("{} sana…", words(8)), gopher(|_| {})), "gopher_symbols: 0.11 ellipses a word, at most 0.1 are allowed");
+    assert_eq!(
+        found(&format!("{} #sana", words(8)), gopher(|_| {})),
+        "gopher_symbols: 0.11 `#` a word, at most 0.1 are allowed"
+    );
+    assert_eq!(
+        found(&format!("{} sana…", words(8)), gopher(|_| {})),
+        "gopher_symbols: 0.11 ellipses a word, at most 0.1 are allowed"
+    );
     let bullets = |n: usize| format!("{}sana", "• sana\n".repeat(n));
     assert_eq!(
         found(&bullets(9), gopher(|g| g.min_alphabetic_words = None)).as_str(),
@@ -173,7 +213,10 @@ fn gopher_rules() {
     );
     let cut = |n: usize| format!("{}{}", format!("{}...\n", words(20)).repeat(n), "sana ja sana\n".repeat(7));
     assert_eq!(found(&cut(3), gopher(|_| {})), "kept");
-    assert_eq!(found(&cut(4), gopher(|_| {})), "gopher_ellipses: 36.4 % of the lines end in an ellipsis, at most 30 % are allowed");
+    assert_eq!(
+        found(&cut(4), gopher(|_| {})),
+        "gopher_ellipses: 36.4 % of the lines end in an ellipsis, at most 30 % are allowed"
+    );
     assert_eq!(found("sana sana sana sana 1234", gopher(|_| {})), "kept");
     assert_eq!(
         found("sana sana sana 1234 5678", gopher(|_| {})),
@@ -186,8 +229,12 @@ fn stop_words() {
     let two = |g: &mut GopherFilter| g.min_stop_words = Some(2);
     assert_eq!(found("Isä ja äiti, mutta koira karkasi", gopher(two)), "kept");
     assert_eq!(found("The cat and the dog", gopher(two)), "kept");
-    assert_eq!(found("The cat, the dog", gopher(two)), "gopher_stop_words: 1 different stop words, at least 2 are wanted");
-    let english = |g: &mut GopherFilter| (g.min_stop_words, g.stop_words) = (Some(2), vec![StopWords::English]);
+    assert_eq!(
+        found("The cat, the dog", gopher(two)),
+        "gopher_stop_words: 1 different stop words, at least 2 are wanted"
+    );
+    let english =
+        |g: &mut GopherFilter| (g.min_stop_words, g.stop_words) = (Some(2), vec![StopWords::English]);
     assert_eq!(
         found("Isä ja äiti, mutta koira karkasi", gopher(english)),
         "gopher_stop_words: 0 different stop words, at least 2 are wanted"
@@ -197,10 +244,15 @@ fn stop_words() {
 #[test]
 fn repetition_of_lines_and_paragraphs() {
     let on = |f: &mut FiltersConfig| {
-        f.repetition =
-            RepetitionFilter { enabled: true, max_top_ngram_chars: vec![], max_duplicate_ngram_chars: vec![], ..Default::default() };
+        f.repetition = RepetitionFilter {
+            enabled: true,
+            max_top_ngram_chars: vec![],
+            max_duplicate_ngram_chars: vec![],
+            ..Default::default()
+        };
     };
-    let other = (0..8).map(|n| format!("rivi numero {n} on toisista poikkeava\n")).collect::<Vec<_>>().concat();
+    let other =
+        (0..8).map(|n| format!("rivi numero {n} on toisista poikkeava\n")).collect::<Vec<_>>().concat();
     assert_eq!(found(&format!("{other}a\na\na\n"), on), "kept", "2 of 11 lines");
     assert_eq!(
         found(&format!("{other}a\na\na\na\na\n"), on),
@@ -230,7 +282,10 @@ fn repetition_of_sequences() {
     };
     // Of 25 words of two characters, `aa bb` takes 4, then 6.
     let distinct = |n: usize| {
-        (0..n).map(|i| format!("{}{}", (b'c' + (i / 20) as u8) as char, (b'c' + (i % 20) as u8) as char)).collect::<Vec<_>>().join(" ")
+        (0..n)
+            .map(|i| format!("{}{}", (b'c' + (i / 20) as u8) as char, (b'c' + (i % 20) as u8) as char))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(found(&format!("aa bb {} aa bb", distinct(21)), on), "kept");
     assert_eq!(
@@ -247,7 +302,12 @@ fn repetition_of_sequences() {
 }
 
 fn duplicates_only(f: &mut FiltersConfig) {
-    f.repetition = RepetitionFilter { enabled: true, min_words: 0, max_top_ngram_chars: vec![1.0], ..RepetitionFilter::default() };
+    f.repetition = RepetitionFilter {
+        enabled: true,
+        min_words: 0,
+        max_top_ngram_chars: vec![1.0],
+        ..RepetitionFilter::default()
+    };
 }
 
 #[test]
@@ -257,13 +317,21 @@ fn listed_words() {
     std::fs::write(&list, "# a comment\nKasino\nilmainen  raha\n\n").expect("is writable");
     let with = |max_count, max_share| {
         let files = vec![list.display().to_string()];
-        move |f: &mut FiltersConfig| (f.words.files, f.words.max_count, f.words.max_share) = (files, max_count, max_share)
+        move |f: &mut FiltersConfig| {
+            (f.words.files, f.words.max_count, f.words.max_share) = (files, max_count, max_share)
+        }
     };
     let text = "KASINO! Täällä on ilmainen raha, eikä ilmainen lounas.";
     assert_eq!(found(text, with(Some(2), None)), "kept");
-    assert_eq!(found(text, with(None, None)), "listed_words: 2 listed words or phrases, at most 0 are allowed");
+    assert_eq!(
+        found(text, with(None, None)),
+        "listed_words: 2 listed words or phrases, at most 0 are allowed"
+    );
     assert_eq!(found(text, with(None, Some(0.375))), "kept");
-    assert_eq!(found(text, with(None, Some(0.37))), "listed_words: 37.5 % of the words are listed, at most 37 % are allowed");
+    assert_eq!(
+        found(text, with(None, Some(0.37))),
+        "listed_words: 37.5 % of the words are listed, at most 37 % are allowed"
+    );
     assert_eq!(found("kasinolla", with(None, None)), "kept", "whole words only");
     std::fs::write(&list, "# nothing\n").expect("is writable");
     let mut data = DataConfig::default();
@@ -281,13 +349,19 @@ fn language() {
     };
     assert_eq!(found(finnish, expect(&["fi"])), "kept");
     assert_eq!(judged(finnish, expect(&["swe", "fin"])).language, Some("fin"));
-    assert!(found(swedish, expect(&["fin"])).starts_with("language: `swe` with confidence "), "{}", found(swedish, expect(&["fin"])));
+    assert!(
+        found(swedish, expect(&["fin"])).starts_with("language: `swe` with confidence "),
+        "{}",
+        found(swedish, expect(&["fin"]))
+    );
     assert_eq!(judged(swedish, expect(&["fin"])).language, Some("swe"));
     assert_eq!(judged(swedish, |f| f.language.detect = true).language, Some("swe"));
     assert_eq!(judged(swedish, |_| {}).language, None);
     let short = judged("Hej på dig!", expect(&["fin"]));
     assert_eq!((short.rejection, short.language), (None, None), "too short to be judged");
-    let unsure = |f: &mut FiltersConfig| (f.language.expected, f.language.min_confidence) = (vec!["fin".to_string()], 1.0);
+    let unsure = |f: &mut FiltersConfig| {
+        (f.language.expected, f.language.min_confidence) = (vec!["fin".to_string()], 1.0)
+    };
     assert_eq!(found(finnish, unsure), "kept");
 }
 
@@ -303,12 +377,17 @@ fn perplexity() {
     let with = |most| {
         let files = vec![good.display().to_string()];
         move |f: &mut FiltersConfig| {
-            f.perplexity = PerplexityFilter { reference_files: files, max_perplexity: Some(most), ..Default::default() }
+            f.perplexity =
+                PerplexityFilter { reference_files: files, max_perplexity: Some(most), ..Default::default() }
         }
     };
     assert_eq!(found("koira ja kissa istuu puussa ja katsoo kuuta", with(10.0)), "kept");
     let strange = found("Q7#x ZZvv 0xDEAD %%% qwjxz \u{4e2d}\u{6587} $$$", with(10.0));
-    assert!(strange.starts_with("perplexity: perplexity ") && strange.ends_with(" a character, at most 10 are allowed"), "{strange}");
+    assert!(
+        strange.starts_with("perplexity: perplexity ")
+            && strange.ends_with(" a character, at most 10 are allowed"),
+        "{strange}"
+    );
     assert_eq!(found("zq#", with(2.0)), "kept", "too short to be judged");
 }
 
@@ -323,12 +402,17 @@ fn cleaning_comes_first_and_the_first_rule_gives_the_reason() {
     assert_eq!(judged.changes, [("html_entities", 1), ("whitespace", 1)]);
     assert_eq!(judged.rejection.map(|r| r.reason), Some("too_short"));
     data.cleaning = CleaningConfig { html_entities: false, whitespace: false, ..CleaningConfig::default() };
-    assert_eq!(Judge::new(&data).expect("is right").judge("  &auml;!  ").rejection.map(|r| r.reason), Some("many_symbols"));
+    assert_eq!(
+        Judge::new(&data).expect("is right").judge("  &auml;!  ").rejection.map(|r| r.reason),
+        Some("many_symbols")
+    );
 }
 
 #[test]
 fn fewer_candidates_take_every_text_for_one_of_them() {
     let swedish = "Vintern i Finland är lång och mörk, men på sommaren går solen inte ner i norr alls.";
-    let two = |f: &mut FiltersConfig| (f.language.candidates, f.language.detect) = (vec!["fin".to_string(), "deu".to_string()], true);
+    let two = |f: &mut FiltersConfig| {
+        (f.language.candidates, f.language.detect) = (vec!["fin".to_string(), "deu".to_string()], true)
+    };
     assert_eq!(judged(swedish, two).language, Some("deu"));
 }

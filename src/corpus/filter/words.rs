@@ -16,7 +16,8 @@ use crate::corpus::filter::share;
 use crate::error::Problem;
 use crate::fs;
 
-pub(super) const REASONS: Reasons = &[("listed_words", "More words of the lists of `words.files` than allowed.")];
+pub(super) const REASONS: Reasons =
+    &[("listed_words", "More words of the lists of `words.files` than allowed.")];
 
 const LIST_CAP_BYTES: u64 = 16 << 20;
 
@@ -38,8 +39,12 @@ impl Words {
                 let folded = Folded::of(&phrase);
                 let length = folded.len();
                 if length > LONGEST_PHRASE {
-                    let message = format!("`{phrase}` has {length} words, a phrase can have {LONGEST_PHRASE}");
-                    return Err(Problem::usage(message).at(file).hint("write one word or phrase a line").into());
+                    let message =
+                        format!("`{phrase}` has {length} words, a phrase can have {LONGEST_PHRASE}");
+                    return Err(Problem::usage(message)
+                        .at(file)
+                        .hint("write one word or phrase a line")
+                        .into());
                 }
                 let Some(hash) = folded.sequences(length).next() else { continue };
                 match phrases.iter_mut().find(|(known, _)| *known == length) {
@@ -52,7 +57,8 @@ impl Words {
         for (_, hashes) in &mut phrases {
             hashes.sort_unstable();
         }
-        let max_count = if config.max_share.is_none() { config.max_count.or(Some(0)) } else { config.max_count };
+        let max_count =
+            if config.max_share.is_none() { config.max_count.or(Some(0)) } else { config.max_count };
         Ok(Self { phrases, max_count, max_share: config.max_share })
     }
 }
@@ -64,11 +70,19 @@ impl Filter for Words {
             let places = folded.sequences(*length).filter(|hash| hashes.binary_search(hash).is_ok()).count();
             (places as u64, (places * length) as u64)
         };
-        let (count, words) = self.phrases.iter().filter(|(length, _)| *length > 0).map(found).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let (count, words) = self
+            .phrases
+            .iter()
+            .filter(|(length, _)| *length > 0)
+            .map(found)
+            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         if let Some(most) = self.max_count
             && count > most
         {
-            return reject("listed_words", format!("{count} listed words or phrases, at most {most} are allowed"));
+            return reject(
+                "listed_words",
+                format!("{count} listed words or phrases, at most {most} are allowed"),
+            );
         }
         above("listed_words", share(words, folded.len() as u64), self.max_share, "of the words are listed")
     }
@@ -77,10 +91,17 @@ impl Filter for Words {
 /// The entries of a list: one a line, blank lines and lines from `#` on left out.
 pub(super) fn read_list(path: &Path) -> Result<Vec<String>> {
     let text = fs::read_text_capped(path, LIST_CAP_BYTES)?;
-    let entries: Vec<String> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_string).collect();
+    let entries: Vec<String> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_string)
+        .collect();
     if entries.is_empty() {
-        return Err(Problem::usage("holds no word").at(path.display()).hint("write one word or phrase a line").into());
+        return Err(Problem::usage("holds no word")
+            .at(path.display())
+            .hint("write one word or phrase a line")
+            .into());
     }
     Ok(entries)
 }

@@ -1,4 +1,5 @@
-//! Real pages, news and reviews in Finnish and English: what is left out of them, and that it is always the same.
+//! Real pages, news and reviews in Finnish and English: what is left out of them, and that it is always the
+//! same.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ fn documents(name: &str, unit: DocumentUnit, most: usize) -> Option<Vec<String>>
     // The files of other languages are called tables, but have no header.
     let format = if name.starts_with("messy/other_languages") { Format::Text } else { Format::Auto };
     let source = SourceConfig { document: unit, format, ..SourceConfig::of_files(real(&[name])?) };
-    let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() }).expect("is there");
+    let corpus =
+        Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() }).expect("is there");
     let texts = corpus.documents().filter_map(|item| match item.expect("can be read") {
         Item::Document(document) => Some(document.text),
         Item::Rejected(_) => None,
@@ -35,7 +37,9 @@ fn documents(name: &str, unit: DocumentUnit, most: usize) -> Option<Vec<String>>
 fn tally(judge: &Judge, texts: &[String]) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for text in texts {
-        *tally.entry(judge.judge(text).rejection.map_or("kept", |rejection| rejection.reason)).or_default() += 1;
+        *tally
+            .entry(judge.judge(text).rejection.map_or("kept", |rejection| rejection.reason))
+            .or_default() += 1;
     }
     tally
 }
@@ -50,7 +54,8 @@ fn markup_only() -> Judge {
 fn strict(language: &str) -> DataConfig {
     let mut data = DataConfig::default();
     let filters = &mut data.filters;
-    (filters.markup.enabled, filters.c4.enabled, filters.gopher.enabled, filters.repetition.enabled) = (true, true, true, true);
+    (filters.markup.enabled, filters.c4.enabled, filters.gopher.enabled, filters.repetition.enabled) =
+        (true, true, true, true);
     filters.language.expected = vec![language.to_string()];
     data
 }
@@ -61,7 +66,9 @@ fn pages_of_html_are_told_from_text_of_the_web() {
     let Some(folder) = real(&["messy/html"]) else { return };
     // One of them is in another encoding than UTF-8.
     let files = std::fs::read_dir(&folder[0]).expect("is there").map(|entry| entry.expect("is there").path());
-    let pages: Vec<String> = files.map(|file| String::from_utf8_lossy(&std::fs::read(file).expect("can be read")).into_owned()).collect();
+    let pages: Vec<String> = files
+        .map(|file| String::from_utf8_lossy(&std::fs::read(file).expect("can be read")).into_owned())
+        .collect();
     assert_eq!(tally(&judge, &pages), BTreeMap::from([("html_markup", 11)]));
     let share_only = {
         let mut data = DataConfig::default();
@@ -87,9 +94,14 @@ fn other_languages_are_found_and_finnish_is_kept() {
     data.filters.language.expected = vec!["fin".to_string()];
     let judge = Judge::new(&data).expect("is right");
     for language in ["ar", "ca", "hi", "jp", "ur", "zh"] {
-        let Some(texts) = documents(&format!("messy/other_languages/{language}.tsv"), DocumentUnit::Line, 200) else { return };
+        let Some(texts) =
+            documents(&format!("messy/other_languages/{language}.tsv"), DocumentUnit::Line, 200)
+        else {
+            return;
+        };
         let judged: Vec<Judged> = texts.iter().map(|text| judge.judge(text)).collect();
-        let kept = judged.iter().filter(|judged| judged.rejection.is_none() && judged.language.is_some()).count();
+        let kept =
+            judged.iter().filter(|judged| judged.rejection.is_none() && judged.language.is_some()).count();
         assert_eq!(kept, 0, "{language}");
     }
     // Some 3 % of these pages are taken for other languages.
@@ -102,9 +114,10 @@ fn other_languages_are_found_and_finnish_is_kept() {
 
 #[test]
 fn the_rules_of_the_papers_keep_prose_in_both_languages() {
-    for (name, language, unit, least) in
-        [("text_fi/web_c4_fi.jsonl", "fin", DocumentUnit::File, 0.5), ("text_en/imdb_unsup_25k.jsonl.gz", "eng", DocumentUnit::File, 0.8)]
-    {
+    for (name, language, unit, least) in [
+        ("text_fi/web_c4_fi.jsonl", "fin", DocumentUnit::File, 0.5),
+        ("text_en/imdb_unsup_25k.jsonl.gz", "eng", DocumentUnit::File, 0.8),
+    ] {
         let Some(texts) = documents(name, unit, 400) else { return };
         let found = tally(&Judge::new(&strict(language)).expect("is right"), &texts);
         assert!(found["kept"] as f64 >= least * texts.len() as f64, "{name}: {found:?}");
@@ -131,15 +144,18 @@ fn all_that_is_said_is_explained_once() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), reasons.len());
-    assert!(
-        reasons
-            .iter()
-            .all(|(name, about)| name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') && about.ends_with('.'))
-    );
+    assert!(reasons.iter().all(|(name, about)| {
+        name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            && about.ends_with('.')
+    }));
     let Some(texts) = documents("text_fi/web_c4_fi.jsonl", DocumentUnit::File, 300) else { return };
     let judge = Judge::new(&strict("fin")).expect("is right");
     for judged in texts.iter().map(|text| judge.judge(text)) {
-        let said = judged.rejection.iter().map(|rejection| rejection.reason).chain(judged.changes.iter().map(|(name, _)| *name));
+        let said = judged
+            .rejection
+            .iter()
+            .map(|rejection| rejection.reason)
+            .chain(judged.changes.iter().map(|(name, _)| *name));
         said.for_each(|name| assert!(names.contains(&name), "{name}"));
     }
 }

@@ -1,6 +1,7 @@
 //! Puts documents together from lines and records, cuts the long ones, and counts what is left out.
 //!
-//! A document is cut while it is read, so a file of any length that counts as one document is read in bounded memory.
+//! A document is cut while it is read, so a file of any length that counts as one document is read in bounded
+//! memory.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -124,14 +125,23 @@ impl Assembly {
         match self.try_decode(bytes, origin)? {
             Ok(decoded) => Ok(Some(decoded)),
             Err(detail) => {
-                self.reject(origin.line, bytes.len() as u64, Rejection { reason: "invalid_utf8", detail }, bytes);
+                self.reject(
+                    origin.line,
+                    bytes.len() as u64,
+                    Rejection { reason: "invalid_utf8", detail },
+                    bytes,
+                );
                 Ok(None)
             }
         }
     }
 
     /// `bytes` as text, or why the source leaves them out.
-    pub(super) fn try_decode<'a>(&self, bytes: &'a [u8], origin: Origin<'_>) -> Result<Result<Decoded<'a>, String>> {
+    pub(super) fn try_decode<'a>(
+        &self,
+        bytes: &'a [u8],
+        origin: Origin<'_>,
+    ) -> Result<Result<Decoded<'a>, String>> {
         match utf8::decode(bytes, self.invalid_utf8 == InvalidUtf8::Replace) {
             Ok(decoded) => Ok(Ok(decoded)),
             Err(place) => {
@@ -186,8 +196,8 @@ impl Assembly {
     }
 }
 
-/// Where to cut `text` so that the first part has at most `max_bytes`: before the last white space, else between two
-/// characters; at least one character is taken.
+/// Where to cut `text` so that the first part has at most `max_bytes`: before the last white space, else
+/// between two characters; at least one character is taken.
 fn cut_place(text: &str, max_bytes: usize) -> usize {
     let mut end = max_bytes;
     while !text.is_char_boundary(end) {

@@ -17,8 +17,8 @@ use crate::corpus::read::text::TextLines;
 
 /// What the reader of a format does.
 pub(super) trait Records {
-    /// Reads one record (a line, an object, a row) into `out`, which may finish any number of documents; false at the end
-    /// of the file, when everything has been finished.
+    /// Reads one record (a line, an object, a row) into `out`, which may finish any number of documents;
+    /// false at the end of the file, when everything has been finished.
     fn advance(&mut self, out: &mut Assembly) -> Result<bool>;
 
     /// Bytes of the file, as it lies on the disk, that have been read so far.

@@ -70,8 +70,8 @@ impl SourceFile {
 
 /// The files of all sources in a fixed order.
 ///
-/// A file that several entries of one source name or match is read once, where the first of them stands; two sources may
-/// read the same file, each in its own way.
+/// A file that several entries of one source name or match is read once, where the first of them stands; two
+/// sources may read the same file, each in its own way.
 pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for (index, source) in sources.iter().enumerate() {
@@ -96,7 +96,10 @@ pub(super) fn find(sources: &[SourceConfig]) -> Result<Vec<SourceFile>> {
         }
     }
     if files.is_empty() {
-        return Err(Problem::usage("names no file").at("data.sources").hint("add a source: `- files: [corpus/*.txt]`").into());
+        return Err(Problem::usage("names no file")
+            .at("data.sources")
+            .hint("add a source: `- files: [corpus/*.txt]`")
+            .into());
     }
     Ok(files)
 }
@@ -125,12 +128,21 @@ fn standard_input(source: &SourceConfig, index: usize, before: &[SourceFile]) ->
     let path = Path::new("standard input");
     let reading = reading_of(source, path)?;
     if matches!(reading, Reading::Parquet(_)) {
-        return Err(Problem::usage("Parquet cannot be read from standard input, its index stands at the end")
-            .at("data.sources")
-            .hint("write it to a file, and name the file")
-            .into());
+        return Err(Problem::usage(
+            "Parquet cannot be read from standard input, its index stands at the end",
+        )
+        .at("data.sources")
+        .hint("write it to a file, and name the file")
+        .into());
     }
-    Ok(SourceFile { path: path.into(), size_bytes: 0, source: index, reading, invalid_utf8: source.invalid_utf8, is_standard_input: true })
+    Ok(SourceFile {
+        path: path.into(),
+        size_bytes: 0,
+        source: index,
+        reading,
+        invalid_utf8: source.invalid_utf8,
+        is_standard_input: true,
+    })
 }
 
 /// The files that an entry names: itself, all below it, or what matches it.
@@ -143,10 +155,12 @@ fn matches(entry: &str, format: Format) -> Result<Vec<PathBuf>> {
     if fs::exists(named) {
         return Ok(vec![named.to_path_buf()]);
     }
-    let found = glob::glob(entry).map_err(|e| Problem::usage(format!("`{entry}` is not a pattern: {}", e.msg)).at("data.sources"))?;
+    let found = glob::glob(entry)
+        .map_err(|e| Problem::usage(format!("`{entry}` is not a pattern: {}", e.msg)).at("data.sources"))?;
     let mut paths = Vec::new();
     for path in found {
-        let path = path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
+        let path =
+            path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
         if !fs::is_folder(&path) {
             paths.push(path);
         }
@@ -161,13 +175,15 @@ fn matches(entry: &str, format: Format) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The files in and below a folder that the format can be: by their extensions, and where the format is given, also
-/// those that have none (such as `wiki_00`).
+/// The files in and below a folder that the format can be: by their extensions, and where the format is
+/// given, also those that have none (such as `wiki_00`).
 fn below(folder: &Path, format: Format) -> Result<Vec<PathBuf>> {
     let all = fs::files_below(folder)?;
     let count = all.len();
     let fits = |path: &PathBuf| match (format, extension_of(path)) {
-        (_, Some(extension)) => format_of(&extension).is_some_and(|known| format == Format::Auto || format == known),
+        (_, Some(extension)) => {
+            format_of(&extension).is_some_and(|known| format == Format::Auto || format == known)
+        }
         (_, None) => format != Format::Auto,
     };
     let paths: Vec<PathBuf> = all.into_iter().filter(fits).collect();
@@ -205,7 +221,9 @@ fn format_of(extension: &str) -> Option<Format> {
 fn reading_of(source: &SourceConfig, path: &Path) -> Result<Reading> {
     let columns = Columns { text: source.field.clone(), title: source.title_field.clone() };
     let format = match source.format {
-        Format::Auto => extension_of(path).and_then(|extension| format_of(&extension)).unwrap_or(Format::Text),
+        Format::Auto => {
+            extension_of(path).and_then(|extension| format_of(&extension)).unwrap_or(Format::Text)
+        }
         given => given,
     };
     // Validation lets one ASCII character pass.

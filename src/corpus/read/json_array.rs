@@ -1,6 +1,8 @@
-//! JSON documents: an array of objects, or objects one after the other, taken one at a time from a file of any length.
+//! JSON documents: an array of objects, or objects one after the other, taken one at a time from a file of
+//! any length.
 //!
-//! Only the brackets and strings are looked at here; whether an object is right JSON is seen where its fields are taken.
+//! Only the brackets and strings are looked at here; whether an object is right JSON is seen where its fields
+//! are taken.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -64,13 +66,23 @@ impl JsonElements {
         let is_whole = self.cursor.copy_object(&mut self.element, self.element_bytes_max)?;
         let bytes = self.cursor.offset - offset;
         if !is_whole {
-            return Err(self.cursor.problem("the file ends in the middle of an object").hint(format!("it begins in line {line}")).into());
+            return Err(self
+                .cursor
+                .problem("the file ends in the middle of an object")
+                .hint(format!("it begins in line {line}"))
+                .into());
         }
         if bytes > self.element_bytes_max as u64 {
             out.reject_too_long(line, bytes, &self.element);
             return Ok(());
         }
-        json_object::read(&self.element, Origin { line, whole: "the file", offset }, column, &self.columns, out)
+        json_object::read(
+            &self.element,
+            Origin { line, whole: "the file", offset },
+            column,
+            &self.columns,
+            out,
+        )
     }
 }
 
@@ -151,8 +163,8 @@ impl Cursor {
         }
     }
 
-    /// Copies from a `{` up to its `}` into `element`, at most `bytes_max` bytes of it, and moves behind it; false where
-    /// the file ends before.
+    /// Copies from a `{` up to its `}` into `element`, at most `bytes_max` bytes of it, and moves behind it;
+    /// false where the file ends before.
     fn copy_object(&mut self, element: &mut Vec<u8>, bytes_max: usize) -> Result<bool> {
         element.clear();
         let mut scan = Scan::default();

@@ -1,7 +1,7 @@
 //! Takes the text and the title out of one JSON object without building the rest of it.
 //!
-//! Strings are read as bytes: half of a surrogate pair (`"\ud83d"`), which Python writes without complaint and which is
-//! no UTF-8, is treated like any other invalid byte.
+//! Strings are read as bytes: half of a surrogate pair (`"\ud83d"`), which Python writes without complaint
+//! and which is no UTF-8, is treated like any other invalid byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,13 @@ use crate::error::Problem;
 const LISTED_FIELDS: usize = 12;
 
 /// The document of the object `json`, which begins in column `column` (from 1) of its line.
-pub(super) fn read(json: &[u8], origin: Origin<'_>, column: u64, columns: &Columns, out: &mut Assembly) -> Result<()> {
+pub(super) fn read(
+    json: &[u8],
+    origin: Origin<'_>,
+    column: u64,
+    columns: &Columns,
+    out: &mut Assembly,
+) -> Result<()> {
     let Some(decoded) = out.decode(json, origin)? else { return Ok(()) };
     let fields = match fields_of(&decoded.text, columns) {
         Ok(fields) => fields,
@@ -49,7 +55,12 @@ pub(super) fn read(json: &[u8], origin: Origin<'_>, column: u64, columns: &Colum
 }
 
 /// The string of a field, empty for null; `None` where the object has been left out because of it.
-fn text_of<'a>(name: &str, field: Field<'a>, origin: Origin<'_>, out: &mut Assembly) -> Result<Option<Decoded<'a>>> {
+fn text_of<'a>(
+    name: &str,
+    field: Field<'a>,
+    origin: Origin<'_>,
+    out: &mut Assembly,
+) -> Result<Option<Decoded<'a>>> {
     let whole = format!("field `{name}`, which has half of a surrogate pair");
     let origin = Origin { whole: &whole, offset: 0, ..origin };
     match field {
@@ -57,7 +68,10 @@ fn text_of<'a>(name: &str, field: Field<'a>, origin: Origin<'_>, out: &mut Assem
         Field::Text(Cow::Borrowed(bytes)) => out.decode(bytes, origin),
         Field::Text(Cow::Owned(bytes)) => {
             let decoded = out.decode(&bytes, origin)?;
-            Ok(decoded.map(|decoded| Decoded { text: decoded.text.into_owned().into(), replaced: decoded.replaced }))
+            Ok(decoded.map(|decoded| Decoded {
+                text: decoded.text.into_owned().into(),
+                replaced: decoded.replaced,
+            }))
         }
     }
 }
@@ -90,9 +104,15 @@ struct Fields<'a> {
 /// The strings in the fields that `columns` names; of several with the same name, the last one.
 fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let found = deserializer.deserialize_map(Wanted(columns)).and_then(|found| deserializer.end().map(|()| found));
+    let found =
+        deserializer.deserialize_map(Wanted(columns)).and_then(|found| deserializer.end().map(|()| found));
     match found {
-        Ok(fields) if fields.text != Field::Missing && (columns.title.is_none() || fields.title != Field::Missing) => Ok(fields),
+        Ok(fields)
+            if fields.text != Field::Missing
+                && (columns.title.is_none() || fields.title != Field::Missing) =>
+        {
+            Ok(fields)
+        }
         Ok(_) => Err(explain(json, columns, None)),
         Err(e) => Err(explain(json, columns, Some(&e))),
     }
@@ -116,24 +136,37 @@ fn explain(json: &str, columns: &Columns, error: Option<&serde_json::Error>) -> 
         let Some(name) = name else { continue };
         match object.get(name) {
             Some(Value::String(_) | Value::Null) => {}
-            Some(other) => return at_start(format!("field `{name}` is {}, a string is wanted", kind_of(other)), None),
+            Some(other) => {
+                return at_start(format!("field `{name}` is {}, a string is wanted", kind_of(other)), None);
+            }
             None => {
                 let names = object.keys().map(String::as_str);
-                return at_start(format!("field `{name}` is missing"), Some(known_names(key, "fields", names)));
+                return at_start(
+                    format!("field `{name}` is missing"),
+                    Some(known_names(key, "fields", names)),
+                );
             }
         }
     }
     error.map_or_else(|| at_start("is not a JSON object that can be read".to_string(), None), broken)
 }
 
-/// The hint that lists what there is instead of a name that there is not; `key` is the configuration key to set.
+/// The hint that lists what there is instead of a name that there is not; `key` is the configuration key to
+/// set.
 pub(super) fn known_names<'a>(key: &str, kind: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     if names.is_empty() {
         return format!("there are no {kind} at all");
     }
-    let listed = names.iter().take(LISTED_FIELDS).map(|name| format!("`{}`", name.chars().take(60).collect::<String>()));
-    let more = if names.len() > LISTED_FIELDS { format!(" and {} more", names.len() - LISTED_FIELDS) } else { String::new() };
+    let listed = names
+        .iter()
+        .take(LISTED_FIELDS)
+        .map(|name| format!("`{}`", name.chars().take(60).collect::<String>()));
+    let more = if names.len() > LISTED_FIELDS {
+        format!(" and {} more", names.len() - LISTED_FIELDS)
+    } else {
+        String::new()
+    };
     format!("set `{key}` to one of the {kind}: {}{more}", listed.collect::<Vec<_>>().join(", "))
 }
 
@@ -242,15 +275,26 @@ mod tests {
         assert_eq!(missing.message, "field `text` is missing");
         assert_eq!(missing.hint.unwrap(), "set `field` to one of the fields: `title`, `body`");
         assert_eq!(fault("{}").hint.unwrap(), "there are no fields at all");
-        for (value, kind) in [("3", "a number"), ("[1]", "an array"), ("{}", "an object"), ("true", "true or false")] {
-            assert_eq!(fault(&format!(r#"{{"text": {value}}}"#)).message, format!("field `text` is {kind}, a string is wanted"));
+        for (value, kind) in
+            [("3", "a number"), ("[1]", "an array"), ("{}", "an object"), ("true", "true or false")]
+        {
+            assert_eq!(
+                fault(&format!(r#"{{"text": {value}}}"#)).message,
+                format!("field `text` is {kind}, a string is wanted")
+            );
         }
-        assert_eq!(fault(r#"{"text": "a"} {"text": "b"}"#).message, "is not a JSON object: trailing characters");
+        assert_eq!(
+            fault(r#"{"text": "a"} {"text": "b"}"#).message,
+            "is not a JSON object: trailing characters"
+        );
         assert_eq!(fault(r#"["text"]"#).message, "is an array, a JSON object is wanted");
         let cut = fault(r#"{"text": "a"#);
         assert_eq!((cut.line, cut.column), (1, 11));
         let titled = Columns { title: Some("title".to_string()), ..columns("text") };
-        assert_eq!(fields_of(r#"{"text": "a"}"#, &titled).unwrap_err().hint.unwrap(), "set `title_field` to one of the fields: `text`");
+        assert_eq!(
+            fields_of(r#"{"text": "a"}"#, &titled).unwrap_err().hint.unwrap(),
+            "set `title_field` to one of the fields: `text`"
+        );
     }
 
     #[test]

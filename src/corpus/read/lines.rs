@@ -49,7 +49,14 @@ pub(super) struct Line<'a> {
 impl Lines {
     pub(super) fn open(file: &SourceFile, line_bytes_max: usize) -> Result<Self> {
         let reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
-        Ok(Self { reader, path: Arc::clone(&file.path), buffer: Vec::new(), number: 0, next_offset: 0, line_bytes_max })
+        Ok(Self {
+            reader,
+            path: Arc::clone(&file.path),
+            buffer: Vec::new(),
+            number: 0,
+            next_offset: 0,
+            line_bytes_max,
+        })
     }
 
     pub(super) fn position_bytes(&self) -> u64 {
@@ -110,11 +117,15 @@ impl Lines {
     fn read(&mut self) -> Result<u64> {
         self.buffer.clear();
         let limit = self.read_at_most();
-        let count = (&mut self.reader).take(limit).read_until(b'\n', &mut self.buffer).with_context(|| self.cannot_read())?;
+        let count = (&mut self.reader)
+            .take(limit)
+            .read_until(b'\n', &mut self.buffer)
+            .with_context(|| self.cannot_read())?;
         Ok(count as u64)
     }
 
-    /// Reads to the end of the line without keeping it; gives the bytes read and those of the line's end among them.
+    /// Reads to the end of the line without keeping it; gives the bytes read and those of the line's end
+    /// among them.
     fn skip_rest(&mut self) -> std::io::Result<(u64, u64)> {
         let (mut skipped, mut last) = (0, self.buffer.last().copied().unwrap_or_default());
         loop {
@@ -176,7 +187,10 @@ mod tests {
 
     #[test]
     fn line_ends_and_byte_order_mark_are_taken_off() {
-        assert_eq!(read(b"\xef\xbb\xbfone\r\n\r\n\xef\xbb\xbftwo\n three", 100), ["one", "", "\u{feff}two", " three"]);
+        assert_eq!(
+            read(b"\xef\xbb\xbfone\r\n\r\n\xef\xbb\xbftwo\n three", 100),
+            ["one", "", "\u{feff}two", " three"]
+        );
     }
 
     #[test]

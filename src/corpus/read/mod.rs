@@ -47,8 +47,12 @@ impl Corpus {
     /// Finds the files of all sources; a pattern that matches nothing is an error that names it.
     pub fn open(config: &DataConfig) -> Result<Self> {
         let limits = Limits {
-            line_bytes: usize::try_from(config.max_line_bytes).unwrap_or(usize::MAX).clamp(1, isize::MAX as usize / 2),
-            document_bytes: usize::try_from(config.max_document_bytes).unwrap_or(usize::MAX).clamp(1, isize::MAX as usize / 2),
+            line_bytes: usize::try_from(config.max_line_bytes)
+                .unwrap_or(usize::MAX)
+                .clamp(1, isize::MAX as usize / 2),
+            document_bytes: usize::try_from(config.max_document_bytes)
+                .unwrap_or(usize::MAX)
+                .clamp(1, isize::MAX as usize / 2),
         };
         Ok(Self { files: files::find(&config.sources)?, source_names: files::names(&config.sources), limits })
     }
@@ -95,7 +99,9 @@ impl Documents<'_> {
         for skipped in 0..count {
             let Some(item) = self.next() else {
                 let message = format!("the corpus holds {skipped} documents, {count} were to be skipped");
-                return Err(Problem::new(message).hint("its files have changed since they were read before").into());
+                return Err(Problem::new(message)
+                    .hint("its files have changed since they were read before")
+                    .into());
             };
             item?;
         }
@@ -109,7 +115,8 @@ impl Documents<'_> {
                     return Ok(Some(item));
                 }
                 let file = &self.corpus.files[self.next_file - 1];
-                self.finished_bytes += if file.is_standard_input() { current.position_bytes() } else { file.size_bytes };
+                self.finished_bytes +=
+                    if file.is_standard_input() { current.position_bytes() } else { file.size_bytes };
                 self.current = None;
             }
             let Some(file) = self.corpus.files.get(self.next_file) else { return Ok(None) };

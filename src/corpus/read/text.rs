@@ -1,8 +1,9 @@
 //! Plain text: a file, a paragraph, a line or what stands between `<doc>` tags is a document.
 //!
-//! A line over the limit is left out, and its document goes on without it. Of bytes that are not UTF-8, `skip` leaves out
-//! the line, except where documents are paragraphs: there it is the whole paragraph, which would not make sense without
-//! the line (of a paragraph longer than a document may be, what has not been cut off yet).
+//! A line over the limit is left out, and its document goes on without it. Of bytes that are not UTF-8,
+//! `skip` leaves out the line, except where documents are paragraphs: there it is the whole paragraph, which
+//! would not make sense without the line (of a paragraph longer than a document may be, what has not been cut
+//! off yet).
 
 use anyhow::Result;
 
@@ -50,7 +51,10 @@ enum Tag {
 
 impl TextLines {
     pub(super) fn open(file: &SourceFile, unit: DocumentUnit, limits: Limits) -> Result<Self> {
-        Ok(Self { lines: Lines::open(file, limits.line_bytes)?, documents: Documents { unit, spoiled: None, tag: Tag::None } })
+        Ok(Self {
+            lines: Lines::open(file, limits.line_bytes)?,
+            documents: Documents { unit, spoiled: None, tag: Tag::None },
+        })
     }
 }
 
@@ -102,7 +106,9 @@ impl Documents {
             Ok(decoded) => out.append(&decoded.text, line.number, decoded.replaced),
             Err(detail) => {
                 let (start, mut beginning) =
-                    out.abandon().map_or((line.number, Vec::new()), |(start, text)| (start, format!("{text}\n").into_bytes()));
+                    out.abandon().map_or((line.number, Vec::new()), |(start, text)| {
+                        (start, format!("{text}\n").into_bytes())
+                    });
                 let bytes = beginning.len() as u64 + line.length;
                 beginning.extend(&line.bytes[..line.bytes.len().min(EXCERPT_BYTES)]);
                 self.spoiled = Some(Spoiled { line: start, bytes, detail, beginning });

@@ -23,7 +23,8 @@ pub(super) fn decode(bytes: &[u8], may_replace: bool) -> Result<Decoded<'_>, usi
     }
 }
 
-/// Each maximal invalid sequence becomes one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal Subparts").
+/// Each maximal invalid sequence becomes one U+FFFD (Unicode 16, section 3.9, "Substitution of Maximal
+/// Subparts").
 fn replace(bytes: &[u8]) -> Decoded<'static> {
     let (mut text, mut replaced) = (String::with_capacity(bytes.len() + 16), 0);
     for chunk in bytes.utf8_chunks() {

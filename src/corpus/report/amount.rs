@@ -28,7 +28,10 @@ impl Amount {
 
     /// What is left without `other`.
     pub(in crate::corpus) fn without(self, other: Self) -> Self {
-        Self { documents: self.documents.saturating_sub(other.documents), bytes: self.bytes.saturating_sub(other.bytes) }
+        Self {
+            documents: self.documents.saturating_sub(other.documents),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
     }
 
     /// The sum of all `amounts`.

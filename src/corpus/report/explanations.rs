@@ -1,4 +1,5 @@
-//! A sentence for each reason: those of cleaning and filters stand beside them, those of reading and duplicates here.
+//! A sentence for each reason: those of cleaning and filters stand beside them, those of reading and
+//! duplicates here.
 
 use crate::corpus::dedup::EXACT_DUPLICATE;
 use crate::corpus::dedup::NEAR_DUPLICATE;
@@ -10,7 +11,10 @@ const OTHERS: [(&str, &str); 6] = [
     ("invalid_utf8", "Bytes that are not UTF-8, in a source that says `invalid_utf8: skip`."),
     ("outside_doc_tag", "Text outside of `<doc ...>` and `</doc>`."),
     (EXACT_DUPLICATE, "The same text came before, whatever the white space."),
-    (NEAR_DUPLICATE, "Nearly the same text came before: at least `deduplication.near_threshold` of the runs of words are shared."),
+    (
+        NEAR_DUPLICATE,
+        "Nearly the same text came before: at least `deduplication.near_threshold` of the runs of words are shared.",
+    ),
 ];
 
 /// Why documents are left out for this reason; `None` for one that this program does not know.

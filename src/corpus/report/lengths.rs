@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-/// How many documents have which length: element 0 counts those of length 0, element `k` those of 2^(k-1) to 2^k - 1.
+/// How many documents have which length: element 0 counts those of length 0, element `k` those of 2^(k-1) to
+/// 2^k - 1.
 ///
 /// At most 65 elements; behind the last one there are only zeros.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

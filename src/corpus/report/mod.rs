@@ -1,4 +1,5 @@
-//! What became of the corpus: counted while it is read, told as JSON, as a page and as a table for the terminal.
+//! What became of the corpus: counted while it is read, told as JSON, as a page and as a table for the
+//! terminal.
 //!
 //! It counts what others decided and decides nothing itself. Writing the files is the caller's business.
 

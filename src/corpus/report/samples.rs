@@ -1,6 +1,7 @@
 //! A few examples for each reason, spread over the whole corpus: those whose place has the smallest hash.
 //!
-//! The choice depends on the documents alone, so that parts can be counted apart and put together in any order.
+//! The choice depends on the documents alone, so that parts can be counted apart and put together in any
+//! order.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,12 @@ impl Samples {
             return;
         }
         let detail = beginning(&rejection.detail).to_string();
-        let sample = Sample { file: file.into_owned(), line: location.line, detail, excerpt: beginning(excerpt).to_string() };
+        let sample = Sample {
+            file: file.into_owned(),
+            line: location.line,
+            detail,
+            excerpt: beginning(excerpt).to_string(),
+        };
         match held {
             Some(held) => insert(held, reason, sample),
             None => drop(self.0.insert(reason.to_string(), vec![sample])),
@@ -71,7 +77,8 @@ impl Sample {
     }
 }
 
-/// Keeps `held` sorted by hash, and short. Pieces of one line share a hash: then the rest of the sample decides.
+/// Keeps `held` sorted by hash, and short. Pieces of one line share a hash: then the rest of the sample
+/// decides.
 fn insert(held: &mut Vec<Sample>, reason: &str, sample: Sample) {
     let hash = sample.hash(reason);
     let place = held.partition_point(|other| (other.hash(reason), other) <= (hash, &sample));

@@ -120,7 +120,8 @@ impl Report {
 
     /// The reasons, the one with the most documents first.
     pub(super) fn reasons(&self) -> Vec<(&str, Amount)> {
-        let mut reasons: Vec<(&str, Amount)> = self.dropped.iter().map(|(reason, amount)| (reason.as_str(), *amount)).collect();
+        let mut reasons: Vec<(&str, Amount)> =
+            self.dropped.iter().map(|(reason, amount)| (reason.as_str(), *amount)).collect();
         reasons.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.documents));
         reasons
     }

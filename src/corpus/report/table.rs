@@ -24,7 +24,8 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     lines.extend(grid(&sides(report)));
     if let Some(fertility) = &report.tokenizer {
         lines.push(String::new());
-        let header = std::iter::once("tokenizer".to_string()).chain(fertility.columns.iter().map(|column| column.replace('_', " ")));
+        let header = std::iter::once("tokenizer".to_string())
+            .chain(fertility.columns.iter().map(|column| column.replace('_', " ")));
         let figures = |values: &Vec<f64>| values.iter().copied().map(figure).collect::<Vec<_>>();
         let rows = fertility.rows.iter().map(|(name, values)| [vec![plain(name)], figures(values)].concat());
         lines.extend(grid(&std::iter::once(header.collect()).chain(rows).collect::<Vec<_>>()));
@@ -33,13 +34,22 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
 }
 
 fn sources(report: &Report) -> Vec<Vec<String>> {
-    let header = ["source", "read", "bytes", "dropped", "kept", "bytes", "share"].map(str::to_string).to_vec();
+    let header =
+        ["source", "read", "bytes", "dropped", "kept", "bytes", "share"].map(str::to_string).to_vec();
     let row = |name: &str, read: Amount, kept: Amount| {
         let dropped = read.documents.saturating_sub(kept.documents);
         let counts = [read.documents, dropped, kept.documents].map(format_grouped);
         let [read_documents, dropped, kept_documents] = counts;
         let share = percent(kept.documents, read.documents);
-        vec![plain(name), read_documents, format_bytes(read.bytes), dropped, kept_documents, format_bytes(kept.bytes), share]
+        vec![
+            plain(name),
+            read_documents,
+            format_bytes(read.bytes),
+            dropped,
+            kept_documents,
+            format_bytes(kept.bytes),
+            share,
+        ]
     };
     let mut rows = vec![header];
     rows.extend(report.sources.iter().map(|source| row(&source.name, source.read, source.kept)));
@@ -57,7 +67,8 @@ fn reasons(report: &Report) -> Vec<Vec<String>> {
         header.extend(sources.iter().map(|source| plain(&source.name)));
         let row = |(reason, amount): (&str, Amount)| {
             let all = percent(amount.documents, report.read.documents);
-            let mut row = vec![plain(reason), format_grouped(amount.documents), format_bytes(amount.bytes), all];
+            let mut row =
+                vec![plain(reason), format_grouped(amount.documents), format_bytes(amount.bytes), all];
             let documents = |dropped: Option<&Amount>| dropped.map_or(0, |amount| amount.documents);
             row.extend(sources.iter().map(|source| format_grouped(documents(source.dropped.get(reason)))));
             row
@@ -69,12 +80,18 @@ fn reasons(report: &Report) -> Vec<Vec<String>> {
 }
 
 fn sides(report: &Report) -> Vec<Vec<String>> {
-    let row = |name: &str, amount: Amount| vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)];
+    let row = |name: &str, amount: Amount| {
+        vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
+    };
     let header = ["split", "documents", "bytes"].map(str::to_string).to_vec();
     let mut rows = vec![header, row("train", report.split.train), row("validation", report.split.validation)];
     if let Some(shards) = &report.shards {
         rows.push(vec!["tokens".to_string(), format_grouped(shards.tokens), String::new()]);
-        rows.push(vec!["shards".to_string(), format!("{:.2} x text", shards.ratio()), format_bytes(shards.disk_bytes)]);
+        rows.push(vec![
+            "shards".to_string(),
+            format!("{:.2} x text", shards.ratio()),
+            format_bytes(shards.disk_bytes),
+        ]);
     }
     rows
 }
@@ -95,7 +112,8 @@ fn grid(rows: &[Vec<String>]) -> Vec<String> {
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.chars().count());
+    let cells =
+        |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.chars().count());
     (0..columns).map(|column| cells(column).max().unwrap_or(0)).collect()
 }
 

@@ -73,7 +73,8 @@ impl Tally {
         Self { sources: source_names.iter().map(source).collect(), samples: Samples::default() }
     }
 
-    /// A document of `bytes` bytes came in. Call it for what reading left out, too: then read = dropped + kept.
+    /// A document of `bytes` bytes came in. Call it for what reading left out, too: then read = dropped +
+    /// kept.
     pub fn read(&mut self, source: usize, bytes: u64, was_cut: bool, replaced: u32) {
         let source = &mut self.sources[source];
         source.read.add(bytes);
@@ -91,7 +92,14 @@ impl Tally {
     }
 
     /// A document of `bytes` bytes is left out.
-    pub fn rejected(&mut self, source: usize, bytes: u64, rejection: &Rejection, location: &Location, excerpt: &str) {
+    pub fn rejected(
+        &mut self,
+        source: usize,
+        bytes: u64,
+        rejection: &Rejection,
+        location: &Location,
+        excerpt: &str,
+    ) {
         entry(&mut self.sources[source].dropped, rejection.reason).add(bytes);
         self.samples.add(rejection, location, excerpt);
     }
@@ -110,7 +118,10 @@ impl Tally {
 
     /// Adds another part of the same corpus; the order of merging does not matter.
     pub fn merge(&mut self, other: Self) {
-        debug_assert!(self.sources.iter().map(|s| &s.name).eq(other.sources.iter().map(|s| &s.name)), "parts of one corpus");
+        debug_assert!(
+            self.sources.iter().map(|s| &s.name).eq(other.sources.iter().map(|s| &s.name)),
+            "parts of one corpus"
+        );
         for (source, more) in self.sources.iter_mut().zip(other.sources) {
             source.merge(more);
         }
@@ -123,12 +134,21 @@ impl SourceTally {
         self.read.merge(other.read);
         self.cut_documents += other.cut_documents;
         self.replaced.merge(other.replaced);
-        other.changes.into_iter().for_each(|(step, steps)| self.changes.entry(step).or_default().merge(steps));
-        other.dropped.into_iter().for_each(|(reason, amount)| self.dropped.entry(reason).or_default().merge(amount));
+        other
+            .changes
+            .into_iter()
+            .for_each(|(step, steps)| self.changes.entry(step).or_default().merge(steps));
+        other
+            .dropped
+            .into_iter()
+            .for_each(|(reason, amount)| self.dropped.entry(reason).or_default().merge(amount));
         self.kept.merge(other.kept);
         self.words += other.words;
         self.characters += other.characters;
-        other.languages.into_iter().for_each(|(code, amount)| self.languages.entry(code).or_default().merge(amount));
+        other
+            .languages
+            .into_iter()
+            .for_each(|(code, amount)| self.languages.entry(code).or_default().merge(amount));
         self.lengths_bytes.merge(&other.lengths_bytes);
         self.lengths_words.merge(&other.lengths_words);
     }

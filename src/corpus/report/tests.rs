@@ -39,10 +39,21 @@ fn reject(tally: &mut Tally, source: usize, reason: &'static str, line: u64, exc
 fn count(tally: &mut Tally, number: u64) {
     let source = (number % 7 / 3) as usize;
     let text = "sana ja toinen sana ".repeat(1 + (number * number % 97) as usize);
-    tally.read(source, text.len() as u64 + 5, number.is_multiple_of(50), u32::from(number.is_multiple_of(40)) * 3);
+    tally.read(
+        source,
+        text.len() as u64 + 5,
+        number.is_multiple_of(50),
+        u32::from(number.is_multiple_of(40)) * 3,
+    );
     tally.changed(source, &[("whitespace", 1), ("html_entities", number % 3)]);
     match REASONS.get((number * 31 % 41) as usize) {
-        Some(reason) => reject(tally, source, reason, number, &format!("{number} <script>alert(\"{number}\")</script> {text}")),
+        Some(reason) => reject(
+            tally,
+            source,
+            reason,
+            number,
+            &format!("{number} <script>alert(\"{number}\")</script> {text}"),
+        ),
         None => tally.kept(source, &text, Some(["fin", "eng", "swe"][(number % 11 / 5) as usize])),
     }
 }
@@ -62,11 +73,13 @@ fn report() -> Report {
     let amount = |documents, bytes| Amount { documents, bytes };
     let split = SplitSummary { train: amount(1400, 1_200_000), validation: amount(14, 11_000) };
     let mut report = Report::new(tally, split);
-    let rows = vec![("news".to_string(), vec![1.71, 4.52, 0.0]), ("kalevala".to_string(), vec![2.1, 3.9, 0.0001])];
+    let rows =
+        vec![("news".to_string(), vec![1.71, 4.52, 0.0]), ("kalevala".to_string(), vec![2.1, 3.9, 0.0001])];
     let columns = ["tokens_per_word", "bytes_per_token", "unknown_rate"].map(str::to_string).to_vec();
     report.tokenizer = Some(Fertility { columns, rows });
     let source_tokens = vec![400_000, 123_456, 77_000];
-    report.shards = Some(ShardsSummary { source_tokens, tokens: 600_456, text_bytes: 2_400_000, disk_bytes: 1_210_000 });
+    report.shards =
+        Some(ShardsSummary { source_tokens, tokens: 600_456, text_bytes: 2_400_000, disk_bytes: 1_210_000 });
     report
 }
 
@@ -84,7 +97,10 @@ fn every_count_is_exact() {
     let source = &tally.sources[1];
     assert_eq!(source.read, Amount { documents: 3, bytes: 180 });
     assert_eq!((source.cut_documents, source.replaced.documents, source.replaced.count), (1, 1, 4));
-    assert_eq!((source.changes["lines"].documents, source.changes["lines"].count, source.changes["nfc"].count), (2, 9, 1));
+    assert_eq!(
+        (source.changes["lines"].documents, source.changes["lines"].count, source.changes["nfc"].count),
+        (2, 9, 1)
+    );
     assert_eq!(source.kept, Amount { documents: 2, bytes: 17 });
     assert_eq!((source.words, source.characters), (3, 16));
     assert_eq!(source.languages["fin"], Amount { documents: 1, bytes: 17 });
@@ -103,7 +119,10 @@ fn what_is_read_is_kept_or_dropped() {
         let dropped: u64 = source.dropped.values().map(|amount| amount.documents).sum();
         assert_eq!(source.read.documents, source.kept.documents + dropped, "{}", source.name);
     }
-    assert_eq!(report.kept.documents + report.dropped.values().map(|amount| amount.documents).sum::<u64>(), 3025);
+    assert_eq!(
+        report.kept.documents + report.dropped.values().map(|amount| amount.documents).sum::<u64>(),
+        3025
+    );
 }
 
 proptest! {
@@ -134,7 +153,10 @@ fn samples_are_few_short_and_spread_over_the_corpus() {
     (0..10_000).for_each(|line| reject(&mut tally, 0, "too_short", line, &excerpt));
     let samples = &tally.samples.0["too_short"];
     assert_eq!(samples.len(), 20);
-    assert!(samples.iter().all(|sample| sample.excerpt.chars().count() == 300 && sample.detail == format!("line {}", sample.line)));
+    assert!(
+        samples.iter().all(|sample| sample.excerpt.chars().count() == 300
+            && sample.detail == format!("line {}", sample.line))
+    );
     let quarters: std::collections::BTreeSet<u64> = samples.iter().map(|sample| sample.line / 2500).collect();
     assert_eq!(quarters.len(), 4, "each quarter of the corpus has a sample");
 }
@@ -148,18 +170,30 @@ fn the_json_has_its_keys_and_comes_back() {
     assert_eq!(back.to_json().unwrap(), json);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, ["version", "sources", "read", "dropped", "kept", "split", "tokenizer", "shards", "samples"]);
+    assert_eq!(
+        keys,
+        ["version", "sources", "read", "dropped", "kept", "split", "tokenizer", "shards", "samples"]
+    );
     assert_eq!(value["sources"][0]["name"], "news");
-    assert_eq!(value["sources"][0]["dropped"]["near_duplicate"]["documents"], report.sources[0].dropped["near_duplicate"].documents);
+    assert_eq!(
+        value["sources"][0]["dropped"]["near_duplicate"]["documents"],
+        report.sources[0].dropped["near_duplicate"].documents
+    );
 }
 
 #[test]
 fn the_page_is_whole_and_hostile_text_stays_text() {
     let page = report().to_html();
     assert_eq!(page, report().to_html(), "the same bytes each time");
-    assert!(!page.contains("<script") && !page.contains("<b>crawl") && !page.contains("http://") && !page.contains("https://"));
+    assert!(
+        !page.contains("<script")
+            && !page.contains("<b>crawl")
+            && !page.contains("http://")
+            && !page.contains("https://")
+    );
     assert!(page.contains("&lt;script&gt;alert(&quot;") && page.contains("web &lt;b&gt;crawl&lt;/b&gt;"));
-    for tag in ["div", "svg", "details", "ol", "li", "pre", "table", "section", "ul", "figure", "tr", "span"] {
+    for tag in ["div", "svg", "details", "ol", "li", "pre", "table", "section", "ul", "figure", "tr", "span"]
+    {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
         assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "<{tag}>");
     }
@@ -210,5 +244,9 @@ fn names_that_do_not_fit_do_not_widen_the_table() {
     let mut tally = Tally::new(&names);
     (0..9).for_each(|source| reject(&mut tally, source, "language", 1, "x"));
     let lines = Report::new(tally, SplitSummary::default()).to_table();
-    assert!(lines.iter().all(|line| line.chars().count() <= 100 && !line.contains('\u{1b}')), "{}", lines.join("\n"));
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 100 && !line.contains('\u{1b}')),
+        "{}",
+        lines.join("\n")
+    );
 }

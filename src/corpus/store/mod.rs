@@ -1,7 +1,9 @@
-//! The kept text between two stages of `prepare`: parts of compressed documents, each with its tally and its sketches.
+//! The kept text between two stages of `prepare`: parts of compressed documents, each with its tally and its
+//! sketches.
 //!
-//! A part is three files, of which the `.json` is written last and vouches for the other two. Parts follow each other
-//! without a gap, so that an interrupted pass goes on behind the last whole one. It knows no filters.
+//! A part is three files, of which the `.json` is written last and vouches for the other two. Parts follow
+//! each other without a gap, so that an interrupted pass goes on behind the last whole one. It knows no
+//! filters.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -76,10 +78,15 @@ pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path, mut each: impl FnM
             let hint = format!("remove the folder `{}` to read the corpus again", folder.display());
             Problem::new(message).at(path.display()).hint(hint)
         };
-        let entry: PartEntry<T> = serde_json::from_str(&text).map_err(|e| broken(format!("is broken: {e}"), &paths.entry))?;
+        let entry: PartEntry<T> =
+            serde_json::from_str(&text).map_err(|e| broken(format!("is broken: {e}"), &paths.entry))?;
         let file_bytes = fs::len_bytes(&paths.documents)?;
         if file_bytes != entry.file_bytes {
-            return Err(broken(format!("has {file_bytes} bytes, {} are wanted: it is cut", entry.file_bytes), &paths.documents).into());
+            return Err(broken(
+                format!("has {file_bytes} bytes, {} are wanted: it is cut", entry.file_bytes),
+                &paths.documents,
+            )
+            .into());
         }
         let PartEntry { items, documents, text_bytes, file_bytes, files, tally } = entry;
         each(tally);

@@ -23,7 +23,12 @@ pub(in crate::corpus) struct PartReader {
 impl PartReader {
     pub(in crate::corpus) fn open<T>(paths: &PartPaths, entry: &PartEntry<T>) -> Result<Self> {
         let reader = BufReader::with_capacity(1 << 17, fs::open_text(&paths.documents)?);
-        Ok(Self { reader, path: paths.documents.clone(), left: entry.documents, text_bytes_left: entry.text_bytes })
+        Ok(Self {
+            reader,
+            path: paths.documents.clone(),
+            left: entry.documents,
+            text_bytes_left: entry.text_bytes,
+        })
     }
 }
 

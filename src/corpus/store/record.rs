@@ -36,9 +36,22 @@ pub struct StoredDocument {
 }
 
 impl StoredDocument {
-    pub(in crate::corpus) fn new(text: String, source: usize, language: Option<&str>, file: u32, line: u64) -> Self {
+    pub(in crate::corpus) fn new(
+        text: String,
+        source: usize,
+        language: Option<&str>,
+        file: u32,
+        line: u64,
+    ) -> Self {
         let key = split::key(&text);
-        Self { text, source, language: language.and_then(|code| code.as_bytes().try_into().ok()), file, line, key }
+        Self {
+            text,
+            source,
+            language: language.and_then(|code| code.as_bytes().try_into().ok()),
+            file,
+            line,
+            key,
+        }
     }
 
     /// The language's code as text.
@@ -59,10 +72,12 @@ impl StoredDocument {
 
     /// The next document of `reader`, whose text has at most `max_bytes`.
     pub(super) fn decode(reader: &mut impl Read, max_bytes: usize) -> std::io::Result<Self> {
-        let invalid = |message: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_string());
+        let invalid =
+            |message: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, message.to_string());
         let mut header = [0; HEADER_BYTES];
         reader.read_exact(&mut header)?;
-        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let length = word(0) as usize;
         if length > max_bytes {
@@ -73,6 +88,13 @@ impl StoredDocument {
         let text = String::from_utf8(text).map_err(|_| invalid("a document is not UTF-8 text"))?;
         let language = [header[12], header[13], header[14]];
         let language = (language != [0; 3]).then_some(language);
-        Ok(Self { text, source: word(4) as usize, language, file: word(8), line: long(16), key: f64::from_bits(long(24)) })
+        Ok(Self {
+            text,
+            source: word(4) as usize,
+            language,
+            file: word(8),
+            line: long(16),
+            key: f64::from_bits(long(24)),
+        })
     }
 }

@@ -23,8 +23,9 @@ fn parts_come_back_in_order_and_a_missing_one_ends_them() {
     write(folder.path(), 1, 10..12);
     write(folder.path(), 3, 20..30);
     let parts = whole_parts(folder.path(), |()| {}).unwrap();
-    let read =
-        |(paths, entry): &(PartPaths, PartEntry<()>)| PartReader::open(paths, entry).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let read = |(paths, entry): &(PartPaths, PartEntry<()>)| {
+        PartReader::open(paths, entry).unwrap().map(Result::unwrap).collect::<Vec<_>>()
+    };
     assert_eq!(parts.iter().flat_map(read).collect::<Vec<_>>(), (0..12).map(document).collect::<Vec<_>>());
     assert_eq!(parts[0].1.text_bytes, (0..10).map(|n| document(n).text.len() as u64).sum::<u64>());
     assert_eq!(document(1).language(), Some("eng"));

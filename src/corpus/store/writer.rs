@@ -26,7 +26,8 @@ pub(in crate::corpus) struct PartWriter {
 
 impl PartWriter {
     pub(in crate::corpus) fn new() -> Result<Self> {
-        let mut encoder = Encoder::new(Vec::new(), ZSTD_LEVEL).context("cannot start to compress documents")?;
+        let mut encoder =
+            Encoder::new(Vec::new(), ZSTD_LEVEL).context("cannot start to compress documents")?;
         // Damage between two stages must not become damage of a corpus.
         encoder.include_checksum(true).context("cannot start to compress documents")?;
         Ok(Self { encoder, buffer: Vec::new(), documents: 0, text_bytes: 0 })
@@ -41,12 +42,26 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes the documents and, after them, the entry that vouches for them; sketches must lie there already.
-    pub(in crate::corpus) fn finish<T: Serialize>(self, paths: &PartPaths, items: u64, files: Vec<PathBuf>, tally: T) -> Result<()> {
+    /// Writes the documents and, after them, the entry that vouches for them; sketches must lie there
+    /// already.
+    pub(in crate::corpus) fn finish<T: Serialize>(
+        self,
+        paths: &PartPaths,
+        items: u64,
+        files: Vec<PathBuf>,
+        tally: T,
+    ) -> Result<()> {
         let bytes = self.encoder.finish().context("cannot compress a document")?;
         fs::write_bytes(&paths.documents, &bytes)?;
         let file_bytes = bytes.len() as u64;
-        let entry = PartEntry { items, documents: self.documents, text_bytes: self.text_bytes, file_bytes, files, tally };
+        let entry = PartEntry {
+            items,
+            documents: self.documents,
+            text_bytes: self.text_bytes,
+            file_bytes,
+            files,
+            tally,
+        };
         fs::write_bytes(&paths.entry, serde_json::to_string(&entry)?.as_bytes())
     }
 }

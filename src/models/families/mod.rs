@@ -47,7 +47,11 @@ pub fn masked_lm_head(registry: &mut Registry, config: &ModelConfig, encoder: &E
 }
 
 /// The sequence classifier of a family.
-pub fn classification_head(registry: &mut Registry, config: &ModelConfig, num_labels: usize) -> ClassificationHead {
+pub fn classification_head(
+    registry: &mut Registry,
+    config: &ModelConfig,
+    num_labels: usize,
+) -> ClassificationHead {
     match config.family {
         Family::Roberta => roberta::classification_head(registry, &config.encoder, num_labels),
         Family::Bert => bert::classification_head(registry, &config.encoder, num_labels),

@@ -1,6 +1,7 @@
 //! Masked-LM head: gather the masked rows, map, GELU, `LayerNorm`, decoder tied to the word embedding.
 //!
-//! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M, V]` one either.
+//! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
+//! V]` one either.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -52,29 +53,46 @@ struct Saved {
 
 impl MaskedLmHead {
     /// Registers the head; the decoder's weight is `word_embedding`.
-    pub fn new(registry: &mut Registry, names: MaskedLmNames, shape: &EncoderConfig, word_embedding: ParameterId) -> Self {
+    pub fn new(
+        registry: &mut Registry,
+        names: MaskedLmNames,
+        shape: &EncoderConfig,
+        word_embedding: ParameterId,
+    ) -> Self {
         Self {
             dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
             norm: Norm::new(registry, names.norm, shape.hidden_size, shape.layer_norm_eps),
-            decoder: Linear { weight: word_embedding, bias: registry.vector(names.bias, shape.vocab_size, Init::Zeros) },
+            decoder: Linear {
+                weight: word_embedding,
+                bias: registry.vector(names.bias, shape.vocab_size, Init::Zeros),
+            },
         }
     }
 }
 
 impl MaskedLmHead {
     /// What the decoder takes, `[M, D]`.
-    fn normed(&self, hidden_td: &Tensor, positions: Indices<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+    fn normed(
+        &self,
+        hidden_td: &Tensor,
+        positions: Indices<'_>,
+        ctx: &Context<'_>,
+    ) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);
         let gathered_md = gather_rows::forward(hidden_td, positions)?;
         let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
         let activation_md = gelu::forward(&pre_activation_md, get(self.dense.bias))?;
-        let (normed_md, norm) = layer_norm::forward(&activation_md, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
+        let (normed_md, norm) =
+            layer_norm::forward(&activation_md, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
         Ok((normed_md, Saved { gathered_md, pre_activation_md, activation_md, norm }))
     }
 
     fn decoder<'a>(&self, ctx: &Context<'a>) -> linear_cross_entropy::Map<'a> {
         let parameters = ctx.parameters;
-        linear_cross_entropy::Map { weight_vd: parameters.compute(self.decoder.weight), bias_v: parameters.get(self.decoder.bias) }
+        linear_cross_entropy::Map {
+            weight_vd: parameters.compute(self.decoder.weight),
+            bias_v: parameters.get(self.decoder.bias),
+        }
     }
 }
 
@@ -84,7 +102,11 @@ impl Head for MaskedLmHead {
     }
 
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        linear_cross_entropy::forward(&self.normed(hidden_td, targets.positions, ctx)?.0, self.decoder(ctx), targets.labels)
+        linear_cross_entropy::forward(
+            &self.normed(hidden_td, targets.positions, ctx)?.0,
+            self.decoder(ctx),
+            targets.labels,
+        )
     }
 
     fn loss_and_gradient(
@@ -100,12 +122,26 @@ impl Head for MaskedLmHead {
             dweight_vd: gradients.accumulator(self.decoder.weight),
             dbias_v: gradients.accumulator(self.decoder.bias),
         };
-        let (entropy, d_normed) = linear_cross_entropy::forward_backward(&normed_md, self.decoder(ctx), targets.labels, scale, into)?;
+        let (entropy, d_normed) = linear_cross_entropy::forward_backward(
+            &normed_md,
+            self.decoder(ctx),
+            targets.labels,
+            scale,
+            into,
+        )?;
         let norm_weight = ctx.parameters.get(self.norm.weight);
         let (d_weight, d_bias) = (gradients.get(self.norm.weight)?, gradients.get(self.norm.bias)?);
-        let d_activation = layer_norm::backward(&d_normed, &saved.activation_md, norm_weight, &saved.norm, d_weight, d_bias)?;
+        let d_activation = layer_norm::backward(
+            &d_normed,
+            &saved.activation_md,
+            norm_weight,
+            &saved.norm,
+            d_weight,
+            d_bias,
+        )?;
         let bias = ctx.parameters.get(self.dense.bias);
-        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias)?)?;
+        let d_pre =
+            gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias)?)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
         Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }

@@ -30,8 +30,8 @@ pub trait Head {
     /// The summed cross-entropy of the targets.
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy>;
 
-    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states of all tokens, `[T, D]`; those of the
-    /// head's parameters accumulate.
+    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states of all tokens, `[T, D]`;
+    /// those of the head's parameters accumulate.
     fn loss_and_gradient(
         &self,
         hidden_td: &Tensor,

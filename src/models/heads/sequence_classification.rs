@@ -51,7 +51,13 @@ struct Saved {
 
 impl ClassificationHead {
     /// Registers both maps.
-    pub fn new(registry: &mut Registry, names: ClassificationNames, shape: &EncoderConfig, num_labels: usize, drops_input: bool) -> Self {
+    pub fn new(
+        registry: &mut Registry,
+        names: ClassificationNames,
+        shape: &EncoderConfig,
+        num_labels: usize,
+        drops_input: bool,
+    ) -> Self {
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
         Self {
             dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
@@ -63,13 +69,20 @@ impl ClassificationHead {
 }
 
 impl ClassificationHead {
-    fn forward(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+    fn forward(
+        &self,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        ctx: &Context<'_>,
+    ) -> Result<(Tensor, Saved)> {
         let keys = targets.keys;
         let gathered = gather_rows::forward(hidden_td, targets.positions)?;
-        let input_md = dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+        let input_md =
+            dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
         let activation_md = tanh::forward(&pre_activation, ctx.parameters.get(self.dense.bias))?;
-        let output_input_md = dropout::forward(&activation_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let output_input_md =
+            dropout::forward(&activation_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let logits = self.output.forward(&output_input_md, ctx)?;
         Ok((logits, Saved { input: input_md, activation: activation_md, output_input: output_input_md }))
     }
@@ -84,7 +97,11 @@ impl ClassificationHead {
         gradients: &Gradients,
     ) -> Result<Tensor> {
         let d_output_input = self.output.backward(d_logits, &saved.output_input, ctx, gradients)?;
-        let d_activation = dropout::backward(&d_output_input, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+        let d_activation = dropout::backward(
+            &d_output_input,
+            keys,
+            ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
+        )?;
         let d_pre = tanh::backward(&d_activation, &saved.activation, gradients.get(self.dense.bias)?)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())

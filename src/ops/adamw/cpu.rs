@@ -27,7 +27,9 @@ fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Res
     let adam = Adam::new(hyper);
     with_blocks::<T, _>(buffers, groups, |blocks| {
         blocks.into_par_iter().for_each(|block| {
-            let Block { parameters, gradients, first, second, shadow, group: Some(index) } = block else { return };
+            let Block { parameters, gradients, first, second, shadow, group: Some(index) } = block else {
+                return;
+            };
             let decay = (hyper.lr * f64::from(groups[index].weight_decay)) as f32;
             let rule = Rule { adam, decay, step_size: (hyper.lr / adam.correction1) as f32 };
             match shadow {

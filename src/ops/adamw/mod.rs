@@ -1,11 +1,13 @@
-//! AdamW (Loshchilov and Hutter 2019) over the flat buffers, in one pass: exactly the update of `torch.optim.AdamW`.
+//! AdamW (Loshchilov and Hutter 2019) over the flat buffers, in one pass: exactly the update of
+//! `torch.optim.AdamW`.
 //!
-//! For each element, with `g` the gradient times `gradient_multiplier` and `t` the number of this update, from 1:
-//! `p *= 1 - lr * weight_decay`; `m += (1 - beta1) * (g - m)`; `v = beta2 * v + (1 - beta2) * g^2`;
+//! For each element, with `g` the gradient times `gradient_multiplier` and `t` the number of this update,
+//! from 1: `p *= 1 - lr * weight_decay`; `m += (1 - beta1) * (g - m)`; `v = beta2 * v + (1 - beta2) * g^2`;
 //! `p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
 //!
-//! The multiplier folds the clipping factor and the inverse of the loss scale into the pass; `p`, `m`, `v` are
-//! updated in place, and in the same pass each new parameter is rounded into the shadow, where there is one. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
+//! The multiplier folds the clipping factor and the inverse of the loss scale into the pass; `p`, `m`, `v`
+//! are updated in place, and in the same pass each new parameter is rounded into the shadow, where there is
+//! one. Elements outside of all groups keep their value, moments and shadow: frozen parameters.
 
 mod cpu;
 mod cuda;

@@ -6,7 +6,14 @@ use candle_core::Tensor;
 use crate::ops::adamw::Hyper;
 
 /// Parameters, first and second moment after one update of tensors of one group.
-pub fn update(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, weight_decay: f64, hyper: &Hyper) -> Result<[Tensor; 3]> {
+pub fn update(
+    p: &Tensor,
+    g: &Tensor,
+    m: &Tensor,
+    v: &Tensor,
+    weight_decay: f64,
+    hyper: &Hyper,
+) -> Result<[Tensor; 3]> {
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let p = (p * (1.0 - hyper.lr * weight_decay))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;

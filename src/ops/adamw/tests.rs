@@ -31,15 +31,43 @@ fn zeros(count: usize) -> Tensor {
     placed(&from_vec::<f32>(vec![0.0; count], count).unwrap())
 }
 
-/// Parameters after each of five steps of `torch.optim.AdamW` 2.15.0 in f64: two groups of three with decay 0.1 and 0,
-/// lr 0.01, betas 0.9 and 0.98, eps 1e-6, gradients `((7 step + 3 i) mod 11 - 5) / 20`.
+/// Parameters after each of five steps of `torch.optim.AdamW` 2.15.0 in f64: two groups of three with decay
+/// 0.1 and 0, lr 0.01, betas 0.9 and 0.98, eps 1e-6, gradients `((7 step + 3 i) mod 11 - 5) / 20`.
 #[expect(clippy::unreadable_literal, reason = "digits as PyTorch prints them")]
 const TORCH: [[f64; 6]; 5] = [
     [0.489500099999, -1.25874996000016, 2.0079999333337777, 0.0, -0.7599999333337778, 1.50999996000016],
-    [0.48953691042536945, -1.2655574135144412, 2.0040594356162105, 0.007405867515877273, -0.7640175479138438, 1.5134680813369734],
-    [0.4837189860189901, -1.2664082202231945, 2.0005542996613244, 0.008170072016041387, -0.7602861226395938, 1.518227136634884],
-    [0.47792039769213857, -1.2698369382579768, 2.001228636920707, 0.009928024082156752, -0.7592415182056121, 1.517329940638347],
-    [0.4759424995511904, -1.272554951794805, 1.9989589147137892, 0.01477709937997336, -0.7567302329031016, 1.5158605495633715],
+    [
+        0.48953691042536945,
+        -1.2655574135144412,
+        2.0040594356162105,
+        0.007405867515877273,
+        -0.7640175479138438,
+        1.5134680813369734,
+    ],
+    [
+        0.4837189860189901,
+        -1.2664082202231945,
+        2.0005542996613244,
+        0.008170072016041387,
+        -0.7602861226395938,
+        1.518227136634884,
+    ],
+    [
+        0.47792039769213857,
+        -1.2698369382579768,
+        2.001228636920707,
+        0.009928024082156752,
+        -0.7592415182056121,
+        1.517329940638347,
+    ],
+    [
+        0.4759424995511904,
+        -1.272554951794805,
+        1.9989589147137892,
+        0.01477709937997336,
+        -0.7567302329031016,
+        1.5158605495633715,
+    ],
 ];
 
 #[test]
@@ -51,7 +79,8 @@ fn five_steps_are_those_of_pytorch() {
         for (step, want) in (1i32..).zip(TORCH) {
             let values: Vec<f32> = (0..6).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
             let gradients = placed(&from_vec(values, 6).unwrap());
-            update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(step as u64)).unwrap();
+            update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(step as u64))
+                .unwrap();
             for (got, want) in parameters.to_vec1::<f32>().unwrap().iter().zip(want) {
                 assert!((f64::from(*got) - want).abs() < 5e-7, "step {step}: {got} is not {want}");
             }
@@ -72,13 +101,22 @@ fn many_blocks_agree_with_the_reference() {
             let hyper = Hyper { beta2: 0.999, eps: 1e-8, ..hyper(step) };
             update(buffers([&parameters, &gradients, &first, &second]), &group, &hyper).unwrap();
             assert_close("gradients", &gradients, &kept, 0.0);
-            want = reference::update(&want[0], &double(&gradients), &want[1], &want[2], f64::from(0.01f32), &hyper).unwrap();
+            want = reference::update(
+                &want[0],
+                &double(&gradients),
+                &want[1],
+                &want[2],
+                f64::from(0.01f32),
+                &hyper,
+            )
+            .unwrap();
         }
         assert_close("parameters", &parameters, &want[0], 1e-6);
         assert_close("first moment", &first, &want[1], 1e-6);
         assert_close("second moment", &second, &want[2], 1e-6);
         // The control: without bias correction the comparison must fail.
-        let wrong = reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
+        let wrong =
+            reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
         assert!(crate::ops::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
     });
 }
@@ -100,7 +138,10 @@ fn elements_outside_of_all_groups_are_frozen() {
 fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
     on_each_device(|| {
         let count = 70_001;
-        let groups = [Group { range: 3..40_000, weight_decay: 0.1 }, Group { range: 40_000..count - 5, weight_decay: 0.0 }];
+        let groups = [
+            Group { range: 3..40_000, weight_decay: 0.1 },
+            Group { range: 40_000..count - 5, weight_decay: 0.0 },
+        ];
         for dtype in [DType::BF16, DType::F16] {
             let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
             let before = fresh(count, 9).to_dtype(dtype).unwrap();
@@ -108,8 +149,14 @@ fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
             for step in 1..=2 {
                 let (first, second) = (zeros(count), zeros(count));
                 let with_shadow = [&parameters, &fresh(count, 2), &first, &second];
-                update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step)).unwrap();
-                update(buffers([&plain, &fresh(count, 2), &zeros(count), &zeros(count)]), &groups, &hyper(step)).unwrap();
+                update(Buffers { shadow: Some(&shadow), ..buffers(with_shadow) }, &groups, &hyper(step))
+                    .unwrap();
+                update(
+                    buffers([&plain, &fresh(count, 2), &zeros(count), &zeros(count)]),
+                    &groups,
+                    &hyper(step),
+                )
+                .unwrap();
             }
             assert_close("parameters", &parameters, &plain, 0.0);
             assert_close(
@@ -119,17 +166,24 @@ fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
                 0.0,
             );
             for (start, len) in [(0, 3), (count - 5, 5)] {
-                assert_close("frozen", &shadow.narrow(0, start, len).unwrap(), &before.narrow(0, start, len).unwrap(), 0.0);
+                assert_close(
+                    "frozen",
+                    &shadow.narrow(0, start, len).unwrap(),
+                    &before.narrow(0, start, len).unwrap(),
+                    0.0,
+                );
             }
         }
         let wrong = zeros(9).to_dtype(DType::BF16).unwrap();
         let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
-        let error = update(Buffers { shadow: Some(&wrong), ..buffers(tensors.each_ref()) }, &[], &hyper(1)).unwrap_err();
+        let error = update(Buffers { shadow: Some(&wrong), ..buffers(tensors.each_ref()) }, &[], &hyper(1))
+            .unwrap_err();
         assert!(error.to_string().contains("adamw: shadow"), "{error}");
     });
 }
 
-/// Bits of parameters, gradients, moments and shadow after three clipped updates; `offset` elements into larger buffers.
+/// Bits of parameters, gradients, moments and shadow after three clipped updates; `offset` elements into
+/// larger buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     let count = 50_003;
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
@@ -137,21 +191,33 @@ fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     let whole_shadow = fresh_in(count + 9, 3, shadow);
     let (tensors, shadow) = (whole.each_ref().map(view), view(&whole_shadow));
     let group = |range: Range<usize>, weight_decay| Group { range, weight_decay };
-    let groups = [group(1..6, 0.1), group(6..30_000, 0.0), group(30_002..30_002, 0.5), group(30_003..count - 2, 0.3)];
+    let groups =
+        [group(1..6, 0.1), group(6..30_000, 0.0), group(30_002..30_002, 0.5), group(30_003..count - 2, 0.3)];
     for (step, max_norm) in (1..).zip([1.0, 0.0, 1e9]) {
         let gradients = fresh(count, 10 + step);
         let norm = placed(&from_vec(vec![223.6 + step as f64], 1).unwrap());
         let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
         let [p, _, m, v] = tensors.each_ref();
-        update(Buffers { shadow: Some(&shadow), clip, ..buffers([p, &gradients, m, v]) }, &groups, &hyper(step)).unwrap();
+        update(
+            Buffers { shadow: Some(&shadow), clip, ..buffers([p, &gradients, m, v]) },
+            &groups,
+            &hyper(step),
+        )
+        .unwrap();
         // From the buffer with the odd beginning, too.
-        update(Buffers { shadow: Some(&shadow), clip, ..buffers([p, &tensors[1], m, v]) }, &groups, &hyper(step)).unwrap();
+        update(
+            Buffers { shadow: Some(&shadow), clip, ..buffers([p, &tensors[1], m, v]) },
+            &groups,
+            &hyper(step),
+        )
+        .unwrap();
     }
     let [p, g, m, v] = whole.each_ref().map(bits);
     [p, g, m, v, bits(&whole_shadow)]
 }
 
-/// Every operation rounds as IEEE 754 says, so a GPU gives the bits of the CPU; elements beside a view keep theirs.
+/// Every operation rounds as IEEE 754 says, so a GPU gives the bits of the CPU; elements beside a view keep
+/// theirs.
 #[test]
 fn devices_agree_to_the_bit() {
     for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
@@ -169,15 +235,20 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
             let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
             let groups = [Group { range: 3..900, weight_decay: 0.1 }];
-            update(Buffers { shadow: Some(&shadow), clip, ..buffers(tensors.each_ref()) }, &groups, &hyper(1)).unwrap();
+            update(
+                Buffers { shadow: Some(&shadow), clip, ..buffers(tensors.each_ref()) },
+                &groups,
+                &hyper(1),
+            )
+            .unwrap();
             assert!(tensors.each_ref().map(bits) == before);
             assert!(bits(&shadow) == bits(&fresh_in(1001, 5, DType::BF16)));
         }
     });
 }
 
-/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements before it are not
-/// looked at.
+/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements
+/// before it are not looked at.
 #[test]
 fn groups_behind_two_billion_elements_are_updated_as_any_other() {
     on_each_device(|| {
@@ -191,8 +262,16 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
         let run = |at: usize| {
             let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
             let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
-            let buffers = Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip: None };
-            let group = |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
+            let buffers = Buffers {
+                parameters,
+                gradients,
+                first_moment,
+                second_moment,
+                shadow: Some(shadow),
+                clip: None,
+            };
+            let group =
+                |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
             update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
         };
@@ -205,7 +284,8 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
 fn overlapping_groups_and_step_zero_are_refused() {
     let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
     let run = |groups: &[Range<usize>], step| {
-        let groups: Vec<Group> = groups.iter().map(|range| Group { range: range.clone(), weight_decay: 0.0 }).collect();
+        let groups: Vec<Group> =
+            groups.iter().map(|range| Group { range: range.clone(), weight_decay: 0.0 }).collect();
         update(buffers(tensors.each_ref()), &groups, &hyper(step))
     };
     assert!(run(&[0..5, 5..10], 1).is_ok());

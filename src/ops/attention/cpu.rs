@@ -1,7 +1,8 @@
-//! Attention on the CPU: one task for each (segment, head), blocks of query rows against all keys of the segment.
+//! Attention on the CPU: one task for each (segment, head), blocks of query rows against all keys of the
+//! segment.
 //!
-//! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are rounded to the type
-//! of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
+//! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are
+//! rounded to the type of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -20,7 +21,8 @@ use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::written;
 
-/// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2 cache.
+/// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2
+/// cache.
 const QUERY_BLOCK: usize = 128;
 
 /// An output that tasks share; each writes only the rows of its segment and the columns of its head.
@@ -65,7 +67,8 @@ impl Shape {
 
     /// Rows from `row` on of a head of a segment as a matrix.
     fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
-        // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the caller).
+        // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the
+        // caller).
         unsafe { Matrix::window(data.as_ptr(), self.at(task, row), self.hidden) }
     }
 
@@ -123,7 +126,12 @@ fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     &mut buffer[..len]
 }
 
-pub(super) fn forward<T: Element>(q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+pub(super) fn forward<T: Element>(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q.dims2()?;
     let shape = Shape::of(q, segments.heads)?;
     let (q, k, v) = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?);
@@ -138,7 +146,10 @@ pub(super) fn forward<T: Element>(q: &Tensor, k: &Tensor, v: &Tensor, segments: 
         })
         .0
     });
-    Ok((from_vec(output, (tokens, hidden))?, Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))? }))
+    Ok((
+        from_vec(output, (tokens, hidden))?,
+        Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))? },
+    ))
 }
 
 fn forward_task<T: Element>(
@@ -154,30 +165,55 @@ fn forward_task<T: Element>(
     for first in (0..n).step_by(QUERY_BLOCK) {
         let block = QUERY_BLOCK.min(n - first);
         score_block(shape, task, first, block, q, k, room(&mut scratch.scores, block * n));
-        let (factors, probabilities) = (room(&mut scratch.factors, n), room(&mut scratch.probabilities, block * n));
+        let (factors, probabilities) =
+            (room(&mut scratch.factors, n), room(&mut scratch.probabilities, block * n));
         let rows = scratch.scores.chunks_exact_mut(n).zip(probabilities.chunks_exact_mut(n));
         for (token, (scores, probabilities)) in (task.start + first..).zip(rows).take(block) {
             let keep = keep(segments, token, task.head);
             // SAFETY: only this task owns (token, head).
-            unsafe { *log_sum_exp.pointer().add(token * shape.heads + task.head) = rows::softmax(scores, keep, factors, probabilities) };
+            unsafe {
+                *log_sum_exp.pointer().add(token * shape.heads + task.head) =
+                    rows::softmax(scores, keep, factors, probabilities)
+            };
         }
         let probabilities = Matrix::rows(probabilities, n);
         let out = shape.output(out, task, first);
         // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
-        unsafe { product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false) };
+        unsafe {
+            product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false)
+        };
     }
 }
 
 /// `scores[block, n] = c q k^T` for query rows `first..first + block`.
-fn score_block<T: Element>(shape: &Shape, task: Task, first: usize, block: usize, q: &[T], k: &[T], scores: &mut [f32]) {
+fn score_block<T: Element>(
+    shape: &Shape,
+    task: Task,
+    first: usize,
+    block: usize,
+    q: &[T],
+    k: &[T],
+    scores: &mut [f32],
+) {
     let (keys, out) = (shape.window(k, task, 0).transposed(), Output::rows(scores.as_mut_ptr(), task.len));
     // SAFETY: the windows lie inside `[T, D]`, and `scores` is `[block, n]`.
-    unsafe { product((block, task.len, shape.head_size), out, shape.window(q, task, first), keys, shape.scale, false) };
+    unsafe {
+        product(
+            (block, task.len, shape.head_size),
+            out,
+            shape.window(q, task, first),
+            keys,
+            shape.scale,
+            false,
+        )
+    };
 }
 
 /// The dropout of a row of probabilities and the key of the row.
 fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize) -> Option<(&'a Dropout, u64)> {
-    segments.dropout.map(|dropout| (dropout, segments.token_keys[token] * segments.heads as u64 + head as u64))
+    segments
+        .dropout
+        .map(|dropout| (dropout, segments.token_keys[token] * segments.heads as u64 + head as u64))
 }
 
 pub(super) fn backward<T: Element>(
@@ -226,13 +262,15 @@ fn backward_task<T: Element>(
     let (d_keys, d_values) = (room(&mut scratch.d_keys, sums), room(&mut scratch.d_values, sums));
     for first in (0..n).step_by(QUERY_BLOCK) {
         let block = QUERY_BLOCK.min(n - first);
-        let (scores, d_scores) = (room(&mut scratch.scores, block * n), room(&mut scratch.d_scores, block * n));
+        let (scores, d_scores) =
+            (room(&mut scratch.scores, block * n), room(&mut scratch.d_scores, block * n));
         score_block(shape, task, first, block, q, k, scores);
         let (values, out) = (shape.window(v, task, 0).transposed(), Output::rows(d_scores.as_mut_ptr(), n));
         // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
         unsafe { product((block, n, head_size), out, shape.window(d_out, task, first), values, 1.0, false) };
         let factors = room(&mut scratch.factors, n);
-        let (dropped, ds) = (room(&mut scratch.probabilities, block * n), room(&mut scratch.rounded_d_scores, block * n));
+        let (dropped, ds) =
+            (room(&mut scratch.probabilities, block * n), room(&mut scratch.rounded_d_scores, block * n));
         let (deltas, at) = (room(&mut scratch.deltas, block), shape.at(task, first));
         rows::dots(&d_out[at..], &o[at..], head_size, shape.hidden, deltas);
         for (row, &delta) in deltas.iter().enumerate() {
@@ -240,18 +278,35 @@ fn backward_task<T: Element>(
             let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
             let keep = keep(segments, token, task.head);
-            rows::backward(&scores[range.clone()], &d_scores[range], (log_sum_exp, delta), keep, factors, out);
+            rows::backward(
+                &scores[range.clone()],
+                &d_scores[range],
+                (log_sum_exp, delta),
+                keep,
+                factors,
+                out,
+            );
         }
         let (dropped, ds) = (Matrix::rows(dropped, n), Matrix::rows(ds, n));
         let d_out = shape.window(d_out, task, first);
         let query = shape.window(q, task, first);
         let size = (n, head_size, block);
-        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs; the sums were
-        // sized above.
+        // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs;
+        // the sums were sized above.
         unsafe {
-            product((block, head_size, n), shape.output(dq, task, first), ds, shape.window(k, task, 0), shape.scale, false);
+            product(
+                (block, head_size, n),
+                shape.output(dq, task, first),
+                ds,
+                shape.window(k, task, 0),
+                shape.scale,
+                false,
+            );
             if several {
-                let sum = |data: &mut [f32]| Output { accumulate: first > 0, ..Output::rows(data.as_mut_ptr(), head_size) };
+                let sum = |data: &mut [f32]| Output {
+                    accumulate: first > 0,
+                    ..Output::rows(data.as_mut_ptr(), head_size)
+                };
                 product(size, sum(d_values), dropped.transposed(), d_out, 1.0, false);
                 product(size, sum(d_keys), ds.transposed(), query, shape.scale, false);
             } else {
@@ -263,7 +318,8 @@ fn backward_task<T: Element>(
     for (sums, out) in [(d_keys, dk), (d_values, dv)] {
         for (row, sums) in sums.chunks_exact(head_size).enumerate() {
             // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
-            let out = unsafe { std::slice::from_raw_parts_mut(out.pointer().add(shape.at(task, row)), head_size) };
+            let out =
+                unsafe { std::slice::from_raw_parts_mut(out.pointer().add(shape.at(task, row)), head_size) };
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::narrow(*sum));
         }
     }

@@ -1,5 +1,5 @@
-//! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the queries and one for
-//! the keys, so that nothing is added up across blocks.
+//! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the
+//! queries and one for the keys, so that nothing is added up across blocks.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -33,7 +33,10 @@ macro_rules! kernels {
     ($suffix:literal) => {
         Kernels {
             forward: Kernel { op: "attention", name: concat!("attention_forward", $suffix) },
-            backward_queries: Kernel { op: "attention", name: concat!("attention_backward_queries", $suffix) },
+            backward_queries: Kernel {
+                op: "attention",
+                name: concat!("attention_backward_queries", $suffix),
+            },
             backward_keys: Kernel { op: "attention", name: concat!("attention_backward_keys", $suffix) },
         }
     };
@@ -42,8 +45,13 @@ macro_rules! kernels {
 /// For every type and head size.
 const PLAIN: Kernels = kernels!("");
 /// For half types on tensor cores, by head size.
-const TENSOR: [(usize, Kernels); 5] =
-    [(32, kernels!("_32")), (64, kernels!("_64")), (80, kernels!("_80")), (96, kernels!("_96")), (128, kernels!("_128"))];
+const TENSOR: [(usize, Kernels); 5] = [
+    (32, kernels!("_32")),
+    (64, kernels!("_64")),
+    (80, kernels!("_80")),
+    (96, kernels!("_96")),
+    (128, kernels!("_128")),
+];
 
 /// `sizeof(PlainRoom)` in `plain.cuh`.
 const PLAIN_SHARED_BYTES: usize = 34_560;
@@ -123,14 +131,16 @@ impl Launch {
     /// Tensor cores take half types of some head sizes, 16 bytes at a time.
     fn kernels(&self) -> (Kernels, bool) {
         let Args { q, k, v, o, d_out, dq, dk, dv, .. } = self.args;
-        let fits = self.dtype != DType::F32 && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv]) != 0;
+        let fits = self.dtype != DType::F32
+            && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv]) != 0;
         match TENSOR.iter().find(|(head_size, _)| fits && *head_size == self.head_size) {
             Some((_, kernels)) => (*kernels, true),
             None => (PLAIN, false),
         }
     }
 
-    /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on tensor cores.
+    /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on
+    /// tensor cores.
     fn grid(&self, tensor_cores: bool, row_bytes: usize) -> Grid {
         let across = [self.tiles.count as u32, self.args.heads];
         if !tensor_cores {
@@ -144,7 +154,13 @@ impl Launch {
     }
 }
 
-pub(super) fn forward(gpu: &Gpu, q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+pub(super) fn forward(
+    gpu: &Gpu,
+    q_td: &Tensor,
+    k_td: &Tensor,
+    v_td: &Tensor,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q_td.dims2()?;
     let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
     let o_td = gpu.uninitialised((tokens, hidden), launch.dtype)?;
@@ -152,8 +168,8 @@ pub(super) fn forward(gpu: &Gpu, q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, se
     launch.args.o = gpu.output(&o_td, launch.dtype)?;
     launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
     let (kernels, tensor_cores) = launch.kernels();
-    // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each token, and tiles lie
-    // inside the segments, which end at `T`: all checked by the caller.
+    // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each
+    // token, and tiles lie inside the segments, which end at `T`: all checked by the caller.
     unsafe { gpu.launch(kernels.forward, Some(launch.dtype), launch.grid(tensor_cores, 0), &launch.args) }?;
     Ok((o_td, Saved { log_sum_exp_th }))
 }
@@ -184,10 +200,16 @@ pub(super) fn backward(
         ..launch.args
     };
     let (kernels, tensor_cores) = launch.kernels();
-    // SAFETY: as in `forward`; delta is `[T, H]`, and the kernel of the queries, launched first, writes all of it.
+    // SAFETY: as in `forward`; delta is `[T, H]`, and the kernel of the queries, launched first, writes all
+    // of it.
     unsafe {
         gpu.launch(kernels.backward_queries, Some(dtype), launch.grid(tensor_cores, 0), &launch.args)?;
-        gpu.launch(kernels.backward_keys, Some(dtype), launch.grid(tensor_cores, QUERY_ROW_BYTES), &launch.args)?;
+        gpu.launch(
+            kernels.backward_keys,
+            Some(dtype),
+            launch.grid(tensor_cores, QUERY_ROW_BYTES),
+            &launch.args,
+        )?;
     }
     Ok([dq_td, dk_td, dv_td])
 }

@@ -1,15 +1,16 @@
 // Attention over packed rows; see mod.rs for the formulas.
 //
-// A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and goes through all
-// rows of the other side of the segment; sums stay in registers, no score is ever in global memory, and no two blocks write
-// the same element.
+// A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and
+// goes through all rows of the other side of the segment; sums stay in registers, no score is ever in global
+// memory, and no two blocks write the same element.
 //
 //   forward           a tile of queries, all keys and values    o, log-sum-exp
 //   backward_queries  a tile of queries, all keys and values    dq, and delta = rowsum(do o) for the next
 //   backward_keys     a tile of keys, all queries               dk, dv
 //
-// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and `tensor_backward.cuh` (4 warps of 16
-// rows each, rows of the other side streamed through shared memory); f32 and every other head size in `plain.cuh`.
+// Half types with a head size that the tensor cores like are in `tensor_forward.cuh` and
+// `tensor_backward.cuh` (4 warps of 16 rows each, rows of the other side streamed through shared memory); f32
+// and every other head size in `plain.cuh`.
 #include "common.cuh"
 #include "mma.cuh"
 

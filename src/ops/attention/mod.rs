@@ -1,15 +1,17 @@
 //! Scaled dot-product attention over packed rows: tokens attend inside their own segment only.
 //!
-//! With `c = 1 / sqrt(K)`, for each head and segment, `z` the dropout factor of a probability (0 or `1 / (1 - p)`):
+//! With `c = 1 / sqrt(K)`, for each head and segment, `z` the dropout factor of a probability (0 or `1 / (1 -
+//! p)`):
 //!
 //! ```text
 //! s = c q k^T      p = softmax(s)      o = (p z) v
 //! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
 //! ```
 //!
-//! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`
-//! (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the dropout drawn again. Nothing
-//! accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
+//! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each
+//! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the
+//! dropout drawn again. Nothing accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums
+//! are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -49,7 +51,12 @@ pub struct Saved {
 }
 
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
-pub fn forward(q_td: &Tensor, k_td: &Tensor, v_td: &Tensor, segments: &Segments<'_>) -> Result<(Tensor, Saved)> {
+pub fn forward(
+    q_td: &Tensor,
+    k_td: &Tensor,
+    v_td: &Tensor,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
     check(&[q_td, k_td, v_td], segments)?;
     match Gpu::of(q_td)? {
         None => by_dtype!("attention", q_td, T => cpu::forward::<T>(q_td, k_td, v_td, segments)),
@@ -71,7 +78,12 @@ pub struct Activations<'a> {
 }
 
 /// Gradients of queries, keys and values, each `[T, D]`.
-pub fn backward(do_td: &Tensor, activations: Activations<'_>, saved: &Saved, segments: &Segments<'_>) -> Result<[Tensor; 3]> {
+pub fn backward(
+    do_td: &Tensor,
+    activations: Activations<'_>,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<[Tensor; 3]> {
     let Activations { q_td, k_td, v_td, o_td } = activations;
     check(&[do_td, q_td, k_td, v_td, o_td], segments)?;
     match Gpu::of(q_td)? {
@@ -91,7 +103,11 @@ fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     }
     let ordered = cu_seqlens.first() == Some(&0) && cu_seqlens.windows(2).all(|w| w[0] <= w[1]);
     if !ordered || cu_seqlens.last() != Some(&(tokens as u32)) || token_keys.len() != tokens {
-        bail!("attention: segments {:?} with {} token keys do not cover {tokens} tokens", cu_seqlens.host(), token_keys.len());
+        bail!(
+            "attention: segments {:?} with {} token keys do not cover {tokens} tokens",
+            cu_seqlens.host(),
+            token_keys.len()
+        );
     }
     Ok(())
 }

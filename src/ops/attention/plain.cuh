@@ -1,8 +1,8 @@
 // Attention without tensor cores, for every type and head size.
 //
-// 256 threads as 16 x 16: thread (y, x) has rows y, y + 16, ... and columns x, x + 16, ... of each 64 x 64 tile of scores.
-// Operands pass through shared memory 32 columns at a time; blockIdx.z takes 128 columns of the head's results, and wider
-// heads compute their scores once for each.
+// 256 threads as 16 x 16: thread (y, x) has rows y, y + 16, ... and columns x, x + 16, ... of each 64 x 64
+// tile of scores. Operands pass through shared memory 32 columns at a time; blockIdx.z takes 128 columns of
+// the head's results, and wider heads compute their scores once for each.
 #pragma once
 
 constexpr int PIECE = 32;    // columns of the operands in shared memory
@@ -112,7 +112,8 @@ struct Plain {
             }
         }
     }
-    // Draws dropout for 64 queries of the batch and 64 keys of the segment. The next products have a barrier for its readers.
+    // Draws dropout for 64 queries of the batch and 64 keys of the segment. The next products have a barrier
+    // for its readers.
     __device__ __forceinline__ void draw(i64 first_query, u32 first_key) {
         if (a.dropout.threshold == 0) return;
         for (u32 i = threadIdx.x; i < ROWS * 8; i += EDGE * EDGE) {

@@ -23,7 +23,8 @@ pub fn forward(
         }
         let mut columns = Vec::new();
         for head in 0..heads {
-            let part = |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
+            let part =
+                |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
             let scores = (part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)?;
             // candle's own softmax over the last dimension cuts the graph; this one is composed.
             let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;

@@ -5,7 +5,8 @@ use crate::ops::simd;
 use crate::ops::simd::kernel;
 
 kernel! {
-    /// One row of forward: scores to probabilities, dropped where `keep` says so; gives the row's log-sum-exp.
+    /// One row of forward: scores to probabilities, dropped where `keep` says so; gives the row's
+    /// log-sum-exp.
     pub(super) fn softmax<T>(scores: &mut [f32], keep: Option<(&Dropout, u64)>, factors: &mut [f32], probabilities: &mut [T]) -> f32 {
         let len = probabilities.len();
         let (scores, factors) = (&mut scores[..len], &mut factors[..len]);
@@ -28,8 +29,8 @@ kernel! {
         max + sum.ln()
     }
 
-    /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values. All in one loop:
-    /// rows come from main memory, and while one is added up the next ones are on their way.
+    /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values.
+    /// All in one loop: rows come from main memory, and while one is added up the next ones are on their way.
     pub(super) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
         for (i, out) in out.iter_mut().enumerate() {
             let row = i * stride..i * stride + width;
@@ -37,8 +38,8 @@ kernel! {
         }
     }
 
-    /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out: dropped probabilities
-    /// and gradients of the scores.
+    /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out:
+    /// dropped probabilities and gradients of the scores.
     pub(super) fn backward<T>(
         scores: &[f32],
         d_dropped: &[f32],

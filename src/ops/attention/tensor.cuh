@@ -1,7 +1,9 @@
-// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles, dropout.
+// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles,
+// dropout.
 //
-// Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in different banks for each
-// K. Keys and values (or queries and output gradients) are streamed through two stages, one filled while the other is used.
+// Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in
+// different banks for each K. Keys and values (or queries and output gradients) are streamed through two
+// stages, one filled while the other is used.
 #pragma once
 
 constexpr float LOG2_E = 1.4426950408889634f;
@@ -23,13 +25,14 @@ struct Lane {
     u32 column = lane % 4 * 2;  // of C, the other one is next to it
 };
 
-// Where a lane's row for `load_matrices` begins: [0] and [1] are then a pair b0, b1 for rows 0 to 7 of 16, [2] and [3] for rows
-// 8 to 15, where rows are the columns of B.
+// Where a lane's row for `load_matrices` begins: [0] and [1] are then a pair b0, b1 for rows 0 to 7 of 16,
+// [2] and [3] for rows 8 to 15, where rows are the columns of B.
 template <int K>
 __device__ __forceinline__ u32 at_columns(const Lane& lane) {
     return (lane.lane % 8 + lane.lane / 16 * 8) * Room<K>::STRIDE + lane.lane / 8 % 2 * 8;
 }
-// The same for A; for `load_matrices_transposed`, b0, b1 for columns 0 to 7 and 8 to 15 of rows that are the rows of B.
+// The same for A; for `load_matrices_transposed`, b0, b1 for columns 0 to 7 and 8 to 15 of rows that are the
+// rows of B.
 template <int K>
 __device__ __forceinline__ u32 at_rows(const Lane& lane) {
     return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
@@ -81,19 +84,23 @@ __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&
     }
 }
 
-// Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane % 16. Lane L gets
-// queries L % 8 and L % 8 + 8: byte 2 i + e is for query 8 i + L % 8 and keys 8 e to 8 e + 7, and a set bit keeps.
+// Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane %
+// 16. Lane L gets queries L % 8 and L % 8 + 8: byte 2 i + e is for query 8 i + L % 8 and keys 8 e to 8 e + 7,
+// and a set bit keeps.
 __device__ __forceinline__ u32 keep_tile(const Dropout& dropout, u64 key, u32 eighth, const Lane& lane) {
     u32 bits = keep_bits(dropout, key, eighth + lane.lane / 16) << (lane.lane / 8 % 2 * 16 + lane.lane / 16 * 8);
     bits |= __shfl_xor_sync(ALL_LANES, bits, 16);
     return bits | __shfl_xor_sync(ALL_LANES, bits, 8);
 }
-// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are `keep_tile`'s of lane `row`, from bit `column` on.
+// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are `keep_tile`'s of lane `row`, from bit
+// `column` on.
 __device__ __forceinline__ bool kept(u32 bits, int n, int i) { return bits >> (i / 2 * 16 + n * 8 + i % 2) & 1; }
-// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are those of lanes `column` and `column + 1`, from bit `row` on.
+// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are those of lanes `column` and `column + 1`,
+// from bit `row` on.
 __device__ __forceinline__ bool kept_transposed(const u32 (&bits)[2], int n, int i) { return bits[i % 2] >> (n * 16 + i / 2 * 8) & 1; }
 
-// Writes the 16 rows of a warp, times a factor for rows 0 to 7 and one for the others, through the warp's own room.
+// Writes the 16 rows of a warp, times a factor for rows 0 to 7 and one for the others, through the warp's own
+// room.
 template <typename T, int K>
 __device__ __forceinline__ void store_rows(
     T* room, const float (&c)[K / 8][4], float low, float high, T* to, i64 first, i64 end, i64 hidden, const Lane& lane) {

@@ -1,7 +1,7 @@
 // Backward on tensor cores: probabilities again from scores and log-sum-exp, 16 x 16 at a time.
 //
-// The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand of its next
-// product without passing through shared memory.
+// The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand
+// of its next product without passing through shared memory.
 #pragma once
 
 // dq of a tile of queries; writes delta for the kernel of the keys.

@@ -1,7 +1,7 @@
 // Forward on tensor cores: softmax is carried along the keys, relative to the highest score so far.
 //
-// The factor 1 / (1 - p) of dropout is left to the end, together with the sum: probabilities that meet the values are
-// exp(s - highest), rounded to the type, 0 where dropped.
+// The factor 1 / (1 - p) of dropout is left to the end, together with the sum: probabilities that meet the
+// values are exp(s - highest), rounded to the type, 0 where dropped.
 #pragma once
 
 // What a lane carries of its two rows.

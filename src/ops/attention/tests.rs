@@ -1,5 +1,5 @@
-//! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no tokens, empty
-//! segments, several blocks of queries and keys, dropout.
+//! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no
+//! tokens, empty segments, several blocks of queries and keys, dropout.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -38,16 +38,20 @@ fn factors(dropout: &Dropout, heads: usize, cu_seqlens: &[u32], token_keys: &[u6
     let matrix = |start: usize, n: usize, head: usize| {
         let mut values = vec![0.0f32; n * n];
         for row in 0..n {
-            dropout.keep_row(token_keys[start + row] * heads as u64 + head as u64, &mut values[row * n..(row + 1) * n]);
+            dropout.keep_row(
+                token_keys[start + row] * heads as u64 + head as u64,
+                &mut values[row * n..(row + 1) * n],
+            );
         }
         Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
     };
-    let segment = |w: &[u32]| (0..heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect();
+    let segment =
+        |w: &[u32]| (0..heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect();
     cu_seqlens.windows(2).map(segment).collect()
 }
 
-/// In every type: a half type rounds probabilities and gradients of scores once and its results once more, and the gradients
-/// of scores are differences that contain the rounded output.
+/// In every type: a half type rounds probabilities and gradients of scores once and its results once more,
+/// and the gradients of scores are differences that contain the rounded output.
 fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
     compare_in(DType::F32, (2e-6, 5e-6), heads, head_size, lengths, dropout);
     for dtype in [DType::BF16, DType::F16] {
@@ -55,16 +59,25 @@ fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dro
     }
 }
 
-fn compare_in(dtype: DType, tolerances: (f64, f64), heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
+fn compare_in(
+    dtype: DType,
+    tolerances: (f64, f64),
+    heads: usize,
+    head_size: usize,
+    lengths: &[u32],
+    dropout: Option<&Dropout>,
+) {
     let cu_seqlens = bounds(lengths);
     let tokens = *cu_seqlens.last().unwrap() as usize;
     let token_keys: Vec<u64> = (0..tokens as u64).map(|t| t * 3 + 5).collect();
     let hidden = heads * head_size;
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
-    let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
+    let composed =
+        |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
     let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
-    let segments = Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout };
+    let segments =
+        Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
     let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
     assert_close(&name("o"), &o, &want, tolerances.0);
@@ -118,8 +131,8 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
     });
 }
 
-/// All scores are the same and values name their keys, so that outputs are the probabilities, and so are the gradients of
-/// values where output gradients name their queries.
+/// All scores are the same and values name their keys, so that outputs are the probabilities, and so are the
+/// gradients of values where output gradients name their queries.
 #[test]
 fn every_device_draws_the_mask_of_the_cpu() {
     const HEADS: usize = 2;
@@ -130,11 +143,19 @@ fn every_device_draws_the_mask_of_the_cpu() {
             let token_keys: Vec<u64> = (0..128).map(|t| (t << 32) + 77).collect();
             let name = |t: u32| if t < 28 { t } else { t - 28 };
             let columns = HEADS * head_size;
-            let named: Vec<f32> = (0..128).flat_map(|t| (0..columns).map(move |c| f32::from(c % head_size == name(t) as usize))).collect();
-            let named = placed(&Tensor::from_vec(named, (128, columns), &Device::Cpu).unwrap().to_dtype(dtype).unwrap());
+            let named: Vec<f32> = (0..128)
+                .flat_map(|t| (0..columns).map(move |c| f32::from(c % head_size == name(t) as usize)))
+                .collect();
+            let named = placed(
+                &Tensor::from_vec(named, (128, columns), &Device::Cpu).unwrap().to_dtype(dtype).unwrap(),
+            );
             let zero = named.zeros_like().unwrap();
-            let segments =
-                Segments { heads: HEADS, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout: Some(&dropout) };
+            let segments = Segments {
+                heads: HEADS,
+                cu_seqlens: (&cu_seqlens).into(),
+                token_keys: (&token_keys).into(),
+                dropout: Some(&dropout),
+            };
             let (o, saved) = attention::forward(&zero, &zero, &named, &segments).unwrap();
             let activations = Activations { q_td: &zero, k_td: &zero, v_td: &named, o_td: &o };
             let [_, _, dv] = attention::backward(&named, activations, &saved, &segments).unwrap();
@@ -145,9 +166,16 @@ fn every_device_draws_the_mask_of_the_cpu() {
                 for (head, factors) in heads.iter().enumerate() {
                     for (row, factors) in factors.to_vec2::<f64>().unwrap().iter().enumerate() {
                         for (column, factor) in factors.iter().enumerate() {
-                            let kept = [o[start + row][head * head_size + column], dv[start + column][head * head_size + row]];
+                            let kept = [
+                                o[start + row][head * head_size + column],
+                                dv[start + column][head * head_size + row],
+                            ];
                             let at = (segment, head, row, column);
-                            assert_eq!(kept.map(|value| value != 0.0), [*factor != 0.0; 2], "{dtype:?}, heads of {head_size}: {at:?}");
+                            assert_eq!(
+                                kept.map(|value| value != 0.0),
+                                [*factor != 0.0; 2],
+                                "{dtype:?}, heads of {head_size}: {at:?}"
+                            );
                         }
                     }
                 }
@@ -156,8 +184,8 @@ fn every_device_draws_the_mask_of_the_cpu() {
     });
 }
 
-/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to overflow without it;
-/// scores far below zero make those of rows that only fill up a tile the largest ones.
+/// Scores that grow along the keys move the base of the exponentials from tile to tile, far enough to
+/// overflow without it; scores far below zero make those of rows that only fill up a tile the largest ones.
 #[test]
 fn large_scores_do_not_overflow() {
     on_each_device(|| {
@@ -166,22 +194,41 @@ fn large_scores_do_not_overflow() {
             let tokens = 140;
             let ramp = (0..tokens).map(|t| if below { -100.0 - t as f32 } else { t as f32 });
             let ramp: Vec<f32> = ramp.flat_map(|score| vec![score; head_size]).collect();
-            let k = placed(&Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap());
+            let k = placed(
+                &Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap(),
+            );
             let (q, v) = (placed(&k.ones_like().unwrap()), fresh_in((tokens, head_size), 3, dtype));
             let (cu_seqlens, keys) = (bounds(&[tokens as u32]), vec![0; tokens]);
-            let segments = Segments { heads: 1, cu_seqlens: (&cu_seqlens).into(), token_keys: (&keys).into(), dropout: None };
+            let segments = Segments {
+                heads: 1,
+                cu_seqlens: (&cu_seqlens).into(),
+                token_keys: (&keys).into(),
+                dropout: None,
+            };
             let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None);
             let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &v);
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
             let [dq, dk, dv] = attention::backward(&v, activations, &saved, &segments).unwrap();
             // Scores are up to 2,700: their own rounding is most of the error in f32.
-            let (name, tolerance) = (format!("{dtype:?}, heads of {head_size}, below zero: {below}"), 4.0 * rounding(dtype).max(1e-4));
+            let (name, tolerance) = (
+                format!("{dtype:?}, heads of {head_size}, below zero: {below}"),
+                4.0 * rounding(dtype).max(1e-4),
+            );
             assert_close(&format!("o in {name}"), &o, &want, tolerance);
             assert_close(&format!("dv in {name}"), &dv, &gradients[2], tolerance);
             // What is left of the other gradients is rounding.
             for t in [dq, dk] {
-                assert!(double(&t).flatten_all().unwrap().to_vec1::<f64>().unwrap().iter().all(|value| value.is_finite()), "{name}");
+                assert!(
+                    double(&t)
+                        .flatten_all()
+                        .unwrap()
+                        .to_vec1::<f64>()
+                        .unwrap()
+                        .iter()
+                        .all(|value| value.is_finite()),
+                    "{name}"
+                );
             }
         }
     });
@@ -195,7 +242,8 @@ fn uploaded_segments_give_the_same_bits() {
         let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
         let Some(gpu) = Gpu::of(&q).unwrap() else { return };
         let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
-        let [on_gpu, keys_on_gpu] = upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
+        let [on_gpu, keys_on_gpu] =
+            upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
         let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
             let segments = Segments { heads: 2, cu_seqlens, token_keys, dropout: Some(&dropout) };
@@ -211,21 +259,38 @@ fn uploaded_segments_give_the_same_bits() {
 #[test]
 fn no_tokens_work() {
     on_each_device(|| {
-        for (dtype, cu_seqlens) in DTYPES.into_iter().flat_map(|dtype| [(dtype, vec![0]), (dtype, vec![0, 0, 0])]) {
+        for (dtype, cu_seqlens) in
+            DTYPES.into_iter().flat_map(|dtype| [(dtype, vec![0]), (dtype, vec![0, 0, 0])])
+        {
             let x = fresh_in((0, 64), 1, dtype);
-            let segments = Segments { heads: 1, cu_seqlens: (&cu_seqlens).into(), token_keys: (&[]).into(), dropout: None };
+            let segments = Segments {
+                heads: 1,
+                cu_seqlens: (&cu_seqlens).into(),
+                token_keys: (&[]).into(),
+                dropout: None,
+            };
             let (o, saved) = attention::forward(&x, &x, &x, &segments).unwrap();
             let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
             let gradients = attention::backward(&x, activations, &saved, &segments).unwrap();
-            assert!([vec![o], gradients.to_vec()].concat().iter().all(|t| t.dims() == [0, 64] && t.dtype() == dtype));
+            assert!(
+                [vec![o], gradients.to_vec()]
+                    .concat()
+                    .iter()
+                    .all(|t| t.dims() == [0, 64] && t.dtype() == dtype)
+            );
         }
     });
 }
 
 #[test]
 fn the_reference_is_differentiable() {
-    let composed = |i: &[Tensor]| -> Result<Tensor> { reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], None) };
-    assert_reference_is_differentiable(composed, &[&fresh((4, 4), 1), &fresh((4, 4), 2), &fresh((4, 4), 3)], &fresh((4, 4), 4));
+    let composed =
+        |i: &[Tensor]| -> Result<Tensor> { reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], None) };
+    assert_reference_is_differentiable(
+        composed,
+        &[&fresh((4, 4), 1), &fresh((4, 4), 2), &fresh((4, 4), 3)],
+        &fresh((4, 4), 4),
+    );
 }
 
 #[test]
@@ -236,18 +301,24 @@ fn a_token_never_sees_another_segment() {
             let keys = [0u64; 6];
             let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
                 let token_keys = (&keys[..q.dim(0).unwrap()]).into();
-                let segments = Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys, dropout: None };
+                let segments =
+                    Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys, dropout: None };
                 attention::forward(q, k, v, &segments).unwrap().0
             };
             let packed = run(&q, &k, &v, &[0, 4, 6]);
             let alone = [&q, &k, &v].map(|t| t.narrow(0, 4, 2).unwrap().contiguous().unwrap());
-            assert_close("second segment", &packed.narrow(0, 4, 2).unwrap(), &run(&alone[0], &alone[1], &alone[2], &[0, 2]), 1e-6);
+            assert_close(
+                "second segment",
+                &packed.narrow(0, 4, 2).unwrap(),
+                &run(&alone[0], &alone[1], &alone[2], &[0, 2]),
+                1e-6,
+            );
         }
     });
 }
 
-/// Offsets are 64 bits: tokens whose rows lie behind 2^31 values attend as those at the beginning do. What lies before them is
-/// no segment, which only the kernels put up with.
+/// Offsets are 64 bits: tokens whose rows lie behind 2^31 values attend as those at the beginning do. What
+/// lies before them is no segment, which only the kernels put up with.
 #[test]
 fn tokens_behind_two_billion_values_attend_as_any_other() {
     on_each_device(|| {
@@ -262,10 +333,16 @@ fn tokens_behind_two_billion_values_attend_as_any_other() {
             let x = fresh_in((tokens, hidden), 1, dtype);
             let Some(gpu) = Gpu::of(&x).unwrap().filter(|_| has_room(bytes + bytes / 4)) else { continue };
             let run = |before: usize| {
-                let whole = far(&x.flatten_all().unwrap(), before * hidden).reshape((before + tokens, hidden)).unwrap();
+                let whole = far(&x.flatten_all().unwrap(), before * hidden)
+                    .reshape((before + tokens, hidden))
+                    .unwrap();
                 let cu_seqlens = [0, 70, 130].map(|bound| before as u32 + bound);
-                let segments =
-                    Segments { heads: hidden / head_size, cu_seqlens: (&cu_seqlens).into(), token_keys: (&[]).into(), dropout: None };
+                let segments = Segments {
+                    heads: hidden / head_size,
+                    cu_seqlens: (&cu_seqlens).into(),
+                    token_keys: (&[]).into(),
+                    dropout: None,
+                };
                 let (o, saved) = cuda::forward(&gpu, &whole, &whole, &whole, &segments).unwrap();
                 let activations = Activations { q_td: &whole, k_td: &whole, v_td: &whole, o_td: &o };
                 let [dq, dk, dv] = cuda::backward(&gpu, &whole, activations, &saved, &segments).unwrap();
@@ -281,8 +358,14 @@ fn tokens_behind_two_billion_values_attend_as_any_other() {
 #[test]
 fn segments_that_do_not_cover_the_tokens_are_refused() {
     let x = fresh((4, 8), 1);
-    let segments = Segments { heads: 2, cu_seqlens: (&[0, 3]).into(), token_keys: (&[0; 4]).into(), dropout: None };
-    assert!(attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("do not cover 4 tokens"));
-    let segments = Segments { heads: 3, cu_seqlens: (&[0, 4]).into(), token_keys: (&[0; 4]).into(), dropout: None };
-    assert!(attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("3 heads do not divide"));
+    let segments =
+        Segments { heads: 2, cu_seqlens: (&[0, 3]).into(), token_keys: (&[0; 4]).into(), dropout: None };
+    assert!(
+        attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("do not cover 4 tokens")
+    );
+    let segments =
+        Segments { heads: 3, cu_seqlens: (&[0, 4]).into(), token_keys: (&[0; 4]).into(), dropout: None };
+    assert!(
+        attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("3 heads do not divide")
+    );
 }

@@ -11,7 +11,8 @@ use crate::ops::indices::Plan;
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
 
-/// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not begin last.
+/// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not
+/// begin last.
 #[derive(Debug, Clone)]
 pub struct TilesOnHost(Vec<[u32; 3]>);
 
@@ -30,7 +31,8 @@ impl TilesOnHost {
 /// The tiles of all segments, on the GPU.
 #[derive(Debug, Clone)]
 pub struct Tiles {
-    /// Start and end of the segment and first row of the tile (counted in the batch) for each tile: u32, `[tiles * 3]`.
+    /// Start and end of the segment and first row of the tile (counted in the batch) for each tile: u32,
+    /// `[tiles * 3]`.
     pub bounds: Array,
     /// Number of tiles.
     pub count: usize,
@@ -55,7 +57,8 @@ impl Tiles {
 fn tiles(cu_seqlens: &[u32]) -> Vec<[u32; 3]> {
     let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
     segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
-    let tiles_of = |(start, end): (u32, u32)| (start..end).step_by(TILE_ROWS).map(move |row| [start, end, row]);
+    let tiles_of =
+        |(start, end): (u32, u32)| (start..end).step_by(TILE_ROWS).map(move |row| [start, end, row]);
     segments.into_iter().flat_map(tiles_of).collect()
 }
 
@@ -65,7 +68,10 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile_and_long_segments_come_first() {
-        assert_eq!(tiles(&[0, 3, 3, 133, 134]), [[3, 133, 3], [3, 133, 67], [3, 133, 131], [0, 3, 0], [133, 134, 133]]);
+        assert_eq!(
+            tiles(&[0, 3, 3, 133, 134]),
+            [[3, 133, 3], [3, 133, 67], [3, 133, 131], [0, 3, 0], [133, 134, 133]]
+        );
         assert!(tiles(&[0]).is_empty());
     }
 }

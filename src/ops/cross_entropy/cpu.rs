@@ -15,8 +15,8 @@ use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_values_mut;
 
-/// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one f32 sum. So many
-/// columns are widened at a time, too: they stay in the first cache.
+/// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one
+/// f32 sum. So many columns are widened at a time, too: they stay in the first cache.
 const SUM_COLUMNS: usize = 4096;
 
 /// Where the columns of one chunk of a row of `classes` logits are widened to.
@@ -29,7 +29,9 @@ pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<
     let logits = values::<T>(logits_mv)?;
     let of_block = |block: Range<usize>| -> Vec<Row> {
         let mut room = chunk_room(classes);
-        block.map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room)).collect()
+        block
+            .map(|m| forward_row(&logits[m * classes..(m + 1) * classes], labels[m] as usize, &mut room))
+            .collect()
     };
     let rows: Vec<Vec<Row>> = parallel::blocks(labels.len(), classes).map(of_block).collect();
     entropy(&rows.concat())
@@ -40,7 +42,10 @@ pub(in crate::ops) fn entropy(rows: &[Row]) -> Result<Entropy> {
     let loss_sum: f64 = rows.iter().map(|row| row.loss).sum();
     let correct = rows.iter().filter(|row| row.correct).count();
     let log_sum_exp = rows.iter().map(|row| row.log_sum_exp).collect();
-    Ok(Entropy { totals: from_vec(vec![loss_sum, correct as f64], 2)?, log_sum_exp_m: from_vec::<f32>(log_sum_exp, rows.len())? })
+    Ok(Entropy {
+        totals: from_vec(vec![loss_sum, correct as f64], 2)?,
+        log_sum_exp_m: from_vec::<f32>(log_sum_exp, rows.len())?,
+    })
 }
 
 /// What a row of logits comes to.
@@ -86,7 +91,12 @@ fn all_below<T: Element>(logits: &[T], limit: f32) -> bool {
     logits.iter().fold(true, |all, z| all & (z.widen() < limit))
 }
 
-pub(super) fn backward<T: Element>(logits_mv: &Tensor, labels: &[u32], log_sum_exp_m: &Tensor, scale: f32) -> Result<()> {
+pub(super) fn backward<T: Element>(
+    logits_mv: &Tensor,
+    labels: &[u32],
+    log_sum_exp_m: &Tensor,
+    scale: f32,
+) -> Result<()> {
     let classes = logits_mv.dims2()?.1;
     let log_sum_exp = values::<f32>(log_sum_exp_m)?;
     with_values_mut::<T, _>(logits_mv, |logits| {

@@ -73,7 +73,10 @@ pub(in crate::ops) struct FoundAt {
 impl Found {
     /// Room for so many rows.
     pub(in crate::ops) fn new(gpu: &Gpu, rows: usize) -> Result<Self> {
-        Ok(Self { rows: gpu.uninitialised((rows, 2), DType::F64)?, log_sum_exp_m: gpu.uninitialised(rows, DType::F32)? })
+        Ok(Self {
+            rows: gpu.uninitialised((rows, 2), DType::F64)?,
+            log_sum_exp_m: gpu.uninitialised(rows, DType::F32)?,
+        })
     }
 
     /// The place of row `first`.
@@ -105,8 +108,11 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
     if rows > 0 {
         let (labels, _kept) = gpu.numbers(labels)?;
         let logits = gpu.input(logits_mv, logits_mv.dtype())?;
-        // SAFETY: there are `rows` logits rows, labels and places for what they come to; the labels were checked.
-        unsafe { forward_rows(gpu, logits_mv.dtype(), logits, logits_mv.dims2()?, labels, found.at(gpu, 0)?) }?;
+        // SAFETY: there are `rows` logits rows, labels and places for what they come to; the labels were
+        // checked.
+        unsafe {
+            forward_rows(gpu, logits_mv.dtype(), logits, logits_mv.dims2()?, labels, found.at(gpu, 0)?)
+        }?;
     }
     found.entropy(gpu)
 }
@@ -114,7 +120,8 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
 /// Loss and score of `rows` rows of `cols` logits.
 ///
 /// # Safety
-/// The logits are such a matrix of type `dtype`; there are as many labels, all below `cols`, and places to write to.
+/// The logits are such a matrix of type `dtype`; there are as many labels, all below `cols`, and places to
+/// write to.
 pub(in crate::ops) unsafe fn forward_rows(
     gpu: &Gpu,
     dtype: DType,
@@ -123,12 +130,21 @@ pub(in crate::ops) unsafe fn forward_rows(
     labels: Address,
     found: FoundAt,
 ) -> Result<()> {
-    let args = ForwardArgs { logits, labels, found: found.rows, log_sum_exp: found.log_sum_exp, cols: cols as i64 };
+    let args =
+        ForwardArgs { logits, labels, found: found.rows, log_sum_exp: found.log_sum_exp, cols: cols as i64 };
     // SAFETY: the caller's promise.
-    unsafe { gpu.launch(FORWARD, Some(dtype), Grid::of(rows, row_threads(cols)).with_shared(ROOM_BYTES), &args) }
+    unsafe {
+        gpu.launch(FORWARD, Some(dtype), Grid::of(rows, row_threads(cols)).with_shared(ROOM_BYTES), &args)
+    }
 }
 
-pub(super) fn backward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>, log_sum_exp_m: &Tensor, scale: f32) -> Result<()> {
+pub(super) fn backward(
+    gpu: &Gpu,
+    logits_mv: &Tensor,
+    labels: Indices<'_>,
+    log_sum_exp_m: &Tensor,
+    scale: f32,
+) -> Result<()> {
     /// Columns of a block, about: a few rounds of wide loads for each thread.
     const BLOCK_COLUMNS: usize = 16 * 1024;
     let (rows, cols) = logits_mv.dims2()?;
@@ -146,5 +162,12 @@ pub(super) fn backward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>, log_s
     let parts = cols.div_ceil(BLOCK_COLUMNS).min(65_535) as u32;
     let grid = Grid::of(rows, row_threads(cols));
     // SAFETY: the logits are `[rows, cols]`, there is a label and a log-sum-exp for each row.
-    unsafe { gpu.launch(BACKWARD, Some(logits_mv.dtype()), Grid { blocks: [grid.blocks[0], parts, 1], ..grid }, &args) }
+    unsafe {
+        gpu.launch(
+            BACKWARD,
+            Some(logits_mv.dtype()),
+            Grid { blocks: [grid.blocks[0], parts, 1], ..grid },
+            &args,
+        )
+    }
 }

@@ -1,7 +1,8 @@
 // Softmax cross-entropy; see mod.rs for the formulas.
 //
-// Forward: a block is a row, read once. The totals: one block adds what the rows came to, in an order that depends on
-// their number alone. Backward: a block is a row, or a part of a long one, written over the logits.
+// Forward: a block is a row, read once. The totals: one block adds what the rows came to, in an order that
+// depends on their number alone. Backward: a block is a row, or a part of a long one, written over the
+// logits.
 #include "row.cuh"
 
 struct ForwardArgs {

@@ -1,13 +1,15 @@
-//! Softmax cross-entropy over rows of logits that all have a label: the masked positions only, never `[tokens, vocabulary]`.
+//! Softmax cross-entropy over rows of logits that all have a label: the masked positions only, never
+//! `[tokens, vocabulary]`.
 //!
 //! Forward, for logits `z` `[M, V]` and labels `l` `[M]`: `lse[m] = log(sum over v of exp(z[m, v]))` and
-//! `loss_sum = sum over m of lse[m] - z[m, l[m]]`; a *sum*, because the count to divide by is that of the whole step. Saved:
-//! `lse` `[M]`; the caller keeps the logits.
+//! `loss_sum = sum over m of lse[m] - z[m, l[m]]`; a *sum*, because the count to divide by is that of the
+//! whole step. Saved: `lse` `[M]`; the caller keeps the logits.
 //!
-//! Backward: `dz[m, v] = scale * (exp(z[m, v] - lse[m]) - [v = l[m]])`, written over the logits, with `scale` the gradient of
-//! the step's loss by `loss_sum` (one over the count of labels).
+//! Backward: `dz[m, v] = scale * (exp(z[m, v] - lse[m]) - [v = l[m]])`, written over the logits, with `scale`
+//! the gradient of the step's loss by `loss_sum` (one over the count of labels).
 //!
-//! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is f32, the loss f64.
+//! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is
+//! f32, the loss f64.
 
 pub(in crate::ops) mod cpu;
 pub(in crate::ops) mod cuda;
@@ -28,7 +30,8 @@ use crate::ops::tensor::check_shape;
 /// What a forward pass gives, on the device of the logits: nobody waits for it before it is read.
 #[derive(Debug, Clone)]
 pub struct Entropy {
-    /// The sum of the losses of all rows in nats, and how many rows have their (first) largest logit at the label: f64 `[2]`.
+    /// The sum of the losses of all rows in nats, and how many rows have their (first) largest logit at the
+    /// label: f64 `[2]`.
     pub totals: Tensor,
     /// The logarithm of the sum of exponentials of each row, f32 `[M]`: what backward needs.
     pub log_sum_exp_m: Tensor,
@@ -62,12 +65,19 @@ pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result
 }
 
 /// `dlogits_mv`, in the memory of the logits: every other handle on that tensor sees the gradient too.
-pub fn backward<'a>(logits_mv: Tensor, labels: impl Into<Indices<'a>>, log_sum_exp_m: &Tensor, scale: f32) -> Result<Tensor> {
+pub fn backward<'a>(
+    logits_mv: Tensor,
+    labels: impl Into<Indices<'a>>,
+    log_sum_exp_m: &Tensor,
+    scale: f32,
+) -> Result<Tensor> {
     let labels = labels.into();
     check(&logits_mv, &labels)?;
     check_shape("cross entropy: log sum exp", log_sum_exp_m, &[labels.len()])?;
     match Gpu::of(&logits_mv)? {
-        None => by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale)),
+        None => {
+            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale))
+        }
         Some(gpu) => cuda::backward(&gpu, &logits_mv, labels, log_sum_exp_m, scale),
     }?;
     Ok(logits_mv)

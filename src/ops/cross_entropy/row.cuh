@@ -8,9 +8,10 @@ struct Count {
     static constexpr int value = N;
 };
 
-// Calls `f(col, Count<N>())` for all columns of a row, for N columns side by side from `col` on, shared out to the threads
-// `first` of `step`. Where `row + col` is a multiple of 16 bytes N is a whole WIDE<T>. Rows of a vocabulary of 30,522 or
-// 50,265 words begin anywhere, so the columns before the first such place, and those after the last, come one at a time.
+// Calls `f(col, Count<N>())` for all columns of a row, for N columns side by side from `col` on, shared out
+// to the threads `first` of `step`. Where `row + col` is a multiple of 16 bytes N is a whole WIDE<T>. Rows of
+// a vocabulary of 30,522 or 50,265 words begin anywhere, so the columns before the first such place, and
+// those after the last, come one at a time.
 template <typename T, typename F>
 __device__ __forceinline__ void each_column(const T* row, i64 cols, i64 first, i64 step, F f) {
     constexpr i64 N = WIDE<T>;
@@ -77,9 +78,9 @@ __device__ __forceinline__ void join(float& max, double& sum, u32& beaten) {
     max = whole;
 }
 
-// Loss and score of a row: `found` gets the loss and 1 where the label is the first of the largest, else 0. One pass; the
-// sum is f32 over the columns of a thread (a hundred of a vocabulary) and f64 beyond. `room.log_sum_exp` may be read after
-// the next barrier.
+// Loss and score of a row: `found` gets the loss and 1 where the label is the first of the largest, else 0.
+// One pass; the sum is f32 over the columns of a thread (a hundred of a vocabulary) and f64 beyond.
+// `room.log_sum_exp` may be read after the next barrier.
 template <typename T>
 __device__ __forceinline__ void row_entropy(Room& room, const T* row, i64 cols, i64 label, double* found, float* log_sum_exp) {
     float at_label = widen(row[label]);

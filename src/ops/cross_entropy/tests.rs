@@ -24,8 +24,17 @@ fn totals(entropy: &Entropy) -> Totals {
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // Rows that begin at multiples of 16 bytes and rows that do not, shorter and longer than the threads of a block.
-        let sizes = [(1, 2, 1.0), (7, 96, 1.0), (40, 1001, 4.0), (3, 30_001, 20.0), (5, 1, 1.0), (9, 3, 1.0), (2, 20_002, 3.0)];
+        // Rows that begin at multiples of 16 bytes and rows that do not, shorter and longer than the threads
+        // of a block.
+        let sizes = [
+            (1, 2, 1.0),
+            (7, 96, 1.0),
+            (40, 1001, 4.0),
+            (3, 30_001, 20.0),
+            (5, 1, 1.0),
+            (9, 3, 1.0),
+            (2, 20_002, 3.0),
+        ];
         for (dtype, size) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             compare(dtype, size);
         }
@@ -51,7 +60,8 @@ fn compare(dtype: DType, (rows, classes, spread): (usize, usize, f64)) {
 /// How many labels are the first of the largest logits of their row.
 fn correct(logits: &Tensor, labels: &[u32]) -> usize {
     let rows = logits.to_dtype(DType::F32).unwrap().to_vec2::<f32>().unwrap();
-    let first_largest = |row: &[f32]| (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+    let first_largest =
+        |row: &[f32]| (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
     rows.iter().zip(labels).filter(|(row, label)| first_largest(row) == **label as usize).count()
 }
 

@@ -16,7 +16,8 @@ use super::gemm::Gemm;
 use super::slots::Room;
 use super::slots::Slots;
 
-/// What there is no value of; it stands inside of structs, so that code that holds them does not count as unreachable.
+/// What there is no value of; it stands inside of structs, so that code that holds them does not count as
+/// unreachable.
 #[derive(Debug, Clone)]
 enum Never {}
 
@@ -48,7 +49,13 @@ impl Driver {
         match self.0 {}
     }
 
-    pub(super) unsafe fn launch<A: Copy>(&self, _: Kernel, _: &'static str, _: Grid, _: &A) -> candle_core::Result<()> {
+    pub(super) unsafe fn launch<A: Copy>(
+        &self,
+        _: Kernel,
+        _: &'static str,
+        _: Grid,
+        _: &A,
+    ) -> candle_core::Result<()> {
         match self.0 {}
     }
 

@@ -57,8 +57,11 @@ pub(in crate::ops) fn backward(
     let wide = wide::flag(cols, dtype, &[dy, from, to]);
     let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
     let args = Args { dy, from, bias, to, dbias_partials: partials.address(gpu)?, columns, wide };
-    // SAFETY: `dy`, `from` and `dx` are `[rows, cols]`, a bias is `[cols]`, there is a row of partial sums for each block of rows.
-    unsafe { gpu.launch(kernel, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args) }?;
+    // SAFETY: `dy`, `from` and `dx` are `[rows, cols]`, a bias is `[cols]`, there is a row of partial sums
+    // for each block of rows.
+    unsafe {
+        gpu.launch(kernel, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
+    }?;
     partials.add_to(gpu, 0, dbias)?;
     Ok(dx)
 }

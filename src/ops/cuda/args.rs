@@ -37,14 +37,17 @@ pub(in crate::ops) struct DropoutArgs {
 impl DropoutArgs {
     /// Nothing is dropped without one.
     pub(in crate::ops) fn of(dropout: Option<&Dropout>) -> Self {
-        let Some(dropout) = dropout else { return Self { key: [0; 2], id: [0; 2], threshold: 0, scale: 1.0 } };
+        let Some(dropout) = dropout else {
+            return Self { key: [0; 2], id: [0; 2], threshold: 0, scale: 1.0 };
+        };
         let (key, id) = dropout.stream.counter();
         Self { key, id, threshold: dropout.threshold(), scale: dropout.scale() }
     }
 }
 
 impl Gpu {
-    /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is launched.
+    /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is
+    /// launched.
     pub(in crate::ops) fn numbers(&self, indices: Indices<'_>) -> Result<(Address, Array)> {
         let array = match indices.on_gpu() {
             Some(uploaded) => uploaded.numbers.clone(),

@@ -41,13 +41,21 @@ mod tests {
     /// The kernels count rows and values in 64 bits; blocks must stay within what a launch can count.
     #[test]
     fn blocks_cover_matrices_of_more_than_two_billion_values() {
-        for (rows, cols, lane_values) in [(1 << 33, 1, 1), ((1 << 31) + 5, 768, 8), (3, 1 << 32, 4), (70_000_000, 64, 4), (1, 1, 1)] {
+        for (rows, cols, lane_values) in
+            [(1 << 33, 1, 1), ((1 << 31) + 5, 768, 8), (3, 1 << 32, 4), (70_000_000, 64, 4), (1, 1, 1)]
+        {
             let blocks = RowBlocks::of(rows, WARPS);
             let columns = Columns::of((rows, cols), blocks);
             let [across, down, deep] = columns.grid(lane_values).blocks.map(|count| count as usize);
             assert_eq!((down, deep), (blocks.count, 1));
-            assert!(down <= 65_535 && down * blocks.rows >= rows && (down - 1) * blocks.rows < rows, "{rows} rows");
-            assert!(across * 32 * lane_values >= cols && (across - 1) * 32 * lane_values < cols, "{cols} columns");
+            assert!(
+                down <= 65_535 && down * blocks.rows >= rows && (down - 1) * blocks.rows < rows,
+                "{rows} rows"
+            );
+            assert!(
+                across * 32 * lane_values >= cols && (across - 1) * 32 * lane_values < cols,
+                "{cols} columns"
+            );
         }
     }
 }

@@ -32,7 +32,8 @@ impl Operand {
     }
 }
 
-/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums are f32.
+/// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums
+/// are f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::ops) struct Gemm {
     pub(in crate::ops) m: usize,
@@ -52,8 +53,8 @@ pub(in crate::ops) struct Gemm {
 }
 
 impl Gpu {
-    /// Runs a product, and overwrites `sums`, f32 `[m]`, with the sums of the rows of `a`: the bias gradient of a linear map.
-    /// False where the library has no such product; then nothing was done.
+    /// Runs a product, and overwrites `sums`, f32 `[m]`, with the sums of the rows of `a`: the bias gradient
+    /// of a linear map. False where the library has no such product; then nothing was done.
     ///
     /// # Safety
     /// As [`Gpu::gemm`].
@@ -68,7 +69,10 @@ impl Gpu {
     /// # Safety
     /// The operands and the output are matrices of these sizes and types.
     pub(in crate::ops) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
-        debug_assert!(!(gemm.accumulate && gemm.bias.is_some()), "a bias and what is there cannot both be the start");
+        debug_assert!(
+            !(gemm.accumulate && gemm.bias.is_some()),
+            "a bias and what is there cannot both be the start"
+        );
         if gemm.m == 0 || gemm.n == 0 {
             return Ok(());
         }
@@ -80,7 +84,9 @@ impl Gpu {
         // SAFETY: both vectors have `n` values; the rest is the caller's promise.
         unsafe {
             self.round(bias, &rounded)?;
-            self.0.gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm }, None).map(|_| ())
+            self.0
+                .gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm }, None)
+                .map(|_| ())
         }
     }
 

@@ -1,5 +1,5 @@
-//! The kernels as C++ on the CPU, for tests: tensors stay where they are, and ops called inside [`on_host`] take the way of
-//! the GPU.
+//! The kernels as C++ on the CPU, for tests: tensors stay where they are, and ops called inside [`on_host`]
+//! take the way of the GPU.
 
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -84,8 +84,8 @@ impl Driver {
         &Device::Cpu
     }
 
-    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen. More than a gibibyte is zeros, too: in f32,
-    /// pages that nobody writes take no memory.
+    /// All NaN, or zeros in types that have none: what a kernel leaves out is seen. More than a gibibyte is
+    /// zeros, too: in f32, pages that nobody writes take no memory.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
@@ -131,16 +131,34 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> candle_core::Result<()> {
+    pub(super) unsafe fn launch<A: Copy>(
+        &self,
+        kernel: Kernel,
+        suffix: &'static str,
+        grid: Grid,
+        args: &A,
+    ) -> candle_core::Result<()> {
         let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
         let args_at = std::ptr::from_ref(args).cast();
         // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
-        let outcome =
-            unsafe { mlmtrain_host_launch(name.as_ptr(), args_at, size_of::<A>(), grid.blocks.as_ptr(), grid.threads, grid.shared_bytes) };
+        let outcome = unsafe {
+            mlmtrain_host_launch(
+                name.as_ptr(),
+                args_at,
+                size_of::<A>(),
+                grid.blocks.as_ptr(),
+                grid.threads,
+                grid.shared_bytes,
+            )
+        };
         match outcome {
             0 => Ok(()),
             1 => bail!("{}: no kernel {name:?}", kernel.op),
-            _ => bail!("{}: the arguments of {name:?} are {} bytes here and another number there", kernel.op, size_of::<A>()),
+            _ => bail!(
+                "{}: the arguments of {name:?} are {} bytes here and another number there",
+                kernel.op,
+                size_of::<A>()
+            ),
         }
     }
 

@@ -7,7 +7,8 @@ use super::driver;
 /// What errors of our own allocations begin with.
 pub(super) const OUT_OF_MEMORY: &str = "the GPU is out of memory";
 
-/// Whether an error says that a GPU has no more memory, in our words or, from candle's own allocations, in the driver's.
+/// Whether an error says that a GPU has no more memory, in our words or, from candle's own allocations, in
+/// the driver's.
 pub fn is_out_of_memory(error: &str) -> bool {
     error.contains(OUT_OF_MEMORY) || error.contains("CUDA_ERROR_OUT_OF_MEMORY")
 }
@@ -102,14 +103,15 @@ pub fn memory(device: &Device) -> Option<Memory> {
     driver::memory(device)
 }
 
-/// Asks a GPU at once for `bytes` of memory that the steps to come will take and free, so that none of them has to ask for more;
-/// the bytes that it has left where these are fewer. `None` where they are there, and for the CPU, whose memory comes when it is
-/// touched.
+/// Asks a GPU at once for `bytes` of memory that the steps to come will take and free, so that none of them
+/// has to ask for more; the bytes that it has left where these are fewer. `None` where they are there, and
+/// for the CPU, whose memory comes when it is touched.
 pub fn reserve(device: &Device, bytes: u64) -> candle_core::Result<Option<u64>> {
     driver::reserve(device, bytes)
 }
 
-/// Lets products of f32 round their operands to TF32: three times the speed and more on Ampere and newer, 10 bits of mantissa.
+/// Lets products of f32 round their operands to TF32: three times the speed and more on Ampere and newer, 10
+/// bits of mantissa.
 pub fn set_tf32(on: bool) {
     driver::set_tf32(on);
 }

@@ -1,7 +1,7 @@
 //! The GPU as ops see it: memory, launches of kernels, products.
 //!
-//! An op's `cuda.rs` describes its launches in these terms and nothing else, so it compiles in every build; what carries them
-//! out is picked here:
+//! An op's `cuda.rs` describes its launches in these terms and nothing else, so it compiles in every build;
+//! what carries them out is picked here:
 //!
 //! | build | driver |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `--features cuda-on-host` | `host.rs`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
 //! | neither | `absent.rs`: there is no GPU |
 //!
-//! Everything that computes is in the order of one stream: a tensor may be dropped as soon as the work that reads it is
-//! launched, and nothing waits but what reads a value back. The numbers of a batch come by a second stream, all in one copy from
-//! page-locked memory while the batch before is computed: see `packet.rs`. The CPU's code is the reference; masks and dropout
-//! come from the same counters.
+//! Everything that computes is in the order of one stream: a tensor may be dropped as soon as the work that
+//! reads it is launched, and nothing waits but what reads a value back. The numbers of a batch come by a
+//! second stream, all in one copy from page-locked memory while the batch before is computed: see
+//! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
 
 pub(in crate::ops) mod activation;
 mod args;
@@ -90,7 +90,11 @@ pub struct Grid {
 impl Grid {
     /// `blocks` blocks in a row, without shared memory.
     pub fn of(blocks: usize, threads: u32) -> Self {
-        Self { blocks: [u32::try_from(blocks).expect("blocks were counted from a tensor's rows"), 1, 1], threads, shared_bytes: 0 }
+        Self {
+            blocks: [u32::try_from(blocks).expect("blocks were counted from a tensor's rows"), 1, 1],
+            threads,
+            shared_bytes: 0,
+        }
     }
 
     /// The same with dynamic shared memory.
@@ -144,17 +148,26 @@ impl Gpu {
         self.0.input(t)
     }
 
-    /// Where a contiguous tensor of this type begins, for a kernel that writes it. Through a view, its buffer is written.
+    /// Where a contiguous tensor of this type begins, for a kernel that writes it. Through a view, its buffer
+    /// is written.
     pub(in crate::ops) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.output(t)
     }
 
-    /// Launches a kernel; one that exists for each number type when `dtype` names one. Without blocks there is nothing to do.
+    /// Launches a kernel; one that exists for each number type when `dtype` names one. Without blocks there
+    /// is nothing to do.
     ///
     /// # Safety
-    /// `args` is the twin of the kernel's struct, and what it names is as large as the kernel reads and writes it to be.
-    pub(in crate::ops) unsafe fn launch<A: Copy>(&self, kernel: Kernel, dtype: Option<DType>, grid: Grid, args: &A) -> Result<()> {
+    /// `args` is the twin of the kernel's struct, and what it names is as large as the kernel reads and
+    /// writes it to be.
+    pub(in crate::ops) unsafe fn launch<A: Copy>(
+        &self,
+        kernel: Kernel,
+        dtype: Option<DType>,
+        grid: Grid,
+        args: &A,
+    ) -> Result<()> {
         if grid.blocks.contains(&0) {
             return Ok(());
         }
@@ -171,7 +184,12 @@ impl Gpu {
 
     fn check(t: &Tensor, dtype: DType) -> Result<()> {
         if t.dtype() != dtype || !t.is_contiguous() {
-            bail!("tensor {:?} with strides {:?} is {:?}: a kernel wants it contiguous and {dtype:?}", t.dims(), t.stride(), t.dtype());
+            bail!(
+                "tensor {:?} with strides {:?} is {:?}: a kernel wants it contiguous and {dtype:?}",
+                t.dims(),
+                t.stride(),
+                t.dtype()
+            );
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
-//! Whole numbers on their way to the GPU: all arrays of a batch lie one behind the other in one packet, and one copy takes it
-//! there.
+//! Whole numbers on their way to the GPU: all arrays of a batch lie one behind the other in one packet, and
+//! one copy takes it there.
 //!
-//! A packet lies in a slot: a host buffer, page-locked on a real GPU, and a buffer of the GPU. The copy runs on a stream of its
-//! own, beside what the GPU computes from earlier packets; what is launched from now on waits for it there. The slot is free
-//! again when the last array of its packet is dropped. The GPU may not have come so far by then, so the next copy into the slot
-//! waits for it, on its stream: the host waits for nothing but to write to a host buffer whose own last copy is not done.
+//! A packet lies in a slot: a host buffer, page-locked on a real GPU, and a buffer of the GPU. The copy runs
+//! on a stream of its own, beside what the GPU computes from earlier packets; what is launched from now on
+//! waits for it there. The slot is free again when the last array of its packet is dropped. The GPU may not
+//! have come so far by then, so the next copy into the slot waits for it, on its stream: the host waits for
+//! nothing but to write to a host buffer whose own last copy is not done.
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,14 +59,20 @@ impl Values<'_> {
     /// Little-endian, as every GPU is.
     fn write(self, to: &mut [u8]) {
         match self {
-            Self::U32(values) => to.chunks_exact_mut(4).zip(values).for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
-            Self::U64(values) => to.chunks_exact_mut(8).zip(values).for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
+            Self::U32(values) => to
+                .chunks_exact_mut(4)
+                .zip(values)
+                .for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
+            Self::U64(values) => to
+                .chunks_exact_mut(8)
+                .zip(values)
+                .for_each(|(to, value)| to.copy_from_slice(&value.to_le_bytes())),
         }
     }
 }
 
-/// An array on the GPU. Its memory is used for other numbers once all arrays of its packet are dropped: whoever launches a kernel
-/// that reads it keeps it until then.
+/// An array on the GPU. Its memory is used for other numbers once all arrays of its packet are dropped:
+/// whoever launches a kernel that reads it keeps it until then.
 #[derive(Debug, Clone)]
 pub struct Array {
     packet: Arc<Packet>,
@@ -114,7 +121,8 @@ impl Packet {
 impl Drop for Packet {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
-        // Where the driver cannot even be told, the slot is not used again, and whoever calls it next hears why.
+        // Where the driver cannot even be told, the slot is not used again, and whoever calls it next hears
+        // why.
         if slot.retire().is_ok() {
             // What comes back is dropped after the list of free slots is let go: that may wait for the GPU.
             let _superfluous = self.driver.with_slots(|slots| slots.give_back(slot));
@@ -144,7 +152,11 @@ impl Gpu {
     pub(in crate::ops) fn send(&self, arrays: &[Values<'_>]) -> Result<Vec<Array>> {
         let (offsets, bytes) = layout(arrays);
         let packet = Arc::new(Packet::send(&self.0, arrays, &offsets, bytes)?);
-        let array = |(array, offset): (&Values<'_>, usize)| Array { packet: packet.clone(), offset, kind: array.kind() };
+        let array = |(array, offset): (&Values<'_>, usize)| Array {
+            packet: packet.clone(),
+            offset,
+            kind: array.kind(),
+        };
         Ok(arrays.iter().zip(offsets).map(array).collect())
     }
 
@@ -154,7 +166,8 @@ impl Gpu {
     }
 }
 
-/// Whether batches are copied to this GPU from page-locked memory, which the copy can read by itself; `None` for the CPU.
+/// Whether batches are copied to this GPU from page-locked memory, which the copy can read by itself; `None`
+/// for the CPU.
 pub fn locks_pages(device: &Device) -> Result<Option<bool>> {
     let Some(gpu) = Gpu::of_device(device)? else { return Ok(None) };
     let packet = Packet::send(&gpu.0, &[], &[], 0)?;
@@ -168,7 +181,13 @@ mod tests {
     #[test]
     fn arrays_begin_at_multiples_of_256_bytes_and_empty_ones_take_no_room() {
         let (ids, keys) = ([1u32; 65], [2u64; 3]);
-        let arrays = [Values::U32(&[]), Values::U32(&ids), Values::U64(&keys), Values::U32(&[]), Values::U32(&ids[..1])];
+        let arrays = [
+            Values::U32(&[]),
+            Values::U32(&ids),
+            Values::U64(&keys),
+            Values::U32(&[]),
+            Values::U32(&ids[..1]),
+        ];
         assert_eq!(layout(&arrays), (vec![0, 0, 512, 768, 768], 772));
         assert_eq!(layout(&[]), (vec![], 0));
         assert_eq!(layout(&[Values::U64(&[])]), (vec![0], 0));
@@ -193,13 +212,21 @@ mod tests {
         fn every_array_arrives_aligned() {
             on_host(|| {
                 let (a, b, c) = ([7u32, 8, 9], [1u64 << 40, 5], [6u32]);
-                let sent = gpu().send(&[Values::U32(&a), Values::U64(&b), Values::U32(&[]), Values::U32(&c)]).unwrap();
+                let sent = gpu()
+                    .send(&[Values::U32(&a), Values::U64(&b), Values::U32(&[]), Values::U32(&c)])
+                    .unwrap();
                 assert_eq!((numbers(&sent[0], 3), numbers(&sent[3], 1)), (a.to_vec(), c.to_vec()));
                 let keys = sent[1].address(Kind::U64).unwrap().0;
                 // SAFETY: two keys were sent, and their array lives.
                 assert_eq!(unsafe { [*(keys as *const u64), *(keys as *const u64).add(1)] }, b);
                 let starts = [(0, Kind::U32), (1, Kind::U64), (2, Kind::U32), (3, Kind::U32)];
-                assert!(starts.iter().all(|&(index, kind)| sent[index].address(kind).unwrap().0.is_multiple_of(256)));
+                assert!(
+                    starts.iter().all(|&(index, kind)| sent[index]
+                        .address(kind)
+                        .unwrap()
+                        .0
+                        .is_multiple_of(256))
+                );
                 let error = sent[1].address(Kind::U32).unwrap_err().to_string();
                 assert!(error.contains("an array of U64 was passed on as one of U32"), "{error}");
             });
@@ -214,7 +241,8 @@ mod tests {
                     assert_eq!(numbers(array, 100), [value; 100]);
                 }
                 // One array keeps the whole packet.
-                let [first, last] = gpu().send(&[Values::U32(&[50]), Values::U32(&[60; 9])]).unwrap().try_into().unwrap();
+                let [first, last] =
+                    gpu().send(&[Values::U32(&[50]), Values::U32(&[60; 9])]).unwrap().try_into().unwrap();
                 drop((sent, first));
                 let others: Vec<Array> = (70..80).map(send).collect();
                 assert_eq!((numbers(&last, 9), numbers(&others[9], 100)), (vec![60; 9], vec![79; 100]));
@@ -224,7 +252,9 @@ mod tests {
         #[test]
         fn two_slots_serve_one_packet_after_the_other_and_grow() {
             on_host(|| {
-                let start = |count: usize| gpu().send_one(Values::U32(&vec![3; count])).unwrap().address(Kind::U32).unwrap().0;
+                let start = |count: usize| {
+                    gpu().send_one(Values::U32(&vec![3; count])).unwrap().address(Kind::U32).unwrap().0
+                };
                 let starts: Vec<u64> = (0..6).map(|_| start(10)).collect();
                 assert_ne!(starts[0], starts[1]);
                 assert!(starts.chunks(2).all(|pair| pair == &starts[..2]), "{starts:?}");

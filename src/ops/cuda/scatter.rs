@@ -1,5 +1,5 @@
-//! Rows grouped by the row that they are added to, worked out on the host so that the GPU needs no float atomics and adds in
-//! an order that depends on the ids alone.
+//! Rows grouped by the row that they are added to, worked out on the host so that the GPU needs no float
+//! atomics and adds in an order that depends on the ids alone.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,8 @@ pub struct Groups {
 impl Groups {
     /// The groups of `rows`, without those that are `skip`.
     pub fn of(rows: &[u32], skip: Option<u32>) -> Self {
-        let mut order: Vec<u32> = (0..rows.len() as u32).filter(|&i| Some(rows[i as usize]) != skip).collect();
+        let mut order: Vec<u32> =
+            (0..rows.len() as u32).filter(|&i| Some(rows[i as usize]) != skip).collect();
         // Stable: sources of one target stay in their order.
         order.sort_by_key(|&i| rows[i as usize]);
         let (mut piece_starts, mut targets, mut target_pieces) = (Vec::new(), Vec::new(), Vec::new());
@@ -48,7 +49,8 @@ impl Groups {
 
     /// What is uploaded, in the order that [`Scatter::new`] wants.
     pub(super) fn values(&self) -> [Values<'_>; 4] {
-        [&self.order, &self.piece_starts, &self.targets, &self.target_pieces].map(|numbers| Values::U32(numbers))
+        [&self.order, &self.piece_starts, &self.targets, &self.target_pieces]
+            .map(|numbers| Values::U32(numbers))
     }
 }
 

@@ -10,7 +10,8 @@ const MOST_FREE: usize = 4;
 /// The least size of a slot: batches of a few thousand tokens fit, so that slots hardly ever have to grow.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// How large a slot is made for a packet of so many bytes: a power of two, so that packets of all sizes soon fit into all slots.
+/// How large a slot is made for a packet of so many bytes: a power of two, so that packets of all sizes soon
+/// fit into all slots.
 pub(super) fn slot_bytes(packet_bytes: usize) -> usize {
     packet_bytes.next_power_of_two().max(LEAST_BYTES)
 }
@@ -34,8 +35,9 @@ impl<S> Default for Slots<S> {
 }
 
 impl<S: Room> Slots<S> {
-    /// The slot that has been free for longest; `None` where a new one is to be made. One slot always stays behind: the GPU may
-    /// still be reading what was given back last, and a copy to it would wait for that instead of running beside it.
+    /// The slot that has been free for longest; `None` where a new one is to be made. One slot always stays
+    /// behind: the GPU may still be reading what was given back last, and a copy to it would wait for that
+    /// instead of running beside it.
     pub(super) fn take(&mut self) -> Option<S> {
         if self.free.len() < 2 { None } else { self.free.pop_front() }
     }
@@ -94,6 +96,9 @@ mod tests {
 
     #[test]
     fn slots_are_powers_of_two_from_a_mebibyte_on() {
-        assert_eq!([0, 1 << 20, (1 << 20) + 1, 5 << 20].map(slot_bytes), [1 << 20, 1 << 20, 2 << 20, 8 << 20]);
+        assert_eq!(
+            [0, 1 << 20, (1 << 20) + 1, 5 << 20].map(slot_bytes),
+            [1 << 20, 1 << 20, 2 << 20, 8 << 20]
+        );
     }
 }

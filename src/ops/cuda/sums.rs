@@ -9,7 +9,8 @@ use super::Gpu;
 use super::Grid;
 use super::Kernel;
 
-/// Most blocks of rows: enough to fill the largest GPU twice; the same number on every GPU, so that sums are the same.
+/// Most blocks of rows: enough to fill the largest GPU twice; the same number on every GPU, so that sums are
+/// the same.
 const MOST_BLOCKS: usize = 264;
 
 /// How rows are shared out to blocks: a function of their number alone.

@@ -1,4 +1,5 @@
-//! The numbers of a batch on their way to the GPU, each with the plan that its op wants: one packet, one copy.
+//! The numbers of a batch on their way to the GPU, each with the plan that its op wants: one packet, one
+//! copy.
 
 use candle_core::Result;
 
@@ -58,7 +59,9 @@ impl PlanOnHost {
     fn sent(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Plan> {
         match self {
             Self::None => None,
-            Self::Scatter(groups) => Some(Plan::Scatter(Scatter::new(groups, [(); 4].map(|()| next(arrays))))),
+            Self::Scatter(groups) => {
+                Some(Plan::Scatter(Scatter::new(groups, [(); 4].map(|()| next(arrays)))))
+            }
             Self::Tiles(tiles) => Some(Plan::Tiles(Tiles::new(tiles, next(arrays)))),
         }
     }
@@ -70,7 +73,9 @@ pub fn upload<const N: usize>(gpu: &Gpu, arrays: [Numbers<'_>; N]) -> Result<[Up
     let mut values = Vec::new();
     for (numbers, plan) in arrays.iter().zip(&plans) {
         values.push(match *numbers {
-            Numbers::Scattered { rows: numbers, .. } | Numbers::Bounds(numbers) | Numbers::Plain(numbers) => Values::U32(numbers),
+            Numbers::Scattered { rows: numbers, .. } | Numbers::Bounds(numbers) | Numbers::Plain(numbers) => {
+                Values::U32(numbers)
+            }
             Numbers::Keys(keys) => Values::U64(keys),
         });
         values.extend(plan.values());

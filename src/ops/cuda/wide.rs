@@ -16,6 +16,7 @@ pub(in crate::ops) fn lane_values(flag: u32, dtype: DType) -> usize {
 
 /// 1 where rows of `cols` values from all these addresses on begin and end at multiples of 16 bytes, else 0.
 pub(in crate::ops) fn flag(cols: usize, dtype: DType, addresses: &[Address]) -> u32 {
-    let fits = cols.is_multiple_of(values(dtype)) && addresses.iter().all(|address| address.0.is_multiple_of(16));
+    let fits =
+        cols.is_multiple_of(values(dtype)) && addresses.iter().all(|address| address.0.is_multiple_of(16));
     u32::from(fits)
 }

@@ -45,7 +45,13 @@ pub(super) fn apply<T: Element>(x_td: &Tensor, row_keys: &[u64], dropout: &Dropo
     let (y, ()) = written::<T, _>(x.len(), |y| {
         parallel::for_rows(y, cols, |rows, y| {
             let mut room = vec![0.0; cols];
-            apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], &mut room, y);
+            apply_rows(
+                dropout,
+                &row_keys[rows.clone()],
+                &x[rows.start * cols..rows.end * cols],
+                &mut room,
+                y,
+            );
         });
     });
     from_vec(y, x_td.shape())

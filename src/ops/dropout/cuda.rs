@@ -28,7 +28,12 @@ struct Args {
     wide: u32,
 }
 
-pub(super) fn apply(gpu: &Gpu, x_td: &Tensor, row_keys: Indices<'_, u64>, dropout: &Dropout) -> Result<Tensor> {
+pub(super) fn apply(
+    gpu: &Gpu,
+    x_td: &Tensor,
+    row_keys: Indices<'_, u64>,
+    dropout: &Dropout,
+) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
     let y_td = gpu.uninitialised((rows, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_td, dtype)?);

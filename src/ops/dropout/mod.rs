@@ -1,13 +1,15 @@
-//! Dropout whose mask is a pure function of (stream, row key, column): nothing is stored, backward draws it again.
+//! Dropout whose mask is a pure function of (stream, row key, column): nothing is stored, backward draws it
+//! again.
 //!
-//! Forward: `y[t, c] = x[t, c] * keep(t, c)`, where `keep` is 0 with probability `p` and otherwise `1 / (1 - p)`.
-//! Backward: `dx[t, c] = dy[t, c] * keep(t, c)`. Nothing is saved. No probability, or one of 0, is the identity.
-//! `x` and `y` are f32, bf16 or f16; the product is f32, rounded once.
+//! Forward: `y[t, c] = x[t, c] * keep(t, c)`, where `keep` is 0 with probability `p` and otherwise `1 / (1 -
+//! p)`. Backward: `dx[t, c] = dy[t, c] * keep(t, c)`. Nothing is saved. No probability, or one of 0, is the
+//! identity. `x` and `y` are f32, bf16 or f16; the product is f32, rounded once.
 //!
 //! The decision for column `c` of the row with key `r`: of the four 32-bit words of the stream at index
-//! `r << 16 | c / 8`, word `w` holds the 16-bit lanes `2w` (low half) and `2w + 1` (high half); lane `c % 8` below
-//! `round(p * 65536)` drops the element. The key names the token (and the head, in attention), not its place in the batch, so
-//! that how rows are packed, split into micro-batches or spread over threads changes nothing.
+//! `r << 16 | c / 8`, word `w` holds the 16-bit lanes `2w` (low half) and `2w + 1` (high half); lane `c % 8`
+//! below `round(p * 65536)` drops the element. The key names the token (and the head, in attention), not its
+//! place in the batch, so that how rows are packed, split into micro-batches or spread over threads changes
+//! nothing.
 
 mod cpu;
 mod cuda;
@@ -57,7 +59,9 @@ impl Dropout {
     /// `dropout` if it drops anything; an error unless its probability is in `[0, 1)`.
     pub fn active(dropout: Option<&Self>) -> Result<Option<&Self>> {
         match dropout {
-            Some(d) if !(0.0..1.0).contains(&d.probability) => bail!("dropout: the probability {} is not in [0, 1)", d.probability),
+            Some(d) if !(0.0..1.0).contains(&d.probability) => {
+                bail!("dropout: the probability {} is not in [0, 1)", d.probability)
+            }
             Some(d) if d.threshold() == 0 => Ok(None),
             other => Ok(other),
         }
@@ -65,7 +69,11 @@ impl Dropout {
 }
 
 /// `y_td = x_td * keep`, with `row_keys[t]` the key of row `t`; the same tensor when nothing is dropped.
-pub fn forward<'a>(x_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout: Option<&Dropout>) -> Result<Tensor> {
+pub fn forward<'a>(
+    x_td: &Tensor,
+    row_keys: impl Into<Indices<'a, u64>>,
+    dropout: Option<&Dropout>,
+) -> Result<Tensor> {
     let Some(dropout) = Dropout::active(dropout)? else { return Ok(x_td.clone()) };
     let row_keys = row_keys.into();
     check_len("dropout: row keys", row_keys.len(), x_td.dims2()?.0)?;
@@ -76,6 +84,10 @@ pub fn forward<'a>(x_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout
 }
 
 /// `dx_td = dy_td * keep`, the mask drawn again from the same arguments as in [`forward`].
-pub fn backward<'a>(dy_td: &Tensor, row_keys: impl Into<Indices<'a, u64>>, dropout: Option<&Dropout>) -> Result<Tensor> {
+pub fn backward<'a>(
+    dy_td: &Tensor,
+    row_keys: impl Into<Indices<'a, u64>>,
+    dropout: Option<&Dropout>,
+) -> Result<Tensor> {
     forward(dy_td, row_keys, dropout)
 }

@@ -13,7 +13,8 @@ pub fn mask(dropout: &Dropout, row_keys: &[u64], cols: usize) -> Result<Tensor> 
         let lane = if column.is_multiple_of(2) { word & 0xffff } else { word >> 16 };
         if lane < dropout.threshold() { 0.0 } else { 65536.0 / f64::from(65536 - dropout.threshold()) }
     };
-    let values: Vec<f64> = row_keys.iter().flat_map(|&key| (0..cols).map(move |column| factor(key, column))).collect();
+    let values: Vec<f64> =
+        row_keys.iter().flat_map(|&key| (0..cols).map(move |column| factor(key, column))).collect();
     Tensor::from_vec(values, (row_keys.len(), cols), &Device::Cpu)
 }
 

@@ -25,10 +25,16 @@ fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1), (1, 24), (7, 96), (130, 67), (3, 768), (600, 20)];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (x, dy, dropout, keys) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, cols), 2, dtype), dropout(0.3), keys(rows));
+            let (x, dy, dropout, keys) = (
+                fresh_in((rows, cols), 1, dtype),
+                fresh_in((rows, cols), 2, dtype),
+                dropout(0.3),
+                keys(rows),
+            );
             let mask = reference::mask(&dropout, &keys, cols).unwrap();
             let (y, gradients) = reference_gradients(|i| reference::forward(&i[0], &mask), &[&x], &dy);
-            let (got, dx) = (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
+            let (got, dx) =
+                (forward(&x, &keys, Some(&dropout)).unwrap(), backward(&dy, &keys, Some(&dropout)).unwrap());
             assert_eq!([got.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &got, &y, within(dtype, 1e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
@@ -39,7 +45,11 @@ fn forward_and_backward_agree_with_the_reference() {
 #[test]
 fn the_reference_is_differentiable() {
     let mask = reference::mask(&dropout(0.5), &keys(3), 10).unwrap();
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &mask), &[&fresh((3, 10), 1)], &fresh((3, 10), 2));
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &mask),
+        &[&fresh((3, 10), 1)],
+        &fresh((3, 10), 2),
+    );
 }
 
 #[test]
@@ -82,7 +92,9 @@ fn the_rate_and_the_mean_are_right_and_neighbours_are_independent() {
     let (dropout, cols) = (dropout(0.1), 64 * 1024);
     let mut factors = vec![0.0; cols];
     dropout.keep_row(42, &mut factors);
-    let dropped = |offset: usize| (0..cols - offset).filter(|&i| factors[i] == 0.0 && factors[i + offset] == 0.0).count() as f64;
+    let dropped = |offset: usize| {
+        (0..cols - offset).filter(|&i| factors[i] == 0.0 && factors[i + offset] == 0.0).count() as f64
+    };
     // Standard deviations: 77 dropped elements of 65,536, 25 neighbouring pairs.
     assert!((dropped(0) / cols as f64 - 0.1).abs() < 0.005, "{}", dropped(0));
     for offset in [1, 2, 8, 64] {
@@ -102,7 +114,12 @@ fn nothing_to_drop_is_the_identity_and_nonsense_is_refused() {
         for nonsense in [-0.1, 1.0, f32::NAN] {
             assert!(forward(&x, &keys, Some(&dropout(nonsense))).is_err());
         }
-        assert!(forward(&x, &keys[1..], Some(&dropout(0.5))).unwrap_err().to_string().contains("row keys has 1 values"));
+        assert!(
+            forward(&x, &keys[1..], Some(&dropout(0.5)))
+                .unwrap_err()
+                .to_string()
+                .contains("row keys has 1 values")
+        );
         assert_eq!(forward(&fresh((0, 8), 1), &[], Some(&dropout(0.5))).unwrap().dims(), [0, 8]);
     });
 }

@@ -22,7 +22,11 @@ pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<T
     let (y, ()) = written::<T, _>(tokens * hidden, |y| {
         parallel::for_rows(y, hidden, |rows, y| {
             for (t, y) in rows.zip(y.chunks_exact_mut(hidden)) {
-                let rows = [&word[row_of(ids.word[t])], &position[row_of(ids.position[t])], &kind[row_of(ids.token_type[t])]];
+                let rows = [
+                    &word[row_of(ids.word[t])],
+                    &position[row_of(ids.position[t])],
+                    &kind[row_of(ids.token_type[t])],
+                ];
                 add_three(rows, y);
             }
         });
@@ -39,7 +43,12 @@ kernel! {
 }
 
 /// Adds the gradient of one table.
-pub(super) fn backward<T: Element>(dy_td: &Tensor, ids: &[u32], padding: Option<u32>, dtable: &Tensor) -> Result<()> {
+pub(super) fn backward<T: Element>(
+    dy_td: &Tensor,
+    ids: &[u32],
+    padding: Option<u32>,
+    dtable: &Tensor,
+) -> Result<()> {
     let hidden = dy_td.dims2()?.1;
     let dy = values::<T>(dy_td)?;
     with_slice_mut(dtable, |dtable| add_rows(&dy, ids, padding, dtable, hidden))

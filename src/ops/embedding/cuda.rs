@@ -40,7 +40,8 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
     let (tokens, cols) = (ids.word.len(), tables.word_vd.dim(1)?);
     let y_td = gpu.uninitialised((tokens, cols), dtype)?;
     let y = gpu.output(&y_td, dtype)?;
-    let [word, position, kind] = [gpu.numbers(ids.word)?, gpu.numbers(ids.position)?, gpu.numbers(ids.token_type)?];
+    let [word, position, kind] =
+        [gpu.numbers(ids.word)?, gpu.numbers(ids.position)?, gpu.numbers(ids.token_type)?];
     let table = |table: &Tensor| gpu.input(table, DType::F32);
     let tables = [table(tables.word_vd)?, table(tables.position_pd)?, table(tables.type_nd)?];
     let args = ForwardArgs {
@@ -51,8 +52,8 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
         cols: cols as i64,
         wide: wide::flag(cols, DType::F32, &[tables[0], tables[1], tables[2], y]),
     };
-    // SAFETY: the ids are `[tokens]` each and were checked to be rows of their tables, which are `[_, cols]`; `y` is
-    // `[tokens, cols]`.
+    // SAFETY: the ids are `[tokens]` each and were checked to be rows of their tables, which are `[_, cols]`;
+    // `y` is `[tokens, cols]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), Grid::of(tokens.div_ceil(WARPS), 32 * WARPS as u32), &args) }?;
     Ok(y_td)
 }
@@ -74,7 +75,13 @@ struct BackwardArgs {
 }
 
 /// Adds the gradient of one table.
-pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, ids: Indices<'_>, padding: Option<u32>, dtable: &Tensor) -> Result<()> {
+pub(super) fn backward(
+    gpu: &Gpu,
+    dy_td: &Tensor,
+    ids: Indices<'_>,
+    padding: Option<u32>,
+    dtable: &Tensor,
+) -> Result<()> {
     let (dtype, (tokens, cols)) = (dy_td.dtype(), dy_td.dims2()?);
     let groups = Scatter::of(gpu, ids, padding)?;
     let (numbers, _numbers) = gpu.numbers(ids)?;
@@ -102,8 +109,9 @@ pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, ids: Indices<'_>, padding: Opt
         shared_bytes: 0,
     };
     let values = if args.wide == 0 { 1 } else { wide::values(dtype) };
-    // SAFETY: the groups are those of the ids, which are `[tokens]` and were checked to be rows of the table; `dy` is
-    // `[tokens, cols]`, the table `[_, cols]`; the partial sums are as many rows as `slot` in `kernel.cu` gives.
+    // SAFETY: the groups are those of the ids, which are `[tokens]` and were checked to be rows of the table;
+    // `dy` is `[tokens, cols]`, the table `[_, cols]`; the partial sums are as many rows as `slot` in
+    // `kernel.cu` gives.
     unsafe { gpu.launch(SUM_PIECES, Some(dtype), grid(groups.pieces, values), &args) }?;
     if split {
         // SAFETY: as above.

@@ -2,10 +2,11 @@
 //
 // Forward: a block has 8 warps, each makes the row of one token.
 //
-// Backward, for one table, in two kernels. `Groups` (src/ops/cuda/scatter.rs) has put the tokens of one id side by side and cut
-// them into pieces. First a block of 128 threads takes a piece: a thread adds up N columns over its tokens, straight into the
-// gradient where the id has that piece alone, else into a row of partial sums. Then a block takes an id, and where it has
-// several pieces adds their sums to the gradient, in order.
+// Backward, for one table, in two kernels. `Groups` (src/ops/cuda/scatter.rs) has put the tokens of one id
+// side by side and cut them into pieces. First a block of 128 threads takes a piece: a thread adds up N
+// columns over its tokens, straight into the gradient where the id has that piece alone, else into a row of
+// partial sums. Then a block takes an id, and where it has several pieces adds their sums to the gradient, in
+// order.
 #include "common.cuh"
 
 constexpr u32 WARPS = 8;
@@ -66,9 +67,10 @@ struct BackwardArgs {
     u32 wide;
 };
 
-// The row of partial sums of piece `p` of an id with several. All but the last of an id have PIECE_ROWS rows, so they begin
-// behind different multiples of that, as if they were counted; a last piece with fewer has its place beside the piece before.
-// No two pieces share a row, and there are 2 * (rows / PIECE_ROWS + 1) at most, however many pieces stand between.
+// The row of partial sums of piece `p` of an id with several. All but the last of an id have PIECE_ROWS rows,
+// so they begin behind different multiples of that, as if they were counted; a last piece with fewer has its
+// place beside the piece before. No two pieces share a row, and there are 2 * (rows / PIECE_ROWS + 1) at
+// most, however many pieces stand between.
 __device__ __forceinline__ i64 slot(const u32* piece_starts, i64 p) {
     bool full = piece_starts[p + 1] - piece_starts[p] == PIECE_ROWS;
     u32 start = piece_starts[full ? p : p - 1];

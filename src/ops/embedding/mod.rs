@@ -5,8 +5,9 @@
 //! | `word`, `position`, `type` | `[V, D]`, `[P, D]`, `[types, D]` | `table[id] += dy[t]` for each token (accumulates) |
 //! | `y` | `[T, D]` | `dy` |
 //!
-//! The tables and their gradients are f32; `y` and `dy` are f32, bf16 or f16: the sum of three is rounded once.
-//! A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but the ids, by the caller.
+//! The tables and their gradients are f32; `y` and `dy` are f32, bf16 or f16: the sum of three is rounded
+//! once. A padding row gets no gradient, as in PyTorch's `nn.Embedding(padding_idx)`. Nothing is saved but
+//! the ids, by the caller.
 
 use candle_core::DType;
 use candle_core::Result;

@@ -1,4 +1,5 @@
-//! The sum of embeddings by candle's `index_select`; the gradient of a padding row must be blanked by who compares it.
+//! The sum of embeddings by candle's `index_select`; the gradient of a padding row must be blanked by who
+//! compares it.
 
 use candle_core::Result;
 use candle_core::Tensor;

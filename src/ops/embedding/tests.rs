@@ -33,15 +33,26 @@ fn forward_and_backward_agree_with_the_reference() {
         // On a GPU: ids with one piece and with several, which end with a whole piece or with part of one.
         let sizes = [(1, 24, 1), (70, 96, 2), (3000, 67, 2), (5, 24, 12), (1300, 24, 1), (256, 1040, 1)];
         let paddings = [None, Some(1), Some(0), Some(3), Some(0), None];
-        for (dtype, ((tokens, hidden, types), padding)) in
-            DTYPES.into_iter().flat_map(|dtype| sizes.into_iter().zip(paddings).map(move |case| (dtype, case)))
+        for (dtype, ((tokens, hidden, types), padding)) in DTYPES
+            .into_iter()
+            .flat_map(|dtype| sizes.into_iter().zip(paddings).map(move |case| (dtype, case)))
         {
             let (vocabulary, positions) = (50, 20);
-            let values = [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
+            let values =
+                [fresh((vocabulary, hidden), 1), fresh((positions, hidden), 2), fresh((types, hidden), 3)];
             let dy = fresh_in((tokens, hidden), 4, dtype);
-            let ids = [fresh_ids(tokens, vocabulary as u64, 5), fresh_ids(tokens, positions as u64, 6), fresh_ids(tokens, types as u64, 7)];
-            let ids = Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
-            let (want, gradients) = reference_gradients(|i| reference::forward(ids, &i[0], &i[1], &i[2]), &values.each_ref(), &dy);
+            let ids = [
+                fresh_ids(tokens, vocabulary as u64, 5),
+                fresh_ids(tokens, positions as u64, 6),
+                fresh_ids(tokens, types as u64, 7),
+            ];
+            let ids =
+                Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
+            let (want, gradients) = reference_gradients(
+                |i| reference::forward(ids, &i[0], &i[1], &i[2]),
+                &values.each_ref(),
+                &dy,
+            );
             let y = forward(ids, &tables(&values), dtype).unwrap();
             assert_eq!(y.dtype(), dtype);
             assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
@@ -71,9 +82,14 @@ fn no_tokens_add_nothing() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let ids = Ids { word: (&[3, 0, 3]).into(), position: (&[2, 3, 4]).into(), token_type: (&[0, 0, 1]).into() };
+    let ids =
+        Ids { word: (&[3, 0, 3]).into(), position: (&[2, 3, 4]).into(), token_type: (&[0, 0, 1]).into() };
     let reference = |i: &[Tensor]| reference::forward(ids, &i[0], &i[1], &i[2]);
-    assert_reference_is_differentiable(reference, &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)], &fresh((3, 5), 4));
+    assert_reference_is_differentiable(
+        reference,
+        &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)],
+        &fresh((3, 5), 4),
+    );
 }
 
 #[test]
@@ -133,10 +149,16 @@ fn an_id_outside_or_missing_is_named() {
     assert!(error(&[0, 1], &[0], &[0, 0]).contains("position ids has 1 values, it must have 2"));
     let none = Ids { word: (&[]).into(), position: (&[]).into(), token_type: (&[]).into() };
     assert_eq!(forward(none, &tables(&values), DType::BF16).unwrap().dims(), [0, 5]);
-    assert!(forward(none, &tables(&values), DType::U32).unwrap_err().to_string().contains("embedding: no implementation for U32"));
+    assert!(
+        forward(none, &tables(&values), DType::U32)
+            .unwrap_err()
+            .to_string()
+            .contains("embedding: no implementation for U32")
+    );
 }
 
-/// Offsets are 64 bits: the last rows of the word table lie behind 2^31 values, of which only these are ever touched.
+/// Offsets are 64 bits: the last rows of the word table lie behind 2^31 values, of which only these are ever
+/// touched.
 #[test]
 fn rows_behind_two_billion_values_are_found_and_added_to() {
     on_each_device(|| {
@@ -151,7 +173,11 @@ fn rows_behind_two_billion_values_are_found_and_added_to() {
         let y = forward(ids, &tables, DType::F32).unwrap();
         let want = (&last + &position_pd.narrow(0, 1, 1).unwrap()).unwrap().add(&type_nd).unwrap();
         assert_close("y", &y, &want, 1e-6);
-        let gradients = Tables { position_pd: &position_pd.zeros_like().unwrap(), type_nd: &type_nd.zeros_like().unwrap(), ..tables };
+        let gradients = Tables {
+            position_pd: &position_pd.zeros_like().unwrap(),
+            type_nd: &type_nd.zeros_like().unwrap(),
+            ..tables
+        };
         backward(&last, ids, &gradients, Padding::default()).unwrap();
         assert_close("gradient", &word_vd.narrow(0, rows - 1, 1).unwrap(), &(&last * 2.0).unwrap(), 0.0);
     });

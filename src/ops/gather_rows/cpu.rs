@@ -13,7 +13,8 @@ use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::written;
 
-/// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy few threads.
+/// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy
+/// few threads.
 const FEW_ROWS: usize = 8;
 
 pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
@@ -29,7 +30,8 @@ pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Te
     from_vec(y, (positions.len(), cols))
 }
 
-/// The rows of the result are shared out, so each is written once; those of one position add up in their order.
+/// The rows of the result are shared out, so each is written once; those of one position add up in their
+/// order.
 pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: usize) -> Result<Tensor> {
     let cols = dy_md.dims2()?.1;
     let dy = values::<T>(dy_md)?;
@@ -66,9 +68,15 @@ fn by_id(ids: &[u32], skip: Option<u32>) -> Vec<u32> {
     order
 }
 
-/// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with `ids[i]` other than
-/// `skip`. Every row of the table adds up in an order that depends on the ids alone.
-pub(in crate::ops) fn add_rows<T: Element>(source: &[T], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+/// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with
+/// `ids[i]` other than `skip`. Every row of the table adds up in an order that depends on the ids alone.
+pub(in crate::ops) fn add_rows<T: Element>(
+    source: &[T],
+    ids: &[u32],
+    skip: Option<u32>,
+    table: &mut [f32],
+    cols: usize,
+) {
     if cols == 0 {
         return;
     }
@@ -91,7 +99,13 @@ pub(in crate::ops) fn add_rows<T: Element>(source: &[T], ids: &[u32], skip: Opti
     });
 }
 
-fn add_rows_by_blocks<T: Element>(source: &[T], ids: &[u32], skip: Option<u32>, table: &mut [f32], cols: usize) {
+fn add_rows_by_blocks<T: Element>(
+    source: &[T],
+    ids: &[u32],
+    skip: Option<u32>,
+    table: &mut [f32],
+    cols: usize,
+) {
     let len = table.len();
     let sum_block = |rows: Range<usize>| {
         let mut partial = vec![0.0; len];

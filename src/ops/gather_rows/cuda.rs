@@ -38,7 +38,14 @@ pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, positions: Indices<'_>) -> Resul
     let y_md = gpu.uninitialised((picked, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_md, dtype)?);
     let (positions, _numbers) = gpu.numbers(positions)?;
-    let args = ForwardArgs { x, positions, y, picked: picked as i64, cols: cols as i64, wide: wide::flag(cols, dtype, &[x, y]) };
+    let args = ForwardArgs {
+        x,
+        positions,
+        y,
+        picked: picked as i64,
+        cols: cols as i64,
+        wide: wide::flag(cols, dtype, &[x, y]),
+    };
     // SAFETY: the positions are `[picked]` and were checked to be rows of `x`; `y` is `[picked, cols]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), grid(picked), &args) }?;
     Ok(y_md)
@@ -77,8 +84,8 @@ pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, tokens
         cols: cols as i64,
         wide: wide::flag(cols, dtype, &[dy, dx]),
     };
-    // SAFETY: the groups are those of as many positions as `dy` has rows, all checked to be below `tokens`; `dx` is
-    // `[tokens, cols]`.
+    // SAFETY: the groups are those of as many positions as `dy` has rows, all checked to be below `tokens`;
+    // `dx` is `[tokens, cols]`.
     unsafe { gpu.launch(BACKWARD, Some(dtype), grid(tokens), &args) }?;
     Ok(dx_td)
 }

@@ -1,7 +1,7 @@
 // Gathering rows; see mod.rs.
 //
-// A block has 8 warps; each makes one row of the result. Backward, a warp looks its row up among the picked ones, which ascend,
-// and adds up what was picked in its order, or writes zeros: the result is written once.
+// A block has 8 warps; each makes one row of the result. Backward, a warp looks its row up among the picked
+// ones, which ascend, and adds up what was picked in its order, or writes zeros: the result is written once.
 #include "common.cuh"
 
 constexpr u32 WARPS = 8;

@@ -1,4 +1,5 @@
-//! Picks rows of a matrix: the masked positions for the language-model head, the first token of each row for a classifier.
+//! Picks rows of a matrix: the masked positions for the language-model head, the first token of each row for
+//! a classifier.
 //!
 //! Forward: `y[m] = x[positions[m]]`, `x` `[T, D]`, `y` `[M, D]`. Nothing is saved but the positions.
 //! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked.

@@ -17,10 +17,13 @@ use crate::ops::testing::within;
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 1, 24), (40, 6, 96), (9, 300, 67), (3, 500, 24), (2000, 300, 24), (70, 20, 768)];
-        for (dtype, (tokens, picked, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        for (dtype, (tokens, picked, cols)) in
+            DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
+        {
             let (x, dy) = (fresh_in((tokens, cols), 1, dtype), fresh_in((picked, cols), 2, dtype));
             let positions = fresh_ids(picked, tokens as u64, 3);
-            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &positions), &[&x], &dy);
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(&i[0], &positions), &[&x], &dy);
             assert_close("y", &forward(&x, &positions).unwrap(), &want, 0.0);
             let dx = backward(&dy, &positions, tokens).unwrap();
             assert_eq!(dx.dtype(), dtype);
@@ -48,7 +51,11 @@ fn the_number_of_threads_does_not_change_a_bit() {
 #[test]
 fn the_reference_is_differentiable() {
     let positions = [2, 0, 2];
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &positions), &[&fresh((4, 5), 1)], &fresh((3, 5), 2));
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &positions),
+        &[&fresh((4, 5), 1)],
+        &fresh((3, 5), 2),
+    );
 }
 
 #[test]
@@ -66,7 +73,8 @@ fn a_position_outside_is_named() {
     assert!(error.contains("position 4 (number 1 of 2) is not below 4"), "{error}");
 }
 
-/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that nobody writes take no memory on a CPU.
+/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that nobody writes take no memory on a
+/// CPU.
 #[test]
 fn rows_behind_two_billion_values_are_found() {
     on_each_device(|| {

@@ -47,7 +47,12 @@ kernel! {
     }
 }
 
-pub(super) fn backward<T: Element>(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn backward<T: Element>(
+    dy_tf: &Tensor,
+    x_tf: &Tensor,
+    bias_f: &Tensor,
+    dbias_f: &Tensor,
+) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
     let (dx, sums) = {
         let (dy, x, bias) = (values::<T>(dy_tf)?, values::<T>(x_tf)?, values::<f32>(bias_f)?);

@@ -14,6 +14,12 @@ pub(super) fn forward(gpu: &Gpu, x_tf: &Tensor, bias_f: &Tensor) -> Result<Tenso
     activation::forward(gpu, FORWARD, x_tf, bias_f)
 }
 
-pub(super) fn backward(gpu: &Gpu, dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn backward(
+    gpu: &Gpu,
+    dy_tf: &Tensor,
+    x_tf: &Tensor,
+    bias_f: &Tensor,
+    dbias_f: &Tensor,
+) -> Result<Tensor> {
     activation::backward(gpu, BACKWARD, dy_tf, x_tf, Some(bias_f), dbias_f)
 }

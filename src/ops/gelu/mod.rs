@@ -1,12 +1,13 @@
 //! Bias and GELU in its erf form (Hendrycks and Gimpel 2016; `gelu` of Hugging Face), fused.
 //!
-//! Forward: `u = x + bias`, `y = u * Phi(u)` with `Phi(u) = (1 + erf(u / sqrt 2)) / 2`; `x` and `y` are `[T, F]`. Saved by
-//! the caller: `x`, the output of the product before, without the bias.
+//! Forward: `u = x + bias`, `y = u * Phi(u)` with `Phi(u) = (1 + erf(u / sqrt 2)) / 2`; `x` and `y` are `[T,
+//! F]`. Saved by the caller: `x`, the output of the product before, without the bias.
 //!
-//! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over t of dx`
-//! accumulates into what the caller passes.
+//! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over
+//! t of dx` accumulates into what the caller passes.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
+//! is the arithmetic.
 
 mod cpu;
 mod cuda;

@@ -15,11 +15,15 @@ use crate::ops::testing::within;
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 24, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 3072, 0.1)];
-        for (dtype, (rows, cols, spread)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
+        for (dtype, (rows, cols, spread)) in
+            DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
+        {
             let x = (fresh((rows, cols), 1) * spread).unwrap().to_dtype(dtype).unwrap();
             let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
-            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
-            let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
+            let (y, dx) =
+                (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
             assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
@@ -33,7 +37,11 @@ fn forward_and_backward_agree_with_the_reference() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &i[1]), &[&fresh((3, 7), 1), &fresh(7, 2)], &fresh((3, 7), 3));
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &i[1]),
+        &[&fresh((3, 7), 1), &fresh(7, 2)],
+        &fresh((3, 7), 3),
+    );
 }
 
 #[test]
@@ -56,10 +64,16 @@ fn the_number_of_threads_does_not_change_a_bit() {
 fn no_rows_work_and_wrong_shapes_are_named() {
     let bias = fresh(8, 1);
     let none = fresh((0, 8), 1);
-    assert_eq!(backward(&none, &none, &bias, &bias.copy().unwrap()).unwrap().dims(), forward(&none, &bias).unwrap().dims());
+    assert_eq!(
+        backward(&none, &none, &bias, &bias.copy().unwrap()).unwrap().dims(),
+        forward(&none, &bias).unwrap().dims()
+    );
     let error = forward(&fresh((2, 9), 1), &bias).unwrap_err().to_string();
     assert!(error.contains("gelu: bias is [8], it must be [9]"), "{error}");
     let half = fresh_in((0, 8), 1, candle_core::DType::BF16);
     let error = backward(&half, &none, &bias, &bias).unwrap_err().to_string();
-    assert!(error.contains("gelu: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
+    assert!(
+        error.contains("gelu: the output gradient is BF16, the input is F32: they must be of one type"),
+        "{error}"
+    );
 }

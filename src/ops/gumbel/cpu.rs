@@ -62,8 +62,16 @@ fn gumbel(word: u32) -> f32 {
 #[inline(always)]
 fn ln(x: f32) -> f32 {
     const ROOT_HALF: u32 = 0x3f35_04f3;
-    const COEFFICIENTS: [f32; 8] =
-        [-0.115_146_1, 0.116_769_99, -0.124_201_41, 0.142_493_23, -0.166_680_58, 0.200_007_15, -0.249_999_94, 0.333_333_3];
+    const COEFFICIENTS: [f32; 8] = [
+        -0.115_146_1,
+        0.116_769_99,
+        -0.124_201_41,
+        0.142_493_23,
+        -0.166_680_58,
+        0.200_007_15,
+        -0.249_999_94,
+        0.333_333_3,
+    ];
     // x = 2^n (1 + f) with 1 + f between the roots of 1/2 and of 2.
     let n = (x.to_bits().wrapping_sub(ROOT_HALF) as i32) >> 23;
     let f = f32::from_bits(x.to_bits().wrapping_sub((n << 23) as u32)) - 1.0;

@@ -26,7 +26,12 @@ struct Args {
     wide: u32,
 }
 
-pub(super) fn sample(gpu: &Gpu, logits_mv: &Tensor, stream: &Stream, keys: Indices<'_, u64>) -> Result<Tensor> {
+pub(super) fn sample(
+    gpu: &Gpu,
+    logits_mv: &Tensor,
+    stream: &Stream,
+    keys: Indices<'_, u64>,
+) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (logits_mv.dtype(), logits_mv.dims2()?);
     let ids = gpu.uninitialised(rows, DType::U32)?;
     if rows == 0 {
@@ -36,9 +41,19 @@ pub(super) fn sample(gpu: &Gpu, logits_mv: &Tensor, stream: &Stream, keys: Indic
     let ((key, id), logits) = (stream.counter(), gpu.input(logits_mv, dtype)?);
     // Four values at once, 16 bytes of f32 and 8 of a half type.
     let wide = cols.is_multiple_of(4) && logits.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
-    let args = Args { logits, keys, ids: gpu.output(&ids, DType::U32)?, cols: cols as i64, key, id, wide: u32::from(wide) };
+    let args = Args {
+        logits,
+        keys,
+        ids: gpu.output(&ids, DType::U32)?,
+        cols: cols as i64,
+        key,
+        id,
+        wide: u32::from(wide),
+    };
     let threads = cols.div_ceil(4).next_multiple_of(32).min(256) as u32;
     // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
-    unsafe { gpu.launch(SAMPLE, Some(dtype), Grid::of(rows, threads).with_shared(2 * 32 * size_of::<f32>()), &args) }?;
+    unsafe {
+        gpu.launch(SAMPLE, Some(dtype), Grid::of(rows, threads).with_shared(2 * 32 * size_of::<f32>()), &args)
+    }?;
     Ok(ids)
 }

@@ -1,7 +1,8 @@
 // Gumbel-max; see mod.rs for the formulas.
 //
-// A block is a row, a thread takes four columns at a time: those of one index of the stream. It is bound by arithmetic (ten
-// rounds of the generator for four values, two logarithms for each), so rows that begin anywhere are read one by one.
+// A block is a row, a thread takes four columns at a time: those of one index of the stream. It is bound by
+// arithmetic (ten rounds of the generator for four values, two logarithms for each), so rows that begin
+// anywhere are read one by one.
 #include "common.cuh"
 
 struct Args {

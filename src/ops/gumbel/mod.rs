@@ -1,13 +1,16 @@
-//! Ids drawn from the softmax of logits by the Gumbel-max trick: how ELECTRA replaces tokens (Clark et al. 2020, section 2).
+//! Ids drawn from the softmax of logits by the Gumbel-max trick: how ELECTRA replaces tokens (Clark et al.
+//! 2020, section 2).
 //!
 //! For logits `z` `[M, V]` and keys `r` `[M]`: `sample[m] = argmax over v of z[m, v] + g(r[m], v)` with
-//! `g = -ln(-ln u)`, which is `v` with the probability `softmax(z[m])[v]`. Of equal largest sums the first is taken, NaN is
-//! passed over, and a row of nothing but NaN and minus infinity gives 0. There is no gradient; nothing is saved.
+//! `g = -ln(-ln u)`, which is `v` with the probability `softmax(z[m])[v]`. Of equal largest sums the first is
+//! taken, NaN is passed over, and a row of nothing but NaN and minus infinity gives 0. There is no gradient;
+//! nothing is saved.
 //!
-//! `u = (w + 1/2) / 2^32`, where `w` is word `v % 4` of the stream at index `r << 24 | v / 4`. It is never 0 or 1, and `-ln u`
-//! is right to f32's digits at both ends: `d`, the distance of `u` to the nearer end, is
-//! `(w + 1/2) / 2^32` or `(2^32 - 1 - w + 1/2) / 2^32`; `-ln u` is `-ln d` or, with `y = 1 - d` as rounded, `-ln y + (d - (1 - y)) / y`.
-//! So `g` lies between -3.2 and 22.9. A key names the token, not its place in the batch.
+//! `u = (w + 1/2) / 2^32`, where `w` is word `v % 4` of the stream at index `r << 24 | v / 4`. It is never 0
+//! or 1, and `-ln u` is right to f32's digits at both ends: `d`, the distance of `u` to the nearer end, is
+//! `(w + 1/2) / 2^32` or `(2^32 - 1 - w + 1/2) / 2^32`; `-ln u` is `-ln d` or, with `y = 1 - d` as rounded,
+//! `-ln y + (d - (1 - y)) / y`. So `g` lies between -3.2 and 22.9. A key names the token, not its place in
+//! the batch.
 //!
 //! Logits are f32, bf16 or f16, the sums f32.
 

@@ -39,7 +39,8 @@ fn ids_are_those_of_the_reference() {
         for (dtype, (rows, classes)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             let logits = (fresh((rows, classes), 1) * 2.0).unwrap().to_dtype(dtype).unwrap();
             let keys: Vec<u64> = (0..rows as u64).map(|row| row << 20 | 7).collect();
-            let scores = reference::scores(&double(&logits), &stream(), &keys).unwrap().to_vec2::<f64>().unwrap();
+            let scores =
+                reference::scores(&double(&logits), &stream(), &keys).unwrap().to_vec2::<f64>().unwrap();
             for (row, (got, scores)) in ids(&logits, &keys).into_iter().zip(&scores).enumerate() {
                 let (want, lead) = largest(scores);
                 // Sums of up to 30 are f32: two within their rounding may change places.
@@ -61,7 +62,8 @@ fn devices_draw_the_same_ids() {
         let want = ids(&fresh_in((50, 999), 1, dtype).to_device(&Device::Cpu).unwrap(), &keys);
         on_each_device(|| {
             let logits = fresh_in((50, 999), 1, dtype);
-            let scores = reference::scores(&double(&logits), &stream(), &keys).unwrap().to_vec2::<f64>().unwrap();
+            let scores =
+                reference::scores(&double(&logits), &stream(), &keys).unwrap().to_vec2::<f64>().unwrap();
             for ((got, want), scores) in ids(&logits, &keys).iter().zip(&want).zip(&scores) {
                 assert!(got == want || largest(scores).1 < 1e-5);
             }
@@ -115,6 +117,8 @@ fn no_rows_work_and_what_does_not_fit_is_named() {
     on_each_device(|| {
         assert_eq!(ids(&fresh((0, 9), 1), &[]), [0; 0]);
         assert!(sample(&fresh((2, 9), 1), &stream(), &[1]).unwrap_err().to_string().contains("gumbel: keys"));
-        assert!(sample(&fresh((0, 0), 1), &stream(), &[]).unwrap_err().to_string().contains("gumbel: 0 classes"));
+        assert!(
+            sample(&fresh((0, 0), 1), &stream(), &[]).unwrap_err().to_string().contains("gumbel: 0 classes")
+        );
     });
 }

@@ -29,7 +29,11 @@ pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> R
 
 fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let adam = Adam::new(hyper);
-    let rule = |index: usize| Rule { adam, inverse1: (1.0 / adam.correction1) as f32, decay: groups[index].weight_decay };
+    let rule = |index: usize| Rule {
+        adam,
+        inverse1: (1.0 / adam.correction1) as f32,
+        decay: groups[index].weight_decay,
+    };
     with_blocks::<T, _>(buffers, groups, |mut blocks| {
         let squares = blocks.par_iter_mut().map(|block| {
             let index = block.group?;

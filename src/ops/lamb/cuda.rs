@@ -1,4 +1,5 @@
-//! LAMB on the GPU: two passes over all buffers, and between them the step size of each tensor, found on the device.
+//! LAMB on the GPU: two passes over all buffers, and between them the step size of each tensor, found on the
+//! device.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -23,7 +24,8 @@ pub(super) fn update(gpu: &Gpu, buffers: Buffers<'_>, groups: Groups<'_>, hyper:
     let step_sizes = gpu.uninitialised(update.table.segments, DType::F32)?;
     update.args.squares = gpu.output(&squares, DType::F64)?;
     update.args.step_sizes = gpu.output(&step_sizes, DType::F32)?;
-    // SAFETY: there are two sums for each chunk and a step size for each segment, written before they are read.
+    // SAFETY: there are two sums for each chunk and a step size for each segment, written before they are
+    // read.
     unsafe {
         update.launch(gpu, ADVANCE, None)?;
         gpu.launch(STEP_SIZES, None, grid(update.table.segments), &update.args)?;

@@ -1,7 +1,8 @@
 // LAMB; see mod.rs for the formulas.
 //
 // In the two passes over the buffers a block is a chunk of a group. Between them a block for each
-// group adds the squares of its chunks, in an order that depends on the group's size alone, and finds its step size.
+// group adds the squares of its chunks, in an order that depends on the group's size alone, and finds its
+// step size.
 #include "../update/chunks.cuh"
 
 // `u`, the same bits in both passes.

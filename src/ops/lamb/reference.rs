@@ -7,7 +7,14 @@ use candle_core::Tensor;
 use crate::ops::update::Hyper;
 
 /// Parameters, first and second moment after one update of a tensor.
-pub fn update(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, weight_decay: f64, hyper: &Hyper) -> Result<[Tensor; 3]> {
+pub fn update(
+    p: &Tensor,
+    g: &Tensor,
+    m: &Tensor,
+    v: &Tensor,
+    weight_decay: f64,
+    hyper: &Hyper,
+) -> Result<[Tensor; 3]> {
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;

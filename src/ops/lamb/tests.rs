@@ -42,7 +42,14 @@ impl State {
 
     fn buffers(&self) -> Buffers<'_> {
         let [parameters, gradients, first_moment, second_moment] = self.tensors.each_ref();
-        Buffers { parameters, gradients, first_moment, second_moment, shadow: self.shadow.as_ref(), clip: None }
+        Buffers {
+            parameters,
+            gradients,
+            first_moment,
+            second_moment,
+            shadow: self.shadow.as_ref(),
+            clip: None,
+        }
     }
 
     fn step(&mut self, gradients: &[f32], groups: &[Group], hyper: &Hyper) {
@@ -59,8 +66,8 @@ fn values(t: &Tensor) -> Vec<f32> {
     t.to_vec1::<f32>().unwrap()
 }
 
-/// Parameters after each of five steps of `timm.optim.Lamb` 1.0.31 on PyTorch 2.15.0 in f64: tensors of 3, 3 and 2 elements
-/// with decay 0.1, 0 and 0.1, lr 0.01, betas 0.9 and 0.999, eps 1e-6, no clipping, gradients
+/// Parameters after each of five steps of `timm.optim.Lamb` 1.0.31 on PyTorch 2.15.0 in f64: tensors of 3, 3
+/// and 2 elements with decay 0.1, 0 and 0.1, lr 0.01, betas 0.9 and 0.999, eps 1e-6, no clipping, gradients
 /// `((7 step + 3 i) mod 11 - 5) / 20`. The third tensor begins at zero: its first ratio is 1.
 #[expect(clippy::unreadable_literal, reason = "digits as PyTorch prints them")]
 const TIMM: [[f64; 8]; 5] = [
@@ -119,7 +126,9 @@ const TIMM: [[f64; 8]; 5] = [
 #[test]
 fn five_steps_are_those_of_timm() {
     on_each_device(|| {
-        let mut state = State::new(placed(&from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap()));
+        let mut state = State::new(placed(
+            &from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5, 0.0, 0.0], 8).unwrap(),
+        ));
         let groups = [group(0..3, 0.1), group(3..6, 0.0), group(6..8, 0.1)];
         for (step, want) in (1i32..).zip(TIMM) {
             let gradients: Vec<f32> = (0..8).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
@@ -145,8 +154,13 @@ fn several_tensors_agree_with_the_reference() {
         let count = 100_003;
         let mut state = State::new(fresh(count, 1));
         let part = |t: &Tensor, range: &Range<usize>| t.narrow(0, range.start, range.len()).unwrap();
-        let start =
-            |range: &Range<usize>| [double(&part(&state.tensors[0], range)), double(&zeros(range.len())), double(&zeros(range.len()))];
+        let start = |range: &Range<usize>| {
+            [
+                double(&part(&state.tensors[0], range)),
+                double(&zeros(range.len())),
+                double(&zeros(range.len())),
+            ]
+        };
         let mut want: Vec<[Tensor; 3]> = TENSORS.iter().map(|(range, _)| start(range)).collect();
         let mut without_ratio = want.clone();
         for step in 1..=4 {
@@ -159,13 +173,16 @@ fn several_tensors_agree_with_the_reference() {
             }
         }
         for (((range, decay), want), other) in TENSORS.iter().zip(&want).zip(&without_ratio) {
-            for (what, got, want) in
-                [("parameters", 0, 0), ("first moment", 2, 1), ("second moment", 3, 2)].map(|(w, i, j)| (w, &state.tensors[i], &want[j]))
+            for (what, got, want) in [("parameters", 0, 0), ("first moment", 2, 1), ("second moment", 3, 2)]
+                .map(|(w, i, j)| (w, &state.tensors[i], &want[j]))
             {
                 assert_close(what, &part(got, range), want, 2e-6);
             }
             // The control: without decay and trust ratio the comparison must fail.
-            assert!(*decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4, "{range:?}");
+            assert!(
+                *decay == 0.0 || relative_error(&part(&state.tensors[0], range), &other[0]) > 1e-4,
+                "{range:?}"
+            );
         }
     });
 }
@@ -173,12 +190,14 @@ fn several_tensors_agree_with_the_reference() {
 #[test]
 fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
     on_each_device(|| {
-        // The first tensor is zero, the second has no gradient and no decay to move it, the third only its decay.
+        // The first tensor is zero, the second has no gradient and no decay to move it, the third only its
+        // decay.
         let mut state = State::new(placed(&from_vec::<f32>(vec![0.0, 0.0, 2.0, 2.0, 3.0, 4.0], 6).unwrap()));
         let groups = [group(0..2, 0.1), group(2..4, 0.0), group(4..6, 0.1)];
         state.step(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0], &groups, &Hyper { eps: 1e-12, ..hyper(1) });
         let got = values(&state.tensors[0]);
-        // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes away lr * p.
+        // m_hat / sqrt(v_hat) of a first step is the sign; a pure decay has the ratio 1 / decay, so it takes
+        // away lr * p.
         for (got, want) in got.iter().zip([-0.01, 0.01, 2.0, 2.0, 3.0 * 0.99, 4.0 * 0.99]) {
             assert!((got - want).abs() < 1e-6, "{got} is not {want}");
         }
@@ -194,7 +213,8 @@ fn elements_outside_of_all_groups_are_frozen() {
         state.step(&values(&fresh(1000, 2)), &[group(2..400, 0.1), group(407..999, 0.0)], &hyper(1));
         let frozen = |i: usize| i < 2 || (400..407).contains(&i) || i == 999;
         let after = values(&state.tensors[0]);
-        let shadows = [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
+        let shadows =
+            [&old, state.shadow.as_ref().unwrap()].map(|t| values(&t.to_dtype(DType::F32).unwrap()));
         for i in 0..1000 {
             assert_eq!(after[i].to_bits() == before[i].to_bits(), frozen(i), "{i}");
             assert!(!frozen(i) || shadows[0][i].to_bits() == shadows[1][i].to_bits(), "{i}");
@@ -209,7 +229,9 @@ fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_chang
         let mut state = State::new(fresh(100_003, 1));
         state.shadow = dtype.map(|dtype| state.tensors[0].to_dtype(dtype).unwrap());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step))));
+        pool.install(|| {
+            (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step)))
+        });
         state
     };
     let bits = |state: &State| state.tensors.each_ref().map(bits);
@@ -225,23 +247,33 @@ fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_chang
     }
 }
 
-/// Parameters, gradients, moments and shadow after two clipped updates; `offset` elements into larger buffers.
+/// Parameters, gradients, moments and shadow after two clipped updates; `offset` elements into larger
+/// buffers.
 fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
     let count = 70_003;
     let view = |t: &Tensor| t.narrow(0, offset, count).unwrap();
-    let whole = [fresh(count + 9, 1), fresh(count + 9, 2), zeros(count + 9), zeros(count + 9), fresh_in(count + 9, 3, shadow)];
+    let whole = [
+        fresh(count + 9, 1),
+        fresh(count + 9, 2),
+        zeros(count + 9),
+        zeros(count + 9),
+        fresh_in(count + 9, 3, shadow),
+    ];
     let [parameters, gradients, first_moment, second_moment, shadow] = &whole.each_ref().map(view);
-    let groups = [group(1..6, 0.1), group(6..40_000, 0.02), group(40_001..40_003, 0.0), group(40_003..count - 2, 0.3)];
+    let groups =
+        [group(1..6, 0.1), group(6..40_000, 0.02), group(40_001..40_003, 0.0), group(40_003..count - 2, 0.3)];
     for (step, max_norm) in (1..).zip([1.0, 0.0]) {
         let norm = placed(&from_vec(vec![264.6], 1).unwrap());
         let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
-        let buffers = Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip };
+        let buffers =
+            Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip };
         update(buffers, &groups, &hyper(step)).unwrap();
     }
     whole
 }
 
-/// Moments are those of the CPU to the bit; the norms add up in another order, and may move a step size by a rounding.
+/// Moments are those of the CPU to the bit; the norms add up in another order, and may move a step size by a
+/// rounding.
 #[test]
 fn devices_agree() {
     for (dtype, offset) in DTYPES.into_iter().flat_map(|dtype| [0, 1, 8].map(|offset| (dtype, offset))) {
@@ -260,8 +292,10 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
     on_each_device(|| {
         for norm in [f64::NAN, f64::INFINITY] {
             let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
-            let (state, before) =
-                (State { tensors: tensors.each_ref().map(|t| t.copy().unwrap()), shadow: None }, tensors.map(|t| bits(&t)));
+            let (state, before) = (
+                State { tensors: tensors.each_ref().map(|t| t.copy().unwrap()), shadow: None },
+                tensors.map(|t| bits(&t)),
+            );
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
             let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
             update(Buffers { clip, ..state.buffers() }, &[group(3..900, 0.1)], &hyper(1)).unwrap();
@@ -270,8 +304,8 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
     });
 }
 
-/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements before it are not
-/// looked at.
+/// Offsets are 64 bits: a group behind 2^31 elements is updated as the same one at the beginning. Elements
+/// before it are not looked at.
 #[test]
 fn groups_behind_two_billion_elements_are_updated_as_any_other() {
     on_each_device(|| {
@@ -285,8 +319,16 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
         let run = |at: usize| {
             let whole = [&p, &g, &m, &v, &shadow].map(|t| far(t, at));
             let [parameters, gradients, first_moment, second_moment, shadow] = whole.each_ref();
-            let buffers = Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip: None };
-            let group = |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
+            let buffers = Buffers {
+                parameters,
+                gradients,
+                first_moment,
+                second_moment,
+                shadow: Some(shadow),
+                clip: None,
+            };
+            let group =
+                |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
             update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
         };
@@ -298,7 +340,8 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
 #[test]
 fn overlapping_groups_and_step_zero_are_refused() {
     let state = State::new(zeros(10));
-    let error = |groups: &[Group], step| update(state.buffers(), groups, &hyper(step)).unwrap_err().to_string();
+    let error =
+        |groups: &[Group], step| update(state.buffers(), groups, &hyper(step)).unwrap_err().to_string();
     assert!(error(&[group(0..5, 0.0), group(4..10, 0.0)], 1).contains("lamb: group 4..10"));
     assert!(error(&[group(0..11, 0.0)], 1).contains("0..11"));
     assert!(error(&[], 0).contains("count from 1"));

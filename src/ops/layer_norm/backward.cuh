@@ -1,4 +1,5 @@
-// Layer normalisation of rows, backward, for the ops that end in one; included behind forward.cuh, in the same way.
+// Layer normalisation of rows, backward, for the ops that end in one; included behind forward.cuh, in the
+// same way.
 //
 // A block takes `block_rows` rows, its warps in turns, and sums columns over them.
 
@@ -48,7 +49,8 @@ __device__ __forceinline__ void finish_gradients(RowGradient& row, i64 cols) {
     row.gradient_dot = warp_sum(row.gradient_dot) / float(cols);
 }
 
-// `SUMS` is 2, or 3 with `after(row, col, values)`: it gets dx before it is rounded, and leaves what the third sum adds up.
+// `SUMS` is 2, or 3 with `after(row, col, values)`: it gets dx before it is rounded, and leaves what the
+// third sum adds up.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void write_gradients(const NormBackward& a, const RowGradient& known, i64 row, i64 col, const Vec<T, N>& dy,
                                                 const Vec<T, N>& x, float (&sums)[SUMS][N], const After& after) {
@@ -69,7 +71,8 @@ __device__ __forceinline__ void write_gradients(const NormBackward& a, const Row
     }
 }
 
-// The compiler must work out anew what follows from these values: it would keep twice the registers, and half the warps fit.
+// The compiler must work out anew what follows from these values: it would keep twice the registers, and half
+// the warps fit.
 template <typename T, int N>
 __device__ __forceinline__ void forget(Vec<T, N>& values) {
 #ifndef KERNELS_ON_HOST
@@ -81,8 +84,8 @@ __device__ __forceinline__ void forget(Vec<T, N>& values) {
 #endif
 }
 
-// For rows of at most CHUNKS * 32 N columns: a warp holds its row and the sums of the columns in registers. The shared memory
-// is [BACKWARD_WARPS, cols].
+// For rows of at most CHUNKS * 32 N columns: a warp holds its row and the sums of the columns in registers.
+// The shared memory is [BACKWARD_WARPS, cols].
 template <typename T, int N, int CHUNKS, int SUMS, typename After>
 __device__ __forceinline__ void backward_held(const NormBackward& a, const After& after) {
     int warp = threadIdx.x / WARP, cols = int(a.cols);
@@ -142,7 +145,8 @@ __device__ __forceinline__ void backward_held(const NormBackward& a, const After
 // Rows whose sums are known at once, where the row is not held; the shared memory is [TILE_ROWS].
 constexpr i64 TILE_ROWS = 16;
 
-// For rows of any width, in tiles: warps find the sums over rows, then threads go down the columns, and read all again.
+// For rows of any width, in tiles: warps find the sums over rows, then threads go down the columns, and read
+// all again.
 template <typename T, int N, int SUMS, typename After>
 __device__ __forceinline__ void backward_any(const NormBackward& a, const After& after) {
     RowGradient* tile = reinterpret_cast<RowGradient*>(shared_memory());

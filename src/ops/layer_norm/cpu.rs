@@ -1,5 +1,5 @@
-//! Layer normalisation on the CPU: a row stays in the cache for all its passes; the variance is that of the centred row,
-//! not a difference of squares, which would lose all digits for rows far from zero.
+//! Layer normalisation on the CPU: a row stays in the cache for all its passes; the variance is that of the
+//! centred row, not a difference of squares, which would lose all digits for rows far from zero.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -46,8 +46,8 @@ impl Room {
     }
 }
 
-/// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the gradient of the
-/// output and the input.
+/// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the
+/// gradient of the output and the input.
 #[inline]
 pub(in crate::ops) fn backward_row<T: Element>(
     inputs: [&[T]; 2],
@@ -92,13 +92,20 @@ pub(in crate::ops) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
     Ok(Saved { mean_t: from_vec(mean, tokens)?, rstd_t: from_vec(rstd, tokens)? })
 }
 
-pub(super) fn forward<T: Element>(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+pub(super) fn forward<T: Element>(
+    x_td: &Tensor,
+    weight_d: &Tensor,
+    bias_d: &Tensor,
+    eps: f64,
+) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
     let (x, weight, bias) = (values::<T>(x_td)?, values::<f32>(weight_d)?, values::<f32>(bias_d)?);
     let (y, moments) = written::<T, _>(x.len(), |y| {
         parallel::map_rows(y, hidden, |rows, y| {
             let mut room = vec![0.0; hidden];
-            let row = |(row, y): (usize, &mut [T])| forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y);
+            let row = |(row, y): (usize, &mut [T])| {
+                forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y)
+            };
             rows.zip(y.chunks_exact_mut(hidden)).map(row).collect::<Vec<_>>()
         })
     });

@@ -28,7 +28,8 @@ const BACKWARD: ByWidth = ByWidth {
 /// Rows of a block forward, a warp each; warps of a block backward.
 const FORWARD_ROWS: usize = 4;
 const BACKWARD_WARPS: usize = 8;
-/// Rows of a tile where rows are not held in registers, and what is kept of each: see `backward_any` in `backward.cuh`.
+/// Rows of a tile where rows are not held in registers, and what is kept of each: see `backward_any` in
+/// `backward.cuh`.
 const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
 
 /// Kernels for rows of at most so many columns, which a warp holds in registers, and one for all others.
@@ -55,7 +56,8 @@ pub(in crate::ops) struct Norm {
 }
 
 impl Norm {
-    /// The norm with these vectors into `y`; `others` is whatever else the kernel reads and writes 16 bytes at a time.
+    /// The norm with these vectors into `y`; `others` is whatever else the kernel reads and writes 16 bytes
+    /// at a time.
     pub(in crate::ops) fn new(
         gpu: &Gpu,
         [weight, bias]: [&Tensor; 2],
@@ -64,7 +66,8 @@ impl Norm {
         others: &[Address],
     ) -> Result<Self> {
         let (dtype, (rows, cols)) = (y.dtype(), y.dims2()?);
-        let (weight, bias, y) = (gpu.input(weight, DType::F32)?, gpu.input(bias, DType::F32)?, gpu.output(y, dtype)?);
+        let (weight, bias, y) =
+            (gpu.input(weight, DType::F32)?, gpu.input(bias, DType::F32)?, gpu.output(y, dtype)?);
         let all: Vec<Address> = [weight, bias, y].iter().chain(others).copied().collect();
         Ok(Self {
             weight,
@@ -151,7 +154,9 @@ impl NormBackward {
     pub(in crate::ops) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
         let (cols, grid) = (self.cols as usize, Grid::of(blocks.count, 32 * BACKWARD_WARPS as u32));
         match kernels.held.into_iter().find(|&(most, _)| self.wide != 0 && cols <= most) {
-            Some((_, name)) => (Kernel { op: kernels.op, name }, grid.with_shared(BACKWARD_WARPS * cols * size_of::<f32>())),
+            Some((_, name)) => {
+                (Kernel { op: kernels.op, name }, grid.with_shared(BACKWARD_WARPS * cols * size_of::<f32>()))
+            }
             None => (Kernel { op: kernels.op, name: kernels.any }, grid.with_shared(TILE_BYTES)),
         }
     }
@@ -165,7 +170,13 @@ struct ForwardArgs {
     norm: Norm,
 }
 
-pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+pub(super) fn forward(
+    gpu: &Gpu,
+    x_td: &Tensor,
+    weight_d: &Tensor,
+    bias_d: &Tensor,
+    eps: f64,
+) -> Result<(Tensor, Saved)> {
     let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
     let (y, saved) = outputs(gpu, rows, cols, dtype)?;
     let x = gpu.input(x_td, dtype)?;
@@ -175,13 +186,18 @@ pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, weight_d: &Tensor, bias_d: &Tens
     Ok((y, saved))
 }
 
-pub(super) fn backward(gpu: &Gpu, inputs: BackwardInputs<'_>, dweight_d: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+pub(super) fn backward(
+    gpu: &Gpu,
+    inputs: BackwardInputs<'_>,
+    dweight_d: &Tensor,
+    dbias_d: &Tensor,
+) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (inputs.x_td.dtype(), inputs.x_td.dims2()?);
     let dx = gpu.uninitialised((rows, cols), dtype)?;
     let (args, partials, blocks) = NormBackward::new(gpu, inputs, &dx, 2, &[])?;
     let (kernel, grid) = args.pick(BACKWARD, blocks);
-    // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; there are two rows of partial
-    // sums for each block.
+    // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; there are two
+    // rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
     partials.add_to(gpu, 0, dweight_d)?;
     partials.add_to(gpu, cols, dbias_d)?;

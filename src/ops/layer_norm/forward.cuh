@@ -1,9 +1,12 @@
-// Layer normalisation of rows, forward, for the ops that end in one; see layer_norm/mod.rs for the formulas. A warp takes a row.
+// Layer normalisation of rows, forward, for the ops that end in one; see layer_norm/mod.rs for the formulas.
+// A warp takes a row.
 //
 // Each kernel.cu includes it once (and, as C++, into its own namespace), so there is no `#pragma once`.
-// Every product that is added to something is an explicit fmaf: the compiler has no choice, so both ops give the same bits.
+// Every product that is added to something is an explicit fmaf: the compiler has no choice, so both ops give
+// the same bits.
 
-// Columns that a warp can hold in registers, 32 values in a lane; wider rows are read again for each pass, from the cache.
+// Columns that a warp can hold in registers, 32 values in a lane; wider rows are read again for each pass,
+// from the cache.
 constexpr i64 HELD_COLUMNS = 1024;
 
 constexpr u32 FORWARD_ROWS = 4;  // of a block
@@ -62,7 +65,8 @@ __device__ __forceinline__ void normalise_held(const Norm& norm, i64 row, float 
     }
     float rstd = rstd_of(norm, squares);
     save_moments(norm, row, mean, rstd);
-    // All loads of the vectors come before the first store, which might be to the same memory for all the compiler knows.
+    // All loads of the vectors come before the first store, which might be to the same memory for all the
+    // compiler knows.
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         i64 col = held_column<N>(c);

@@ -1,7 +1,7 @@
 // Layer normalisation; see mod.rs for the formulas and forward.cuh and backward.cuh for what a warp does.
 //
-// Forward: a block has 4 warps, each takes a row. Backward: a block has 8 warps, which take its `block_rows` rows in turns; the
-// kernel is named after the widest row that it holds in registers.
+// Forward: a block has 4 warps, each takes a row. Backward: a block has 8 warps, which take its `block_rows`
+// rows in turns; the kernel is named after the widest row that it holds in registers.
 #include "common.cuh"
 
 #include "forward.cuh"

@@ -1,13 +1,15 @@
-//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, as `torch.nn.LayerNorm`.
+//! Layer normalisation over the last dimension (Ba et al. 2016), with the biased variance, as
+//! `torch.nn.LayerNorm`.
 //!
-//! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D + eps)`,
-//! `y = (x - mean) * rstd * weight + bias`. Saved: `mean` and `rstd` `[T]`; the caller keeps `x`.
+//! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D +
+//! eps)`, `y = (x - mean) * rstd * weight + bias`. Saved: `mean` and `rstd` `[T]`; the caller keeps `x`.
 //!
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
-//! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over t of dy`.
-//! The two sums over `t` accumulate into what the caller passes.
+//! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over
+//! t of dy`. The two sums over `t` accumulate into what the caller passes.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the arithmetic.
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the
+//! arithmetic.
 
 pub(in crate::ops) mod cpu;
 pub(in crate::ops) mod cuda;
@@ -44,7 +46,14 @@ pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> R
 }
 
 /// `dx_td`; adds to `dweight_d` and `dbias_d`.
-pub fn backward(dy_td: &Tensor, x_td: &Tensor, weight_d: &Tensor, saved: &Saved, dweight_d: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+pub fn backward(
+    dy_td: &Tensor,
+    x_td: &Tensor,
+    weight_d: &Tensor,
+    saved: &Saved,
+    dweight_d: &Tensor,
+    dbias_d: &Tensor,
+) -> Result<Tensor> {
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("layer norm: output gradient", dy_td, &[tokens, hidden])?;
     check_shape("layer norm: saved mean", &saved.mean_t, &[tokens])?;
@@ -53,7 +62,11 @@ pub fn backward(dy_td: &Tensor, x_td: &Tensor, weight_d: &Tensor, saved: &Saved,
     }
     check_one_dtype("layer norm", &[("the input", x_td), ("the output gradient", dy_td)])?;
     match Gpu::of(x_td)? {
-        None => by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d)),
-        Some(gpu) => cuda::backward(&gpu, cuda::BackwardInputs { dy_td, x_td, weight_d, saved }, dweight_d, dbias_d),
+        None => {
+            by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d))
+        }
+        Some(gpu) => {
+            cuda::backward(&gpu, cuda::BackwardInputs { dy_td, x_td, weight_d, saved }, dweight_d, dbias_d)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Layer normalisation composed of candle functions. candle-nn's own `LayerNorm` is no reference: it cuts gradients.
+//! Layer normalisation composed of candle functions. candle-nn's own `LayerNorm` is no reference: it cuts
+//! gradients.
 
 use candle_core::D;
 use candle_core::Result;

@@ -18,13 +18,29 @@ const EPS: f64 = 1e-5;
 #[test]
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
-        // On a GPU: rows held by a warp up to 256, 512, 768 and 1024 columns, wider ones, odd ones, and several tiles of them.
-        let sizes = [(1, 24), (1, 1), (7, 96), (5, 67), (700, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (4300, 3)];
+        // On a GPU: rows held by a warp up to 256, 512, 768 and 1024 columns, wider ones, odd ones, and
+        // several tiles of them.
+        let sizes = [
+            (1, 24),
+            (1, 1),
+            (7, 96),
+            (5, 67),
+            (700, 128),
+            (20, 768),
+            (9, 328),
+            (3, 1000),
+            (10, 1032),
+            (4300, 3),
+        ];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             let (weight, bias, dy) = (fresh(cols, 2), fresh(cols, 3), fresh_in((rows, cols), 4, dtype));
             // Rows away from zero: the mean must not swallow the variance.
             let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
-            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1], &i[2], EPS), &[&x, &weight, &bias], &dy);
+            let (want, gradients) = reference_gradients(
+                |i| reference::forward(&i[0], &i[1], &i[2], EPS),
+                &[&x, &weight, &bias],
+                &dy,
+            );
             let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
             assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
             assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
@@ -43,7 +59,11 @@ fn forward_and_backward_agree_with_the_reference() {
 #[test]
 fn the_reference_is_differentiable() {
     let inputs = [&fresh((3, 7), 1), &fresh(7, 2), &fresh(7, 3)];
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &i[1], &i[2], EPS), &inputs, &fresh((3, 7), 4));
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &i[1], &i[2], EPS),
+        &inputs,
+        &fresh((3, 7), 4),
+    );
 }
 
 #[test]
@@ -76,6 +96,11 @@ fn no_rows_work_and_wrong_shapes_are_named() {
         assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
         let half = fresh_in((0, 8), 1, DType::BF16);
         let error = backward(&half, &x, &weight, &saved, &gradient, &gradient).unwrap_err().to_string();
-        assert!(error.contains("layer norm: the output gradient is BF16, the input is F32: they must be of one type"), "{error}");
+        assert!(
+            error.contains(
+                "layer norm: the output gradient is BF16, the input is F32: they must be of one type"
+            ),
+            "{error}"
+        );
     });
 }

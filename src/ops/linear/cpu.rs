@@ -25,7 +25,14 @@ pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Ten
         let out = Output { bias: bias.as_deref(), ..Output::rows(y.as_mut_ptr(), outputs) };
         // SAFETY: `x`, `weight` and `y` are whole matrices of the shapes checked by the caller.
         unsafe {
-            product((rows, outputs, inputs), out, Matrix::rows(&x, inputs), Matrix::rows(&weight, inputs).transposed(), 1.0, true);
+            product(
+                (rows, outputs, inputs),
+                out,
+                Matrix::rows(&x, inputs),
+                Matrix::rows(&weight, inputs).transposed(),
+                1.0,
+                true,
+            );
         }
     });
     from_vec(y, (rows, outputs))
@@ -37,7 +44,16 @@ pub(super) fn backward_input<T: Element>(dy: &Tensor, weight: &Tensor) -> Result
     let (dx, ()) = written::<T, _>(rows * inputs, |dx| {
         let out = Output::rows(dx.as_mut_ptr(), inputs);
         // SAFETY: `dy`, `weight` and `dx` are whole matrices of the shapes checked by the caller.
-        unsafe { product((rows, inputs, outputs), out, Matrix::rows(&dy, outputs), Matrix::rows(&weight, inputs), 1.0, true) }
+        unsafe {
+            product(
+                (rows, inputs, outputs),
+                out,
+                Matrix::rows(&dy, outputs),
+                Matrix::rows(&weight, inputs),
+                1.0,
+                true,
+            )
+        }
     });
     from_vec(dx, (rows, inputs))
 }
@@ -48,7 +64,11 @@ pub(super) fn backward_inputs_accumulate<T: Element>(maps: &[(&Tensor, &Tensor)]
     for (dy, weight) in maps {
         operands.push((values::<T>(dy)?, values::<T>(weight)?, dy.dim(1)?));
     }
-    let term = |(dy, weight, outputs): &(_, _, usize)| Term { a: rows_of(dy, *outputs), b: rows_of(weight, inputs), depth: *outputs };
+    let term = |(dy, weight, outputs): &(_, _, usize)| Term {
+        a: rows_of(dy, *outputs),
+        b: rows_of(weight, inputs),
+        depth: *outputs,
+    };
     let terms: Vec<Term<T>> = operands.iter().map(term).collect();
     with_values_mut::<T, _>(dx, |dx| {
         let out = Output::rows(dx.as_mut_ptr(), inputs).accumulating();
@@ -72,7 +92,16 @@ pub(super) fn backward_parameters<T: Element>(
     with_slice_mut(dweight.sum, |values| {
         let out = Output { accumulate: dweight.begun, ..Output::rows(values.as_mut_ptr(), inputs) };
         // SAFETY: `dy`, `x` and the gradient are whole matrices of the shapes checked by the caller.
-        unsafe { product((outputs, inputs, rows), out, Matrix::rows(&dy, outputs).transposed(), Matrix::rows(&x, inputs), 1.0, true) }
+        unsafe {
+            product(
+                (outputs, inputs, rows),
+                out,
+                Matrix::rows(&dy, outputs).transposed(),
+                Matrix::rows(&x, inputs),
+                1.0,
+                true,
+            )
+        }
     })?;
     dbias.map_or(Ok(()), |dbias| with_slice_mut(dbias.begin()?, |dbias| column_sums_into(&dy, dbias)))
 }

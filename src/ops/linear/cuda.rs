@@ -43,7 +43,8 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         accumulate: false,
         bias: bias.map(|bias| gpu.input(bias, DType::F32)).transpose()?,
     };
-    // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows, outputs]`.
+    // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows,
+    // outputs]`.
     unsafe { gpu.gemm(&gemm) }?;
     Ok(y)
 }
@@ -99,7 +100,8 @@ pub(super) fn backward_parameters(
         accumulate: dweight.begun,
         bias: None,
     };
-    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradients `[outputs, inputs]` and `[outputs]` in f32.
+    // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradients `[outputs, inputs]` and
+    // `[outputs]` in f32.
     unsafe {
         match dbias {
             None => gpu.gemm(&gemm),
@@ -108,14 +110,21 @@ pub(super) fn backward_parameters(
     }
 }
 
-/// The gradient of a weight, and with it that of the bias: cuBLASLt sums the rows of `dy`, which the product reads anyway.
-/// It can only overwrite, so what is to be added goes by way of a vector; where it has no such product, `dy` is read again.
+/// The gradient of a weight, and with it that of the bias: cuBLASLt sums the rows of `dy`, which the product
+/// reads anyway. It can only overwrite, so what is to be added goes by way of a vector; where it has no such
+/// product, `dy` is read again.
 ///
 /// # Safety
 /// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`.
-pub(in crate::ops) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dy: &Tensor, dbias: Accumulator<'_>) -> Result<()> {
+pub(in crate::ops) unsafe fn weight_and_bias(
+    gpu: &Gpu,
+    of_weight: &Gemm,
+    dy: &Tensor,
+    dbias: Accumulator<'_>,
+) -> Result<()> {
     let beside = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
-    let sums = beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
+    let sums =
+        beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
     // SAFETY: the caller's promise; the vector has a value for each row of the output.
     if unsafe { gpu.gemm_with_row_sums(of_weight, sums) }? {
         return beside.map_or(Ok(()), |beside| beside.add_to(gpu, 0, dbias.sum));
@@ -143,8 +152,8 @@ fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
     partials.add_to(gpu, 0, into)
 }
 
-/// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of rows writes a
-/// partial sum for every column.
+/// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of
+/// rows writes a partial sum for every column.
 fn row_blocks(rows: usize, cols: usize) -> RowBlocks {
     /// Blocks in both directions, about: eight for each processor of the largest GPU.
     const BLOCKS: usize = 1056;
@@ -152,7 +161,8 @@ fn row_blocks(rows: usize, cols: usize) -> RowBlocks {
     RowBlocks::of(rows, rows.div_ceil(down).max(WARPS))
 }
 
-/// Values that a lane reads at once: 16 bytes; 2 where rows allow no more, as those of a vocabulary of 30,522 columns; or 1.
+/// Values that a lane reads at once: 16 bytes; 2 where rows allow no more, as those of a vocabulary of 30,522
+/// columns; or 1.
 fn lane_values(cols: usize, dtype: DType, address: Address) -> usize {
     let pairs_fit = cols.is_multiple_of(2) && address.0.is_multiple_of(2 * dtype.size_in_bytes() as u64);
     if wide::flag(cols, dtype, &[address]) == 1 { wide::values(dtype) } else { 1 + usize::from(pairs_fit) }

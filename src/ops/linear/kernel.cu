@@ -1,4 +1,5 @@
-// Column sums, for the gradient of a bias; see mod.rs, and columns.cuh for who adds up what. The products are the library's.
+// Column sums, for the gradient of a bias; see mod.rs, and columns.cuh for who adds up what. The products are
+// the library's.
 #include "columns.cuh"
 
 struct ColumnSumsArgs {

@@ -7,7 +7,8 @@
 //! | `b` | `[O]` | f32 | `db += sum over rows of dy` (as `dW`) |
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
-//! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the caller.
+//! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the
+//! caller.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -43,8 +44,9 @@ pub fn backward_input(dy_to: &Tensor, weight_oi: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps. On the CPU it is one sum,
-/// rounded once; on a GPU each map's product is added to what stands in `dx_ti` and rounded to its type.
+/// `dx_ti += sum over the maps (dy_to, W_oi) of dy_to W_oi`, for an input that feeds several maps. On the CPU
+/// it is one sum, rounded once; on a GPU each map's product is added to what stands in `dx_ti` and rounded to
+/// its type.
 pub fn backward_inputs_accumulate(maps: &[(&Tensor, &Tensor)], dx_ti: &Tensor) -> Result<()> {
     for (dy_to, weight_oi) in maps {
         check(dy_to, weight_oi, 0)?;
@@ -74,7 +76,9 @@ pub fn backward_parameters<'a>(
         check_shape("linear: bias gradient", dbias.sum, &[outputs])?;
     }
     match Gpu::of(dy_to)? {
-        None => by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o)),
+        None => {
+            by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o))
+        }
         Some(gpu) => cuda::backward_parameters(&gpu, dy_to, x_ti, dweight_oi, dbias_o),
     }
 }

@@ -42,7 +42,8 @@ fn compare(dtype: DType, (rows, inputs, outputs): (usize, usize, usize)) {
     assert_close("dx", &linear::backward_input(&dy, &weight).unwrap(), &gradients[0], tolerance);
 
     // Everything that accumulates starts from something; two maps that share their input add up.
-    let (dx, dweight, dbias) = (fresh_in((rows, inputs), 5, dtype), fresh((outputs, inputs), 6), fresh(outputs, 7));
+    let (dx, dweight, dbias) =
+        (fresh_in((rows, inputs), 5, dtype), fresh((outputs, inputs), 6), fresh(outputs, 7));
     let twice = (&gradients[0] * 2.0).unwrap();
     let wanted = [&dx, &dweight, &dbias].into_iter().zip([&twice, &gradients[1], &gradients[2]]);
     let wanted: Vec<Tensor> = wanted.map(|(start, g)| (double(start) + g).unwrap()).collect();
@@ -65,7 +66,10 @@ fn compare(dtype: DType, (rows, inputs, outputs): (usize, usize, usize)) {
 #[test]
 fn bias_gradients_take_every_row_of_every_column() {
     on_each_device(|| {
-        for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| [(700, 264), (41, 1030), (2200, 7), (9, 1)].map(|s| (dtype, s))) {
+        for (dtype, (rows, cols)) in DTYPES
+            .into_iter()
+            .flat_map(|dtype| [(700, 264), (41, 1030), (2200, 7), (9, 1)].map(|s| (dtype, s)))
+        {
             let (dy, x) = (fresh_in((rows, cols), 1, dtype), fresh_in((rows, 1), 2, dtype));
             let (dweight, dbias) = (fresh((cols, 1), 3), fresh(cols, 4));
             let want = (double(&dbias) + double(&dy).sum(0).unwrap()).unwrap();
@@ -77,7 +81,11 @@ fn bias_gradients_take_every_row_of_every_column() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    assert_reference_is_differentiable(composed, &[&fresh((3, 4), 1), &fresh((2, 4), 2), &fresh(2, 3)], &fresh((3, 2), 4));
+    assert_reference_is_differentiable(
+        composed,
+        &[&fresh((3, 4), 1), &fresh((2, 4), 2), &fresh(2, 3)],
+        &fresh((3, 2), 4),
+    );
 }
 
 #[test]

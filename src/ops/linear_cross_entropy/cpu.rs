@@ -38,7 +38,16 @@ fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
     let logits = written::<f32, _>(rows * classes, |logits| {
         let out = Output { bias: Some(bias), ..Output::rows(logits.as_mut_ptr(), classes) };
         // SAFETY: all three are whole matrices of these shapes.
-        unsafe { product((rows, classes, inputs), out, Matrix::rows(x, inputs), Matrix::rows(weight, inputs).transposed(), 1.0, true) }
+        unsafe {
+            product(
+                (rows, classes, inputs),
+                out,
+                Matrix::rows(x, inputs),
+                Matrix::rows(weight, inputs).transposed(),
+                1.0,
+                true,
+            )
+        }
     });
     logits.0
 }
@@ -50,13 +59,19 @@ pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -
     for piece in pieces(rows, classes) {
         let mut logits = logits(&x[piece.start * inputs..piece.end * inputs], &weight, &bias);
         let labels = &labels[piece];
-        found.extend(each_row(&mut logits, classes, |row, logits, room| forward_row(logits, labels[row] as usize, room)));
+        found.extend(each_row(&mut logits, classes, |row, logits, room| {
+            forward_row(logits, labels[row] as usize, room)
+        }));
     }
     entropy(&found)
 }
 
 /// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
-fn each_row<T: Element>(matrix: &mut [T], cols: usize, f: impl Fn(usize, &mut [T], &mut [f32]) -> Row + Sync) -> impl Iterator<Item = Row> {
+fn each_row<T: Element>(
+    matrix: &mut [T],
+    cols: usize,
+    f: impl Fn(usize, &mut [T], &mut [f32]) -> Row + Sync,
+) -> impl Iterator<Item = Row> {
     let of_block = |rows: Range<usize>, values: &mut [T]| -> Vec<Row> {
         let mut room = chunk_room(cols);
         rows.zip(values.chunks_exact_mut(cols)).map(|(row, values)| f(row, values, &mut room)).collect()
@@ -82,7 +97,8 @@ pub(super) fn forward_backward<T: Element>(
                 let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
                 written::<T, _>(count * classes, |dz| {
                     found.extend(each_row(dz, classes, |row, dz, room| {
-                        let (logits, label) = (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
+                        let (logits, label) =
+                            (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
                         let found = forward_row(logits, label, room);
                         gradient_row(logits, label, found.log_sum_exp, scale, dz);
                         found
@@ -96,9 +112,21 @@ pub(super) fn forward_backward<T: Element>(
                 product((count, inputs, classes), out, gradient, Matrix::rows(&weight, inputs), 1.0, true);
             }
             with_slice_mut(into.dweight_vd.sum, |dweight| {
-                let out = Output { accumulate: into.dweight_vd.begun, ..Output::rows(dweight.as_mut_ptr(), inputs) };
+                let out = Output {
+                    accumulate: into.dweight_vd.begun,
+                    ..Output::rows(dweight.as_mut_ptr(), inputs)
+                };
                 // SAFETY: `dz`, this part of `x` and `dweight` are whole matrices of these shapes.
-                unsafe { product((classes, inputs, count), out, gradient.transposed(), Matrix::rows(x, inputs), 1.0, true) }
+                unsafe {
+                    product(
+                        (classes, inputs, count),
+                        out,
+                        gradient.transposed(),
+                        Matrix::rows(x, inputs),
+                        1.0,
+                        true,
+                    )
+                }
             })?;
             with_slice_mut(into.dbias_v.begin()?, |dbias| parallel::column_sums_into(&dz, dbias))?;
             into = into.continued();

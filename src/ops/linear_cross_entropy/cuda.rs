@@ -25,9 +25,9 @@ use crate::ops::linear::cuda::weight_and_bias;
 
 const LOSS_AND_GRADIENT: Kernel = Kernel { op: "linear_cross_entropy", name: "linear_cross_entropy" };
 
-/// Most logits in memory at once: 256 MiB in f32, and half of that for a gradient in a half type. More than on the CPU: each
-/// piece reads and writes the whole gradient of the weight once (300 MB for 50,000 words), and only with a thousand rows or
-/// more is that small beside its three products.
+/// Most logits in memory at once: 256 MiB in f32, and half of that for a gradient in a half type. More than
+/// on the CPU: each piece reads and writes the whole gradient of the weight once (300 MB for 50,000 words),
+/// and only with a thousand rows or more is that small beside its three products.
 pub(super) const PIECE_VALUES: usize = 64 << 20;
 
 /// Twin of `Args` in `kernel.cu`.
@@ -43,8 +43,8 @@ struct Args {
     scale: f32,
 }
 
-/// Rows whose logits are in memory at once: whole eights where there are as many, so that a row begins at the same place
-/// between two multiples of 16 bytes whatever the piece, and is summed in the same order.
+/// Rows whose logits are in memory at once: whole eights where there are as many, so that a row begins at the
+/// same place between two multiples of 16 bytes whatever the piece, and is summed in the same order.
 fn piece_rows(rows: usize, classes: usize, most_values: usize) -> usize {
     let size = (most_values / classes.max(1)).max(1);
     let size = if size > 8 { size - size % 8 } else { size };
@@ -91,12 +91,20 @@ impl Decoder<'_> {
             accumulate: false,
             bias: Some(self.bias),
         };
-        // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias `[classes]`.
+        // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias
+        // `[classes]`.
         unsafe { self.gpu.gemm(&gemm) }
     }
 
     /// Loss and gradient of the rows of a piece whose logits are known.
-    fn loss_and_gradient(&self, piece: &Range<usize>, logits: Address, gradient: Address, found: FoundAt, scale: f32) -> Result<()> {
+    fn loss_and_gradient(
+        &self,
+        piece: &Range<usize>,
+        logits: Address,
+        gradient: Address,
+        found: FoundAt,
+        scale: f32,
+    ) -> Result<()> {
         let args = Args {
             logits,
             labels: self.label_at(piece.start),
@@ -107,7 +115,8 @@ impl Decoder<'_> {
             scale,
         };
         let grid = Grid::of(piece.len(), row_threads(self.classes)).with_shared(ROOM_BYTES);
-        // SAFETY: logits and gradient have room for the piece, labels and what is found are those of its rows.
+        // SAFETY: logits and gradient have room for the piece, labels and what is found are those of its
+        // rows.
         unsafe { self.gpu.launch(LOSS_AND_GRADIENT, Some(self.dtype), grid, &args) }
     }
 
@@ -142,8 +151,8 @@ impl Decoder<'_> {
             accumulate: into.dweight_vd.begun,
             bias: None,
         };
-        // SAFETY: `dz` is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[.., inputs]`; weight and
-        // gradient are `[classes, inputs]`.
+        // SAFETY: `dz` is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[..,
+        // inputs]`; weight and gradient are `[classes, inputs]`.
         unsafe {
             self.gpu.gemm(&of_x)?;
             weight_and_bias(self.gpu, &of_weight, dz, into.dbias_v)
@@ -152,9 +161,19 @@ impl Decoder<'_> {
 }
 
 /// Runs `f` with the decoder; its labels stay on the GPU until all is launched.
-fn with_decoder<R>(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, f: impl FnOnce(&Decoder<'_>) -> Result<R>) -> Result<R> {
+fn with_decoder<R>(
+    gpu: &Gpu,
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: Indices<'_>,
+    f: impl FnOnce(&Decoder<'_>) -> Result<R>,
+) -> Result<R> {
     let dtype = x_md.dtype();
-    let (labels, _kept) = if labels.is_empty() { (Address::NULL, None) } else { gpu.numbers(labels).map(|(at, t)| (at, Some(t)))? };
+    let (labels, _kept) = if labels.is_empty() {
+        (Address::NULL, None)
+    } else {
+        gpu.numbers(labels).map(|(at, t)| (at, Some(t)))?
+    };
     f(&Decoder {
         gpu,
         dtype,
@@ -167,7 +186,13 @@ fn with_decoder<R>(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, 
     })
 }
 
-pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, most_values: usize) -> Result<Entropy> {
+pub(super) fn forward(
+    gpu: &Gpu,
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: Indices<'_>,
+    most_values: usize,
+) -> Result<Entropy> {
     let (rows, classes) = (x_md.dim(0)?, map.bias_v.elem_count());
     let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
     with_decoder(gpu, x_md, map, labels, |decoder| {
@@ -176,7 +201,8 @@ pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
             let (shape, labels) = ((piece.len(), classes), decoder.label_at(piece.start));
-            // SAFETY: the logits of the piece were just written; labels and what is found are those of its rows.
+            // SAFETY: the logits of the piece were just written; labels and what is found are those of its
+            // rows.
             unsafe { forward_rows(gpu, DType::F32, logits, shape, labels, found.at(gpu, piece.start)?) }?;
         }
         Ok(())
@@ -199,7 +225,8 @@ pub(super) fn forward_backward(
     with_decoder(gpu, x_md, map, labels, |decoder| {
         let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
         // In f32 the gradient takes the place of the logits.
-        let dz_mv = if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised((size, classes), dtype)? };
+        let dz_mv =
+            if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised((size, classes), dtype)? };
         let (logits, dz) = (gpu.output(&logits_mv, DType::F32)?, gpu.output(&dz_mv, dtype)?);
         let dx = gpu.output(&dx_md, dtype)?;
         for piece in pieces(rows, size) {

@@ -1,7 +1,7 @@
 // Loss and gradient of rows of logits; see mod.rs. The products around it are the library's.
 //
-// A block is a row: one pass for the loss, a second for the gradient, which finds the row in the second-level cache where
-// the rows at work fit it (f32, 50,000 columns: 256 rows on an H100).
+// A block is a row: one pass for the loss, a second for the gradient, which finds the row in the second-level
+// cache where the rows at work fit it (f32, 50,000 columns: 256 rows on an H100).
 #include "../cross_entropy/row.cuh"
 
 struct Args {
@@ -21,7 +21,8 @@ __device__ void loss_and_gradient(const Args& a) {
     const float* row = a.logits + m * a.cols;
     T* gradient = static_cast<T*>(a.gradient) + m * a.cols;
     row_entropy(room, row, a.cols, label, a.found + 2 * m, a.log_sum_exp + m);
-    // The last read of a logit by another thread is before it, too: the gradient may be written over the logits.
+    // The last read of a logit by another thread is before it, too: the gradient may be written over the
+    // logits.
     __syncthreads();
     float log_sum_exp = room.log_sum_exp;
     // Both matrices begin at multiples of 16 bytes: where a unit of the gradient does, its logits do.

@@ -1,12 +1,14 @@
-//! A linear map to many classes and the softmax cross-entropy of its logits in one op: the decoder of a masked language
-//! model, whose logits are never all in memory.
+//! A linear map to many classes and the softmax cross-entropy of its logits in one op: the decoder of a
+//! masked language model, whose logits are never all in memory.
 //!
-//! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of [`crate::ops::cross_entropy`], whose
-//! sum, score and log-sum-exp are given. Backward, with `dz` as there: `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
+//! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of
+//! [`crate::ops::cross_entropy`], whose sum, score and log-sum-exp are given. Backward, with `dz` as there:
+//! `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
 //!
-//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU): `scale`, the gradient of the step's loss
-//! by the loss sum, is known before. Logits are f32 whatever the type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to
-//! that type for the two products, which sum in f32. Nothing is saved. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
+//! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU):
+//! `scale`, the gradient of the step's loss by the loss sum, is known before. Logits are f32 whatever the
+//! type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to that type for the two products, which sum in
+//! f32. Nothing is saved. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
 
 mod cpu;
 mod cuda;
@@ -27,7 +29,8 @@ use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 
-/// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their gradient.
+/// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their
+/// gradient.
 const PIECE_VALUES: usize = 12 << 20;
 
 /// Most logits in memory at once, unless a single row has more.
@@ -89,7 +92,9 @@ pub fn forward_backward<'a>(
     check_shape("linear cross entropy: weight gradient", into.dweight_vd.sum, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v.sum, map.bias_v.dims())?;
     match Gpu::of(x_md)? {
-        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into)),
+        None => {
+            by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into))
+        }
         Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, cuda::PIECE_VALUES),
     }
 }
@@ -98,7 +103,13 @@ fn check(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<()> {
     let ((rows, inputs), (classes, width)) = (x_md.dims2()?, map.weight_vd.dims2()?);
     if inputs != width || x_md.dtype() != map.weight_vd.dtype() {
         let (x, weight) = (x_md, map.weight_vd);
-        bail!("linear cross entropy: rows {:?} {:?} do not fit weight {:?} {:?}", x.shape(), x.dtype(), weight.shape(), weight.dtype());
+        bail!(
+            "linear cross entropy: rows {:?} {:?} do not fit weight {:?} {:?}",
+            x.shape(),
+            x.dtype(),
+            weight.shape(),
+            weight.dtype()
+        );
     }
     check_shape("linear cross entropy: bias", map.bias_v, &[classes])?;
     check_len("linear cross entropy: labels", labels.len(), rows)?;

@@ -29,7 +29,8 @@ fn loss_sum(entropy: &Entropy) -> f64 {
 }
 
 fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
-    let (x, weight, bias) = (fresh_in((rows, inputs), 1, dtype), fresh_in((classes, inputs), 2, dtype), fresh(classes, 3));
+    let (x, weight, bias) =
+        (fresh_in((rows, inputs), 1, dtype), fresh_in((classes, inputs), 2, dtype), fresh(classes, 3));
     let labels = fresh_ids(rows, classes as u64, 4);
     let seed = Tensor::new(0.25f32, &Device::Cpu).unwrap();
     let (loss, gradients) = reference_gradients(|i| reference(i, &labels), &[&x, &weight, &bias], &seed);
@@ -39,7 +40,8 @@ fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
     let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
     let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
     let (entropy, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
-    let (got, without_gradient) = (Totals::read(&entropy.totals).unwrap(), forward(&x, map, &labels).unwrap());
+    let (got, without_gradient) =
+        (Totals::read(&entropy.totals).unwrap(), forward(&x, map, &labels).unwrap());
     assert!((got.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", got.loss_sum);
     assert_eq!(Totals::read(&without_gradient.totals).unwrap(), got);
     assert_eq!(bits(&without_gradient.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
@@ -91,21 +93,32 @@ fn first<'a>((weight, bias): (&'a Tensor, &'a Tensor)) -> MapGradients<'a> {
 fn pieces_on_a_gpu_are_one_loss() {
     on_each_device(|| {
         for dtype in DTYPES {
-            let (x, weight, bias) = (fresh_in((21, 8), 1, dtype), fresh_in((1003, 8), 2, dtype), fresh(1003, 3));
+            let (x, weight, bias) =
+                (fresh_in((21, 8), 1, dtype), fresh_in((1003, 8), 2, dtype), fresh(1003, 3));
             let Some(gpu) = Gpu::of(&x).unwrap() else { return };
             let (map, labels) = (Map { weight_vd: &weight, bias_v: &bias }, fresh_ids(21, 1003, 4));
             let run = |most_values| {
                 let (dweight, dbias) = (fresh((1003, 8), 5), fresh(1003, 6));
                 let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
                 let labels = || (&labels).into();
-                let (entropy, dx) = cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, most_values).unwrap();
+                let (entropy, dx) =
+                    cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, most_values).unwrap();
                 let alone = cuda::forward(&gpu, &x, map, labels(), most_values).unwrap();
                 assert_eq!(bits(&alone.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
                 // From nothing: what stood there is neither kept nor added to.
                 let begun = [(dweight.clone(), 5), (dbias.clone(), 6)]
                     .map(|(sum, id)| (double(&sum) - double(&fresh(sum.shape().clone(), id))).unwrap());
                 let (dweight_first, dbias_first) = (fresh((1003, 8), 7), fresh(1003, 8));
-                cuda::forward_backward(&gpu, &x, map, labels(), 0.5, first((&dweight_first, &dbias_first)), most_values).unwrap();
+                cuda::forward_backward(
+                    &gpu,
+                    &x,
+                    map,
+                    labels(),
+                    0.5,
+                    first((&dweight_first, &dbias_first)),
+                    most_values,
+                )
+                .unwrap();
                 assert_close("first dweight", &dweight_first, &begun[0], 1e-5);
                 assert_close("first dbias", &dbias_first, &begun[1], 1e-5);
                 (entropy, [dx, dweight, dbias])
@@ -115,7 +128,9 @@ fn pieces_on_a_gpu_are_one_loss() {
                 let (pieces, of_pieces) = run(most_values);
                 assert!((loss_sum(&pieces) - loss_sum(&whole)).abs() < 1e-6 * loss_sum(&whole));
                 assert_close("log sum exp", &pieces.log_sum_exp_m, &whole.log_sum_exp_m, 1e-6);
-                for (what, (got, want)) in ["dx", "dweight", "dbias"].iter().zip(of_pieces.iter().zip(&gradients)) {
+                for (what, (got, want)) in
+                    ["dx", "dweight", "dbias"].iter().zip(of_pieces.iter().zip(&gradients))
+                {
                     assert_close(what, got, want, within(dtype, 1e-6, 1.0));
                 }
             }
@@ -142,7 +157,10 @@ fn several_pieces_are_one_loss() {
     let added = MapGradients { dweight_vd: (&parts.0).into(), dbias_v: (&parts.1).into() };
     let (second, dx_second) = run(5, rows - 5, added);
     assert!((loss_sum(&entropy) - loss_sum(&first) - loss_sum(&second)).abs() < 1e-6 * loss_sum(&entropy));
-    assert_eq!(bits(&entropy.log_sum_exp_m), [bits(&first.log_sum_exp_m), bits(&second.log_sum_exp_m)].concat());
+    assert_eq!(
+        bits(&entropy.log_sum_exp_m),
+        [bits(&first.log_sum_exp_m), bits(&second.log_sum_exp_m)].concat()
+    );
     assert_close("dx", &dx, &Tensor::cat(&[dx_first, dx_second], 0).unwrap(), 1e-6);
     assert_close("dweight", &whole.0, &parts.0, 1e-6);
     assert_close("dbias", &whole.1, &parts.1, 1e-6);
@@ -151,13 +169,18 @@ fn several_pieces_are_one_loss() {
 #[test]
 fn the_reference_is_differentiable() {
     let inputs = [&fresh((3, 4), 1), &fresh((5, 4), 2), &fresh(5, 3)];
-    assert_reference_is_differentiable(|i| reference(i, &[4, 0, 2]), &inputs, &Tensor::new(1.5f32, &Device::Cpu).unwrap());
+    assert_reference_is_differentiable(
+        |i| reference(i, &[4, 0, 2]),
+        &inputs,
+        &Tensor::new(1.5f32, &Device::Cpu).unwrap(),
+    );
 }
 
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     for dtype in DTYPES {
-        let (x, weight, bias) = (fresh_in((50, 32), 1, dtype), fresh_in((3000, 32), 2, dtype), fresh(3000, 3));
+        let (x, weight, bias) =
+            (fresh_in((50, 32), 1, dtype), fresh_in((3000, 32), 2, dtype), fresh(3000, 3));
         let labels = fresh_ids(50, 3000, 4);
         let run = |threads| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {

@@ -1,9 +1,9 @@
 //! Matrix products on raw slices: the one door to fast products that linear and attention share.
 //!
-//! `out[m, n] = scale * sum over terms of a[m, k] b[k, n]`, with a bias for each column or added to what stands in `out`.
-//! Not an op by itself: it has no gradient. Operands are f32, bf16 or f16 with any strides, sums are f32, `out` is f32 or
-//! has the type of the operands (rounded once). The order of each sum depends on the depth `k` alone: results are bitwise
-//! the same for any number of threads.
+//! `out[m, n] = scale * sum over terms of a[m, k] b[k, n]`, with a bias for each column or added to what
+//! stands in `out`. Not an op by itself: it has no gradient. Operands are f32, bf16 or f16 with any strides,
+//! sums are f32, `out` is f32 or has the type of the operands (rounded once). The order of each sum depends
+//! on the depth `k` alone: results are bitwise the same for any number of threads.
 //!
 //! | operands | machine | kernel |
 //! |---|---|---|

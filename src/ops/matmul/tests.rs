@@ -1,4 +1,5 @@
-//! Products of every type and layout against sums in f64: odd sizes, several terms, windows, bias, accumulation, threads.
+//! Products of every type and layout against sums in f64: odd sizes, several terms, windows, bias,
+//! accumulation, threads.
 
 use candle_core::DType;
 use half::bf16;
@@ -69,18 +70,30 @@ impl<T: Element> Operand<T> {
     }
 
     fn at(&self, row: usize, col: usize) -> f64 {
-        let index = if matches!(self.lay, Lay::Columns) { col * self.stride + row } else { self.first + row * self.stride + col };
+        let index = if matches!(self.lay, Lay::Columns) {
+            col * self.stride + row
+        } else {
+            self.first + row * self.stride + col
+        };
         f64::from(self.data[index].widen())
     }
 }
 
-/// One product of random operands against f64, into `O`, by all code that this machine has for it; gives the bits that came
-/// out.
-fn check<T: Element, O: Element>(shape: (usize, usize), depths: &[usize], lays: (Lay, Lay), start: Start) -> Vec<Vec<u32>> {
+/// One product of random operands against f64, into `O`, by all code that this machine has for it; gives the
+/// bits that came out.
+fn check<T: Element, O: Element>(
+    shape: (usize, usize),
+    depths: &[usize],
+    lays: (Lay, Lay),
+    start: Start,
+) -> Vec<Vec<u32>> {
     if T::DTYPE == DType::F32 {
         return vec![check_one::<T, O>(None, shape, depths, lays, start)];
     }
-    Code::available(T::DTYPE).iter().map(|&code| check_one::<T, O>(Some(code), shape, depths, lays, start)).collect()
+    Code::available(T::DTYPE)
+        .iter()
+        .map(|&code| check_one::<T, O>(Some(code), shape, depths, lays, start))
+        .collect()
 }
 
 fn check_one<T: Element, O: Element>(
@@ -90,8 +103,10 @@ fn check_one<T: Element, O: Element>(
     lays: (Lay, Lay),
     start: Start,
 ) -> Vec<u32> {
-    let terms: Vec<(Operand<T>, Operand<T>)> =
-        (0..).zip(depths).map(|(i, &depth)| (Operand::new(m, depth, lays.0, 10 + i), Operand::new(depth, n, lays.1, 20 + i))).collect();
+    let terms: Vec<(Operand<T>, Operand<T>)> = (0..)
+        .zip(depths)
+        .map(|(i, &depth)| (Operand::new(m, depth, lays.0, 10 + i), Operand::new(depth, n, lays.1, 20 + i)))
+        .collect();
     let (stride, scale) = (n + 2, 0.5f32);
     let (before, bias): (Vec<O>, Vec<f32>) = (values(m * stride, 1), values(n, 2));
     let mut out = before.clone();
@@ -101,7 +116,8 @@ fn check_one<T: Element, O: Element>(
         accumulate: matches!(start, Start::There),
         bias: matches!(start, Start::Bias).then_some(bias.as_slice()),
     };
-    let products: Vec<Term<T>> = terms.iter().map(|(a, b)| Term { a: a.matrix(), b: b.matrix(), depth: a.cols }).collect();
+    let products: Vec<Term<T>> =
+        terms.iter().map(|(a, b)| Term { a: a.matrix(), b: b.matrix(), depth: a.cols }).collect();
     // SAFETY: operands and output were made with these extents; the code is available.
     unsafe {
         match code {
@@ -112,12 +128,16 @@ fn check_one<T: Element, O: Element>(
     let (mut error, mut size) = (0.0, 0.0);
     for row in 0..m {
         for col in 0..stride {
-            let (got, was) = (f64::from(out[row * stride + col].widen()), f64::from(before[row * stride + col].widen()));
+            let (got, was) =
+                (f64::from(out[row * stride + col].widen()), f64::from(before[row * stride + col].widen()));
             if col >= n {
                 assert_eq!(got.to_bits(), was.to_bits(), "written beyond the last column");
                 continue;
             }
-            let sum: f64 = terms.iter().map(|(a, b)| (0..a.cols).map(|k| a.at(row, k) * b.at(k, col)).sum::<f64>()).sum();
+            let sum: f64 = terms
+                .iter()
+                .map(|(a, b)| (0..a.cols).map(|k| a.at(row, k) * b.at(k, col)).sum::<f64>())
+                .sum();
             let want = sum * f64::from(scale)
                 + match start {
                     Start::Nothing => 0.0,
@@ -158,7 +178,9 @@ fn check_types(shape: (usize, usize), depths: &[usize], lays: (Lay, Lay), start:
 #[test]
 fn every_layout_and_start_of_odd_sizes_is_the_sum() {
     let sizes = [(1, 1), (1, 70), (13, 33), (25, 16), (12, 32), (40, 100)];
-    for (shape, depths) in sizes.into_iter().zip([&[1usize] as &[_], &[7], &[64], &[33, 2, 65], &[128, 128, 128], &[97]]) {
+    for (shape, depths) in
+        sizes.into_iter().zip([&[1usize] as &[_], &[7], &[64], &[33, 2, 65], &[128, 128, 128], &[97]])
+    {
         for a in [Lay::Rows, Lay::Columns, Lay::Window] {
             for b in [Lay::Rows, Lay::Columns, Lay::Window] {
                 for start in [Start::Nothing, Start::There, Start::Bias] {

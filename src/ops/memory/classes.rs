@@ -1,4 +1,5 @@
-//! The sizes that large blocks come in: eight to each power of two, so that at most an eighth of a block stays unused.
+//! The sizes that large blocks come in: eight to each power of two, so that at most an eighth of a block
+//! stays unused.
 
 /// Requests of fewer bytes are small: the system's allocator is good at them.
 pub(super) const LARGE_BYTES: usize = 1 << SMALLEST_BIT;
@@ -19,7 +20,8 @@ pub(super) fn of(bytes: usize) -> Option<usize> {
     if bytes < LARGE_BYTES {
         return None;
     }
-    // With `last` the last byte's offset, a class is the range of sizes whose `last` has the same leading bits.
+    // With `last` the last byte's offset, a class is the range of sizes whose `last` has the same leading
+    // bits.
     let last = (bytes - 1).max(LARGE_BYTES - 1);
     if last < LARGE_BYTES {
         return Some(0);
@@ -42,7 +44,10 @@ mod tests {
 
     #[test]
     fn classes_grow_and_hold_what_they_are_for() {
-        assert_eq!((of(0), of(LARGE_BYTES - 1), of(LARGE_BYTES), of(LARGE_BYTES + 1)), (None, None, Some(0), Some(1)));
+        assert_eq!(
+            (of(0), of(LARGE_BYTES - 1), of(LARGE_BYTES), of(LARGE_BYTES + 1)),
+            (None, None, Some(0), Some(1))
+        );
         assert_eq!((bytes(0), bytes(1), bytes(8), bytes(9)), (64 << 10, 72 << 10, 128 << 10, 144 << 10));
         assert_eq!((of(usize::MAX), of(1 << 60)), (None, None));
         for class in 0..COUNT {

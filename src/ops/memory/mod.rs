@@ -1,17 +1,18 @@
 //! The allocator of large blocks: what a training step frees is kept for the next step.
 //!
-//! Every step allocates the same activations. Given back to the system and asked for again, each of their pages is cleared by
-//! the kernel at its first touch. candle's storages are `Vec`s, so the global allocator is the one place that sees both the
-//! birth and the death of every activation: [`LargeBlocks`] is that allocator, and no op knows of it. A program installs it:
+//! Every step allocates the same activations. Given back to the system and asked for again, each of their
+//! pages is cleared by the kernel at its first touch. candle's storages are `Vec`s, so the global allocator
+//! is the one place that sees both the birth and the death of every activation: [`LargeBlocks`] is that
+//! allocator, and no op knows of it. A program installs it:
 //!
 //! ```text
 //! #[global_allocator]
 //! static ALLOCATOR: LargeBlocks = LargeBlocks;
 //! ```
 //!
-//! Blocks of 64 KiB and more come in eight sizes to each power of two (`classes.rs`); smaller requests go to the system's
-//! allocator as they are. Only while [`keep_freed_blocks`] holds are freed blocks kept: what runs in bounded memory otherwise,
-//! such as `prepare`, gives them back at once.
+//! Blocks of 64 KiB and more come in eight sizes to each power of two (`classes.rs`); smaller requests go to
+//! the system's allocator as they are. Only while [`keep_freed_blocks`] holds are freed blocks kept: what
+//! runs in bounded memory otherwise, such as `prepare`, gives them back at once.
 
 mod classes;
 mod pages;
@@ -31,7 +32,8 @@ static POOL: Pool = Pool::new();
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LargeBlocks;
 
-// SAFETY: the pool gives out each block to one owner at a time, with at least the size and alignment that the layout asks for.
+// SAFETY: the pool gives out each block to one owner at a time, with at least the size and alignment that the
+// layout asks for.
 unsafe impl GlobalAlloc for LargeBlocks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the layout has a size, as our caller promises.
@@ -65,16 +67,18 @@ impl Drop for Keeping {
     }
 }
 
-/// Keeps large blocks that are freed from now on, for whoever asks for their size again, until the result is dropped.
+/// Keeps large blocks that are freed from now on, for whoever asks for their size again, until the result is
+/// dropped.
 ///
-/// Resident memory stays at its peak meanwhile: for a loop that needs it again in every step. Where [`LargeBlocks`] is not
-/// the global allocator it does nothing.
+/// Resident memory stays at its peak meanwhile: for a loop that needs it again in every step. Where
+/// [`LargeBlocks`] is not the global allocator it does nothing.
 pub fn keep_freed_blocks() -> Keeping {
     POOL.start_keeping();
     Keeping(())
 }
 
-/// What the large blocks of this process come to now; all zero where [`LargeBlocks`] is not the global allocator.
+/// What the large blocks of this process come to now; all zero where [`LargeBlocks`] is not the global
+/// allocator.
 pub fn usage() -> Usage {
     POOL.usage()
 }

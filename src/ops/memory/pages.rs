@@ -10,20 +10,21 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[cfg(target_os = "linux")]
 const PAGE_BYTES: usize = 64 << 10;
 
-/// How far apart the beginnings of two blocks are, counted from the huge pages in which they lie; such a block is aligned to a
-/// fifth of it.
+/// How far apart the beginnings of two blocks are, counted from the huge pages in which they lie; such a
+/// block is aligned to a fifth of it.
 pub(super) const OFFSET_BYTES: usize = 5 * 256;
 
-/// So many blocks begin at different places of their huge pages: less than [`PAGE_BYTES`] of the first one is left out.
+/// So many blocks begin at different places of their huge pages: less than [`PAGE_BYTES`] of the first one is
+/// left out.
 #[cfg(target_os = "linux")]
 const OFFSETS: usize = 48;
 
 /// Zeroed pages for block `number`, counted by the caller; null when there is no memory.
 ///
-/// The system is asked for huge pages: it clears one in a single pass and a thousandth of the faults, and address
-/// translation keeps up with large matrices. Blocks begin at different places of them: a pass over several buffers that all
-/// begin at one place, as AdamW's, took 2.7 times as long on a Sapphire Rapids; the likely cause is that they meet in the same
-/// sets of the caches and banks of the memory.
+/// The system is asked for huge pages: it clears one in a single pass and a thousandth of the faults, and
+/// address translation keeps up with large matrices. Blocks begin at different places of them: a pass over
+/// several buffers that all begin at one place, as AdamW's, took 2.7 times as long on a Sapphire Rapids; the
+/// likely cause is that they meet in the same sets of the caches and banks of the memory.
 #[cfg(target_os = "linux")]
 pub(super) fn map(bytes: usize, number: usize) -> *mut u8 {
     let offset = number % OFFSETS * OFFSET_BYTES;
@@ -38,8 +39,8 @@ pub(super) fn map(bytes: usize, number: usize) -> *mut u8 {
     let start = start.cast::<u8>();
     let before = start.align_offset(HUGE_PAGE_BYTES);
     let after = HUGE_PAGE_BYTES - before;
-    // SAFETY: head and tail lie inside the mapping just made and nobody knows of them yet; the block is what remains. The
-    // advice changes no contents, and a system without huge pages only refuses it.
+    // SAFETY: head and tail lie inside the mapping just made and nobody knows of them yet; the block is what
+    // remains. The advice changes no contents, and a system without huge pages only refuses it.
     unsafe {
         let block = start.add(before);
         if before > 0 {
@@ -58,13 +59,15 @@ pub(super) fn map(bytes: usize, number: usize) -> *mut u8 {
 #[cfg(target_os = "linux")]
 pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
     let offset = block as usize % HUGE_PAGE_BYTES;
-    // SAFETY: the mapping begins at a huge page, and the caller promises that this is a whole one without users.
+    // SAFETY: the mapping begins at a huge page, and the caller promises that this is a whole one without
+    // users.
     unsafe { libc::munmap(block.sub(offset).cast(), (offset + bytes).next_multiple_of(PAGE_BYTES)) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn layout(bytes: usize) -> std::alloc::Layout {
-    std::alloc::Layout::from_size_align(bytes, HUGE_PAGE_BYTES).expect("a class is far below the address space")
+    std::alloc::Layout::from_size_align(bytes, HUGE_PAGE_BYTES)
+        .expect("a class is far below the address space")
 }
 
 /// Zeroed memory, aligned to a huge page; null when there is none.

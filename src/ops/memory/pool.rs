@@ -1,8 +1,8 @@
 //! The pool: a list of free blocks for each class, and a mark behind each block that says where it came from.
 //!
-//! A block that is given out for a request of class `r` carries its [`Mark`] at the offset `bytes(r)`: just behind the block
-//! where it is one of class `r`, inside it where a larger one had to do. So whoever frees it finds the mark from the layout
-//! alone, blocks keep their alignment, and no table has to be searched.
+//! A block that is given out for a request of class `r` carries its [`Mark`] at the offset `bytes(r)`: just
+//! behind the block where it is one of class `r`, inside it where a larger one had to do. So whoever frees it
+//! finds the mark from the layout alone, blocks keep their alignment, and no table has to be searched.
 
 use std::alloc::GlobalAlloc;
 use std::alloc::Layout;
@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::classes;
 use super::pages;
 
-/// Blocks that may be kept start at a multiple of this many bytes, a cache line; requests of more are not ours.
+/// Blocks that may be kept start at a multiple of this many bytes, a cache line; requests of more are not
+/// ours.
 const ALIGNMENT: usize = 64;
 
 /// What every allocator of a system aligns to; with it `System.realloc` can move pages instead of bytes.
@@ -64,8 +65,8 @@ unsafe impl Send for FreeList {}
 /// Large blocks of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of blocks that were asked of the system and not given back, in use or kept; address space, of which what was
-    /// never touched takes no memory.
+    /// Bytes of blocks that were asked of the system and not given back, in use or kept; address space, of
+    /// which what was never touched takes no memory.
     pub held_bytes: usize,
     /// The most that `held_bytes` ever was.
     pub peak_held_bytes: usize,
@@ -112,7 +113,8 @@ impl Pool {
         self.keepers.fetch_add(1, SeqCst);
     }
 
-    /// Takes back one [`Pool::start_keeping`]; after the last one everything that was kept goes to the system.
+    /// Takes back one [`Pool::start_keeping`]; after the last one everything that was kept goes to the
+    /// system.
     pub(super) fn stop_keeping(&self) {
         if self.keepers.fetch_sub(1, SeqCst) == 1 {
             (0..classes::COUNT).for_each(|class| self.give_back(class));
@@ -151,7 +153,9 @@ impl Pool {
         let block = match system_layout(mark) {
             None => pages::map(classes::bytes(class) + MARK_BYTES, self.mapped.fetch_add(1, Relaxed)),
             // SAFETY: no class is empty.
-            Some(layout) => unsafe { if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) } },
+            Some(layout) => unsafe {
+                if zeroed { System.alloc_zeroed(layout) } else { System.alloc(layout) }
+            },
         };
         if !block.is_null() {
             self.count_request(classes::bytes(class));
@@ -163,7 +167,8 @@ impl Pool {
     }
 
     /// # Safety
-    /// `block` must come from [`Pool::allocate`] or [`Pool::resize`] of this pool with `layout`, and have no users.
+    /// `block` must come from [`Pool::allocate`] or [`Pool::resize`] of this pool with `layout`, and have no
+    /// users.
     pub(super) unsafe fn free(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class_of(layout.size(), layout) else {
             // SAFETY: such a block came from the system with the same layout.
@@ -212,9 +217,11 @@ impl Pool {
             }
             _ => {}
         }
-        let Ok(new_layout) = Layout::from_size_align(bytes, layout.align()) else { return std::ptr::null_mut() };
-        // SAFETY: the new size is not zero; both blocks hold the bytes that are copied and are different blocks; the old one is
-        // freed with its own layout.
+        let Ok(new_layout) = Layout::from_size_align(bytes, layout.align()) else {
+            return std::ptr::null_mut();
+        };
+        // SAFETY: the new size is not zero; both blocks hold the bytes that are copied and are different
+        // blocks; the old one is freed with its own layout.
         unsafe {
             let moved = self.allocate(new_layout, false);
             if !moved.is_null() {
@@ -254,7 +261,8 @@ impl Pool {
         if entry.is_null() {
             return None;
         }
-        // SAFETY: an entry of a list is a free block that begins with a valid `Free`; we hold the list's lock.
+        // SAFETY: an entry of a list is a free block that begins with a valid `Free`; we hold the list's
+        // lock.
         let Free { next, origin } = unsafe { entry.read() };
         list.first = next;
         Some((entry.cast(), Mark { class, origin }))
@@ -294,7 +302,8 @@ impl Pool {
     }
 }
 
-/// The class that a request of `bytes` with the alignment of `layout` is served from; `None` when it is left to the system.
+/// The class that a request of `bytes` with the alignment of `layout` is served from; `None` when it is left
+/// to the system.
 fn class_of(bytes: usize, layout: Layout) -> Option<usize> {
     if layout.align() > ALIGNMENT { None } else { classes::of(bytes) }
 }

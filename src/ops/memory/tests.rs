@@ -1,4 +1,5 @@
-//! Reuse, zeroing, growth and threads of a pool of its own; the allocator of the test program itself is not involved.
+//! Reuse, zeroing, growth and threads of a pool of its own; the allocator of the test program itself is not
+//! involved.
 
 use std::alloc::Layout;
 
@@ -39,11 +40,15 @@ impl<'a> Block<'a> {
     }
 
     fn resize(&mut self, len: usize) {
-        // SAFETY: the block is ours and has this layout; what was there before is still there, the rest is filled.
+        // SAFETY: the block is ours and has this layout; what was there before is still there, the rest is
+        // filled.
         unsafe {
             self.data = self.pool.resize(self.data, layout(self.len), len);
             let kept = self.len.min(len);
-            assert!(std::slice::from_raw_parts(self.data, kept).iter().all(|v| *v == self.fill), "contents were lost");
+            assert!(
+                std::slice::from_raw_parts(self.data, kept).iter().all(|v| *v == self.fill),
+                "contents were lost"
+            );
             self.data.add(kept).write_bytes(self.fill, len - kept);
         }
         self.len = len;
@@ -52,7 +57,11 @@ impl<'a> Block<'a> {
     fn check(&self) {
         // SAFETY: every byte was written or came zeroed.
         let values = unsafe { std::slice::from_raw_parts(self.data, self.len) };
-        assert!(values.iter().all(|v| *v == self.fill), "somebody else wrote into this block of {} bytes", self.len);
+        assert!(
+            values.iter().all(|v| *v == self.fill),
+            "somebody else wrote into this block of {} bytes",
+            self.len
+        );
     }
 }
 
@@ -70,7 +79,10 @@ fn without_keeping_every_block_goes_back() {
         let block = Block::new(&pool, 1 << 20, 7);
         assert_eq!((pool.usage().held_bytes, pool.usage().used_bytes), (1 << 20, 1 << 20));
         drop(block);
-        assert_eq!((pool.usage().held_bytes, pool.usage().used_bytes, pool.usage().system_requests), (0, 0, round));
+        assert_eq!(
+            (pool.usage().held_bytes, pool.usage().used_bytes, pool.usage().system_requests),
+            (0, 0, round)
+        );
     }
     assert_eq!(pool.usage().peak_held_bytes, 1 << 20);
 }
@@ -89,18 +101,27 @@ fn kept_blocks_are_used_again_also_for_a_little_less() {
         // Two classes below the block's own, then its own: the loan must not make the block smaller.
         for part in [bytes - 1, bytes / 8 * 7, bytes] {
             let again = Block::new(&pool, part.max(classes::LARGE_BYTES), 2);
-            assert_eq!((again.data as usize, pool.usage().system_requests), (data, before.system_requests), "{part} of {bytes}");
+            assert_eq!(
+                (again.data as usize, pool.usage().system_requests),
+                (data, before.system_requests),
+                "{part} of {bytes}"
+            );
             again.check();
         }
         let far = Block::new(&pool, (bytes / 2).max(classes::LARGE_BYTES), 3);
-        assert_eq!(far.data as usize == data, bytes == classes::LARGE_BYTES, "half of it is too little for it");
+        assert_eq!(
+            far.data as usize == data,
+            bytes == classes::LARGE_BYTES,
+            "half of it is too little for it"
+        );
     }
     assert!(pool.usage().held_bytes > 40 << 20 && pool.usage().used_bytes == 0);
     pool.stop_keeping();
     assert_eq!(pool.usage().held_bytes, 0);
 }
 
-/// Where two of them began at one place of their huge pages, a pass over both would meet the same sets of the caches.
+/// Where two of them began at one place of their huge pages, a pass over both would meet the same sets of the
+/// caches.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_largest_blocks_begin_at_different_places_of_their_pages() {
@@ -140,8 +161,23 @@ fn a_growing_block_keeps_its_contents_and_moves_only_when_it_must() {
             pool.start_keeping();
         }
         let mut block = Block::new(&pool, 10, 5);
-        for bytes in [1000, 70_000, 71_000, 72 << 10, 80_000, 1 << 20, (1 << 20) + 1, 5 << 20, 9 << 20, 8 << 20, 66_000, 65_535, 3] {
-            let (data, same) = (block.data, classes::of(bytes).is_some() && classes::of(bytes) == classes::of(block.len));
+        for bytes in [
+            1000,
+            70_000,
+            71_000,
+            72 << 10,
+            80_000,
+            1 << 20,
+            (1 << 20) + 1,
+            5 << 20,
+            9 << 20,
+            8 << 20,
+            66_000,
+            65_535,
+            3,
+        ] {
+            let (data, same) =
+                (block.data, classes::of(bytes).is_some() && classes::of(bytes) == classes::of(block.len));
             block.resize(bytes);
             block.check();
             assert!(!same || block.data == data, "{bytes}: the block was large enough");
@@ -214,7 +250,8 @@ fn threads_never_share_a_block() {
                     let stream = Stream::new(thread, Purpose::Test, u64::from(keeps));
                     for round in 0..150 {
                         // Sizes from 1 KiB to 8 MiB, evenly over the powers of two.
-                        let bytes = (1024 << stream.below(2 * round, 13)) + stream.below(2 * round + 1, 1024) as usize;
+                        let bytes = (1024 << stream.below(2 * round, 13))
+                            + stream.below(2 * round + 1, 1024) as usize;
                         let mut block = Block::new(pool, bytes, (7 * round + thread) as u8);
                         if round % 3 == 0 {
                             block.resize((bytes * 3 / 2).max(1));

@@ -13,12 +13,17 @@ use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice;
 
 pub(super) fn l2(t: &Tensor) -> Result<Tensor> {
-    let blocks: Vec<f64> = with_slice(t, |x| x.par_chunks(parallel::BLOCK_VALUES).map(sum_of_squares).collect())?;
+    let blocks: Vec<f64> =
+        with_slice(t, |x| x.par_chunks(parallel::BLOCK_VALUES).map(sum_of_squares).collect())?;
     from_vec(vec![blocks.iter().sum::<f64>().sqrt()], 1)
 }
 
 pub(super) fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
-    if values::<f64>(totals)?[0].is_finite() { Ok(()) } else { norm.const_set(candle_core::scalar::Scalar::F64(f64::NAN)) }
+    if values::<f64>(totals)?[0].is_finite() {
+        Ok(())
+    } else {
+        norm.const_set(candle_core::scalar::Scalar::F64(f64::NAN))
+    }
 }
 
 kernel! {

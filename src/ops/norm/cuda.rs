@@ -45,7 +45,8 @@ struct PoisonArgs {
     totals: Address,
 }
 
-/// Values of a block: at least four fours for each thread, and at most four blocks for each processor of the largest GPU.
+/// Values of a block: at least four fours for each thread, and at most four blocks for each processor of the
+/// largest GPU.
 fn block_values(count: usize) -> usize {
     const MOST_BLOCKS: usize = 528;
     count.div_ceil(MOST_BLOCKS).next_multiple_of(4).max(16 * THREADS as usize)
@@ -68,7 +69,8 @@ pub(super) fn l2(gpu: &Gpu, t: &Tensor) -> Result<Tensor> {
     };
     // SAFETY: the blocks cover the values, and there is a partial sum for each.
     unsafe { gpu.launch(SQUARES, None, Grid::of(blocks, THREADS).with_shared(ROOM_BYTES), &squares) }?;
-    let root = RootArgs { partials: squares.partials, norm: gpu.output(&norm, DType::F64)?, count: blocks as i64 };
+    let root =
+        RootArgs { partials: squares.partials, norm: gpu.output(&norm, DType::F64)?, count: blocks as i64 };
     // SAFETY: there are as many partial sums as blocks, and one norm.
     unsafe { gpu.launch(ROOT, None, Grid::of(1, THREADS).with_shared(ROOM_BYTES), &root) }?;
     Ok(norm)
@@ -89,7 +91,13 @@ mod tests {
     fn blocks_cover_more_than_two_billion_values() {
         for count in [1, 8192, 8193, (1 << 31) - 1, (1 << 31) + 7, 5 << 33] {
             let (values, blocks) = (block_values(count), count.div_ceil(block_values(count)));
-            assert!(values.is_multiple_of(4) && blocks <= 528 && blocks * values >= count && (blocks - 1) * values < count, "{count}");
+            assert!(
+                values.is_multiple_of(4)
+                    && blocks <= 528
+                    && blocks * values >= count
+                    && (blocks - 1) * values < count,
+                "{count}"
+            );
         }
     }
 }

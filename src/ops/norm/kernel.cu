@@ -1,7 +1,7 @@
 // The Euclidean norm in f64; see mod.rs.
 //
-// First kernel: a block sums the squares of `block_values` values, each thread of fours `blockDim.x` apart. Second: one
-// block adds what the blocks came to. Both orders depend on the number of values alone.
+// First kernel: a block sums the squares of `block_values` values, each thread of fours `blockDim.x` apart.
+// Second: one block adds what the blocks came to. Both orders depend on the number of values alone.
 #include "common.cuh"
 
 struct SquaresArgs {

@@ -1,7 +1,9 @@
-//! The Euclidean norm of the flat gradient, for clipping, for the log, and to see that every gradient is finite.
+//! The Euclidean norm of the flat gradient, for clipping, for the log, and to see that every gradient is
+//! finite.
 //!
-//! `norm = sqrt(sum over n of g[n]^2)` in f64 (f32 squares overflow from 1.8e19 and underflow below 1e-23). It is finite
-//! exactly when every element is. It stays on the device: the optimizer reads it there, and nobody waits for it before.
+//! `norm = sqrt(sum over n of g[n]^2)` in f64 (f32 squares overflow from 1.8e19 and underflow below 1e-23).
+//! It is finite exactly when every element is. It stays on the device: the optimizer reads it there, and
+//! nobody waits for it before.
 
 mod cpu;
 mod cuda;
@@ -22,7 +24,8 @@ pub fn l2(t: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Makes `norm` NaN unless the first of `totals` (a loss, f64) is finite: what is updated by the norm then stays as it is.
+/// Makes `norm` NaN unless the first of `totals` (a loss, f64) is finite: what is updated by the norm then
+/// stays as it is.
 pub fn poison(norm: &Tensor, totals: &Tensor) -> Result<()> {
     match Gpu::of(norm)? {
         None => cpu::poison(norm, totals),

@@ -17,12 +17,17 @@ fn the_norm_is_that_of_the_reference() {
     on_each_device(|| {
         for len in [0, 1, 15, 100, 8192, 100_003] {
             let t = fresh(len, 1);
-            let want = if len == 0 { 0.0 } else { reference::l2(&double(&t)).unwrap().to_scalar::<f64>().unwrap() };
+            let want =
+                if len == 0 { 0.0 } else { reference::l2(&double(&t)).unwrap().to_scalar::<f64>().unwrap() };
             assert!((l2(&t).unwrap() - want).abs() <= 1e-12 * want, "{len}");
             // A view that begins between two multiples of 16 bytes.
             if len > 1 {
-                let (view, rest) = (t.narrow(0, 1, len - 1).unwrap(), f64::from(t.to_vec1::<f32>().unwrap()[0]));
-                assert!((l2(&view).unwrap().powi(2) + rest * rest - want * want).abs() <= 1e-12 * want * want, "{len}");
+                let (view, rest) =
+                    (t.narrow(0, 1, len - 1).unwrap(), f64::from(t.to_vec1::<f32>().unwrap()[0]));
+                assert!(
+                    (l2(&view).unwrap().powi(2) + rest * rest - want * want).abs() <= 1e-12 * want * want,
+                    "{len}"
+                );
             }
         }
     });
@@ -31,7 +36,9 @@ fn the_norm_is_that_of_the_reference() {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let t = fresh(300_001, 1);
-    let run = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| l2(&t)).unwrap();
+    let run = |threads| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| l2(&t)).unwrap()
+    };
     let one = run(1).to_bits();
     assert!((2..5).all(|threads| run(threads).to_bits() == one));
 }

@@ -114,12 +114,15 @@ fn avx512_bf16_chains(rounds: usize) -> f64 {
 }
 
 pub(super) fn bytes_per_second() -> f64 {
-    let filled = |value: f32| (0..TRIAD_VALUES).into_par_iter().with_min_len(TRIAD_BLOCK).map(|_| value).collect::<Vec<f32>>();
+    let filled = |value: f32| {
+        (0..TRIAD_VALUES).into_par_iter().with_min_len(TRIAD_BLOCK).map(|_| value).collect::<Vec<f32>>()
+    };
     let (mut a, b, c) = (filled(0.0), filled(1.0), filled(2.0));
     let mut best = 0.0f64;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let blocks = a.par_chunks_mut(TRIAD_BLOCK).zip(b.par_chunks(TRIAD_BLOCK)).zip(c.par_chunks(TRIAD_BLOCK));
+        let blocks =
+            a.par_chunks_mut(TRIAD_BLOCK).zip(b.par_chunks(TRIAD_BLOCK)).zip(c.par_chunks(TRIAD_BLOCK));
         blocks.for_each(|((a, b), c)| triad(a, b, c, 0.5));
         best = best.max((3 * size_of_val(a.as_slice())) as f64 / start.elapsed().as_secs_f64());
     }

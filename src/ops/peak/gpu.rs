@@ -43,8 +43,8 @@ const PEAKS: [Peak; 23] = [
     Peak { name: "T4", half: 65.0, tf32: 8.1, f32: 8.1 },
 ];
 
-/// Floating-point operations a second that the data sheet of the GPU with this name says of products of `dtype`; `None` for
-/// a GPU that is not in the table.
+/// Floating-point operations a second that the data sheet of the GPU with this name says of products of
+/// `dtype`; `None` for a GPU that is not in the table.
 pub fn data_sheet(name: &str, dtype: DType, tf32: bool) -> Option<f64> {
     let peak = PEAKS.iter().find(|peak| words_of(name, peak.name))?;
     let tera = match dtype {
@@ -56,7 +56,8 @@ pub fn data_sheet(name: &str, dtype: DType, tf32: bool) -> Option<f64> {
     Some(tera * 1e12)
 }
 
-/// Whether the words of `part` stand in `name`: `A10` is no part of `A100`, but `A100` is one of `A100-SXM4-40GB`.
+/// Whether the words of `part` stand in `name`: `A10` is no part of `A100`, but `A100` is one of
+/// `A100-SXM4-40GB`.
 fn words_of(name: &str, part: &str) -> bool {
     let words = |text: &str| text.split([' ', '-', '_']).map(str::to_string).collect::<Vec<_>>();
     let (name, part) = (words(name), words(part));

@@ -28,7 +28,8 @@ pub(super) fn forward<T: Element>(
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
     let (x, residual, bias) = (values::<T>(x_td)?, values::<T>(residual_td)?, values::<f32>(weights.bias)?);
-    let (weight, norm_bias, eps) = (values::<f32>(weights.norm_weight)?, values::<f32>(weights.norm_bias)?, weights.eps);
+    let (weight, norm_bias, eps) =
+        (values::<f32>(weights.norm_weight)?, values::<f32>(weights.norm_bias)?, weights.eps);
     let (sum, (y, moments)) = written::<T, _>(x.len(), |sum| {
         written::<T, _>(x.len(), |y| {
             parallel::map_rows2(sum, y, hidden, |rows, sum, y| {
@@ -40,11 +41,16 @@ pub(super) fn forward<T: Element>(
                     // The moments are those of the sum as rounded, which is what backward will see.
                     forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
                 };
-                rows.zip(sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden))).map(row).collect::<Vec<_>>()
+                rows.zip(sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden)))
+                    .map(row)
+                    .collect::<Vec<_>>()
             })
         })
     });
-    Ok((from_vec(y, x_td.shape())?, Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)? }))
+    Ok((
+        from_vec(y, x_td.shape())?,
+        Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)? },
+    ))
 }
 
 kernel! {
@@ -75,7 +81,8 @@ pub(super) fn backward<T: Element>(
 ) -> Result<(Tensor, Tensor)> {
     let hidden = dy_td.dims2()?.1;
     let (dresidual, (dx, sums)) = {
-        let (dy, sum, weight) = (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
+        let (dy, sum, weight) =
+            (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
         let (mean, rstd) = (values::<f32>(&saved.moments.mean_t)?, values::<f32>(&saved.moments.rstd_t)?);
         let norm_row = |row: usize, room: &mut Room, dsum: &mut [T], sums: [&mut [f32]; 2]| {
             let inputs = [&dy[row * hidden..], &sum[row * hidden..]];
@@ -85,8 +92,11 @@ pub(super) fn backward<T: Element>(
             if let Some(dropout) = dropout {
                 written::<T, _>(dy.len(), |dx| {
                     parallel::sum_rows2(dresidual, dx, hidden, 3 * hidden, |rows, dsum, dx, sums| {
-                        let (mut room, mut keep, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), vec![0.0; hidden], thirds(sums));
-                        for (row, (dsum, dx)) in rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden))) {
+                        let (mut room, mut keep, [dbias, dweight, dnorm_bias]) =
+                            (Room::new(hidden), vec![0.0; hidden], thirds(sums));
+                        for (row, (dsum, dx)) in
+                            rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden)))
+                        {
                             norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
                             drop_row(dropout, row_keys[row], &room.dx, &mut keep, dx, &mut *dbias);
                         }

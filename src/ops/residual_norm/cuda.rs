@@ -56,14 +56,15 @@ pub(super) fn forward(
     let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
     let (y, moments) = outputs(gpu, rows, cols, dtype)?;
     let sum_td = gpu.uninitialised((rows, cols), dtype)?;
-    let (x, residual, sum) = (gpu.input(x_td, dtype)?, gpu.input(residual_td, dtype)?, gpu.output(&sum_td, dtype)?);
+    let (x, residual, sum) =
+        (gpu.input(x_td, dtype)?, gpu.input(residual_td, dtype)?, gpu.output(&sum_td, dtype)?);
     let bias = gpu.input(weights.bias, DType::F32)?;
     let vectors = [weights.norm_weight, weights.norm_bias];
     let norm = Norm::new(gpu, vectors, weights.eps, (&y, &moments), &[x, residual, sum, bias])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
     let args = ForwardArgs { x, residual, bias, row_keys, sum, norm, dropout: DropoutArgs::of(dropout) };
-    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors `[cols]`, the moments `[rows]`, and so are the
-    // keys where there is dropout.
+    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors `[cols]`, the moments
+    // `[rows]`, and so are the keys where there is dropout.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &args) }?;
     Ok((y, Saved { sum_td, moments }))
 }
@@ -91,13 +92,14 @@ pub(super) fn backward(
     let dresidual = gpu.uninitialised((rows, cols), dtype)?;
     let dx = if dropout.is_some() { gpu.uninitialised((rows, cols), dtype)? } else { dresidual.clone() };
     let dropped = gpu.output(&dx, dtype)?;
-    let inputs = BackwardInputs { dy_td, x_td: &saved.sum_td, weight_d: norm_weight_d, saved: &saved.moments };
+    let inputs =
+        BackwardInputs { dy_td, x_td: &saved.sum_td, weight_d: norm_weight_d, saved: &saved.moments };
     let (norm, partials, blocks) = NormBackward::new(gpu, inputs, &dresidual, 3, &[dropped])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
     let (kernel, grid) = norm.pick(BACKWARD, blocks);
     let args = BackwardArgs { dropped, row_keys, norm, dropout: DropoutArgs::of(dropout) };
-    // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so are the keys where
-    // there is dropout; there are three rows of partial sums for each block.
+    // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so
+    // are the keys where there is dropout; there are three rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
     for (sums, gradient) in [into.dnorm_weight, into.dnorm_bias, into.dbias].into_iter().enumerate() {
         partials.add_to(gpu, sums * cols, gradient)?;
@@ -106,7 +108,11 @@ pub(super) fn backward(
 }
 
 /// The keys where a kernel reads them, and what keeps them alive.
-fn keys(gpu: &Gpu, row_keys: Indices<'_, u64>, dropout: Option<&Dropout>) -> Result<(Address, Option<Array>)> {
+fn keys(
+    gpu: &Gpu,
+    row_keys: Indices<'_, u64>,
+    dropout: Option<&Dropout>,
+) -> Result<(Address, Option<Array>)> {
     if dropout.is_none() {
         return Ok((Address::NULL, None));
     }

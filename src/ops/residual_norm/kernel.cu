@@ -1,9 +1,9 @@
-// Bias, dropout, residual and layer normalisation; see mod.rs for the formulas, and layer_norm/forward.cuh and backward.cuh for
-// the norm.
+// Bias, dropout, residual and layer normalisation; see mod.rs for the formulas, and layer_norm/forward.cuh
+// and backward.cuh for the norm.
 //
-// Forward: a block has 4 warps, each takes a row: it adds up the row, writes the sum as rounded, and normalises what it wrote.
-// Backward: a block has 8 warps, which take its `block_rows` rows in turns; the kernel is named after the widest row that it
-// holds in registers.
+// Forward: a block has 4 warps, each takes a row: it adds up the row, writes the sum as rounded, and
+// normalises what it wrote. Backward: a block has 8 warps, which take its `block_rows` rows in turns; the
+// kernel is named after the widest row that it holds in registers.
 #include "common.cuh"
 
 #include "../layer_norm/forward.cuh"

@@ -1,15 +1,16 @@
-//! The end of a sub-layer, fused: bias, dropout, residual connection and layer normalisation in one pass over the rows.
+//! The end of a sub-layer, fused: bias, dropout, residual connection and layer normalisation in one pass over
+//! the rows.
 //!
 //! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
-//! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are `[T, D]`.
-//! Saved: `s` and the moments of its rows.
+//! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are
+//! `[T, D]`. Saved: `s` and the moments of its rows.
 //!
 //! Backward: `ds` is the gradient of `LN`; `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`,
-//! `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`: these three
-//! accumulate into what the caller passes.
+//! `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`:
+//! these three accumulate into what the caller passes.
 //!
-//! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the
-//! arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
+//! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32,
+//! and so is the arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
 
 mod cpu;
 mod cuda;
@@ -73,7 +74,9 @@ pub fn forward<'a>(
     let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
-    for (what, t) in [("bias", weights.bias), ("weight", weights.norm_weight), ("norm bias", weights.norm_bias)] {
+    for (what, t) in
+        [("bias", weights.bias), ("weight", weights.norm_weight), ("norm bias", weights.norm_bias)]
+    {
         check_shape(&format!("residual norm: {what}"), t, &[hidden])?;
     }
     if dropout.is_some() {
@@ -81,14 +84,17 @@ pub fn forward<'a>(
     }
     check_one_dtype("residual norm", &[("the input", x_td), ("the residual", residual_td)])?;
     match Gpu::of(x_td)? {
-        None => by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout)),
+        None => {
+            by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout))
+        }
         Some(gpu) => cuda::forward(&gpu, x_td, residual_td, weights, row_keys, dropout),
     }
 }
 
 /// `(dx_td, dresidual_td)`; adds to the gradients in `into`.
 ///
-/// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done with `dx`.
+/// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done
+/// with `dx`.
 pub fn backward<'a>(
     dy_td: &Tensor,
     saved: &Saved,

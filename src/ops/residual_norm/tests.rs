@@ -36,7 +36,8 @@ fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor)
 fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
-        let sizes = [(1, 24), (7, 96), (5, 67), (300, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (0, 8)];
+        let sizes =
+            [(1, 24), (7, 96), (5, 67), (300, 128), (20, 768), (9, 328), (3, 1000), (10, 1032), (0, 8)];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
             let keys: Vec<u64> = (0..rows as u64).map(|row| row + 1000).collect();
             for dropout in [None, Some(&some)] {
@@ -44,14 +45,20 @@ fn forward_and_backward_agree_with_the_reference() {
                 let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
                 let mask = mask(dropout, &keys, cols);
                 let inputs = [&x, &bias, &residual, &weight, &norm_bias];
-                let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
+                let (y, saved) =
+                    forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
                 let sums: Vec<Tensor> = (0..3).map(|id| fresh(cols, 10 + id)).collect();
                 let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
                 let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
                 let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, dropout).unwrap();
-                let added: Vec<Tensor> = sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
+                let added: Vec<Tensor> =
+                    sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
                 if rows == 0 {
-                    assert!(added.iter().all(|t| t.abs().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap() == 0.0));
+                    assert!(
+                        added
+                            .iter()
+                            .all(|t| t.abs().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap() == 0.0)
+                    );
                     continue;
                 }
                 let (want, gradients) = reference_gradients(|i| reference(i, &mask), &inputs, &dy);
@@ -72,7 +79,8 @@ fn forward_and_backward_agree_with_the_reference() {
     });
 }
 
-/// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that of the norm.
+/// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that
+/// of the norm.
 #[test]
 fn the_norm_is_the_layer_norm_of_the_saved_sum() {
     on_each_device(|| {
@@ -81,16 +89,26 @@ fn the_norm_is_the_layer_norm_of_the_saved_sum() {
             let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
             let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
             let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, &norm_bias, EPS).unwrap();
-            assert_eq!([&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits), [&want, &moments.mean_t, &moments.rstd_t].map(bits));
-            let into = WeightGradients { dbias: &fresh(cols, 7), dnorm_weight: &fresh(cols, 8), dnorm_bias: &fresh(cols, 9) };
+            assert_eq!(
+                [&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits),
+                [&want, &moments.mean_t, &moments.rstd_t].map(bits)
+            );
+            let into = WeightGradients {
+                dbias: &fresh(cols, 7),
+                dnorm_weight: &fresh(cols, 8),
+                dnorm_bias: &fresh(cols, 9),
+            };
             let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &[], None).unwrap();
-            let want = layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(cols, 8), &fresh(cols, 9)).unwrap();
+            let want =
+                layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(cols, 8), &fresh(cols, 9))
+                    .unwrap();
             assert_eq!([&dx, &dresidual].map(bits), [&want, &want].map(bits));
         }
     });
 }
 
-/// The sum shows the mask: it is the same to the last bit on every device, and what was not kept gets no gradient.
+/// The sum shows the mask: it is the same to the last bit on every device, and what was not kept gets no
+/// gradient.
 #[test]
 fn every_device_drops_the_same() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
@@ -98,8 +116,13 @@ fn every_device_drops_the_same() {
     let run = |dtype, cols| {
         let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((20, cols), id, dtype));
         let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
-        let (_, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
-        let into = WeightGradients { dbias: &fresh(cols, 7), dnorm_weight: &fresh(cols, 8), dnorm_bias: &fresh(cols, 9) };
+        let (_, saved) =
+            forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+        let into = WeightGradients {
+            dbias: &fresh(cols, 7),
+            dnorm_weight: &fresh(cols, 8),
+            dnorm_bias: &fresh(cols, 9),
+        };
         let (dx, _) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
         let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
         (bits(&saved.sum_td), dropped)
@@ -118,7 +141,8 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |dtype, threads| {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((700, 96), id, dtype));
-            let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
+            let (y, saved) =
+                forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
             let sums = [7, 8, 9].map(|id| fresh(96, id));
             let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
             let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
@@ -134,8 +158,12 @@ fn the_number_of_threads_does_not_change_a_bit() {
 #[test]
 fn types_that_differ_are_named() {
     let (x, residual, vector) = (fresh((2, 3), 1), fresh_in((2, 3), 2, DType::F16), fresh(3, 3));
-    let error = forward(&x, &residual, &weights(&vector, &vector, &vector), &[], None).unwrap_err().to_string();
-    assert!(error.contains("residual norm: the residual is F16, the input is F32: they must be of one type"), "{error}");
+    let error =
+        forward(&x, &residual, &weights(&vector, &vector, &vector), &[], None).unwrap_err().to_string();
+    assert!(
+        error.contains("residual norm: the residual is F16, the input is F32: they must be of one type"),
+        "{error}"
+    );
 }
 
 #[test]

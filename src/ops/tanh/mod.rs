@@ -4,7 +4,8 @@
 //!
 //! Backward: `dx = dy * (1 - y^2)`; `dbias += sum over rows of dx` accumulates into what the caller passes.
 //!
-//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so is the arithmetic.
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
+//! is the arithmetic.
 
 mod cpu;
 mod cuda;

@@ -16,8 +16,14 @@ fn forward_and_backward_agree_with_the_reference() {
     on_each_device(|| {
         let sizes = [(1, 24), (16, 96), (300, 67), (5, 768)];
         for (dtype, (rows, cols)) in DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size))) {
-            let (x, bias, dy, dbias) = (fresh_in((rows, cols), 1, dtype), fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
-            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
+            let (x, bias, dy, dbias) = (
+                fresh_in((rows, cols), 1, dtype),
+                fresh(cols, 2),
+                fresh_in((rows, cols), 3, dtype),
+                fresh(cols, 4),
+            );
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
             let y = forward(&x, &bias).unwrap();
             assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
             let before = dbias.copy().unwrap();
@@ -32,7 +38,11 @@ fn forward_and_backward_agree_with_the_reference() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    assert_reference_is_differentiable(|i| reference::forward(&i[0], &i[1]), &[&fresh((3, 7), 1), &fresh(7, 2)], &fresh((3, 7), 3));
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &i[1]),
+        &[&fresh((3, 7), 1), &fresh(7, 2)],
+        &fresh((3, 7), 3),
+    );
 }
 
 #[test]

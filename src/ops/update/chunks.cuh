@@ -78,9 +78,10 @@ struct Count {
     static constexpr int value = N;
 };
 
-// Calls `f(i, Count<N>())` for N elements from `i` on, until the chunk is covered: fours, and single ones before the first
-// multiple of four and after the last, or throughout where a buffer does not begin at a multiple of 16 bytes. (A half type's
-// four are 8 bytes: they are an eighth of the traffic, and eight f32 of four buffers would take twice the registers.)
+// Calls `f(i, Count<N>())` for N elements from `i` on, until the chunk is covered: fours, and single ones
+// before the first multiple of four and after the last, or throughout where a buffer does not begin at a
+// multiple of 16 bytes. (A half type's four are 8 bytes: they are an eighth of the traffic, and eight f32 of
+// four buffers would take twice the registers.)
 template <typename F>
 __device__ __forceinline__ void each_four(const UpdateArgs& a, const Chunk& chunk, F f) {
     i64 first = threadIdx.x, step = blockDim.x;

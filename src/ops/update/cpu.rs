@@ -23,8 +23,8 @@ pub(in crate::ops) struct Block<'a, T> {
     pub(in crate::ops) group: Option<usize>,
 }
 
-/// Runs `f` on the blocks of all buffers, in order; where they are cut depends on the groups alone. `T` is the type of the
-/// shadow, any type where there is none.
+/// Runs `f` on the blocks of all buffers, in order; where they are cut depends on the groups alone. `T` is
+/// the type of the shadow, any type where there is none.
 ///
 /// The list of blocks is a hundred bytes for each 600 KB of buffers.
 pub(in crate::ops) fn with_blocks<T: Element, R>(
@@ -36,7 +36,9 @@ pub(in crate::ops) fn with_blocks<T: Element, R>(
     let cut = |shadow: Option<&mut [T]>| {
         with_slice_mut(buffers.parameters, |parameters| {
             with_slice_mut(buffers.first_moment, |first| {
-                with_slice_mut(buffers.second_moment, |second| f(split([parameters, first, second], &gradients, shadow, groups)))
+                with_slice_mut(buffers.second_moment, |second| {
+                    f(split([parameters, first, second], &gradients, shadow, groups))
+                })
             })
         })
     };
@@ -68,7 +70,8 @@ fn split<'a, T>(
     let mut cut = |end: usize, group: Option<usize>| {
         while at < end {
             let len = (end - at).min(parallel::BLOCK_VALUES);
-            let [parameters, first, second] = rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
+            let [parameters, first, second] =
+                rest.each_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             let gradients = gradients.split_off(..len).expect(WITHIN);
             let shadow = shadow.as_mut().map(|slice| slice.split_off_mut(..len).expect(WITHIN));
             blocks.push(Block { parameters, gradients, first, second, shadow, group });

@@ -1,4 +1,5 @@
-//! The flat buffers on the GPU: which chunk a block works on, and the numbers of an update as kernels take them.
+//! The flat buffers on the GPU: which chunk a block works on, and the numbers of an update as kernels take
+//! them.
 
 use std::sync::PoisonError;
 
@@ -59,13 +60,21 @@ pub(in crate::ops) struct Update {
 }
 
 impl Update {
-    /// An update with the factor of the first moment (see `chunks.cuh`); `None` where there is not an element to look at.
-    pub(in crate::ops) fn of(gpu: &Gpu, buffers: &Buffers<'_>, groups: Groups<'_>, hyper: &Hyper, factor: f32) -> Result<Option<Self>> {
+    /// An update with the factor of the first moment (see `chunks.cuh`); `None` where there is not an element
+    /// to look at.
+    pub(in crate::ops) fn of(
+        gpu: &Gpu,
+        buffers: &Buffers<'_>,
+        groups: Groups<'_>,
+        hyper: &Hyper,
+        factor: f32,
+    ) -> Result<Option<Self>> {
         let Some(table) = Table::of(gpu, groups)? else { return Ok(None) };
         let adam = Adam::new(hyper);
         let dtype = buffers.shadow.map_or(DType::F32, Tensor::dtype);
         let [parameters, gradients, first, second] =
-            [buffers.parameters, buffers.gradients, buffers.first_moment, buffers.second_moment].map(|t| gpu.output(t, DType::F32));
+            [buffers.parameters, buffers.gradients, buffers.first_moment, buffers.second_moment]
+                .map(|t| gpu.output(t, DType::F32));
         let args = UpdateArgs {
             parameters: parameters?,
             gradients: gradients?,
@@ -89,16 +98,27 @@ impl Update {
             wide: 0,
         };
         // A null shadow is a multiple of everything.
-        let wide = wide::flag(4, DType::F32, &[args.parameters, args.gradients, args.first, args.second, args.shadow]);
+        let wide = wide::flag(
+            4,
+            DType::F32,
+            &[args.parameters, args.gradients, args.first, args.second, args.shadow],
+        );
         Ok(Some(Self { args: UpdateArgs { wide, ..args }, table, dtype }))
     }
 
     /// Launches a kernel with a block for each chunk.
     ///
     /// # Safety
-    /// The kernel is one on `UpdateArgs`, a block a chunk; what else its arguments name has the sizes that it wants.
-    pub(in crate::ops) unsafe fn launch(&self, gpu: &Gpu, kernel: Kernel, dtype: Option<DType>) -> Result<()> {
-        // SAFETY: the buffers were checked to have one length, the segments to lie within it; the rest is the caller's promise.
+    /// The kernel is one on `UpdateArgs`, a block a chunk; what else its arguments name has the sizes that it
+    /// wants.
+    pub(in crate::ops) unsafe fn launch(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        dtype: Option<DType>,
+    ) -> Result<()> {
+        // SAFETY: the buffers were checked to have one length, the segments to lie within it; the rest is the
+        // caller's promise.
         unsafe { gpu.launch(kernel, dtype, grid(self.table.chunks), &self.args) }
     }
 }
@@ -120,8 +140,8 @@ pub(in crate::ops) struct Table {
 }
 
 impl Table {
-    /// The table that is kept with the groups, if it fits; else one is made, and kept where there is a place for it. `None`
-    /// where it would be empty.
+    /// The table that is kept with the groups, if it fits; else one is made, and kept where there is a place
+    /// for it. `None` where it would be empty.
     fn of(gpu: &Gpu, groups: Groups<'_>) -> Result<Option<Self>> {
         let Some(kept) = groups.table else { return Self::new(gpu, groups.list) };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +180,8 @@ mod tests {
     #[test]
     fn groups_follow_one_another_in_whole_chunks() {
         let group = |range, weight_decay| Group { range, weight_decay };
-        let groups = [group(3..CHUNK + 4, 0.5), group(CHUNK + 4..CHUNK + 4, 0.1), group(CHUNK + 9..CHUNK + 10, 0.0)];
+        let groups =
+            [group(3..CHUNK + 4, 0.5), group(CHUNK + 4..CHUNK + 4, 0.1), group(CHUNK + 9..CHUNK + 10, 0.0)];
         let (decay, at) = (i64::from(0.5f32.to_bits()), |offset: i64| CHUNK as i64 + offset);
         assert_eq!(rows(&groups), ([[3, at(4), 0, decay], [at(9), at(10), 2, 0]].concat(), 3));
         assert_eq!(rows(&[]), (vec![], 0));

@@ -1,4 +1,5 @@
-//! What the optimizers share: the flat buffers, the ranges that have their own decay, and the numbers of one update.
+//! What the optimizers share: the flat buffers, the ranges that have their own decay, and the numbers of one
+//! update.
 //!
 //! It knows no rule: those are `adamw` and `lamb`.
 
@@ -25,7 +26,8 @@ pub struct Group {
     pub weight_decay: f32,
 }
 
-/// The groups of an optimizer, which stay as they are, and the table that a GPU reads of them, uploaded with the first update.
+/// The groups of an optimizer, which stay as they are, and the table that a GPU reads of them, uploaded with
+/// the first update.
 #[derive(Debug)]
 pub struct KeptGroups {
     list: Vec<Group>,
@@ -47,7 +49,8 @@ impl Deref for KeptGroups {
     }
 }
 
-/// Groups as an update takes them. Made by `into()`; from a slice alone, a GPU's table is made for one update.
+/// Groups as an update takes them. Made by `into()`; from a slice alone, a GPU's table is made for one
+/// update.
 #[derive(Debug, Clone, Copy)]
 pub struct Groups<'a> {
     pub(super) list: &'a [Group],
@@ -95,7 +98,8 @@ pub struct Hyper {
     pub gradient_multiplier: f32,
 }
 
-/// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait on its own lock.
+/// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait
+/// on its own lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffers<'a> {
     /// Parameters.
@@ -106,8 +110,8 @@ pub struct Buffers<'a> {
     pub first_moment: &'a Tensor,
     /// v.
     pub second_moment: &'a Tensor,
-    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed in f32. Every
-    /// parameter that changes is rounded into it.
+    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed in
+    /// f32. Every parameter that changes is rounded into it.
     pub shadow: Option<&'a Tensor>,
     /// Clipping by the norm of the gradients; none applies them as they are.
     pub clip: Option<Clip<'a>>,
@@ -116,7 +120,8 @@ pub struct Buffers<'a> {
 /// Clipping: read on the device, so that nothing waits for the norm.
 #[derive(Debug, Clone, Copy)]
 pub struct Clip<'a> {
-    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is updated.
+    /// Norm of the gradients before they are multiplied, f64 `[1]`. Where it is not finite nothing is
+    /// updated.
     pub norm: &'a Tensor,
     /// Largest norm after they are multiplied; 0 for no limit.
     pub max_norm: f64,
@@ -133,11 +138,15 @@ impl Clip<'_> {
 }
 
 impl Buffers<'_> {
-    /// An error, naming `op`, unless all buffers have one length, the groups are in ascending order, apart, and within it,
-    /// and the update has a number.
+    /// An error, naming `op`, unless all buffers have one length, the groups are in ascending order, apart,
+    /// and within it, and the update has a number.
     pub(super) fn check(&self, op: &str, groups: &[Group], hyper: &Hyper) -> Result<()> {
         let count = self.parameters.dims1()?;
-        for (what, t) in [("gradients", self.gradients), ("first moment", self.first_moment), ("second moment", self.second_moment)] {
+        for (what, t) in [
+            ("gradients", self.gradients),
+            ("first moment", self.first_moment),
+            ("second moment", self.second_moment),
+        ] {
             check_shape(&format!("{op}: {what}"), t, &[count])?;
         }
         if let Some(shadow) = self.shadow {

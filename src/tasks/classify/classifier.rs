@@ -42,8 +42,13 @@ impl Classifier {
     /// Loads a trained classifier; texts are cut at the longest sequence that it takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
-        let Some(labels) = folder.id2label.clone().filter(|_| folder.head == HeadKind::SequenceClassification) else {
-            return Err(Problem::new("holds no sequence classifier").at(path.display()).hint("make one with `mlmtrain finetune`").into());
+        let Some(labels) =
+            folder.id2label.clone().filter(|_| folder.head == HeadKind::SequenceClassification)
+        else {
+            return Err(Problem::new("holds no sequence classifier")
+                .at(path.display())
+                .hint("make one with `mlmtrain finetune`")
+                .into());
         };
         let length = folder.config.max_sequence_length();
         let (classifier, new) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
@@ -53,7 +58,8 @@ impl Classifier {
         }
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and the names of the parameters that `folder` has not.
+    /// A classifier for `labels` on the encoder of `folder`, and the names of the parameters that `folder`
+    /// has not.
     pub fn from_folder(
         path: &Path,
         folder: &PretrainedFolder,
@@ -67,7 +73,9 @@ impl Classifier {
         let place = path.display().to_string();
         let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
         if entries > rows {
-            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}")).at(&place).into());
+            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
+                .at(&place)
+                .into());
         }
         let longest = folder.config.max_sequence_length();
         if max_seq_length > longest {
@@ -87,16 +95,24 @@ impl Classifier {
         Ok(Self { task: Classify { model: self.task.model.computing_in(dtype)? }, ..self })
     }
 
-    /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0 where unknown).
+    /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0
+    /// where unknown).
     pub fn encode(&self, texts: &[TextPair], labels: &[u32]) -> Result<(Vec<Encoded>, Truncation)> {
         let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
-        let seconds: Vec<&str> = texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
+        let seconds: Vec<&str> =
+            texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
         // A text is content: `<mask>` spelled out in it is text, as it was in pretraining.
-        let (firsts, seconds) = (self.tokenizer.encode_corpus(&firsts)?, self.tokenizer.encode_corpus(&seconds)?);
+        let (firsts, seconds) =
+            (self.tokenizer.encode_corpus(&firsts)?, self.tokenizer.encode_corpus(&seconds)?);
         let mut encoded = Vec::with_capacity(texts.len());
         for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
             let second = texts[index].1.as_ref().map(|_| second);
-            encoded.push(Encoded { first, second, label: labels.get(index).copied().unwrap_or(0), sample_id: index as u64 });
+            encoded.push(Encoded {
+                first,
+                second,
+                label: labels.get(index).copied().unwrap_or(0),
+                sample_id: index as u64,
+            });
         }
         let lost = self.collator.truncate(&mut encoded);
         Ok((encoded, lost))
@@ -107,7 +123,11 @@ impl Classifier {
         if examples.is_empty() {
             return Ok(Vec::new());
         }
-        let logits = self.task.logits(&self.collator.batch(examples, 0))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+        let logits = self
+            .task
+            .logits(&self.collator.batch(examples, 0))?
+            .to_device(&Device::Cpu)?
+            .to_dtype(DType::F32)?;
         Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
     }
 }
@@ -116,6 +136,11 @@ fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
     let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
     match config.family {
         Family::Roberta => PairTemplate { cls, sep, double_sep: true, second_type: 0 },
-        Family::Bert => PairTemplate { cls, sep, double_sep: false, second_type: u32::from(config.encoder.type_vocab_size > 1) },
+        Family::Bert => PairTemplate {
+            cls,
+            sep,
+            double_sep: false,
+            second_type: u32::from(config.encoder.type_vocab_size > 1),
+        },
     }
 }

@@ -12,8 +12,8 @@ use crate::rng::Stream;
 
 /// How a family frames one text and a pair of texts.
 ///
-/// RoBERTa: `<s> a </s>` and `<s> a </s></s> b </s>`; BERT: `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the second text
-/// and its `[SEP]` of token type 1.
+/// RoBERTa: `<s> a </s>` and `<s> a </s></s> b </s>`; BERT: `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, the
+/// second text and its `[SEP]` of token type 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairTemplate {
     /// Id of `<s>` or `[CLS]`.
@@ -70,7 +70,9 @@ impl Collator {
     pub fn new(template: PairTemplate, max_seq_length: usize, pairs: bool) -> Result<Self> {
         let least = template.special_tokens(pairs) + 1 + usize::from(pairs);
         if max_seq_length < least {
-            let message = format!("is {max_seq_length}, at least {least} tokens are wanted for the special tokens and one of each text");
+            let message = format!(
+                "is {max_seq_length}, at least {least} tokens are wanted for the special tokens and one of each text"
+            );
             return Err(Problem::usage(message).at("data.max_seq_length").into());
         }
         Ok(Self { template, max_seq_length })
@@ -78,8 +80,8 @@ impl Collator {
 
     /// Cuts texts at their end to fit, the longer one of a pair first, and says what was lost.
     ///
-    /// As `truncation="longest_first"` of the tokenizers crate: where both texts of a pair are longer than half of the
-    /// room each keeps half, and the longer one (the second of equals) the odd token.
+    /// As `truncation="longest_first"` of the tokenizers crate: where both texts of a pair are longer than
+    /// half of the room each keeps half, and the longer one (the second of equals) the odd token.
     pub fn truncate(&self, examples: &mut [Encoded]) -> Truncation {
         let mut lost = Truncation::default();
         for example in examples {
@@ -142,7 +144,8 @@ impl Collator {
 
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     let (short, long) = (first.min(second), first.max(second));
-    let (short, long) = if short <= room / 2 { (short, long.min(room - short)) } else { (room / 2, room - room / 2) };
+    let (short, long) =
+        if short <= room / 2 { (short, long.min(room - short)) } else { (room / 2, room - room / 2) };
     if first > second { (long, short) } else { (short, long) }
 }
 
@@ -162,7 +165,12 @@ mod tests {
     const BERT: PairTemplate = PairTemplate { cls: 101, sep: 102, double_sep: false, second_type: 1 };
 
     fn encoded(first: &[u32], second: Option<&[u32]>, label: u32) -> Encoded {
-        Encoded { first: first.to_vec(), second: second.map(<[u32]>::to_vec), label, sample_id: u64::from(label) + 40 }
+        Encoded {
+            first: first.to_vec(),
+            second: second.map(<[u32]>::to_vec),
+            label,
+            sample_id: u64::from(label) + 40,
+        }
     }
 
     #[test]
@@ -174,7 +182,10 @@ mod tests {
         assert_eq!(batch.position_ids, [0, 1, 2, 3, 0, 1, 2]);
         assert_eq!(batch.token_type_ids, [0; 7]);
         assert_eq!(batch.token_keys, [40, 41, 42, 43, 48, 49, 50]);
-        assert_eq!((batch.label_positions, batch.labels, batch.sample_ids), (vec![0, 4], vec![3, 1], vec![43, 41]));
+        assert_eq!(
+            (batch.label_positions, batch.labels, batch.sample_ids),
+            (vec![0, 4], vec![3, 1], vec![43, 41])
+        );
     }
 
     #[test]
@@ -200,7 +211,8 @@ mod tests {
     #[test]
     fn truncation_is_counted_and_keeps_the_beginning() {
         let collator = Collator::new(BERT, 5, false).expect("room");
-        let mut examples = [encoded(&[1, 2, 3], None, 0), encoded(&[1, 2, 3, 4, 5], None, 0), encoded(&[], None, 0)];
+        let mut examples =
+            [encoded(&[1, 2, 3], None, 0), encoded(&[1, 2, 3, 4, 5], None, 0), encoded(&[], None, 0)];
         assert_eq!(collator.truncate(&mut examples), Truncation { examples: 1, tokens: 2 });
         assert_eq!(examples[1].first, [1, 2, 3]);
         assert_eq!(collator.batch(&examples, 0).max_seqlen(), 5);

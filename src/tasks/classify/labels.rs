@@ -63,7 +63,8 @@ impl LabelSet {
         self.names.is_empty()
     }
 
-    /// The id of each example of `source`; a label outside the set is an error that names the line and the known labels.
+    /// The id of each example of `source`; a label outside the set is an error that names the line and the
+    /// known labels.
     pub fn ids(&self, source: &Path, examples: &[Example]) -> Result<Vec<u32>> {
         examples.iter().map(|example| self.id_of(source, example)).collect()
     }
@@ -111,7 +112,10 @@ mod tests {
     fn labels_are_sorted_by_number_only_where_all_are_numbers() {
         assert_eq!(discovered(&["10", "9", "-1", "9"]), ["-1", "9", "10"]);
         assert_eq!(discovered(&["10", "9", "x"]), ["10", "9", "x"]);
-        assert_eq!(discovered(&["World", "Business", "Sci/Tech", "Business"]), ["Business", "Sci/Tech", "World"]);
+        assert_eq!(
+            discovered(&["World", "Business", "Sci/Tech", "Business"]),
+            ["Business", "Sci/Tech", "World"]
+        );
     }
 
     #[test]
@@ -127,15 +131,21 @@ mod tests {
     fn many_known_labels_are_cut_in_the_message() {
         let names: Vec<String> = (0..77).map(|id| format!("intent_{id}")).collect();
         let set = LabelSet::given(&names).expect("77 labels");
-        let error = set.ids(Path::new("x.csv"), &examples(&["other"])).expect_err("not in the set").to_string();
+        let error =
+            set.ids(Path::new("x.csv"), &examples(&["other"])).expect_err("not in the set").to_string();
         assert!(error.contains("`intent_11` and 65 more"), "{error}");
     }
 
     #[test]
     fn fewer_than_two_labels_or_one_twice_is_an_error() {
-        let error = LabelSet::discover(Path::new("train.csv"), &examples(&["a", "a"])).expect_err("one label").to_string();
+        let error = LabelSet::discover(Path::new("train.csv"), &examples(&["a", "a"]))
+            .expect_err("one label")
+            .to_string();
         assert_eq!(error, "train.csv: there is only the label `a`, a classifier needs two");
         let twice = ["a".to_string(), "b".to_string(), "a".to_string()];
-        assert_eq!(LabelSet::given(&twice).expect_err("twice").to_string(), "data.labels: label `a` is given twice");
+        assert_eq!(
+            LabelSet::given(&twice).expect_err("twice").to_string(),
+            "data.labels: label `a` is given twice"
+        );
     }
 }

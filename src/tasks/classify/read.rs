@@ -1,7 +1,7 @@
 //! Reads labelled examples from CSV, TSV and JSONL files: which columns are meant, and what a good row is.
 //!
-//! A bad row is an error that names the file and the line, never a dropped row. How a file is cut into rows is `rows`'
-//! matter; what a label's id is, `labels`'.
+//! A bad row is an error that names the file and the line, never a dropped row. How a file is cut into rows
+//! is `rows`' matter; what a label's id is, `labels`'.
 
 use std::path::Path;
 
@@ -55,13 +55,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Reads all examples of a file: `.csv`, `.tsv`, `.jsonl` (`.ndjson`, `.json`), each also `.gz`, `.zst`, `.bz2`.
+/// Reads all examples of a file: `.csv`, `.tsv`, `.jsonl` (`.ndjson`, `.json`), each also `.gz`, `.zst`,
+/// `.bz2`.
 ///
-/// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file quotes are
-/// ordinary characters, as in GLUE's files. Text must be UTF-8.
+/// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
+/// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
     let plain = fs::without_compression(path);
-    let extension = plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
+    let extension =
+        plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
     let rows: Box<dyn Iterator<Item = Result<Row>>> = match extension.as_str() {
         "csv" => Box::new(TableRows::csv(path)?),
         "tsv" => Box::new(TableRows::tsv(path)?),
@@ -108,7 +110,11 @@ impl Chosen {
         Ok(Self {
             text: pick(columns.text, &TEXT_COLUMNS, "text_column")?,
             text_pair: columns.text_pair.map(|name| pick(Some(name), &[], "text_pair_column")).transpose()?,
-            label: if columns.labelled { Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?) } else { None },
+            label: if columns.labelled {
+                Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
+            } else {
+                None
+            },
         })
     }
 
@@ -118,7 +124,9 @@ impl Chosen {
             let place = || format!("{}:{line}", path.display());
             if !row.has(name) {
                 let there = list(row.names());
-                return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place()).into());
+                return Err(Problem::new(format!("has no field `{name}`; there are {there}"))
+                    .at(place())
+                    .into());
             }
             let value = row.take(name).map_err(|problem| problem.at(place()))?;
             match value {
@@ -131,7 +139,11 @@ impl Chosen {
         };
         let text = take(&self.text, "text")?;
         let text_pair = self.text_pair.as_ref().map(|name| take(name, "second text")).transpose()?;
-        let label = self.label.as_ref().map(|name| take(name, "label").map(|label| label.trim().to_string())).transpose()?;
+        let label = self
+            .label
+            .as_ref()
+            .map(|name| take(name, "label").map(|label| label.trim().to_string()))
+            .transpose()?;
         Ok(Example { text, text_pair, label, line })
     }
 }
@@ -143,7 +155,9 @@ fn missing_column(path: &Path, row: &Row, asked: Option<&str>, defaults: &[&str]
         None => (format!("has no column {}; there are {there}", alternatives(defaults)), row.header_line),
     };
     let near = asked.and_then(|name| {
-        let closest = row.names().max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))?;
+        let closest = row
+            .names()
+            .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))?;
         (strsim::jaro_winkler(name, closest) > 0.8).then(|| format!("did you mean `{closest}`?"))
     });
     let hint = near.unwrap_or_else(|| format!("name the column with `{option}`"));

@@ -36,8 +36,15 @@ pub struct PredictionRow {
 }
 
 impl PredictionRow {
-    /// The row of a text whose classes have these `probabilities` (one for each of `labels`, which must not be empty).
-    pub fn new(text: String, text_pair: Option<String>, gold: Option<String>, labels: &[String], probabilities: &[f32]) -> Self {
+    /// The row of a text whose classes have these `probabilities` (one for each of `labels`, which must not
+    /// be empty).
+    pub fn new(
+        text: String,
+        text_pair: Option<String>,
+        gold: Option<String>,
+        labels: &[String],
+        probabilities: &[f32],
+    ) -> Self {
         let best = best_class(probabilities);
         Self {
             text,
@@ -45,7 +52,11 @@ impl PredictionRow {
             label: labels[best].clone(),
             gold,
             score: f64::from(probabilities[best]),
-            probabilities: labels.iter().cloned().zip(probabilities.iter().map(|p| Value::from(*p))).collect(),
+            probabilities: labels
+                .iter()
+                .cloned()
+                .zip(probabilities.iter().map(|p| Value::from(*p)))
+                .collect(),
         }
     }
 }
@@ -67,19 +78,33 @@ pub fn write_rows<'a>(out: &mut impl Write, rows: impl IntoIterator<Item = &'a P
 
 /// The confusion matrix as text: a row for each label in the file, a column for each predicted one.
 ///
-/// `counts[gold][predicted]` is square, in the order of `labels`. Of more than 20 labels, only the most frequent
-/// confusions are listed. Ends in a newline.
+/// `counts[gold][predicted]` is square, in the order of `labels`. Of more than 20 labels, only the most
+/// frequent confusions are listed. Ends in a newline.
 pub fn confusion_table(counts: &[&[u64]], labels: &[String]) -> String {
-    if labels.len() > TABLE_LABELS { frequent_confusions(counts, labels) } else { whole_table(counts, labels) }
+    if labels.len() > TABLE_LABELS {
+        frequent_confusions(counts, labels)
+    } else {
+        whole_table(counts, labels)
+    }
 }
 
 fn whole_table(counts: &[&[u64]], labels: &[String]) -> String {
     let header = std::iter::once("gold \\ predicted".to_string()).chain(labels.iter().cloned()).collect();
-    let row = |(label, counts): (&String, &&[u64])| std::iter::once(label.clone()).chain(counts.iter().map(u64::to_string)).collect();
+    let row = |(label, counts): (&String, &&[u64])| {
+        std::iter::once(label.clone()).chain(counts.iter().map(u64::to_string)).collect()
+    };
     let cells: Vec<Vec<String>> = std::iter::once(header).chain(labels.iter().zip(counts).map(row)).collect();
-    let widths: Vec<usize> = (0..=labels.len()).map(|column| cells.iter().map(|row| width(&row[column])).max().unwrap_or(0)).collect();
-    let numbers =
-        |row: &Vec<String>| row.iter().zip(&widths).skip(1).map(|(cell, columns)| right(cell, *columns)).collect::<Vec<_>>().join("  ");
+    let widths: Vec<usize> = (0..=labels.len())
+        .map(|column| cells.iter().map(|row| width(&row[column])).max().unwrap_or(0))
+        .collect();
+    let numbers = |row: &Vec<String>| {
+        row.iter()
+            .zip(&widths)
+            .skip(1)
+            .map(|(cell, columns)| right(cell, *columns))
+            .collect::<Vec<_>>()
+            .join("  ")
+    };
     let line = |row: &Vec<String>| format!("{}  {}\n", left(&row[0], widths[0]), numbers(row));
     cells.iter().map(line).collect()
 }
@@ -88,13 +113,18 @@ fn frequent_confusions(counts: &[&[u64]], labels: &[String]) -> String {
     let mut wrong: Vec<(u64, usize, usize)> = Vec::new();
     for (gold, row) in counts.iter().enumerate() {
         wrong.extend(
-            row.iter().enumerate().filter(|(predicted, count)| *predicted != gold && **count > 0).map(|(p, count)| (*count, gold, p)),
+            row.iter()
+                .enumerate()
+                .filter(|(predicted, count)| *predicted != gold && **count > 0)
+                .map(|(p, count)| (*count, gold, p)),
         );
     }
     wrong.sort_by_key(|(count, gold, predicted)| (std::cmp::Reverse(*count), *gold, *predicted));
     let shown = wrong.len().min(LISTED_CONFUSIONS);
     let title = format!("{shown} most frequent of {} confusions, as count  gold -> predicted\n", wrong.len());
-    let line = |(count, gold, predicted): &(u64, usize, usize)| format!("{count:>6}  {} -> {}\n", labels[*gold], labels[*predicted]);
+    let line = |(count, gold, predicted): &(u64, usize, usize)| {
+        format!("{count:>6}  {} -> {}\n", labels[*gold], labels[*predicted])
+    };
     std::iter::once(title).chain(wrong[..shown].iter().map(line)).collect()
 }
 
@@ -121,7 +151,13 @@ mod tests {
 
     #[test]
     fn a_row_of_predictions_is_one_line_of_json_in_label_order() {
-        let row = PredictionRow::new("a \"b\"\nc".into(), None, Some("neg".into()), &labels(&["pos", "neg"]), &[0.75, 0.25]);
+        let row = PredictionRow::new(
+            "a \"b\"\nc".into(),
+            None,
+            Some("neg".into()),
+            &labels(&["pos", "neg"]),
+            &[0.75, 0.25],
+        );
         let mut out = Vec::new();
         write_rows(&mut out, [&row]).expect("a vector takes all");
         let text = String::from_utf8(out).expect("JSON is UTF-8");

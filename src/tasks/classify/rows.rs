@@ -20,9 +20,9 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::fs;
 
-/// Put behind a table. The newline ends a last line without one, so that lines can be counted back from the end of a row
-/// (the reader's own positions are those before blank lines, and halfway through a CRLF). The zero byte is a row of its
-/// own, unless a quote is still open.
+/// Put behind a table. The newline ends a last line without one, so that lines can be counted back from the
+/// end of a row (the reader's own positions are those before blank lines, and halfway through a CRLF). The
+/// zero byte is a row of its own, unless a quote is still open.
 const END: &[u8] = b"\n\0";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -57,11 +57,14 @@ impl Row {
         self.names().any(|known| known == name)
     }
 
-    /// The value of a field as text; `None` where it is absent or null. Whole numbers and booleans are read as text.
+    /// The value of a field as text; `None` where it is absent or null. Whole numbers and booleans are read
+    /// as text.
     pub(super) fn take(&mut self, name: &str) -> Result<Option<String>, Problem> {
         match &mut self.fields {
             Fields::Table { header, record } => {
-                let Some(bytes) = header.iter().position(|known| known == name).and_then(|column| record.get(column)) else {
+                let Some(bytes) =
+                    header.iter().position(|known| known == name).and_then(|column| record.get(column))
+                else {
                     return Ok(None);
                 };
                 let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name))?;
@@ -72,7 +75,10 @@ impl Row {
                 Some(Value::String(text)) => Ok(Some(text)),
                 Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
                 Some(Value::Bool(value)) => Ok(Some(value.to_string())),
-                Some(other) => Err(Problem::new(format!("field `{name}` is {}, text or a whole number is wanted", kind(&other)))),
+                Some(other) => Err(Problem::new(format!(
+                    "field `{name}` is {}, text or a whole number is wanted",
+                    kind(&other)
+                ))),
             },
         }
     }
@@ -88,7 +94,8 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn not_utf8(name: &str) -> Problem {
-    Problem::new(format!("column `{name}` is not UTF-8 text")).hint("convert the file, such as with `iconv -f latin1 -t utf-8`")
+    Problem::new(format!("column `{name}` is not UTF-8 text"))
+        .hint("convert the file, such as with `iconv -f latin1 -t utf-8`")
 }
 
 /// The rows of a CSV or TSV file.
@@ -111,10 +118,13 @@ impl TableRows {
 
     fn open(path: &Path, builder: &mut ReaderBuilder) -> Result<Self> {
         let bytes: Box<dyn Read> = Box::new(fs::open_text(path)?.chain(END));
-        let reader = builder.has_headers(false).flexible(true).terminator(Terminator::Any(b'\n')).from_reader(bytes);
+        let reader =
+            builder.has_headers(false).flexible(true).terminator(Terminator::Any(b'\n')).from_reader(bytes);
         let mut rows = Self { path: path.to_path_buf(), reader, header: Arc::new(Vec::new()) };
         let Some((header, line)) = rows.next_record()? else {
-            return Err(Problem::new("is empty, a line with the names of the columns is wanted").at(path.display()).into());
+            return Err(Problem::new("is empty, a line with the names of the columns is wanted")
+                .at(path.display())
+                .into());
         };
         rows.header = Arc::new(rows.column_names(&header, line)?);
         Ok(rows)
@@ -124,7 +134,8 @@ impl TableRows {
         let place = format!("{}:{line}", self.path.display());
         let mut names: Vec<String> = Vec::new();
         for field in header {
-            let name = std::str::from_utf8(field).map_err(|_| Problem::new("the names of the columns are not UTF-8 text").at(&place))?;
+            let name = std::str::from_utf8(field)
+                .map_err(|_| Problem::new("the names of the columns are not UTF-8 text").at(&place))?;
             let name = name.trim();
             if names.iter().any(|known| known == name) {
                 return Err(Problem::new(format!("column `{name}` is there twice")).at(place).into());
@@ -138,7 +149,10 @@ impl TableRows {
     fn next_record(&mut self) -> Result<Option<(ByteRecord, u64)>> {
         let mut record = ByteRecord::new();
         loop {
-            let more = self.reader.read_byte_record(&mut record).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+            let more = self
+                .reader
+                .read_byte_record(&mut record)
+                .with_context(|| format!("cannot read `{}`", self.path.display()))?;
             if !more || &record == [b"\0"].as_slice() {
                 return Ok(None);
             }
@@ -168,14 +182,21 @@ impl TableRows {
             return Ok(None);
         };
         if record.len() != self.header.len() {
-            let message =
-                format!("{} here, but {} named in the first line", count(record.len(), "field is", "fields are"), self.header.len());
+            let message = format!(
+                "{} here, but {} named in the first line",
+                count(record.len(), "field is", "fields are"),
+                self.header.len()
+            );
             return Err(Problem::new(message)
                 .at(format!("{}:{line}", self.path.display()))
                 .hint("look for a quote left open, or a separator inside a text that is not quoted")
                 .into());
         }
-        Ok(Some(Row { line, header_line: 1, fields: Fields::Table { header: Arc::clone(&self.header), record } }))
+        Ok(Some(Row {
+            line,
+            header_line: 1,
+            fields: Fields::Table { header: Arc::clone(&self.header), record },
+        }))
     }
 }
 
@@ -208,17 +229,25 @@ impl JsonRows {
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
-            let read = self.reader.read_until(b'\n', &mut bytes).with_context(|| format!("cannot read `{}`", self.path.display()))?;
+            let read = self
+                .reader
+                .read_until(b'\n', &mut bytes)
+                .with_context(|| format!("cannot read `{}`", self.path.display()))?;
             if read == 0 {
                 return Ok(None);
             }
             self.line += 1;
-            let content = if self.line == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes) } else { &bytes };
+            let content =
+                if self.line == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes) } else { &bytes };
             if content.trim_ascii().is_empty() {
                 continue;
             }
             let object: Map<String, Value> = serde_json::from_slice(content).map_err(|error| {
-                Problem::new(format!("is not a JSON object on one line: {error}")).at(format!("{}:{}", self.path.display(), self.line))
+                Problem::new(format!("is not a JSON object on one line: {error}")).at(format!(
+                    "{}:{}",
+                    self.path.display(),
+                    self.line
+                ))
             })?;
             return Ok(Some(Row { line: self.line, header_line: self.line, fields: Fields::Json(object) }));
         }

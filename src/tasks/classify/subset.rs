@@ -33,8 +33,8 @@ pub fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) 
 
 /// The indices, ascending, of `size` of the examples: of each label its exact share rounded down or up.
 ///
-/// The places that rounding down leaves go first to labels that would have none, then to the largest remainders.
-/// All indices when `size` is no smaller than the number of examples.
+/// The places that rounding down leaves go first to labels that would have none, then to the largest
+/// remainders. All indices when `size` is no smaller than the number of examples.
 pub fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     if size >= labels.len() {
         return (0..labels.len()).collect();
@@ -61,8 +61,10 @@ fn shares(counts: &[usize], size: usize) -> Vec<usize> {
     let mut shares: Vec<usize> = counts.iter().map(|count| (exact(*count) / total) as usize).collect();
     let left = size - shares.iter().sum::<usize>();
     let mut by_remainder: Vec<usize> = (0..counts.len()).collect();
-    by_remainder.sort_by_key(|class| (shares[*class] > 0, std::cmp::Reverse(exact(counts[*class]) % total), *class));
-    // A label without examples has no remainder, and there are at most as many places left as labels with one.
+    by_remainder
+        .sort_by_key(|class| (shares[*class] > 0, std::cmp::Reverse(exact(counts[*class]) % total), *class));
+    // A label without examples has no remainder, and there are at most as many places left as labels with
+    // one.
     for class in by_remainder.into_iter().filter(|class| exact(counts[*class]) % total > 0).take(left) {
         shares[class] += 1;
     }
@@ -104,8 +106,15 @@ mod tests {
         assert_eq!(subset_size(9000, Some(0.1), Some(500)).expect("valid"), 500);
         assert_eq!(subset_size(3, Some(0.01), None).expect("valid"), 1);
         assert_eq!(subset_size(3, None, Some(10)).expect("valid"), 3);
-        for (fraction, samples) in [(Some(0.0), None), (Some(1.5), None), (Some(f64::NAN), None), (None, Some(0))] {
-            assert!(subset_size(3, fraction, samples).expect_err("out of range").to_string().starts_with("data.max_train_"));
+        for (fraction, samples) in
+            [(Some(0.0), None), (Some(1.5), None), (Some(f64::NAN), None), (None, Some(0))]
+        {
+            assert!(
+                subset_size(3, fraction, samples)
+                    .expect_err("out of range")
+                    .to_string()
+                    .starts_with("data.max_train_")
+            );
         }
     }
 

@@ -23,7 +23,13 @@ pub struct Classify {
 }
 
 impl Task for Classify {
-    fn accumulate(&self, batch: &Batch, dropout: DropoutSeed, scale: f32, gradients: &Gradients) -> Result<PendingLoss> {
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        dropout: DropoutSeed,
+        scale: f32,
+        gradients: &Gradients,
+    ) -> Result<PendingLoss> {
         supervised::accumulate(&self.model, batch, dropout, scale, gradients)
     }
 
@@ -40,7 +46,13 @@ impl Task for Classify {
     }
 
     fn flops(&self, batch: &Batch) -> f64 {
-        // The head's own products are a few thousandths of the encoder's; without a decoder nothing is masked.
-        flops::masked_lm_step(&self.model.config, batch.num_tokens() as f64, supervised::mean_length(batch), 0.0)
+        // The head's own products are a few thousandths of the encoder's; without a decoder nothing is
+        // masked.
+        flops::masked_lm_step(
+            &self.model.config,
+            batch.num_tokens() as f64,
+            supervised::mean_length(batch),
+            0.0,
+        )
     }
 }

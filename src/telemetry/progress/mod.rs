@@ -38,10 +38,12 @@ enum Mode {
 }
 
 impl Progress {
-    /// Bars if stderr is a terminal that can move its cursor, else lines; nothing if `quiet`. `NO_COLOR` is respected.
+    /// Bars if stderr is a terminal that can move its cursor, else lines; nothing if `quiet`. `NO_COLOR` is
+    /// respected.
     pub fn detect(quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let able = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let able =
+            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let mode = match (quiet, able) {
             (true, _) => Mode::Silent,
             (false, true) => Mode::Bars { bars: MultiProgress::new(), color: !set("NO_COLOR") },
@@ -72,7 +74,8 @@ impl Progress {
         self.print(&format!("warning: {text}"));
     }
 
-    /// The bar of a training run of `total_steps` updates of which `done_steps` were done before; a sink for its records.
+    /// The bar of a training run of `total_steps` updates of which `done_steps` were done before; a sink for
+    /// its records.
     pub fn training(&self, total_steps: u64, done_steps: u64) -> TrainingProgress {
         TrainingProgress::new(self.clone(), total_steps, done_steps)
     }
@@ -96,7 +99,8 @@ impl Progress {
         }
     }
 
-    /// A bar of this layout, on a terminal only; `plain` is the template, its `{bar}` is coloured where that is wanted.
+    /// A bar of this layout, on a terminal only; `plain` is the template, its `{bar}` is coloured where that
+    /// is wanted.
     fn bar(&self, total: Option<u64>, plain: &str) -> Option<ProgressBar> {
         let Mode::Bars { bars, color } = &self.mode else { return None };
         let bar = bars.add(total.map_or_else(ProgressBar::no_length, ProgressBar::new));

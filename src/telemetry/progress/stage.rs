@@ -24,7 +24,8 @@ pub enum Unit {
     Items,
 }
 
-/// A stage that is under way; may be advanced from several threads. Dropped without [`Stage::finish`], its bar disappears.
+/// A stage that is under way; may be advanced from several threads. Dropped without [`Stage::finish`], its
+/// bar disappears.
 pub struct Stage {
     progress: Progress,
     bar: Option<ProgressBar>,
@@ -39,7 +40,9 @@ pub struct Stage {
 impl Stage {
     pub(super) fn new(progress: Progress, label: &str, unit: Unit, total: Option<u64>) -> Self {
         let template = match (unit, total) {
-            (Unit::Bytes, Some(_)) => "{prefix} {bar} {bytes}/{total_bytes}  {bytes_per_sec}  {elapsed}<{eta}",
+            (Unit::Bytes, Some(_)) => {
+                "{prefix} {bar} {bytes}/{total_bytes}  {bytes_per_sec}  {elapsed}<{eta}"
+            }
             (Unit::Items, Some(_)) => "{prefix} {bar} {human_pos}/{human_len}  {elapsed}<{eta}",
             (Unit::Bytes, None) => "{prefix} {bytes}  {bytes_per_sec}  {elapsed}",
             (Unit::Items, None) => "{prefix} {human_pos}  {elapsed}",
@@ -49,7 +52,16 @@ impl Stage {
             bar.set_prefix(label.to_string());
         }
         let now = Instant::now();
-        Self { progress, bar, label: label.to_string(), unit, total, done: AtomicU64::new(0), started: now, last_line: Mutex::new(now) }
+        Self {
+            progress,
+            bar,
+            label: label.to_string(),
+            unit,
+            total,
+            done: AtomicU64::new(0),
+            started: now,
+            last_line: Mutex::new(now),
+        }
     }
 
     /// `count` more bytes or items are done.

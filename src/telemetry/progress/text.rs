@@ -21,7 +21,8 @@ pub(super) fn record_line(record: &Record, total_steps: u64) -> String {
     format!("step {}/{total_steps}  epoch {:.2}  {}", record.step, record.epoch, values_text(record))
 }
 
-/// The shown values of a record, what matters most first, for a narrow terminal cuts the end: `loss 5.1234  tokens/s 9.8k  lr 3.0e-4`.
+/// The shown values of a record, what matters most first, for a narrow terminal cuts the end: `loss 5.1234
+/// tokens/s 9.8k  lr 3.0e-4`.
 pub(super) fn values_text(record: &Record) -> String {
     let mut parts = Vec::new();
     for (tag, name) in SHOWN {
@@ -72,15 +73,30 @@ mod tests {
 
     #[test]
     fn a_line_shows_what_people_look_for() {
-        let values = [("perf/tokens_per_second", 12_345.0), ("train/learning_rate", 3e-4), ("train/loss", 5.123_42), ("perf/mfu", 0.3)];
-        let record = Record { step: 120, epoch: 0.241, values: values.map(|(tag, value)| (tag.to_string(), value)).to_vec() };
-        assert_eq!(record_line(&record, 1000), "step 120/1000  epoch 0.24  loss 5.1234  tokens/s 12.3k  lr 3.00e-4");
+        let values = [
+            ("perf/tokens_per_second", 12_345.0),
+            ("train/learning_rate", 3e-4),
+            ("train/loss", 5.123_42),
+            ("perf/mfu", 0.3),
+        ];
+        let record = Record {
+            step: 120,
+            epoch: 0.241,
+            values: values.map(|(tag, value)| (tag.to_string(), value)).to_vec(),
+        };
+        assert_eq!(
+            record_line(&record, 1000),
+            "step 120/1000  epoch 0.24  loss 5.1234  tokens/s 12.3k  lr 3.00e-4"
+        );
     }
 
     #[test]
     fn quantities_are_short() {
         assert_eq!([950.4, 12_300.0, 4_560_000.0].map(count_text), ["950", "12.3k", "4.56M"]);
-        assert_eq!([41.6, 200.0, 18_420.0, 183_600.0, -5.0].map(duration_text), ["42s", "3m20s", "5h07m", "2d03h", "0s"]);
+        assert_eq!(
+            [41.6, 200.0, 18_420.0, 183_600.0, -5.0].map(duration_text),
+            ["42s", "3m20s", "5h07m", "2d03h", "0s"]
+        );
         assert_eq!(seconds_to_go(0, 10, 5.0), None);
         assert_eq!(seconds_to_go(4, 10, 2.0).map(f64::to_bits), Some(5.0_f64.to_bits()));
     }

@@ -21,7 +21,8 @@ pub struct TrainingProgress {
 
 impl TrainingProgress {
     pub(super) fn new(progress: Progress, total_steps: u64, done_steps: u64) -> Self {
-        let bar = progress.bar(Some(total_steps), "{pos}/{len} {bar} {percent}%  {elapsed}<{prefix}  {wide_msg}");
+        let bar =
+            progress.bar(Some(total_steps), "{pos}/{len} {bar} {percent}%  {elapsed}<{prefix}  {wide_msg}");
         if let Some(bar) = &bar {
             bar.set_position(done_steps);
             bar.set_prefix("?");
@@ -39,7 +40,8 @@ impl TrainingProgress {
         }
     }
 
-    /// Steps of an earlier sitting took none of this one's time, so the bar's own estimate would be far too good.
+    /// Steps of an earlier sitting took none of this one's time, so the bar's own estimate would be far too
+    /// good.
     fn seconds_to_go(&self, step: u64) -> Option<f64> {
         let done = step.saturating_sub(self.first_step);
         text::seconds_to_go(done, self.total_steps.saturating_sub(step), self.started.elapsed().as_secs_f64())
@@ -60,7 +62,8 @@ impl Sink for TrainingProgress {
             let line = text::record_line(record, self.total_steps);
             let wanted = !is_evaluation && record.step < self.total_steps;
             let eta = self.seconds_to_go(record.step).filter(|_| wanted);
-            let eta = eta.map(|seconds| format!("  eta {}", text::duration_text(seconds))).unwrap_or_default();
+            let eta =
+                eta.map(|seconds| format!("  eta {}", text::duration_text(seconds))).unwrap_or_default();
             self.progress.note(&format!("{line}{eta}"));
         }
         Ok(())

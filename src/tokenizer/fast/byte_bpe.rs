@@ -1,5 +1,5 @@
-//! The merges of a byte-level BPE, applied to one word without building strings: the model of the `tokenizers` crate for
-//! the usual settings, and only for those.
+//! The merges of a byte-level BPE, applied to one word without building strings: the model of the
+//! `tokenizers` crate for the usual settings, and only for those.
 
 use serde_json::Value;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -23,8 +23,12 @@ pub(super) struct ByteBpe {
 impl ByteBpe {
     /// The model of a tokenizer.json, or `None` where anything about it is unusual.
     pub(super) fn new(model: &Value) -> Option<Self> {
-        let is_off = |key: &str| matches!(&model[key], Value::Null | Value::Bool(false)) || model[key].as_str() == Some("");
-        let usual = ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"].iter().all(|key| is_off(key));
+        let is_off = |key: &str| {
+            matches!(&model[key], Value::Null | Value::Bool(false)) || model[key].as_str() == Some("")
+        };
+        let usual = ["dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"]
+            .iter()
+            .all(|key| is_off(key));
         if model["type"].as_str() != Some("BPE") || !usual {
             return None;
         }
@@ -55,10 +59,12 @@ impl ByteBpe {
     /// The words of `text` as [`Gpt2::words`] gives them, if all are short enough.
     pub(super) fn words<'a>(&self, text: &'a str, words: &mut Vec<&'a str>) -> bool {
         words.clear();
-        self.gpt2.words(text, |word| words.push(word)) && words.iter().all(|word| word.len() <= WORD_BYTES_MAX)
+        self.gpt2.words(text, |word| words.push(word))
+            && words.iter().all(|word| word.len() <= WORD_BYTES_MAX)
     }
 
-    /// Appends the ids of one word: of all pairs, the one with the lowest rank is merged first, the leftmost of equals.
+    /// Appends the ids of one word: of all pairs, the one with the lowest rank is merged first, the leftmost
+    /// of equals.
     pub(super) fn append_word(&self, word: &str, ids: &mut Vec<u32>) {
         let (mut symbols, mut ranks) = ([0; WORD_BYTES_MAX], [(NO_RANK, 0); WORD_BYTES_MAX]);
         let mut len = word.len();
@@ -98,8 +104,8 @@ impl ByteBpe {
     }
 }
 
-/// The character that stands for each byte: printable ones for themselves, the others from U+0100 on in their order
-/// (GPT-2's `bytes_to_unicode`).
+/// The character that stands for each byte: printable ones for themselves, the others from U+0100 on in their
+/// order (GPT-2's `bytes_to_unicode`).
 pub(in crate::tokenizer) fn byte_characters() -> [char; 256] {
     let mut itself: Vec<char> = ByteLevel::alphabet().into_iter().filter(|c| (*c as u32) < 256).collect();
     itself.sort_unstable();

@@ -1,4 +1,5 @@
-//! A bounded memory of the ids of short pieces of text. What it forgets is computed again: results never depend on it.
+//! A bounded memory of the ids of short pieces of text. What it forgets is computed again: results never
+//! depend on it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,8 +30,8 @@ impl Slot {
     }
 }
 
-/// A hash table of pairs of slots: a new entry replaces the second of its pair, a second one that is found again becomes
-/// the first. So what is frequent stays.
+/// A hash table of pairs of slots: a new entry replaces the second of its pair, a second one that is found
+/// again becomes the first. So what is frequent stays.
 pub(super) struct Cache {
     slots: Vec<[Slot; 2]>,
     pairs_max: usize,

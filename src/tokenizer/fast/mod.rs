@@ -1,7 +1,7 @@
 //! Many texts to ids, fast: a text is cut before blanks, and the ids of each chunk are remembered.
 //!
-//! The ids are those of the `tokenizers` crate, always: where chunks are not provably the same as the whole text, or an
-//! encoding is unusual, the crate gets it. Memory of all caches together is bounded.
+//! The ids are those of the `tokenizers` crate, always: where chunks are not provably the same as the whole
+//! text, or an encoding is unusual, the crate gets it. Memory of all caches together is bounded.
 
 pub(super) mod byte_bpe;
 mod cache;
@@ -50,7 +50,9 @@ impl Fast {
         // A token has three or four bytes in most vocabularies.
         let mut ids = Vec::with_capacity(text.len() / 4 + 8);
         let mut worker = Worker { plain, byte_bpe: self.byte_bpe.as_ref(), words: Vec::new() };
-        let done = Chunker { cuts: Some(cuts) }.chunks(text).try_for_each(|chunk| worker.append_chunk(chunk, &mut cache, &mut ids));
+        let done = Chunker { cuts: Some(cuts) }
+            .chunks(text)
+            .try_for_each(|chunk| worker.append_chunk(chunk, &mut cache, &mut ids));
         self.give_back(cache);
         done?;
         ids.shrink_to_fit();
@@ -82,7 +84,10 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn append_chunk(&mut self, chunk: &'a str, cache: &mut Cache, ids: &mut Vec<u32>) -> Result<()> {
         cache.append(chunk, ids, |cache, ids| {
-            let Some(bpe) = self.byte_bpe.filter(|bpe| chunk.len() <= CHUNK_BYTES_MAX && bpe.words(chunk, &mut self.words)) else {
+            let Some(bpe) = self
+                .byte_bpe
+                .filter(|bpe| chunk.len() <= CHUNK_BYTES_MAX && bpe.words(chunk, &mut self.words))
+            else {
                 ids.extend(encode(self.plain, chunk)?);
                 return Ok(());
             };

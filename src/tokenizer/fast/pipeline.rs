@@ -1,9 +1,9 @@
-//! Which tokenizers may be given a text in chunks, and where it may be cut: decided from the components that a
-//! tokenizer.json names. Whatever is not known here is never cut.
+//! Which tokenizers may be given a text in chunks, and where it may be cut: decided from the components that
+//! a tokenizer.json names. Whatever is not known here is never cut.
 //!
-//! A cut stands before a blank. It is right when nothing looks across it: the normalizer works on characters or on
-//! Unicode's decompositions, which a blank separates (its combining class is 0 and nothing composes with it, UAX #15);
-//! the pre-tokenizer ends a word before every blank; the model sees words.
+//! A cut stands before a blank. It is right when nothing looks across it: the normalizer works on characters
+//! or on Unicode's decompositions, which a blank separates (its combining class is 0 and nothing composes
+//! with it, UAX #15); the pre-tokenizer ends a word before every blank; the model sees words.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use serde_json::Value;
 pub(super) struct Cuts {
     /// Before a line feed too, not just before a space.
     pub(super) at_line_feeds: bool,
-    /// Only after a printable ASCII character or a Latin letter: a normalizer may take anything else away, and the white
-    /// space on both sides of it would be one run.
+    /// Only after a printable ASCII character or a Latin letter: a normalizer may take anything else away,
+    /// and the white space on both sides of it would be one run.
     pub(super) after_plain: bool,
 }
 
@@ -40,14 +40,19 @@ pub(super) fn text_cuts(json: &Value) -> Option<Cuts> {
     let bert = normalizers.iter().any(|part| part["type"].as_str() == Some("BertNormalizer"));
     let (part, at_line_feeds) = match pre_tokenizers[..] {
         [part] => (part, part["type"].as_str() != Some("Metaspace")),
-        [first, part] if is_line_feed_split(first) && part["prepend_scheme"].as_str() == Some("never") => (part, true),
+        [first, part] if is_line_feed_split(first) && part["prepend_scheme"].as_str() == Some("never") => {
+            (part, true)
+        }
         _ => return None,
     };
     match part["type"].as_str()? {
         // These drop white space, so that it does not matter how much of it there is.
-        "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" => Some(Cuts { at_line_feeds, after_plain: false }),
+        "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" => {
+            Some(Cuts { at_line_feeds, after_plain: false })
+        }
         "ByteLevel" => {
-            let usual = part["add_prefix_space"].as_bool() == Some(false) && part["use_regex"].as_bool() != Some(false);
+            let usual = part["add_prefix_space"].as_bool() == Some(false)
+                && part["use_regex"].as_bool() != Some(false);
             (usual && !bert).then_some(Cuts { at_line_feeds, after_plain: !normalizers.is_empty() })
         }
         "Metaspace" => {
@@ -77,7 +82,9 @@ const NORMALIZERS: [&str; 7] = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Stri
 fn flatten<'a>(part: &'a Value, key: &str) -> Option<Vec<&'a Value>> {
     match part["type"].as_str() {
         None => part.is_null().then(Vec::new),
-        Some("Sequence") => Some(part[key].as_array()?.iter().map(|p| flatten(p, key)).collect::<Option<Vec<_>>>()?.concat()),
+        Some("Sequence") => {
+            Some(part[key].as_array()?.iter().map(|p| flatten(p, key)).collect::<Option<Vec<_>>>()?.concat())
+        }
         Some(_) => Some(vec![part]),
     }
 }
@@ -100,5 +107,7 @@ fn keeps_ids(processor: &Value) -> bool {
 /// A model that gives the same ids for the same word each time.
 fn sees_words(model: &Value) -> bool {
     let off = |key: &str| model[key].is_null() || model[key].as_f64() == Some(0.0);
-    matches!(model["type"].as_str(), Some("BPE" | "WordPiece" | "WordLevel" | "Unigram")) && off("dropout") && off("alpha")
+    matches!(model["type"].as_str(), Some("BPE" | "WordPiece" | "WordLevel" | "Unigram"))
+        && off("dropout")
+        && off("alpha")
 }

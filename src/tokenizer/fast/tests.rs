@@ -1,4 +1,5 @@
-//! Texts in chunks against the `tokenizers` crate with the whole text: all characters, nasty mixes, real pages.
+//! Texts in chunks against the `tokenizers` crate with the whole text: all characters, nasty mixes, real
+//! pages.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -49,7 +50,8 @@ fn byte_level_model() -> Value {
         merges.push(merge);
     }
     // A merge may stand before those that make its parts.
-    let vocab: serde_json::Map<String, Value> = vocab.into_iter().zip(0u32..).map(|(token, id)| (token, id.into())).collect();
+    let vocab: serde_json::Map<String, Value> =
+        vocab.into_iter().zip(0u32..).map(|(token, id)| (token, id.into())).collect();
     json!({"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", "end_of_word_suffix": "",
         "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges})
 }
@@ -59,14 +61,24 @@ fn word_piece_model() -> Value {
     for c in (0x21..0x7f).chain(0xc0..0x250).filter_map(char::from_u32) {
         vocab.extend([c.to_string(), format!("##{c}")]);
     }
-    let vocab: serde_json::Map<String, Value> = vocab.into_iter().zip(0u32..).map(|(token, id)| (token, id.into())).collect();
+    let vocab: serde_json::Map<String, Value> =
+        vocab.into_iter().zip(0u32..).map(|(token, id)| (token, id.into())).collect();
     json!({"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 20, "vocab": vocab})
 }
 
 fn unigram_model() -> Value {
-    let mut vocab = vec![json!(["<unk>", 0.0]), json!(["▁", -3.0]), json!(["▁a", -4.0]), json!(["ab", -5.0]), json!(["a\n", -5.5])];
+    let mut vocab = vec![
+        json!(["<unk>", 0.0]),
+        json!(["▁", -3.0]),
+        json!(["▁a", -4.0]),
+        json!(["ab", -5.0]),
+        json!(["a\n", -5.5]),
+    ];
     vocab.extend(
-        (0x20..0x7f).chain(0xc0..0x250).filter_map(char::from_u32).map(|c| json!([c.to_string(), -8.0 - f64::from(c as u32) / 1e4])),
+        (0x20..0x7f)
+            .chain(0xc0..0x250)
+            .filter_map(char::from_u32)
+            .map(|c| json!([c.to_string(), -8.0 - f64::from(c as u32) / 1e4])),
     );
     vocab.extend((0..=255).map(|byte| json!([format!("<0x{byte:02X}>"), -100.0])));
     json!({"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": true})
@@ -77,7 +89,8 @@ fn byte_level() -> Value {
 }
 
 fn by_lines(metaspace: &Value) -> Value {
-    let split = json!({"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false});
+    let split =
+        json!({"type": "Split", "pattern": {"String": "\n"}, "behavior": "Isolated", "invert": false});
     json!({"type": "Sequence", "pretokenizers": [split, metaspace]})
 }
 
@@ -96,10 +109,18 @@ static CUT: LazyLock<Vec<(tokenizers::Tokenizer, Fast)>> = LazyLock::new(|| {
         tokenizer(&Value::Null, &byte_level(), &byte_level_model()),
         tokenizer(&json!({"type": "NFC"}), &byte_level(), &byte_level_model()),
         tokenizer(&sequence(&["NFKC", "Lowercase"]), &byte_level(), &byte_level_model()),
-        tokenizer(&sequence(&["NFD", "StripAccents", "Lowercase", "NFC"]), &byte_level(), &byte_level_model()),
+        tokenizer(
+            &sequence(&["NFD", "StripAccents", "Lowercase", "NFC"]),
+            &byte_level(),
+            &byte_level_model(),
+        ),
         tokenizer(&bert(true, true), &json!({"type": "BertPreTokenizer"}), &word_piece_model()),
         tokenizer(&bert(false, false), &json!({"type": "BertPreTokenizer"}), &word_piece_model()),
-        tokenizer(&sequence(&["NFKD", "StripAccents"]), &json!({"type": "WhitespaceSplit"}), &word_piece_model()),
+        tokenizer(
+            &sequence(&["NFKD", "StripAccents"]),
+            &json!({"type": "WhitespaceSplit"}),
+            &word_piece_model(),
+        ),
         tokenizer(&Value::Null, &json!({"type": "Whitespace"}), &word_piece_model()),
         tokenizer(&Value::Null, &metaspace("never"), &unigram_model()),
         tokenizer(&sequence(&["NFD", "StripAccents"]), &metaspace("always"), &unigram_model()),
@@ -115,11 +136,15 @@ fn assert_same(text: &str) {
 fn assert_same_with(number: usize, text: &str) {
     let (inner, fast) = &CUT[number];
     assert!(fast.cuts.is_some(), "pipeline {number} is cut");
-    assert_eq!(fast.encode(inner, text).unwrap(), encode(inner, text).unwrap(), "pipeline {number}: {text:?}");
+    assert_eq!(
+        fast.encode(inner, text).unwrap(),
+        encode(inner, text).unwrap(),
+        "pipeline {number}: {text:?}"
+    );
 }
 
-/// One of how many blocks of 64 characters is enough: ideographs, syllables and private use are all alike, and most of
-/// the planes from U+20000 on have no characters.
+/// One of how many blocks of 64 characters is enough: ideographs, syllables and private use are all alike,
+/// and most of the planes from U+20000 on have no characters.
 fn one_of(first: u32) -> u32 {
     let is_special = matches!(first, 0x2_f800..0x2_fa40 | 0xe_0000..0xe_1000);
     match first {
@@ -131,7 +156,8 @@ fn one_of(first: u32) -> u32 {
 
 #[test]
 fn every_character_beside_blanks() {
-    let blocks: Vec<u32> = (0..=0x0010_ffff).step_by(64).filter(|first| first / 64 % one_of(*first) == 0).collect();
+    let blocks: Vec<u32> =
+        (0..=0x0010_ffff).step_by(64).filter(|first| first / 64 % one_of(*first) == 0).collect();
     // All pipelines for the scripts and signs in daily use, every sixth in turn for the others.
     let is_used = |first: u32| matches!(first, 0..0x3400 | 0xf900..0x1_0000);
     blocks.par_iter().enumerate().for_each(|(block, first)| {
@@ -164,16 +190,31 @@ proptest! {
 
 #[test]
 fn what_looks_across_a_blank_is_not_cut() {
-    let is_cut = |normalizer: &Value, pre_tokenizer: &Value, model: &Value| tokenizer(normalizer, pre_tokenizer, model).1.cuts.is_some();
+    let is_cut = |normalizer: &Value, pre_tokenizer: &Value, model: &Value| {
+        tokenizer(normalizer, pre_tokenizer, model).1.cuts.is_some()
+    };
     let (none, bpe, pieces) = (Value::Null, byte_level_model(), unigram_model());
     assert!(is_cut(&none, &byte_level(), &bpe));
-    assert!(!is_cut(&none, &json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}), &bpe));
-    assert!(!is_cut(&none, &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}), &bpe));
+    assert!(!is_cut(
+        &none,
+        &json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
+        &bpe
+    ));
+    assert!(!is_cut(
+        &none,
+        &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}),
+        &bpe
+    ));
     assert!(!is_cut(&json!({"type": "Strip", "strip_left": true, "strip_right": true}), &byte_level(), &bpe));
-    assert!(!is_cut(&json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}), &byte_level(), &bpe));
+    assert!(!is_cut(
+        &json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}),
+        &byte_level(),
+        &bpe
+    ));
     assert!(!is_cut(&json!({"type": "Prepend", "prepend": "x"}), &byte_level(), &bpe));
     assert!(!is_cut(&bert(true, true), &byte_level(), &bpe));
-    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false});
+    let metaspace =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false});
     assert!(!is_cut(&none, &metaspace, &pieces));
     assert!(!is_cut(&none, &none, &pieces));
     let mut dropout = bpe.clone();
@@ -183,17 +224,20 @@ fn what_looks_across_a_blank_is_not_cut() {
 
 #[test]
 fn added_tokens_and_templates_decide_too() {
-    let base =
-        json!({"added_tokens": [], "normalizer": null, "pre_tokenizer": byte_level(), "post_processor": null, "model": byte_level_model()});
+    let base = json!({"added_tokens": [], "normalizer": null, "pre_tokenizer": byte_level(), "post_processor": null, "model": byte_level_model()});
     let is_cut = |key: &str, value: Value| {
         let mut json = base.clone();
         json[key] = value;
         Fast::new(&json).cuts.is_some()
     };
     assert!(is_cut("added_tokens", json!([{"content": "<mask>", "special": true}])));
-    assert!(!is_cut("added_tokens", json!([{"content": "<mask>", "special": true}, {"content": "a b", "special": false}])));
+    assert!(!is_cut(
+        "added_tokens",
+        json!([{"content": "<mask>", "special": true}, {"content": "a b", "special": false}])
+    ));
     let template = |pieces: Value| json!({"type": "TemplateProcessing", "single": pieces});
-    let (a, special) = (json!({"Sequence": {"id": "A", "type_id": 0}}), json!({"SpecialToken": {"id": "x", "type_id": 0}}));
+    let (a, special) =
+        (json!({"Sequence": {"id": "A", "type_id": 0}}), json!({"SpecialToken": {"id": "x", "type_id": 0}}));
     assert!(is_cut("post_processor", template(json!([special, a, special]))));
     assert!(!is_cut("post_processor", template(json!([a, a]))));
     assert!(!is_cut("post_processor", template(json!([special]))));

@@ -1,5 +1,5 @@
-//! Damaged and malicious tokenizer.json files: each is refused with its name or can be used, and what can be used gives
-//! the same ids in chunks as in one.
+//! Damaged and malicious tokenizer.json files: each is refused with its name or can be used, and what can be
+//! used gives the same ids in chunks as in one.
 
 use std::path::Path;
 
@@ -21,7 +21,8 @@ use crate::tokenizer::encode;
 /// For each algorithm.
 const MUTATIONS: u64 = 400;
 
-/// Vocabularies up to this size are walked through; larger ones, with one huge id, take long and tell nothing new.
+/// Vocabularies up to this size are walked through; larger ones, with one huge id, take long and tell nothing
+/// new.
 const WALKED_MAX: usize = 1 << 16;
 
 /// Draws one number after the other.
@@ -48,7 +49,8 @@ impl Draw {
 /// Values that fit nowhere, and some that fit where they should not.
 fn hostile_value(draw: &mut Draw) -> Value {
     let nested = (0..100).fold(json!(1), |inner, _| json!([inner]));
-    let sequence = (0..40).fold(json!({"type": "NFC"}), |inner, _| json!({"type": "Sequence", "normalizers": [inner]}));
+    let sequence =
+        (0..40).fold(json!({"type": "NFC"}), |inner, _| json!({"type": "Sequence", "normalizers": [inner]}));
     let values = [
         json!(null),
         json!(true),
@@ -83,29 +85,54 @@ fn hostile_value(draw: &mut Draw) -> Value {
 
 /// Whole steps that are legal but strange.
 fn hostile_step(draw: &mut Draw) -> (&'static str, Value) {
-    let split =
-        |pattern: Value, behavior: &str, invert: bool| json!({"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert});
+    let split = |pattern: Value, behavior: &str, invert: bool| json!({"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert});
     let regex = |expression: &str| json!({"Regex": expression});
-    let expression =
-        *draw.one(&["(", "[", "(a+)+$", "a{9999999}", "(((a{999}){999}){999})", "", "\\", "(?<=a*)b", "(?=a)", "\\p{Nope}", "x*"]);
-    let behavior = *draw.one(&["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", "Nonsense"]);
+    let expression = *draw.one(&[
+        "(",
+        "[",
+        "(a+)+$",
+        "a{9999999}",
+        "(((a{999}){999}){999})",
+        "",
+        "\\",
+        "(?<=a*)b",
+        "(?=a)",
+        "\\p{Nope}",
+        "x*",
+    ]);
+    let behavior =
+        *draw.one(&["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", "Nonsense"]);
     let inverted = draw.below(2) == 0;
     let step = draw.below(16);
     match step {
         0..5 => ("pre_tokenizer", split(regex(expression), behavior, inverted)),
         5 => ("pre_tokenizer", split(json!({"String": draw.one(&["", " ", "a", "\n"])}), behavior, inverted)),
-        6 => ("pre_tokenizer", split(regex(&format!("{}a{}", "(".repeat(5000), ")".repeat(5000))), behavior, inverted)),
+        6 => (
+            "pre_tokenizer",
+            split(regex(&format!("{}a{}", "(".repeat(5000), ")".repeat(5000))), behavior, inverted),
+        ),
         7 => ("pre_tokenizer", json!({"type": "FixedLength", "length": draw.one(&[0u64, 1, u64::MAX])})),
-        8 => ("pre_tokenizer", json!({"type": "Metaspace", "replacement": draw.one(&[" ", "a", "\n", "▁"]), "prepend_scheme": "always"})),
+        8 => (
+            "pre_tokenizer",
+            json!({"type": "Metaspace", "replacement": draw.one(&[" ", "a", "\n", "▁"]), "prepend_scheme": "always"}),
+        ),
         9 => ("normalizer", json!({"type": "Replace", "pattern": regex(expression), "content": "aa"})),
         10 => (
             "normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": draw.one(&["", "/////w==", "BAAAAP////8A", "CAAAAAAAAAAAAAAAAAA="])}),
         ),
         11 => ("normalizer", json!({"type": "Prepend", "prepend": "a ".repeat(1000)})),
-        12 => ("decoder", json!({"type": "Strip", "content": "a", "start": draw.one(&[0, u64::MAX]), "stop": draw.one(&[1, 9, u64::MAX])})),
-        13 => ("decoder", json!({"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": true})),
-        14 => ("post_processor", json!({"type": "ByteLevel", "trim_offsets": true, "add_prefix_space": true, "use_regex": true})),
+        12 => (
+            "decoder",
+            json!({"type": "Strip", "content": "a", "start": draw.one(&[0, u64::MAX]), "stop": draw.one(&[1, 9, u64::MAX])}),
+        ),
+        13 => {
+            ("decoder", json!({"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": true}))
+        }
+        14 => (
+            "post_processor",
+            json!({"type": "ByteLevel", "trim_offsets": true, "add_prefix_space": true, "use_regex": true}),
+        ),
         _ => ("normalizer", json!({"type": "Strip", "strip_left": true, "strip_right": true})),
     }
 }
@@ -135,7 +162,8 @@ fn some_key(fields: &Map<String, Value>, draw: &mut Draw) -> Option<String> {
 
 /// Something wrong with the vocabulary, the merges or the added tokens.
 fn damage_ids(json: &mut Value, draw: &mut Draw) {
-    let id = json!(draw.one(&[0, 1, 5, 300, 1 << 24, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX]));
+    let id =
+        json!(draw.one(&[0, 1, 5, 300, 1 << 24, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX]));
     let kind = draw.below(4);
     if kind == 0
         && let Some(merges) = json["model"]["merges"].as_array_mut()
@@ -143,7 +171,14 @@ fn damage_ids(json: &mut Value, draw: &mut Draw) {
         let place = draw.below(merges.len());
         merges.insert(
             place,
-            draw.one(&[json!("nobody knows"), json!(["Ġ", "nothing"]), json!("a"), json!(["a", "b", "c"]), json!(["", ""])]).clone(),
+            draw.one(&[
+                json!("nobody knows"),
+                json!(["Ġ", "nothing"]),
+                json!("a"),
+                json!(["a", "b", "c"]),
+                json!(["", ""]),
+            ])
+            .clone(),
         );
         return;
     }
@@ -163,7 +198,14 @@ fn damage_ids(json: &mut Value, draw: &mut Draw) {
         Value::Array(vocab) => {
             let place = draw.below(vocab.len());
             let twin = vocab[draw.below(vocab.len())].clone();
-            let odd = [twin, json!(["", 0.0]), json!(["a b", -1.0]), json!(["abc", 1e308]), json!(["tuon", -1e308]), json!(["x"])];
+            let odd = [
+                twin,
+                json!(["", 0.0]),
+                json!(["a b", -1.0]),
+                json!(["abc", 1e308]),
+                json!(["tuon", -1e308]),
+                json!(["x"]),
+            ];
             vocab[place] = draw.one(&odd).clone();
         }
         _ => {}
@@ -209,9 +251,21 @@ fn damage_bytes(bytes: &mut Vec<u8>, draw: &mut Draw) {
         // A key twice: the second one with another value.
         2 => {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            let key = *draw.one(&["model", "type", "vocab", "merges", "normalizer", "pre_tokenizer", "content", "id", "special"]);
+            let key = *draw.one(&[
+                "model",
+                "type",
+                "vocab",
+                "merges",
+                "normalizer",
+                "pre_tokenizer",
+                "content",
+                "id",
+                "special",
+            ]);
             let value = hostile_value(draw);
-            *bytes = text.replacen(&format!("\"{key}\":"), &format!("\"{key}\":{value},\"{key}\":"), 1).into_bytes();
+            *bytes = text
+                .replacen(&format!("\"{key}\":"), &format!("\"{key}\":{value},\"{key}\":"), 1)
+                .into_bytes();
         }
         _ => bytes[at] = *draw.one(b"{}[]\",:0-9eE\\u\0\xff"),
     }
@@ -261,7 +315,9 @@ fn tokenizer_json(algorithm: TokenizerAlgorithm) -> Vec<u8> {
 #[test]
 fn damaged_files_are_refused_by_name_or_can_be_used() {
     let folder = tempfile::tempdir().unwrap();
-    for algorithm in [TokenizerAlgorithm::ByteLevelBpe, TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram] {
+    for algorithm in
+        [TokenizerAlgorithm::ByteLevelBpe, TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram]
+    {
         let json = tokenizer_json(algorithm);
         let loaded = (0..MUTATIONS).into_par_iter().filter(|number| {
             let path = folder.path().join(format!("{algorithm:?}-{number}-tokenizer.json"));
@@ -277,11 +333,16 @@ fn what_makes_the_crate_panic_is_an_error() {
     let mut json: Value = serde_json::from_slice(&tokenizer_json(TokenizerAlgorithm::ByteLevelBpe)).unwrap();
     json["pre_tokenizer"] = json!({"type": "FixedLength", "length": 0});
     json["decoder"] = json!({"type": "Strip", "content": "a", "start": 0, "stop": 9});
-    let tokenizer = Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "here").unwrap();
+    let tokenizer =
+        Tokenizer::from_files(vec![("tokenizer.json".to_string(), json.to_string().into_bytes())], "here")
+            .unwrap();
     let said = |error: anyhow::Error| error.to_string();
     assert!(said(tokenizer.encode("aa").unwrap_err()).contains("its parts contradict each other"));
     assert!(said(tokenizer.encode_corpus(&["aa"]).unwrap_err()).contains("its parts contradict each other"));
-    assert!(said(tokenizer.decode(&[tokenizer.id("a").unwrap()], false).unwrap_err()).contains("its parts contradict each other"));
+    assert!(
+        said(tokenizer.decode(&[tokenizer.id("a").unwrap()], false).unwrap_err())
+            .contains("its parts contradict each other")
+    );
 }
 
 #[test]
@@ -295,7 +356,10 @@ fn bombs_are_refused() {
         ("normalizer", json!({"type": "Sequence", "normalizers": vec![replace; 60]})),
         ("normalizer", json!({"type": "Sequence", "normalizers": vec![json!({"type": "ByteLevel"}); 60]})),
         ("normalizer", json!({"type": "Precompiled", "precompiled_charsmap": "/////w=="})),
-        ("post_processor", json!({"type": "TemplateProcessing", "single": vec![whole; 5000], "pair": [], "special_tokens": {}})),
+        (
+            "post_processor",
+            json!({"type": "TemplateProcessing", "single": vec![whole; 5000], "pair": [], "special_tokens": {}}),
+        ),
     ] {
         let before = std::mem::replace(&mut json[key], bomb);
         assert!(!survives(&path, json.to_string().as_bytes()), "{key}");

@@ -17,17 +17,25 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let mut alphabet = byte_characters();
     alphabet.sort_unstable();
     let mut spellings: Vec<String> = names.order.iter().map(ToString::to_string).collect();
-    let ids: HashMap<char, u32> = alphabet.iter().zip(spellings.len() as u32..).map(|(c, id)| (*c, id)).collect();
+    let ids: HashMap<char, u32> =
+        alphabet.iter().zip(spellings.len() as u32..).map(|(c, id)| (*c, id)).collect();
     spellings.extend(alphabet.iter().map(ToString::to_string));
     let words = words
         .into_iter()
-        .map(|(word, count)| bpe::Word { symbols: word.chars().filter_map(|c| ids.get(&c).copied()).collect(), count })
+        .map(|(word, count)| bpe::Word {
+            symbols: word.chars().filter_map(|c| ids.get(&c).copied()).collect(),
+            count,
+        })
         .collect();
     let mut learned = bpe::learn(words, spellings, "", vocab_size, options.min_frequency, progress);
-    let merges: Vec<[String; 2]> =
-        learned.merges.iter().map(|&(a, b)| [learned.spellings[a as usize].clone(), learned.spellings[b as usize].clone()]).collect();
+    let merges: Vec<[String; 2]> = learned
+        .merges
+        .iter()
+        .map(|&(a, b)| [learned.spellings[a as usize].clone(), learned.spellings[b as usize].clone()])
+        .collect();
     names.fill(&mut learned.spellings, options.filled_size());
-    let vocab: serde_json::Map<String, Value> = learned.spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
+    let vocab: serde_json::Map<String, Value> =
+        learned.spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
     let class = match options.family {
         // RoBERTa's own class makes its pipeline anew, without a normalizer.
         Family::Roberta if !options.changes_letters() => "RobertaTokenizer",
@@ -35,7 +43,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
         Family::Roberta | Family::Bert => "PreTrainedTokenizerFast",
     };
     let more = json!({"add_prefix_space": false, "trim_offsets": true, "errors": "replace"});
-    let merge_lines = merges.iter().fold("#version: 0.2\n".to_string(), |text, [a, b]| text + a + " " + b + "\n");
+    let merge_lines =
+        merges.iter().fold("#version: 0.2\n".to_string(), |text, [a, b]| text + a + " " + b + "\n");
     let model = json!({
         "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", "end_of_word_suffix": "",
         "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges,

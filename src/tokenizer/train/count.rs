@@ -1,4 +1,5 @@
-//! Counts short texts in bounded memory: lossy counting (Manku & Motwani, VLDB 2002) with a bound on the entries.
+//! Counts short texts in bounded memory: lossy counting (Manku & Motwani, VLDB 2002) with a bound on the
+//! entries.
 //!
 //! The counts are a function of the texts of each call and the order of the calls, never of the threads.
 
@@ -38,7 +39,11 @@ impl Counts {
     }
 
     /// Counts what `cut` makes of each of `texts`, in parallel.
-    pub(super) fn add<T: AsRef<str> + Sync>(&mut self, texts: &[T], cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync) {
+    pub(super) fn add<T: AsRef<str> + Sync>(
+        &mut self,
+        texts: &[T],
+        cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync,
+    ) {
         let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
         let count = |texts: &[T]| {
             let mut counts: FastMap<Box<str>, u64> = FastMap::default();
@@ -54,7 +59,8 @@ impl Counts {
         for part in parts {
             #[expect(clippy::iter_over_hash_type, reason = "sums do not depend on the order")]
             for (text, count) in part {
-                self.entries.entry(text).or_insert(Entry { count: 0, missed: self.missed_max }).count += count;
+                self.entries.entry(text).or_insert(Entry { count: 0, missed: self.missed_max }).count +=
+                    count;
             }
         }
         self.forget();
@@ -68,7 +74,8 @@ impl Counts {
         let before = self.entries.len();
         while self.entries.len() > self.entries_max / 4 * 3 {
             // The smallest bound that takes something away: steps of one would be many where all is frequent.
-            let rarest = self.entries.values().map(|entry| entry.count + entry.missed).min().unwrap_or_default();
+            let rarest =
+                self.entries.values().map(|entry| entry.count + entry.missed).min().unwrap_or_default();
             self.missed_max = rarest.max(self.missed_max);
             self.entries.retain(|_, entry| entry.count + entry.missed > rarest);
         }
@@ -77,7 +84,8 @@ impl Counts {
 
     /// The counts, sorted by text.
     pub(super) fn finish(self) -> Counted {
-        let mut counts: Vec<(Box<str>, u64)> = self.entries.into_iter().map(|(text, entry)| (text, entry.count)).collect();
+        let mut counts: Vec<(Box<str>, u64)> =
+            self.entries.into_iter().map(|(text, entry)| (text, entry.count)).collect();
         counts.sort_unstable();
         Counted { counts, forgotten: self.forgotten, missed_max: self.missed_max }
     }
@@ -126,7 +134,10 @@ mod tests {
         }
         for threads in [2, 7] {
             let again = count(&texts(), 400, threads);
-            assert_eq!((again.counts, again.forgotten, again.missed_max), (counted.counts.clone(), counted.forgotten, counted.missed_max));
+            assert_eq!(
+                (again.counts, again.forgotten, again.missed_max),
+                (counted.counts.clone(), counted.forgotten, counted.missed_max)
+            );
         }
     }
 }

@@ -47,7 +47,8 @@ pub(super) struct Lattice {
 impl Trie {
     /// The tree of `pieces`, which are all different; a piece's number is its place in the list.
     pub(super) fn new(pieces: &[Piece]) -> Self {
-        let mut sorted: Vec<(&[u8], u32)> = pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
+        let mut sorted: Vec<(&[u8], u32)> =
+            pieces.iter().zip(0..).map(|((text, _), number)| (text.as_bytes(), number)).collect();
         sorted.sort_unstable();
         let scores: Vec<f64> = pieces.iter().map(|(_, score)| *score).collect();
         let unknown = scores.iter().fold(0.0, |least: f64, score| least.min(*score)) - UNKNOWN_PENALTY;
@@ -66,8 +67,9 @@ impl Trie {
         let node = self.nodes.len();
         let ends_here = sorted.first().filter(|(text, _)| text.len() == depth);
         let piece = ends_here.map_or(NO_PIECE, |(_, number)| *number);
-        let groups: Vec<&[(&[u8], u32)]> =
-            sorted[usize::from(ends_here.is_some())..].chunk_by(|(a, _), (b, _)| a[depth] == b[depth]).collect();
+        let groups: Vec<&[(&[u8], u32)]> = sorted[usize::from(ends_here.is_some())..]
+            .chunk_by(|(a, _), (b, _)| a[depth] == b[depth])
+            .collect();
         let first_edge = self.edges.len();
         self.nodes.push(Node { first_edge: first_edge as u32, edges: groups.len() as u32, piece });
         self.edges.extend(groups.iter().map(|group| (group[0].0[depth], 0)));
@@ -101,12 +103,18 @@ impl Lattice {
                 }
             }
             if !has_single {
-                self.arcs.push(Arc { start: start as u32, end: single as u32, piece: NO_PIECE, score: trie.unknown });
+                self.arcs.push(Arc {
+                    start: start as u32,
+                    end: single as u32,
+                    piece: NO_PIECE,
+                    score: trie.unknown,
+                });
             }
         }
     }
 
-    /// Adds to `expected` how often each piece is expected in `count` times `word`; returns the word's log probability.
+    /// Adds to `expected` how often each piece is expected in `count` times `word`; returns the word's log
+    /// probability.
     pub(super) fn expect(&mut self, word: &str, count: f64, trie: &Trie, expected: &mut [f64]) -> f64 {
         self.fill(word, trie, NO_PIECE);
         let Self { arcs, forward, backward, .. } = self;
@@ -132,7 +140,12 @@ impl Lattice {
     }
 
     /// The pieces of the best spelling of `word` without the piece `without`, last piece first.
-    pub(super) fn best<'a>(&'a mut self, word: &str, trie: &Trie, without: u32) -> impl Iterator<Item = u32> + use<'a> {
+    pub(super) fn best<'a>(
+        &'a mut self,
+        word: &str,
+        trie: &Trie,
+        without: u32,
+    ) -> impl Iterator<Item = u32> + use<'a> {
         self.fill(word, trie, without);
         let Self { arcs, forward, best, .. } = self;
         forward.clear();

@@ -1,7 +1,8 @@
-//! Trains a tokenizer: counts words as texts come, then learns one of three kinds of vocabulary from the counts.
+//! Trains a tokenizer: counts words as texts come, then learns one of three kinds of vocabulary from the
+//! counts.
 //!
-//! Memory holds distinct pieces of text, bounded, and never the corpus. The files are a function of the texts and the
-//! options: the same for any number of threads, in any process.
+//! Memory holds distinct pieces of text, bounded, and never the corpus. The files are a function of the texts
+//! and the options: the same for any number of threads, in any process.
 
 mod byte_level;
 mod count;
@@ -133,9 +134,11 @@ impl Trainer {
     pub fn new(options: TrainerOptions) -> Result<Self> {
         let (size, least) = (options.vocab_size, options.least_size());
         if size < least {
-            return Err(Problem::usage(format!("is {size}, a vocabulary of this kind has at least {least} entries"))
-                .at("tokenizer.vocab_size")
-                .into());
+            return Err(Problem::usage(format!(
+                "is {size}, a vocabulary of this kind has at least {least} entries"
+            ))
+            .at("tokenizer.vocab_size")
+            .into());
         }
         let recipe = Recipe::of(&options);
         let words = WordCounter::new(&recipe.normalizer, &recipe.pre_tokenizer)?;

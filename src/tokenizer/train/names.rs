@@ -67,8 +67,8 @@ impl Names {
         self.order.iter().enumerate().map(token).collect()
     }
 
-    /// What stands around one text and a pair: `<s> a </s>` and `<s> a </s></s> b </s>`, or `[CLS] a [SEP]` and
-    /// `[CLS] a [SEP] b [SEP]` with token type 1 from `b` on.
+    /// What stands around one text and a pair: `<s> a </s>` and `<s> a </s></s> b </s>`, or `[CLS] a [SEP]`
+    /// and `[CLS] a [SEP] b [SEP]` with token type 1 from `b` on.
     pub(super) fn post_processor(&self) -> Value {
         let id = |name: &str| self.id(name);
         if self.family == Family::Roberta {

@@ -1,5 +1,6 @@
-//! Learns the pieces of a unigram language model from counted words (Kudo, ACL 2018): many frequent strings first, then
-//! expectation maximisation, and what the likelihood misses least is dropped until the vocabulary has its size.
+//! Learns the pieces of a unigram language model from counted words (Kudo, ACL 2018): many frequent strings
+//! first, then expectation maximisation, and what the likelihood misses least is dropped until the vocabulary
+//! has its size.
 //!
 //! Sums are taken over fixed parts in a fixed order, so the result does not depend on the number of threads.
 
@@ -83,13 +84,17 @@ fn seeds(words: &Words, wanted: &Wanted) -> Vec<Piece> {
     let score = |text: &str, count: u64| count as f64 * text.chars().count() as f64;
     let mut longer: Vec<Piece> = strings
         .iter()
-        .filter(|(text, _)| text.chars().nth(1).is_some() && !wanted.reserved.iter().any(|name| name == *text))
+        .filter(|(text, _)| {
+            text.chars().nth(1).is_some() && !wanted.reserved.iter().any(|name| name == *text)
+        })
         .map(|(text, count)| ((*text).to_string(), score(text, *count)))
         .collect();
     longer.sort_by(by_score);
     longer.truncate(SEEDS_PER_PIECE * wanted.pieces.saturating_sub(wanted.characters.len()));
     let mut buffer = [0; 4];
-    let single = |c: &char| (c.to_string(), strings.get(&*c.encode_utf8(&mut buffer)).map_or(0.5, |count| *count as f64));
+    let single = |c: &char| {
+        (c.to_string(), strings.get(&*c.encode_utf8(&mut buffer)).map_or(0.5, |count| *count as f64))
+    };
     let mut pieces: Vec<Piece> = wanted.characters.iter().map(single).collect();
     pieces.extend(longer);
     let sum: f64 = pieces.iter().map(|(_, score)| score).sum();
@@ -101,8 +106,8 @@ fn seeds(words: &Words, wanted: &Wanted) -> Vec<Piece> {
 
 /// Counts of all strings within words that are seen `least` times, up to the longest piece.
 ///
-/// A string is no more frequent than what it contains (Agrawal & Srikant, VLDB 1994): those of each length are looked for
-/// among those that go one character beyond two frequent ones, which keeps the table small.
+/// A string is no more frequent than what it contains (Agrawal & Srikant, VLDB 1994): those of each length
+/// are looked for among those that go one character beyond two frequent ones, which keeps the table small.
 fn frequent_strings<'a>(words: &[&'a (Box<str>, u64)], least: u64) -> FastMap<&'a str, u64> {
     let mut all: FastMap<&str, u64> = FastMap::default();
     let mut ends = Vec::new();
@@ -114,8 +119,9 @@ fn frequent_strings<'a>(words: &[&'a (Box<str>, u64)], least: u64) -> FastMap<&'
             ends.push(word.len());
             for bounds in ends.windows(length + 1) {
                 let (first, last) = (bounds[0], bounds[length]);
-                let is_open =
-                    length == 1 || (all.contains_key(&word[first..bounds[length - 1]]) && all.contains_key(&word[bounds[1]..last]));
+                let is_open = length == 1
+                    || (all.contains_key(&word[first..bounds[length - 1]])
+                        && all.contains_key(&word[bounds[1]..last]));
                 if is_open {
                     *counts.entry(&word[first..last]).or_default() += count;
                 }
@@ -145,7 +151,11 @@ fn occurrences(words: &Words, trie: &Trie) -> Vec<f64> {
     })
 }
 
-fn sum_of_parts(words: &Words, trie: &Trie, add: impl Fn(&mut Lattice, &str, f64, &mut [f64]) + Sync) -> Vec<f64> {
+fn sum_of_parts(
+    words: &Words,
+    trie: &Trie,
+    add: impl Fn(&mut Lattice, &str, f64, &mut [f64]) + Sync,
+) -> Vec<f64> {
     let part = |words: &Words| {
         let (mut lattice, mut sums) = (Lattice::default(), vec![0.0; trie.len()]);
         for (word, count) in words {
@@ -161,8 +171,8 @@ fn sum_of_parts(words: &Words, trie: &Trie, add: impl Fn(&mut Lattice, &str, f64
     total
 }
 
-/// New scores from expected counts, as a sparse prior has them (Liang & Klein, ACL 2007 tutorial; SentencePiece does the
-/// same); what is expected less than half a time goes, the first `characters` stay.
+/// New scores from expected counts, as a sparse prior has them (Liang & Klein, ACL 2007 tutorial;
+/// SentencePiece does the same); what is expected less than half a time goes, the first `characters` stay.
 fn maximised(pieces: &[Piece], expected: &[f64], characters: usize) -> Vec<Piece> {
     let kept: Vec<(&String, f64)> = pieces
         .iter()
@@ -194,7 +204,8 @@ fn pruned(words: &Words, pieces: &[Piece], size: usize, characters: usize) -> Ve
         let alternative = alternative - length * (sum + count * (length - 1.0)).ln();
         count / sum * (count.ln() - sum.ln() - alternative)
     };
-    let mut longer: Vec<(u32, f64)> = (characters as u32..pieces.len() as u32).into_par_iter().map(|piece| (piece, loss(piece))).collect();
+    let mut longer: Vec<(u32, f64)> =
+        (characters as u32..pieces.len() as u32).into_par_iter().map(|piece| (piece, loss(piece))).collect();
     longer.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     longer.truncate(size.saturating_sub(characters));
     longer.sort_unstable_by_key(|(piece, _)| *piece);
@@ -202,8 +213,8 @@ fn pruned(words: &Words, pieces: &[Piece], size: usize, characters: usize) -> Ve
     pieces[..characters].iter().cloned().chain(chosen).collect()
 }
 
-/// The derivative of the logarithm of the gamma function: recurrence up to 7, then its asymptotic series (Abramowitz &
-/// Stegun 6.3.5, 6.3.18).
+/// The derivative of the logarithm of the gamma function: recurrence up to 7, then its asymptotic series
+/// (Abramowitz & Stegun 6.3.5, 6.3.18).
 fn digamma(mut x: f64) -> f64 {
     let mut result = 0.0;
     while x < 7.0 {
@@ -234,7 +245,10 @@ mod tests {
         let strings = frequent_strings(&list.iter().collect::<Vec<_>>(), 2);
         let mut found: Vec<(&str, u64)> = strings.into_iter().collect();
         found.sort_unstable();
-        assert_eq!(found, [("a", 7), ("ab", 7), ("aba", 2), ("abab", 2), ("b", 10), ("ba", 5), ("bab", 5), ("x", 9)]);
+        assert_eq!(
+            found,
+            [("a", 7), ("ab", 7), ("aba", 2), ("abab", 2), ("b", 10), ("ba", 5), ("bab", 5), ("x", 9)]
+        );
     }
 
     #[test]
@@ -247,7 +261,12 @@ mod tests {
         }
         list.sort();
         let characters: Vec<char> = "▁aeijklmnorstuä".chars().collect();
-        let wanted = Wanted { characters: &characters, reserved: &["▁auto".to_string()], pieces: 23, min_frequency: 2 };
+        let wanted = Wanted {
+            characters: &characters,
+            reserved: &["▁auto".to_string()],
+            pieces: 23,
+            min_frequency: 2,
+        };
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| learn(&list, &wanted, |_| {}))
@@ -256,8 +275,13 @@ mod tests {
         let texts: Vec<&str> = pieces.iter().map(|(text, _)| text.as_str()).collect();
         assert_eq!(texts.len(), 23);
         assert!(["▁talo", "▁kirja", "▁metsä", "ssa"].iter().all(|stem| texts.contains(stem)), "{texts:?}");
-        assert!(characters.iter().all(|c| texts.contains(&c.to_string().as_str())) && !texts.contains(&"▁auto"), "{texts:?}");
-        let bits = |pieces: Vec<Piece>| pieces.into_iter().map(|(text, score)| (text, score.to_bits())).collect::<Vec<_>>();
+        assert!(
+            characters.iter().all(|c| texts.contains(&c.to_string().as_str())) && !texts.contains(&"▁auto"),
+            "{texts:?}"
+        );
+        let bits = |pieces: Vec<Piece>| {
+            pieces.into_iter().map(|(text, score)| (text, score.to_bits())).collect::<Vec<_>>()
+        };
         assert_eq!(bits(run(3)), bits(pieces));
     }
 }

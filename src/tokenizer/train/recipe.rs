@@ -30,7 +30,8 @@ impl Recipe {
                 pre_tokenizer: json!({"type": "BertPreTokenizer"}),
                 decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
             },
-            // Nothing is put before the first word, and lines are kept apart, so that every text comes back as it was.
+            // Nothing is put before the first word, and lines are kept apart, so that every text comes back
+            // as it was.
             TokenizerAlgorithm::Unigram => Self {
                 normalizer: letters(options),
                 pre_tokenizer: json!({"type": "Sequence", "pretokenizers": [

@@ -1,4 +1,5 @@
-//! WordPiece and unigram vocabularies trained on a page of text: special tokens, padding, round trips, equal files.
+//! WordPiece and unigram vocabularies trained on a page of text: special tokens, padding, round trips, equal
+//! files.
 
 use crate::config::Family;
 use crate::config::TokenizerAlgorithm;
@@ -25,7 +26,8 @@ fn config(algorithm: TokenizerAlgorithm, vocab_size: usize) -> TokenizerConfig {
     TokenizerConfig { algorithm, vocab_size, ..TokenizerConfig::default() }
 }
 
-const ALL: [TokenizerAlgorithm; 3] = [TokenizerAlgorithm::ByteLevelBpe, TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram];
+const ALL: [TokenizerAlgorithm; 3] =
+    [TokenizerAlgorithm::ByteLevelBpe, TokenizerAlgorithm::WordPiece, TokenizerAlgorithm::Unigram];
 
 fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     tokenizer.encode_corpus(&[text]).unwrap().remove(0)
@@ -60,7 +62,10 @@ fn a_padded_vocabulary_has_its_size_and_a_mask_in_a_corpus_is_text() {
 fn every_character_comes_back_from_unigram_pieces_but_the_one_that_stands_for_a_space() {
     let tokenizer = train(&config(TokenizerAlgorithm::Unigram, 450), Family::Roberta, 1).tokenizer;
     let all: Vec<char> = (0..=0x0010_ffff).filter_map(char::from_u32).filter(|c| *c != '▁').collect();
-    for some in all.chunks(1 << 14).map(|some| some.iter().step_by(17).collect::<String>()).chain([PAGE.into(), " \n <0x41> <s>  ".into()])
+    for some in all
+        .chunks(1 << 14)
+        .map(|some| some.iter().step_by(17).collect::<String>())
+        .chain([PAGE.into(), " \n <0x41> <s>  ".into()])
     {
         assert_eq!(tokenizer.decode(&ids(&tokenizer, &some), false).unwrap(), some);
     }
@@ -84,7 +89,8 @@ fn letters_are_changed_as_asked() {
 fn word_pieces_go_on_with_their_prefix_and_strangers_are_unknown() {
     let trained = train(&config(TokenizerAlgorithm::WordPiece, 200), Family::Bert, 1);
     let tokenizer = &trained.tokenizer;
-    let spelled: Vec<String> = ids(tokenizer, "laulamahan").into_iter().filter_map(|id| tokenizer.token(id)).collect();
+    let spelled: Vec<String> =
+        ids(tokenizer, "laulamahan").into_iter().filter_map(|id| tokenizer.token(id)).collect();
     assert!(spelled.len() < 10 && spelled[1..].iter().all(|piece| piece.starts_with("##")), "{spelled:?}");
     assert_eq!(ids(tokenizer, "☃"), [tokenizer.special().unk.unwrap()]);
 }

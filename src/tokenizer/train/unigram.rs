@@ -16,12 +16,12 @@ use crate::tokenizer::train::pieces::Wanted;
 /// Share of all characters that have pieces of their own (SentencePiece's `character_coverage`).
 const COVERAGE: f64 = 0.9995;
 
-/// The score of entries that no text may be spelled with, however it looks: `<s>`, `<0x41>`. Spelled in characters, the
-/// longest of them costs far less.
+/// The score of entries that no text may be spelled with, however it looks: `<s>`, `<0x41>`. Spelled in
+/// characters, the longest of them costs far less.
 const NEVER: f64 = -1000.0;
 
-/// Scores are multiples of 1/4096: their sums are exact in any order and their decimals are read back exactly by every
-/// parser, so that spellings of equal score are told apart in the same way everywhere.
+/// Scores are multiples of 1/4096: their sums are exact in any order and their decimals are read back exactly
+/// by every parser, so that spellings of equal score are told apart in the same way everywhere.
 const SCORE_STEPS: f64 = 4096.0;
 
 /// Learns pieces from words that begin with `▁` where a space stood.
@@ -31,13 +31,20 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     reserved.extend((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
     let room = vocab_size - reserved.len();
     let characters = alphabet(&words, room);
-    let wanted = Wanted { characters: &characters, reserved: &reserved, pieces: room, min_frequency: options.min_frequency };
+    let wanted = Wanted {
+        characters: &characters,
+        reserved: &reserved,
+        pieces: room,
+        min_frequency: options.min_frequency,
+    };
     let learned = pieces::learn(&words, &wanted, progress);
     let known = reserved.len() + learned.len();
     let unused = (known..options.filled_size()).map(|id| names.unused(id - known));
     let never = |name: &String| json!([name, NEVER]);
     let mut vocab: Vec<Value> = reserved.iter().map(never).collect();
-    vocab.extend(learned.iter().map(|(text, score)| json!([text, (score * SCORE_STEPS).round() / SCORE_STEPS])));
+    vocab.extend(
+        learned.iter().map(|(text, score)| json!([text, (score * SCORE_STEPS).round() / SCORE_STEPS])),
+    );
     vocab.extend(unused.map(|name| never(&name)));
     Learned {
         config: names.config("PreTrainedTokenizerFast", options.model_max_length, json!({})),
@@ -47,7 +54,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     }
 }
 
-/// Printable ASCII and what stands for a space, then the most frequent characters until enough of the text is covered.
+/// Printable ASCII and what stands for a space, then the most frequent characters until enough of the text is
+/// covered.
 fn alphabet(words: &[(Box<str>, u64)], room: usize) -> Vec<char> {
     let mut counts: BTreeMap<char, u64> = BTreeMap::new();
     for (word, count) in words {

@@ -1,7 +1,8 @@
-//! WordPiece: the longest entry that a word begins with, then the longest `##` entry that what is left begins with.
+//! WordPiece: the longest entry that a word begins with, then the longest `##` entry that what is left begins
+//! with.
 //!
-//! The entries are learnt as merges of a BPE, as the `tokenizers` crate learns them (the score of Schuster & Nakajima,
-//! ICASSP 2012, was never published with BERT).
+//! The entries are learnt as merges of a BPE, as the `tokenizers` crate learns them (the score of Schuster &
+//! Nakajima, ICASSP 2012, was never published with BERT).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     let mut spellings: Vec<String> = names.order.iter().map(ToString::to_string).collect();
     // Each character may need two entries.
     let characters = alphabet(&words, ALPHABET_MAX.min(vocab_size.saturating_sub(spellings.len()) / 2));
-    let (known, unknown): (Words, Words) = words.into_iter().partition(|(word, _)| word.chars().all(|c| characters.contains(&c)));
+    let (known, unknown): (Words, Words) =
+        words.into_iter().partition(|(word, _)| word.chars().all(|c| characters.contains(&c)));
     let units: BTreeSet<String> = known.iter().flat_map(|(word, _)| units_of(word)).collect();
     spellings.extend(units);
     let ids: HashMap<&str, u32> = spellings.iter().map(String::as_str).zip(0..).collect();
@@ -45,9 +47,11 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
             count: *count,
         })
         .collect();
-    let mut spellings = bpe::learn(words, spellings, PREFIX, vocab_size, options.min_frequency, progress).spellings;
+    let mut spellings =
+        bpe::learn(words, spellings, PREFIX, vocab_size, options.min_frequency, progress).spellings;
     names.fill(&mut spellings, options.filled_size());
-    let vocab: serde_json::Map<String, Value> = spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
+    let vocab: serde_json::Map<String, Value> =
+        spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
     let class = match options.family {
         Family::Bert => "BertTokenizer",
         // BERT's class puts BERT's special tokens around a text.

@@ -1,4 +1,5 @@
-//! From texts to counted words: texts are counted in chunks first, and only distinct chunks are cut into words.
+//! From texts to counted words: texts are counted in chunks first, and only distinct chunks are cut into
+//! words.
 
 use anyhow::Result;
 use rayon::prelude::*;
@@ -120,7 +121,11 @@ fn summed(mut words: Vec<(Box<str>, u64)>) -> Vec<(Box<str>, u64)> {
     words
 }
 
-fn split(text: &str, normalizer: Option<&NormalizerWrapper>, pre_tokenizer: &PreTokenizerWrapper) -> Result<PreTokenizedString> {
+fn split(
+    text: &str,
+    normalizer: Option<&NormalizerWrapper>,
+    pre_tokenizer: &PreTokenizerWrapper,
+) -> Result<PreTokenizedString> {
     let cannot = |e| Problem::new(format!("cannot split a text into words: {e}"));
     let mut split = PreTokenizedString::from(text);
     if let Some(normalizer) = normalizer {

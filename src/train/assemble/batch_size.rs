@@ -1,7 +1,7 @@
 //! How many rows a device takes at once: what fits, by the prediction of `models/memory`.
 //!
-//! The rows of an update stay what the configuration says: fewer rows at once mean more micro-batches. Which tokens are
-//! masked and dropped does not depend on it.
+//! The rows of an update stay what the configuration says: fewer rows at once mean more micro-batches. Which
+//! tokens are masked and dropped does not depend on it.
 
 use std::fmt;
 
@@ -22,7 +22,8 @@ use crate::quantity::format_bytes;
 use crate::telemetry::Progress;
 use crate::train::assemble::Machine;
 
-/// Left to what no prediction knows: CUDA's own context and the kernels, the workspace of products, fragments.
+/// Left to what no prediction knows: CUDA's own context and the kernels, the workspace of products,
+/// fragments.
 const GPU_RESERVE_BYTES: u64 = 1 << 30;
 
 /// Share of the free memory of a CPU that a run may take: the rest of the system lives, too.
@@ -64,9 +65,15 @@ impl Shapes<'_> {
         Prediction::of(&sizes)
     }
 
-    /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where not even one
-    /// does.
-    fn most_rows(&self, most: usize, training: &TrainingConfig, machine: &Machine, bytes: u64) -> Option<usize> {
+    /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None`
+    /// where not even one does.
+    fn most_rows(
+        &self,
+        most: usize,
+        training: &TrainingConfig,
+        machine: &Machine,
+        bytes: u64,
+    ) -> Option<usize> {
         let update = training.rows_per_update();
         // Token positions of a batch are 32-bit numbers.
         let countable = (i32::MAX as usize / self.length.max(1)).min(most);
@@ -107,17 +114,27 @@ pub fn fit(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> 
     }
     match room(machine) {
         Some(bytes) => fit_into(bytes, training, shapes, machine).map(Some),
-        None => Err(Problem::usage("is `auto`, but nobody can tell how much memory is free")
-            .at(KEY)
-            .hint("give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update")),
+        None => Err(Problem::usage("is `auto`, but nobody can tell how much memory is free").at(KEY).hint(
+            "give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update",
+        )),
     }
 }
 
-fn fit_into(bytes: u64, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Result<Fit, Problem> {
+fn fit_into(
+    bytes: u64,
+    training: &TrainingConfig,
+    shapes: Shapes<'_>,
+    machine: &Machine,
+) -> Result<Fit, Problem> {
     let Some(rows) = shapes.most_rows(training.rows_per_update(), training, machine, bytes) else {
         let needed = format_bytes(shapes.predicted_bytes(1, training, machine));
-        let problem = Problem::usage(format!("not even one row fits: it needs about {needed}, {} are there", format_bytes(bytes)));
-        return Err(problem.at(KEY).hint("set `training.gradient_checkpointing: true`, or take a smaller model"));
+        let problem = Problem::usage(format!(
+            "not even one row fits: it needs about {needed}, {} are there",
+            format_bytes(bytes)
+        ));
+        return Err(problem
+            .at(KEY)
+            .hint("set `training.gradient_checkpointing: true`, or take a smaller model"));
     };
     let found = TrainingConfig {
         per_device_train_batch_size: rows.into(),
@@ -125,19 +142,35 @@ fn fit_into(bytes: u64, training: &TrainingConfig, shapes: Shapes<'_>, machine: 
         train_batch_size: None,
         ..training.clone()
     };
-    Ok(Fit { training: found, needed_bytes: shapes.predicted_bytes(rows, training, machine), room_bytes: bytes })
+    Ok(Fit {
+        training: found,
+        needed_bytes: shapes.predicted_bytes(rows, training, machine),
+        room_bytes: bytes,
+    })
 }
 
-/// The training with the batch that fits, where the configuration leaves that open; else as it is. Says what it took.
-pub fn fitted(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<TrainingConfig> {
+/// The training with the batch that fits, where the configuration leaves that open; else as it is. Says what
+/// it took.
+pub fn fitted(
+    training: &TrainingConfig,
+    shapes: Shapes<'_>,
+    machine: &Machine,
+    progress: &Progress,
+) -> Result<TrainingConfig> {
     let Some(fit) = fit(training, shapes, machine)? else { return Ok(training.clone()) };
     progress.note(&fit.to_string());
     Ok(fit.training)
 }
 
-/// Takes what the steps of a run, of up to `tokens` tokens at once, will need of a GPU, when the state of the training is there.
-/// Says where that is more than is left: the longest rows may come after hours.
-pub fn reserve(tokens: usize, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine, progress: &Progress) -> Result<()> {
+/// Takes what the steps of a run, of up to `tokens` tokens at once, will need of a GPU, when the state of the
+/// training is there. Says where that is more than is left: the longest rows may come after hours.
+pub fn reserve(
+    tokens: usize,
+    training: &TrainingConfig,
+    shapes: Shapes<'_>,
+    machine: &Machine,
+    progress: &Progress,
+) -> Result<()> {
     let needed = shapes.prediction(tokens as u64, training, machine).step_bytes();
     if let Some(free) = cuda::reserve(&machine.device, needed)? {
         progress.note(&shortage(tokens, needed, free));
@@ -153,14 +186,19 @@ fn shortage(tokens: usize, needed: u64, free: u64) -> String {
     )
 }
 
-/// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of it is what the
-/// next try should take at most. `None` where there are no fewer.
+/// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of
+/// it is what the next try should take at most. `None` where there are no fewer.
 fn fewer_rows(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Option<usize> {
     room(machine).and_then(|bytes| shapes.most_rows(training.rows_at_once() / 2, training, machine, bytes))
 }
 
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
-pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> anyhow::Error {
+pub fn explain(
+    error: anyhow::Error,
+    training: &TrainingConfig,
+    shapes: Shapes<'_>,
+    machine: &Machine,
+) -> anyhow::Error {
     if machine.device.is_cpu() || !cuda::is_out_of_memory(&format!("{error:#}")) {
         return error;
     }
@@ -172,7 +210,10 @@ pub fn explain(error: anyhow::Error, training: &TrainingConfig, shapes: Shapes<'
         ),
         None => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
     };
-    Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length)).at(KEY).hint(hint).into()
+    Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length))
+        .at(KEY)
+        .hint(hint)
+        .into()
 }
 
 #[cfg(test)]
@@ -193,8 +234,10 @@ mod tests {
 
     #[test]
     fn the_most_rows_that_fit_divide_the_update() {
-        let model =
-            ModelConfig { family: Family::Roberta, encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::Roberta) } };
+        let model = ModelConfig {
+            family: Family::Roberta,
+            encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::Roberta) },
+        };
         let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
         let training = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
@@ -204,28 +247,49 @@ mod tests {
         };
         let needs = |rows| shapes.predicted_bytes(rows, &training, &machine());
         let fit = |bytes| fit_into(bytes, &training, shapes, &machine());
-        let cut = |bytes| fit(bytes).map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps)).unwrap();
+        let cut = |bytes| {
+            fit(bytes)
+                .map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps))
+                .unwrap()
+        };
         assert_eq!(cut(u64::MAX), (48, 1));
         assert_eq!(cut(needs(48) - 1), (24, 2));
         assert_eq!(cut(needs(13)), (12, 4), "13 rows would fit, but do not divide 48");
         assert_eq!(cut(needs(1)), (1, 48));
         let error = fit(needs(1) - 1).unwrap_err().to_string();
-        assert!(error.contains("not even one row fits") && error.contains("per_device_train_batch_size"), "{error}");
+        assert!(
+            error.contains("not even one row fits") && error.contains("per_device_train_batch_size"),
+            "{error}"
+        );
         let found = fit(needs(16)).unwrap();
-        let want =
-            TrainingConfig { per_device_train_batch_size: 16.into(), gradient_accumulation_steps: 3, train_batch_size: None, ..training };
+        let want = TrainingConfig {
+            per_device_train_batch_size: 16.into(),
+            gradient_accumulation_steps: 3,
+            train_batch_size: None,
+            ..training
+        };
         assert_eq!(found.training, want, "nothing else changes");
         assert!(found.to_string().starts_with("16 rows at once, 3 times an update, need about "), "{found}");
     }
 
     #[test]
     fn a_batch_that_is_given_stays_and_one_that_is_not_is_found() {
-        let model =
-            ModelConfig { family: Family::Roberta, encoder: EncoderConfig { vocab_size: 512, ..EncoderConfig::of(Family::Roberta) } };
+        let model = ModelConfig {
+            family: Family::Roberta,
+            encoder: EncoderConfig { vocab_size: 512, ..EncoderConfig::of(Family::Roberta) },
+        };
         let shapes = Shapes { model: &model, length: 8, masked_share: 0.15 };
-        let given = TrainingConfig { per_device_train_batch_size: 7.into(), gradient_accumulation_steps: 3, ..TrainingConfig::default() };
+        let given = TrainingConfig {
+            per_device_train_batch_size: 7.into(),
+            gradient_accumulation_steps: 3,
+            ..TrainingConfig::default()
+        };
         assert_eq!(fit(&given, shapes, &machine()).unwrap(), None);
-        let open = TrainingConfig { per_device_train_batch_size: BatchSize::Auto, train_batch_size: Some(2), ..TrainingConfig::default() };
+        let open = TrainingConfig {
+            per_device_train_batch_size: BatchSize::Auto,
+            train_batch_size: Some(2),
+            ..TrainingConfig::default()
+        };
         assert_eq!(fit(&open, shapes, &machine()).unwrap().unwrap().training.rows_per_update(), 2);
     }
 
@@ -235,7 +299,11 @@ mod tests {
         let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
         let of = |rows: usize| {
             let (per_device_train_batch_size, gradient_accumulation_steps) = (rows.into(), 2);
-            let training = TrainingConfig { per_device_train_batch_size, gradient_accumulation_steps, ..TrainingConfig::default() };
+            let training = TrainingConfig {
+                per_device_train_batch_size,
+                gradient_accumulation_steps,
+                ..TrainingConfig::default()
+            };
             fewer_rows(&training, shapes, &machine())
         };
         assert_eq!([24, 15, 1].map(of), [Some(12), Some(6), None], "7 rows do not divide an update of 30");
@@ -244,7 +312,12 @@ mod tests {
     #[test]
     fn a_gpu_that_is_too_small_is_told_in_bytes() {
         let said = shortage(3072, 3 << 30, 1 << 30);
-        assert!(said.starts_with("up to 3072 tokens at once need about 3GiB beside the model, 1GiB of the GPU are free: "), "{said}");
+        assert!(
+            said.starts_with(
+                "up to 3072 tokens at once need about 3GiB beside the model, 1GiB of the GPU are free: "
+            ),
+            "{said}"
+        );
         assert!(said.contains("`training.gradient_checkpointing: true`"), "{said}");
     }
 
@@ -252,7 +325,8 @@ mod tests {
     fn errors_of_other_kinds_stay_as_they_are() {
         let model = ModelConfig { family: Family::Roberta, encoder: EncoderConfig::of(Family::Roberta) };
         let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
-        let error = explain(anyhow::anyhow!("a disk is full"), &TrainingConfig::default(), shapes, &machine());
+        let error =
+            explain(anyhow::anyhow!("a disk is full"), &TrainingConfig::default(), shapes, &machine());
         assert_eq!(error.to_string(), "a disk is full");
     }
 }

@@ -81,9 +81,15 @@ impl Examples {
     pub fn read(config: &FinetuneConfig) -> Result<Self> {
         let data = &config.data;
         let columns = Columns::of(data);
-        let (mut train, eval) = (read_examples(&data.train_file, &columns)?, read_examples(&data.eval_file, &columns)?);
-        let labels = if data.labels.is_empty() { LabelSet::discover(&data.train_file, &train)? } else { LabelSet::given(&data.labels)? };
-        let (mut train_ids, eval_ids) = (labels.ids(&data.train_file, &train)?, labels.ids(&data.eval_file, &eval)?);
+        let (mut train, eval) =
+            (read_examples(&data.train_file, &columns)?, read_examples(&data.eval_file, &columns)?);
+        let labels = if data.labels.is_empty() {
+            LabelSet::discover(&data.train_file, &train)?
+        } else {
+            LabelSet::given(&data.labels)?
+        };
+        let (mut train_ids, eval_ids) =
+            (labels.ids(&data.train_file, &train)?, labels.ids(&data.eval_file, &eval)?);
         let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
         if size < train.len() {
             let chosen = stratified(&train_ids, size, config.run.seed);
@@ -130,12 +136,16 @@ pub fn run_seed(
     let given = config;
     let model_config = classifier.task.model.config.clone();
     let shapes = Shapes { model: &model_config, length: config.data.max_seq_length, masked_share: 0.0 };
-    let config = &FinetuneConfig { training: batch_size::fitted(&config.training, shapes, machine, progress)?, ..config.clone() };
+    let config = &FinetuneConfig {
+        training: batch_size::fitted(&config.training, shapes, machine, progress)?,
+        ..config.clone()
+    };
     let mut data = TrainingData::encode(config, examples, &classifier, seed, progress)?;
     let task = &classifier.task;
     let training = &config.training;
     let mut stepper = assemble::stepper(task.parameters(), training, &machine.policy, seed)?;
-    let total_steps = assemble::total_steps(training, data.steps_per_epoch() * assemble::rows_per_step(training));
+    let total_steps =
+        assemble::total_steps(training, data.steps_per_epoch() * assemble::rows_per_step(training));
     let found = resume::find(&Start::Auto, &CheckpointStore::new(output), given, progress)?;
     let mut state = TrainState::new(Cursor::default(), Better::Higher);
     let mut is_complete = false;
@@ -145,14 +155,26 @@ pub fn run_seed(
         is_complete = *complete || state.step >= total_steps;
         state.finished = false;
         if !is_complete {
-            progress.note(&format!("resuming after step {} of `{}`", state.step, resumed.checkpoint.path().display()));
+            progress.note(&format!(
+                "resuming after step {} of `{}`",
+                state.step,
+                resumed.checkpoint.path().display()
+            ));
         }
     }
     let (model, results) = (output.join(FINAL), results::read(output)?);
     if is_complete && results::are_whole(&results) {
         // In the type of the run, so that the scores are those that it gave when it ended.
-        let probabilities = data.predict(&Classifier::load(&model, &machine.device)?.computing_in(machine.policy.compute)?)?;
-        return Ok(Outcome { seed, end: None, step: state.step, results, confusion: confusion(examples, &probabilities), model });
+        let probabilities =
+            data.predict(&Classifier::load(&model, &machine.device)?.computing_in(machine.policy.compute)?)?;
+        return Ok(Outcome {
+            seed,
+            end: None,
+            step: state.step,
+            results,
+            confusion: confusion(examples, &probabilities),
+            model,
+        });
     }
     batch_size::reserve(training.rows_at_once() * shapes.length, training, shapes, machine, progress)?;
     results::forget(output)?;
@@ -183,9 +205,18 @@ pub fn run_seed(
     let (end, rates) = trained.map_err(|e| batch_size::explain(e, training, shapes, machine))?;
     if matches!(end, End::Signal(_)) {
         let confusion = Confusion::new(examples.labels.len());
-        return Ok(Outcome { seed, end: Some(end), step: state.step, results: BTreeMap::new(), confusion, model });
+        return Ok(Outcome {
+            seed,
+            end: Some(end),
+            step: state.step,
+            results: BTreeMap::new(),
+            confusion,
+            model,
+        });
     }
-    if let Some(step) = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step) {
+    if let Some(step) =
+        state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step)
+    {
         load_parameters(&run_folder.checkpoint(step)?, task.parameters())?;
     }
     run_folder.finish(task.parameters())?;
@@ -193,7 +224,12 @@ pub fn run_seed(
     write_predictions(&output.join(PREDICTIONS), examples, &probabilities)?;
     let confusion = confusion(examples, &probabilities);
     let mut results = results::of_training(&state, rates);
-    results.extend(data.eval_loss(task)?.into_iter().chain(scores(&confusion)).map(|(name, value)| (format!("eval_{name}"), value)));
+    results.extend(
+        data.eval_loss(task)?
+            .into_iter()
+            .chain(scores(&confusion))
+            .map(|(name, value)| (format!("eval_{name}"), value)),
+    );
     results::save(output, &results)?;
     Ok(Outcome { seed, end: Some(end), step: state.step, results, confusion, model })
 }
@@ -209,7 +245,15 @@ fn classifier(
     folder.notes.iter().for_each(|note| progress.note(&format!("{}: {note}", config.model.display())));
     let pairs = config.data.text_pair_column.is_some();
     let length = config.data.max_seq_length;
-    let (classifier, new) = Classifier::from_folder(&config.model, folder, examples.labels.clone(), length, pairs, seed, &machine.device)?;
+    let (classifier, new) = Classifier::from_folder(
+        &config.model,
+        folder,
+        examples.labels.clone(),
+        length,
+        pairs,
+        seed,
+        &machine.device,
+    )?;
     if !new.is_empty() {
         progress.note(&format!("new parameters, drawn from seed {seed}: {}", new.join(", ")));
     }
@@ -217,7 +261,8 @@ fn classifier(
 }
 
 fn hub_config(folder: &PretrainedFolder, labels: &[String]) -> HubConfig {
-    let mut config = HubConfig::new(folder.config.clone(), HeadKind::SequenceClassification, Some(labels.to_vec()));
+    let mut config =
+        HubConfig::new(folder.config.clone(), HeadKind::SequenceClassification, Some(labels.to_vec()));
     config.extra.clone_from(&folder.extra);
     config
 }
@@ -229,13 +274,23 @@ fn confusion(examples: &Examples, probabilities: &[Vec<f32>]) -> Confusion {
 
 /// Accuracy, macro F1 and Matthews correlation, by the names that are usual in Python.
 fn scores(confusion: &Confusion) -> [(String, f64); 3] {
-    [("accuracy", confusion.accuracy()), ("f1", confusion.macro_f1()), ("matthews_correlation", confusion.matthews())]
-        .map(|(name, value)| (name.to_string(), value))
+    [
+        ("accuracy", confusion.accuracy()),
+        ("f1", confusion.macro_f1()),
+        ("matthews_correlation", confusion.matthews()),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
 }
 
 fn write_predictions(path: &Path, examples: &Examples, probabilities: &[Vec<f32>]) -> Result<()> {
     let row = |(example, probabilities): (&Example, &Vec<f32>)| {
-        PredictionRow::new(example.text.clone(), example.text_pair.clone(), example.label.clone(), &examples.labels, probabilities)
+        PredictionRow::new(
+            example.text.clone(),
+            example.text_pair.clone(),
+            example.label.clone(),
+            &examples.labels,
+            probabilities,
+        )
     };
     let rows: Vec<PredictionRow> = examples.eval.iter().zip(probabilities).map(row).collect();
     fs::write_atomic(path, |file| write_rows(file, &rows))
@@ -255,9 +310,16 @@ struct TrainingData {
 }
 
 impl TrainingData {
-    fn encode(config: &FinetuneConfig, examples: &Examples, classifier: &Classifier, seed: u64, progress: &Progress) -> Result<Self> {
+    fn encode(
+        config: &FinetuneConfig,
+        examples: &Examples,
+        classifier: &Classifier,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Self> {
         let encode = |what: &str, examples: &[Example], ids: &[u32]| {
-            let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
+            let texts: Vec<TextPair> =
+                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
             let (encoded, lost) = classifier.encode(&texts, ids)?;
             if lost.examples > 0 {
                 let length = config.data.max_seq_length;
@@ -310,11 +372,14 @@ impl Data for TrainingData {
     fn next_step(&mut self) -> Result<StepBatches> {
         let (epoch, first) = (self.cursor.epoch, self.cursor.index as usize);
         let order = epoch_order(self.train.len(), self.seed, epoch);
-        let chosen: Vec<&Encoded> = order.skip(first).take(self.rows_per_step).map(|index| &self.train[index]).collect();
+        let chosen: Vec<&Encoded> =
+            order.skip(first).take(self.rows_per_step).map(|index| &self.train[index]).collect();
         let micro: Vec<_> = chosen
             .chunks(self.micro_rows)
             .enumerate()
-            .map(|(number, rows)| self.collator.batch(rows.iter().copied(), (number * self.micro_rows) as u64))
+            .map(|(number, rows)| {
+                self.collator.batch(rows.iter().copied(), (number * self.micro_rows) as u64)
+            })
             .collect();
         let next = first + chosen.len();
         self.cursor = if next >= self.train.len() {
@@ -340,7 +405,8 @@ impl Data for TrainingData {
             }
             let batch = self.collator.batch(examples, 0);
             let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
-            loss += PendingLoss::of(cross_entropy::forward(&logits, &batch.labels)?, batch.num_labels()).read()?;
+            loss += PendingLoss::of(cross_entropy::forward(&logits, &batch.labels)?, batch.num_labels())
+                .read()?;
             for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {
                 confusion.add(label, best_class(row) as u32);
             }

@@ -53,7 +53,12 @@ pub struct Machine {
 impl Machine {
     /// `bf16 on the CPU, 2 threads`.
     pub fn summary(&self) -> String {
-        format!("{} on {}, {}", self.policy.compute.as_str(), Hardware::of(&self.device).name, threads_text(self.threads))
+        format!(
+            "{} on {}, {}",
+            self.policy.compute.as_str(),
+            Hardware::of(&self.device).name,
+            threads_text(self.threads)
+        )
     }
 
     /// Says what is computed on, and what should be known of it.
@@ -79,8 +84,8 @@ pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> 
     Ok(Machine { device, policy, threads, without_gpu })
 }
 
-/// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that cannot be used is
-/// an error.
+/// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that
+/// cannot be used is an error.
 pub fn pick_device(choice: DeviceChoice) -> Result<(Device, Option<Unavailable>)> {
     match choice {
         DeviceChoice::Cpu => Ok((Device::Cpu, None)),
@@ -115,8 +120,9 @@ pub fn threads_text(threads: usize) -> String {
     format!("{threads} {}", if threads == 1 { "thread" } else { "threads" })
 }
 
-/// Sizes the one pool that everything computes in; 0 means one thread for each core that this process may use, by its CPU
-/// affinity and its cgroup's CPU quota: rayon asks `std::thread::available_parallelism`, which knows both.
+/// Sizes the one pool that everything computes in; 0 means one thread for each core that this process may
+/// use, by its CPU affinity and its cgroup's CPU quota: rayon asks `std::thread::available_parallelism`,
+/// which knows both.
 pub fn use_threads(threads: usize) -> Result<()> {
     if rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_err()
         && threads > 0
@@ -132,8 +138,9 @@ pub fn use_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs `f` on a thread of the pool. From outside of it every parallel loop of every op would put its caller to sleep and
-/// wake a thread of the pool, and the other way round at its end: two thousand switches in a step of twelve layers.
+/// Runs `f` on a thread of the pool. From outside of it every parallel loop of every op would put its caller
+/// to sleep and wake a thread of the pool, and the other way round at its end: two thousand switches in a
+/// step of twelve layers.
 pub fn in_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| f())
 }
@@ -153,7 +160,12 @@ pub fn rows_per_step(training: &TrainingConfig) -> u64 {
 }
 
 /// The step of a run, with fresh moments and zero gradients.
-pub fn stepper(parameters: &Parameters, training: &TrainingConfig, policy: &Policy, seed: u64) -> Result<Stepper> {
+pub fn stepper(
+    parameters: &Parameters,
+    training: &TrainingConfig,
+    policy: &Policy,
+    seed: u64,
+) -> Result<Stepper> {
     Ok(Stepper {
         optimizer: Optimizer::new(parameters, training)?,
         gradients: Gradients::new(parameters)?,

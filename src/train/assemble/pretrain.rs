@@ -85,10 +85,13 @@ pub fn model_config(config: &PretrainConfig, prepared: &Prepared) -> Result<Mode
     if size == 0 {
         model.encoder.vocab_size = tokenizer.vocab_size();
     } else if size < tokenizer.vocab_size() {
-        return Err(Problem::usage(format!("is {size}, the tokenizer has {} entries", tokenizer.vocab_size()))
-            .at(format!("model.{}.vocab_size", crate::models::families::prefix(model.family)))
-            .hint("leave the key out to take the tokenizer's number")
-            .into());
+        return Err(Problem::usage(format!(
+            "is {size}, the tokenizer has {} entries",
+            tokenizer.vocab_size()
+        ))
+        .at(format!("model.{}.vocab_size", crate::models::families::prefix(model.family)))
+        .hint("leave the key out to take the tokenizer's number")
+        .into());
     }
     model.encoder.pad_token_id = tokenizer.special().pad;
     Ok(model)
@@ -144,15 +147,21 @@ pub fn run(
     let model = model_config(config, &prepared)?;
     let given = config;
     let shapes = shapes(config, &model);
-    let config = &PretrainConfig { training: batch_size::fitted(&config.training, shapes, machine, progress)?, ..config.clone() };
+    let config = &PretrainConfig {
+        training: batch_size::fitted(&config.training, shapes, machine, progress)?,
+        ..config.clone()
+    };
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
     let policy = &machine.policy;
-    let mut task = MaskedLm { model: Model::masked_lm(&model, config.run.seed, &machine.device)?.computing_in(policy.compute)? };
+    let mut task = MaskedLm {
+        model: Model::masked_lm(&model, config.run.seed, &machine.device)?.computing_in(policy.compute)?,
+    };
     task.model.encoder.gradient_checkpointing = config.training.gradient_checkpointing;
     let mut stepper = assemble::stepper(task.parameters(), &config.training, policy, config.run.seed)?;
     let baseline = unigram_loss(&prepared.validation)?;
-    let (tokenizer, train, validation) = (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));
+    let (tokenizer, train, validation) =
+        (prepared.tokenizer, Arc::new(prepared.train), Arc::new(prepared.validation));
     // Evaluation is always packed in segments, so that runs with other packings can be compared.
     let eval_frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
     let frame = eval_frame.with_packing(Packing::new(&config.data.packing));
@@ -170,7 +179,11 @@ pub fn run(
             return Ok(Outcome { end: None, step: state.step, results, model: output.join(FINAL), filled });
         }
         state.finished = false;
-        progress.note(&format!("resuming after step {} of `{}`", state.step, resumed.checkpoint.path().display()));
+        progress.note(&format!(
+            "resuming after step {} of `{}`",
+            state.step,
+            resumed.checkpoint.path().display()
+        ));
     }
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
     batch_size::reserve(plan.most_tokens_at_once(), &config.training, shapes, machine, progress)?;
@@ -181,7 +194,10 @@ pub fn run(
     results::forget(output)?;
     let options = RunFolderOptions {
         path: output,
-        model_files: assemble::model_files(&HubConfig::new(model.clone(), HeadKind::MaskedLm, None), &tokenizer),
+        model_files: assemble::model_files(
+            &HubConfig::new(model.clone(), HeadKind::MaskedLm, None),
+            &tokenizer,
+        ),
         config: serde_json::to_value(given)?,
         training: &config.training,
         total_steps,
@@ -200,7 +216,10 @@ pub fn run(
     let loader = Loader::start(train, frame, masking, loader_options, state.cursor)?;
     let masking = Masking::for_evaluation(&tokenizer)?;
     let rows_per_batch = config.training.per_device_eval_batch_size;
-    let mut corpus = Corpus { loader, validation: Validation { shards: validation, frame: eval_frame, masking, rows_per_batch } };
+    let mut corpus = Corpus {
+        loader,
+        validation: Validation { shards: validation, frame: eval_frame, masking, rows_per_batch },
+    };
     let mut trainer = Trainer {
         meter: Meter::new(machine, config.precision.tf32, config.run.usd_per_hour),
         task: &task,
@@ -215,7 +234,13 @@ pub fn run(
     };
     let trained = trainer.run(&mut state);
     let (end, rates) = trained.map_err(|e| batch_size::explain(e, &config.training, shapes, machine))?;
-    let mut outcome = Outcome { end: Some(end), step: state.step, results: BTreeMap::new(), model: output.join(FINAL), filled: Vec::new() };
+    let mut outcome = Outcome {
+        end: Some(end),
+        step: state.step,
+        results: BTreeMap::new(),
+        model: output.join(FINAL),
+        filled: Vec::new(),
+    };
     if matches!(end, End::Signal(_)) {
         return Ok(outcome);
     }
@@ -232,7 +257,13 @@ pub fn run(
 
 /// The largest steps of a run.
 pub fn shapes<'a>(config: &PretrainConfig, model: &'a ModelConfig) -> Shapes<'a> {
-    let longest = config.training.phases.iter().map(|phase| phase.max_seq_length).chain([config.data.max_seq_length]).max();
+    let longest = config
+        .training
+        .phases
+        .iter()
+        .map(|phase| phase.max_seq_length)
+        .chain([config.data.max_seq_length])
+        .max();
     Shapes {
         model,
         length: longest.unwrap_or(config.data.max_seq_length),
@@ -242,12 +273,16 @@ pub fn shapes<'a>(config: &PretrainConfig, model: &'a ModelConfig) -> Shapes<'a>
 
 /// The order of training: each source as often as its weight says.
 pub fn order(config: &PretrainConfig) -> Order {
-    Order::Weighted { seed: config.run.seed, weights: config.data.sources.iter().map(|source| source.weight).collect() }
+    Order::Weighted {
+        seed: config.run.seed,
+        weights: config.data.sources.iter().map(|source| source.weight).collect(),
+    }
 }
 
 /// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
 pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
-    let frame = Frame::new(tokenizer, config.data.max_seq_length)?.with_packing(Packing::new(&config.data.packing));
+    let frame =
+        Frame::new(tokenizer, config.data.max_seq_length)?.with_packing(Packing::new(&config.data.packing));
     packing_report(train, &order(config), frame)
 }
 
@@ -257,7 +292,8 @@ fn total_steps(config: &PretrainConfig, train: &ShardSet, order: &Order, frame: 
     Ok(assemble::total_steps(&config.training, rows))
 }
 
-/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a signal came in.
+/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a
+/// signal came in.
 fn finish(
     config: &PretrainConfig,
     task: &MaskedLm,
@@ -276,7 +312,8 @@ fn finish(
             scores = mlm_scores(&loss);
         }
         // It was never saved where `load_best_model_at_end` was set only after it.
-        Some(Err(e)) => folder.warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
+        Some(Err(e)) => folder
+            .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
     folder.finish(task.parameters())?;
     Ok(Some(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value)).collect()))

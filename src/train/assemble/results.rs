@@ -32,7 +32,11 @@ pub fn of_training(state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
 /// Writes `eval_results.json`, `train_results.json` and `all_results.json`.
 pub fn save(output: &Path, results: &BTreeMap<String, f64>) -> Result<()> {
     let part = |eval: bool| -> Vec<(String, f64)> {
-        results.iter().filter(|(name, _)| name.starts_with("eval_") == eval).map(|(name, value)| (name.clone(), *value)).collect()
+        results
+            .iter()
+            .filter(|(name, _)| name.starts_with("eval_") == eval)
+            .map(|(name, value)| (name.clone(), *value))
+            .collect()
     };
     write_results(output, "eval", &part(true))?;
     write_results(output, "train", &part(false))
@@ -45,17 +49,19 @@ pub fn read(output: &Path) -> Result<BTreeMap<String, f64>> {
         return Ok(BTreeMap::new());
     }
     let text = fs::read_text_capped(&path, CAP_BYTES)?;
-    let values: BTreeMap<String, Value> =
-        serde_json::from_str(&text).map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
+    let values: BTreeMap<String, Value> = serde_json::from_str(&text)
+        .map_err(|e| Problem::new(format!("is not a JSON object: {e}")).at(path.display()))?;
     Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
 }
 
-/// Whether these are the results of a complete run: a crash may come between its last checkpoint and its final model.
+/// Whether these are the results of a complete run: a crash may come between its last checkpoint and its
+/// final model.
 pub fn are_whole(results: &BTreeMap<String, f64>) -> bool {
     results.contains_key("eval_loss") && results.contains_key("train_runtime")
 }
 
-/// Removes the results of an earlier sitting. They are written last, so where they are missing a run is not complete.
+/// Removes the results of an earlier sitting. They are written last, so where they are missing a run is not
+/// complete.
 pub fn forget(output: &Path) -> Result<()> {
     fs::remove_file(&output.join(ALL_RESULTS))
 }

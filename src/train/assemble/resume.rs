@@ -25,8 +25,12 @@ pub enum Start {
 }
 
 /// Keys that can give a complete run more to do.
-const MORE_TO_DO: [&str; 4] =
-    ["training.max_steps", "training.num_train_epochs", "training.max_train_time", "training.early_stopping_patience"];
+const MORE_TO_DO: [&str; 4] = [
+    "training.max_steps",
+    "training.num_train_epochs",
+    "training.max_train_time",
+    "training.early_stopping_patience",
+];
 
 /// The checkpoint to go on from, and whether its run is complete.
 pub fn find<C: Serialize + DeserializeOwned>(
@@ -51,8 +55,9 @@ pub fn find<C: Serialize + DeserializeOwned>(
     let Some(checkpoint) = checkpoint else { return Ok(None) };
     let resumed = Resumed::read(checkpoint)?;
     let place = resumed.checkpoint.path().display().to_string();
-    let saved: C = serde_json::from_value(resumed.config.clone())
-        .map_err(|e| Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place))?;
+    let saved: C = serde_json::from_value(resumed.config.clone()).map_err(|e| {
+        Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place)
+    })?;
     let changes = compare_for_resume(&saved, config)?;
     for change in &changes {
         progress.note(&format!("note: `{}` was {} and is {} now", change.path, change.old, change.new));

@@ -58,10 +58,17 @@ fn watched(workplace: &Workplace, command: &mut Command) -> Ended {
     Ended { code, peak_mib, stderr: fs::read_to_string(workplace.path("stderr")).unwrap() }
 }
 
-/// The most memory that a process has held at once, in MiB. It never falls, so that looking often is looking enough.
+/// The most memory that a process has held at once, in MiB. It never falls, so that looking often is looking
+/// enough.
 fn peak_of(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().trim_end_matches(" kB").parse::<u64>().ok()?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?
+        .trim()
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .ok()?;
     Some(kib >> 10)
 }
 
@@ -75,8 +82,15 @@ fn defused(name: &str, workplace: &Workplace, arguments: &[&str]) -> Option<Ende
     let harmless = run(&Workplace::new(), &["prepare", "--config", "config.yaml"]);
     assert_eq!(harmless.code, Some(0), "{harmless:?}");
     let ended = run(workplace, arguments);
-    println!("{name}: exit {:?}, {} MiB, a harmless run {} MiB", ended.code, ended.peak_mib, harmless.peak_mib);
-    assert!(ended.peak_mib <= harmless.peak_mib + ABOVE_MIB, "{name}: {ended:?}, a harmless run takes {} MiB", harmless.peak_mib);
+    println!(
+        "{name}: exit {:?}, {} MiB, a harmless run {} MiB",
+        ended.code, ended.peak_mib, harmless.peak_mib
+    );
+    assert!(
+        ended.peak_mib <= harmless.peak_mib + ABOVE_MIB,
+        "{name}: {ended:?}, a harmless run takes {} MiB",
+        harmless.peak_mib
+    );
     assert!(!ended.stderr.contains("panicked"), "{name}: {}", ended.stderr);
     Some(ended)
 }
@@ -89,7 +103,8 @@ fn prepare(file: &str, bytes: &[u8]) -> Option<Ended> {
     defused(file, &workplace, &["prepare", "--config", "config.yaml", "--set", &source])
 }
 
-/// A gibibyte of `block`, compressed: all four formats allow members one after the other, so that one is made.
+/// A gibibyte of `block`, compressed: all four formats allow members one after the other, so that one is
+/// made.
 fn unfolding(block: &[u8], compress: inputs::Compress) -> Vec<u8> {
     compress(&block.repeat((16 << 20) / block.len())).repeat(GIBIBYTE / (16 << 20))
 }
@@ -97,12 +112,16 @@ fn unfolding(block: &[u8], compress: inputs::Compress) -> Vec<u8> {
 #[test]
 fn the_harness_sees_a_process_that_takes_too_much() {
     if Path::new("/proc/self/status").exists() {
-        let ended = watched(&Workplace::new(), Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=300M", "count=2"]));
+        let ended = watched(
+            &Workplace::new(),
+            Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=300M", "count=2"]),
+        );
         assert!(ended.peak_mib >= 300, "{ended:?}");
     }
 }
 
-const FORMATS: [(&str, inputs::Compress); 4] = [("gz", inputs::gzip), ("zst", inputs::zstd), ("bz2", inputs::bzip2), ("xz", inputs::xz)];
+const FORMATS: [(&str, inputs::Compress); 4] =
+    [("gz", inputs::gzip), ("zst", inputs::zstd), ("bz2", inputs::bzip2), ("xz", inputs::xz)];
 
 #[test]
 fn archives_of_a_gibibyte_of_zeros_take_little_memory() {
@@ -138,7 +157,9 @@ fn aliases_in_a_configuration_do_not_multiply() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_string();
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
-        text.push_str(&format_args!("a{level}: &a{level} [{}]\n", [alias.as_str(); 10].join(", ")).to_string());
+        text.push_str(
+            &format_args!("a{level}: &a{level} [{}]\n", [alias.as_str(); 10].join(", ")).to_string(),
+        );
     }
     fs::write(workplace.path("bomb.yaml"), text).unwrap();
     for arguments in [["config", "check", "bomb.yaml"], ["prepare", "--config", "bomb.yaml"]] {
@@ -156,7 +177,9 @@ fn a_shard_that_claims_more_than_any_disk_holds_is_refused() {
     let bytes = fs::read(&path).unwrap();
     let header_end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: serde_json::Value = serde_json::from_slice(&bytes[8..header_end]).unwrap();
-    for (key, at) in [("tokens", 1u64 << 60), ("offsets", 1 << 60), ("tokens", u64::MAX), ("offsets", u64::MAX)] {
+    for (key, at) in
+        [("tokens", 1u64 << 60), ("offsets", 1 << 60), ("tokens", u64::MAX), ("offsets", u64::MAX)]
+    {
         let mut header = header.clone();
         header[key]["shape"][0] = at.into();
         header[key]["data_offsets"][1] = at.wrapping_mul(2).into();
@@ -164,7 +187,11 @@ fn a_shard_that_claims_more_than_any_disk_holds_is_refused() {
         let forged = [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &bytes[header_end..]].concat();
         fs::write(&path, &forged).unwrap();
         sign(&workplace, &forged);
-        for arguments in [["shards", "verify", "run/data"], ["shards", "inspect", "run/data"], ["prepare", "--config", "config.yaml"]] {
+        for arguments in [
+            ["shards", "verify", "run/data"],
+            ["shards", "inspect", "run/data"],
+            ["prepare", "--config", "config.yaml"],
+        ] {
             if let Some(ended) = defused("shard", &workplace, &arguments) {
                 let is_named = ended.stderr.contains("train-00000.safetensors") || arguments[1] == "verify";
                 assert!(ended.code == Some(1) && is_named, "{ended:?}");
@@ -178,7 +205,8 @@ fn sign(workplace: &Workplace, bytes: &[u8]) {
     use sha2::Digest;
     let path = workplace.path("run/data/shards/manifest.json");
     let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let hash = sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    let hash =
+        sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     manifest["train"]["shards"][0]["bytes"] = bytes.len().into();
     manifest["train"]["shards"][0]["sha256"] = hash.into();
     fs::write(&path, manifest.to_string()).unwrap();

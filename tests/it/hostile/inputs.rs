@@ -101,16 +101,22 @@ pub(super) fn all(folder: &Path) -> Vec<Input> {
 }
 
 fn texts() -> Vec<String> {
-    let text = |n| format!("Document {n} begins here, äiti \u{1f98a} \"quoted\", and goes on for {} words.", n * 37);
+    let text =
+        |n| format!("Document {n} begins here, äiti \u{1f98a} \"quoted\", and goes on for {} words.", n * 37);
     (0..DOCUMENTS).map(text).collect()
 }
 
 /// File name, what the configuration says of the source besides its files, and content.
 fn plain_corpora() -> Vec<(&'static str, serde_json::Value, Vec<u8>)> {
     let texts = texts();
-    let objects: Vec<_> = texts.iter().enumerate().map(|(n, text)| json!({"id": n, "text": text, "score": 0.5})).collect();
+    let objects: Vec<_> =
+        texts.iter().enumerate().map(|(n, text)| json!({"id": n, "text": text, "score": 0.5})).collect();
     let lines: Vec<String> = objects.iter().map(ToString::to_string).collect();
-    let tagged = texts.iter().map(|text| format!("<doc id=\"1\" title=\"a\">\n{text}\n</doc>\n")).collect::<Vec<_>>().concat();
+    let tagged = texts
+        .iter()
+        .map(|text| format!("<doc id=\"1\" title=\"a\">\n{text}\n</doc>\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let quoted = |text: &String| format!("\"{}\"", text.replace('"', "\"\""));
     let columns = |separator: &str| {
         let rows = texts.iter().enumerate().map(|(n, text)| format!("{n}{separator}{}\n", quoted(text)));
@@ -243,7 +249,8 @@ fn shard(folder: &Path, is_signed: bool) -> Input {
             let (bytes, mut manifest) = (fs::read(path)?, manifest.clone());
             let entry = &mut manifest.train.shards[0];
             entry.bytes = bytes.len() as u64;
-            entry.sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+            entry.sha256 =
+                Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
             fs::write(path.with_file_name("manifest.json"), serde_json::to_vec(&manifest)?)?;
         }
         read_shards(path.parent().unwrap())
@@ -257,7 +264,14 @@ fn manifest(folder: &Path) -> Input {
     let path = folder.join("manifest.json");
     let bytes = fs::read(&path).unwrap();
     let read = |path: &Path| read_shards(path.parent().unwrap());
-    Input { name: "manifest.json".to_string(), path, bytes, inside: None, documents: DOCUMENTS, read: Arc::new(read) }
+    Input {
+        name: "manifest.json".to_string(),
+        path,
+        bytes,
+        inside: None,
+        documents: DOCUMENTS,
+        read: Arc::new(read),
+    }
 }
 
 fn config(folder: &Path) -> Input {
@@ -266,5 +280,12 @@ fn config(folder: &Path) -> Input {
         Ok(1)
     };
     let bytes = workplace::CONFIG.as_bytes().to_vec();
-    Input { name: "config.yaml".to_string(), path: folder.join("config.yaml"), bytes, inside: None, documents: 1, read: Arc::new(read) }
+    Input {
+        name: "config.yaml".to_string(),
+        path: folder.join("config.yaml"),
+        bytes,
+        inside: None,
+        documents: 1,
+        read: Arc::new(read),
+    }
 }

@@ -1,7 +1,8 @@
-//! Two thousand damaged inputs: each gives documents or an error that names its file, never a panic, never a hang.
+//! Two thousand damaged inputs: each gives documents or an error that names its file, never a panic, never a
+//! hang.
 //!
-//! They run in this process, one after the other, on a thread that a watchdog looks after. Bombs, which would take this
-//! process with them, run as processes of their own (`bombs`).
+//! They run in this process, one after the other, on a thread that a watchdog looks after. Bombs, which would
+//! take this process with them, run as processes of their own (`bombs`).
 
 mod bombs;
 mod inputs;
@@ -46,7 +47,10 @@ fn two_thousand_damaged_inputs_are_read_or_refused() {
         found.refused,
         found.unnamed.join("\n")
     );
-    assert!(found.refused > CASES / 10 && found.read > CASES / 20, "the mutations are neither harmless nor hopeless: {found:?}");
+    assert!(
+        found.refused > CASES / 10 && found.read > CASES / 20,
+        "the mutations are neither harmless nor hopeless: {found:?}"
+    );
 }
 
 #[test]
@@ -91,7 +95,9 @@ fn run(inputs: &[Input], cases: usize) -> Found {
         // The seed is the case: any one of them can be run again on its own.
         let stream = Stream::new(20, Purpose::Test, case as u64);
         let mutated = match &input.inside {
-            Some((plain, compress)) if (case / inputs.len()).is_multiple_of(2) => compress(&mutate::mutate(plain, stream)),
+            Some((plain, compress)) if (case / inputs.len()).is_multiple_of(2) => {
+                compress(&mutate::mutate(plain, stream))
+            }
             _ => mutate::mutate(&input.bytes, stream),
         };
         input.write(&mutated);

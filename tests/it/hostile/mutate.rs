@@ -3,7 +3,14 @@
 use mlmtrain::rng::Stream;
 
 /// Numbers that overflow what multiplies or allocates by them.
-const HUGE: [&[u8]; 6] = [b"18446744073709551615", b"9223372036854775807", b"4294967296", b"-1", b"1e999", b"99999999999999999999999"];
+const HUGE: [&[u8]; 6] = [
+    b"18446744073709551615",
+    b"9223372036854775807",
+    b"4294967296",
+    b"-1",
+    b"1e999",
+    b"99999999999999999999999",
+];
 
 /// `bytes` with one to three kinds of damage.
 pub(super) fn mutate(bytes: &[u8], stream: Stream) -> Vec<u8> {
@@ -62,8 +69,9 @@ fn flip_bits(bytes: &mut [u8], draw: &mut Draw) {
 
 /// A run of digits becomes a huge number; where there is none, bits are flipped.
 fn replace_number(bytes: &mut Vec<u8>, draw: &mut Draw) {
-    let starts: Vec<usize> =
-        (0..bytes.len()).filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_digit())).collect();
+    let starts: Vec<usize> = (0..bytes.len())
+        .filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_digit()))
+        .collect();
     let Some(&start) = starts.get(draw.below(starts.len())) else { return flip_bits(bytes, draw) };
     let end = start + bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     bytes.splice(start..end, HUGE[draw.below(HUGE.len())].iter().copied());

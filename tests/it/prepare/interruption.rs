@@ -1,4 +1,5 @@
-//! `prepare` that is killed at random moments, or finds the disk full, and goes on: the bytes are those of an undisturbed run.
+//! `prepare` that is killed at random moments, or finds the disk full, and goes on: the bytes are those of an
+//! undisturbed run.
 
 use std::fs;
 use std::time::Duration;
@@ -45,7 +46,9 @@ fn prepare(place: &Workplace) -> std::process::Command {
 /// Hashes of all that was made, by path inside the run folder.
 fn made(place: &Workplace) -> Tree {
     let tree = place.tree();
-    tree.into_iter().map(|(path, hash)| (path.strip_prefix(place.path("run")).unwrap().to_path_buf(), hash)).collect()
+    tree.into_iter()
+        .map(|(path, hash)| (path.strip_prefix(place.path("run")).unwrap().to_path_buf(), hash))
+        .collect()
 }
 
 #[test]

@@ -84,7 +84,8 @@ const FOREIGN: [&str; 3] = [
 /// A document of eight sentences in a random order of its own.
 fn document(number: u64) -> String {
     let stream = Stream::new(1, Purpose::Test, number);
-    let chosen: Vec<&str> = (0..8).map(|place| SENTENCES[stream.below(place, SENTENCES.len() as u64) as usize]).collect();
+    let chosen: Vec<&str> =
+        (0..8).map(|place| SENTENCES[stream.below(place, SENTENCES.len() as u64) as usize]).collect();
     format!("{number}. {}", chosen.join(" "))
 }
 
@@ -108,7 +109,12 @@ fn crawl() -> Vec<u8> {
     }
     for number in 0..HTML_PAGES {
         let text = document(20_000 + number);
-        lines.push(format!("<!DOCTYPE html><html><head><title>{number}</title></head><body><p>{text}</p></body></html>").into_bytes());
+        lines.push(
+            format!(
+                "<!DOCTYPE html><html><head><title>{number}</title></head><body><p>{text}</p></body></html>"
+            )
+            .into_bytes(),
+        );
     }
     lines.insert(300, vec![b'a'; LONG_LINE_BYTES]);
     let mut bytes = Vec::new();
@@ -132,8 +138,12 @@ fn planted_faults_are_found_and_counted_exactly() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let report = place.json("data/report.json");
-    let dropped: Vec<(&str, u64)> =
-        report["dropped"].as_object().unwrap().iter().map(|(reason, amount)| (reason.as_str(), documents(amount))).collect();
+    let dropped: Vec<(&str, u64)> = report["dropped"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(reason, amount)| (reason.as_str(), documents(amount)))
+        .collect();
     let expected = [
         ("exact_duplicate", EXACT_DUPLICATES),
         ("html_markup", HTML_PAGES),
@@ -149,7 +159,10 @@ fn planted_faults_are_found_and_counted_exactly() {
     assert_eq!(report["samples"]["language"].as_array().unwrap().len(), 20);
 
     let page = fs::read_to_string(place.run_path("data/report.html")).unwrap();
-    assert!(page.contains("near duplicate") && !page.contains("<!DOCTYPE html><html><head><title>0"), "samples are escaped");
+    assert!(
+        page.contains("near duplicate") && !page.contains("<!DOCTYPE html><html><head><title>0"),
+        "samples are escaped"
+    );
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("line_too_long"), "{shown}");
     let manifest = place.json("data/shards/manifest.json");

@@ -1,4 +1,5 @@
-//! `mlmtrain prepare` from raw text to shards: killed and resumed, on a made corpus with planted faults, on real corpora.
+//! `mlmtrain prepare` from raw text to shards: killed and resumed, on a made corpus with planted faults, on
+//! real corpora.
 
 mod interruption;
 mod made_corpus;

@@ -1,11 +1,13 @@
-//! The corpora that `configs/corpus` describes, where their text is there: many formats, kinds and faults in one run.
+//! The corpora that `configs/corpus` describes, where their text is there: many formats, kinds and faults in
+//! one run.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The report of `prepare` with a configuration of the project; `None`, and a line that says so, without the data.
+/// The report of `prepare` with a configuration of the project; `None`, and a line that says so, without the
+/// data.
 fn report(name: &str) -> Option<Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !root.join("../shared/data/text_fi").is_dir() {
@@ -33,22 +35,30 @@ fn documents(report: &Value, source: &str, what: &str) -> u64 {
 #[test]
 fn finnish_of_many_kinds_loses_what_is_no_finnish_text() {
     let Some(report) = report("finnish") else { return };
-    for (source, read, least_kept) in [("news", 139_700, 135_000), ("court", 2_648, 2_500), ("web", 2_500, 2_000)] {
+    for (source, read, least_kept) in
+        [("news", 139_700, 135_000), ("court", 2_648, 2_500), ("web", 2_500, 2_000)]
+    {
         assert_eq!(documents(&report, source, "/read"), read, "{source}");
         let kept = documents(&report, source, "/kept");
         assert!((least_kept..=read).contains(&kept), "{source}: {kept}");
     }
     assert_eq!(documents(&report, "messy-html", "/dropped/html_markup"), 11);
-    assert_eq!((documents(&report, "messy-html", "/kept"), documents(&report, "messy-languages", "/kept")), (0, 0));
+    assert_eq!(
+        (documents(&report, "messy-html", "/kept"), documents(&report, "messy-languages", "/kept")),
+        (0, 0)
+    );
     assert!(documents(&report, "messy-tweets", "/kept") < 150, "of 5,000 tweets in English");
-    let (disk, text) = (report["shards"]["disk_bytes"].as_f64().unwrap(), report["shards"]["text_bytes"].as_f64().unwrap());
+    let (disk, text) =
+        (report["shards"]["disk_bytes"].as_f64().unwrap(), report["shards"]["text_bytes"].as_f64().unwrap());
     assert!(disk < 0.6 * text, "{disk} bytes of shards for {text} bytes of text");
 }
 
 #[test]
 fn english_comes_from_text_json_and_parquet_at_once() {
     let Some(report) = report("english") else { return };
-    for (source, read) in [("reviews", 25_000), ("encyclopedia", 2_349), ("news", 900), ("web", 1_598), ("web-prefixes", 1_480)] {
+    for (source, read) in
+        [("reviews", 25_000), ("encyclopedia", 2_349), ("news", 900), ("web", 1_598), ("web-prefixes", 1_480)]
+    {
         assert_eq!(documents(&report, source, "/read"), read, "{source}");
         assert!(documents(&report, source, "/kept") * 2 > read, "{source}");
     }

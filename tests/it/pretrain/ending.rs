@@ -7,13 +7,17 @@ fn only_the_newest_checkpoints_stay_and_the_best_one() {
     let place = Workplace::new();
     place.run(&["training.save_total_limit=2"], &[]).ok();
     let steps = place.checkpoints();
-    let best = place.json("checkpoint-40/trainer_state.json")["best_global_step"].as_u64().expect("there was an evaluation");
-    let expected: Vec<u64> = [8, 16, 24, 32, 40].into_iter().filter(|&step| step >= 32 || step == best).collect();
+    let best = place.json("checkpoint-40/trainer_state.json")["best_global_step"]
+        .as_u64()
+        .expect("there was an evaluation");
+    let expected: Vec<u64> =
+        [8, 16, 24, 32, 40].into_iter().filter(|&step| step >= 32 || step == best).collect();
     assert_eq!(steps, expected);
 }
 
 /// A rate of zero learns nothing, so that no evaluation is better than the first.
-const STANDSTILL: [&str; 3] = ["training.learning_rate=1e-30", "training.eval_steps=2", "training.weight_decay=0"];
+const STANDSTILL: [&str; 3] =
+    ["training.learning_rate=1e-30", "training.eval_steps=2", "training.weight_decay=0"];
 
 #[test]
 fn training_stops_when_evaluation_no_longer_improves() {
@@ -34,9 +38,12 @@ fn training_stops_when_evaluation_no_longer_improves() {
 #[test]
 fn a_time_budget_ends_with_a_checkpoint_and_a_larger_one_goes_on() {
     let place = Workplace::new();
-    let sets = |time: &'static str| ["training.max_steps=1000000", "training.logging_steps=1000", "training.eval_steps=0", time];
+    let sets = |time: &'static str| {
+        ["training.max_steps=1000000", "training.logging_steps=1000", "training.eval_steps=0", time]
+    };
     let run = place.run(&sets("training.max_train_time=500ms"), &[]);
-    let run = if run.code == Some(2) { place.run(&sets("training.max_train_time=1s"), &[]) } else { run }.ok();
+    let run =
+        if run.code == Some(2) { place.run(&sets("training.max_train_time=1s"), &[]) } else { run }.ok();
     assert!(run.stdout.contains("the time budget is used up after"), "{}", run.stdout);
     let step = *place.checkpoints().last().expect("was saved");
     assert!(step < 1_000_000 && place.run_path("final/model.safetensors").is_file());
@@ -49,13 +56,29 @@ fn a_time_budget_ends_with_a_checkpoint_and_a_larger_one_goes_on() {
 fn the_best_model_is_the_final_one_where_that_is_wanted() {
     let place = Workplace::new();
     // So high a rate spoils the model in the end.
-    let sets = ["training.load_best_model_at_end=true", "training.eval_steps=4", "training.save_steps=0", "training.learning_rate=0.3"];
+    let sets = [
+        "training.load_best_model_at_end=true",
+        "training.eval_steps=4",
+        "training.save_steps=0",
+        "training.learning_rate=0.3",
+    ];
     place.run(&sets, &[]).ok();
-    let (best, loss) = place.series("eval/loss").into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are evaluations");
+    let (best, loss) = place
+        .series("eval/loss")
+        .into_iter()
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .expect("there are evaluations");
     let results = place.json("eval_results.json");
-    assert!((results["eval_loss"].as_f64().expect("is a number") - loss).abs() < 1e-12, "the best loss {loss} is reported: {results}");
-    let model = |folder: &str| std::fs::read(place.run_path(folder).join("model.safetensors")).expect("reads");
-    assert!(model("final") == model(&format!("checkpoint-{best}")), "the model of step {best} is the final one");
+    assert!(
+        (results["eval_loss"].as_f64().expect("is a number") - loss).abs() < 1e-12,
+        "the best loss {loss} is reported: {results}"
+    );
+    let model =
+        |folder: &str| std::fs::read(place.run_path(folder).join("model.safetensors")).expect("reads");
+    assert!(
+        model("final") == model(&format!("checkpoint-{best}")),
+        "the model of step {best} is the final one"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Runs that are stopped: by a signal, by a crash, by a damaged disk. The same command goes on, and the numbers are those
-//! of a run that was never disturbed, to the last bit.
+//! Runs that are stopped: by a signal, by a crash, by a damaged disk. The same command goes on, and the
+//! numbers are those of a run that was never disturbed, to the last bit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,11 +33,19 @@ fn stop_at(place: &Workplace, step: u64, signal: i32, sets: &[&str]) -> Finished
 #[track_caller]
 fn assert_same_run(place: &Workplace, undisturbed: &Workplace) {
     assert_eq!(place.metrics(), undisturbed.metrics());
-    for name in ["final/model.safetensors", "checkpoint-40/model.safetensors", "checkpoint-40/trainer/optimizer.safetensors"] {
-        let read = |place: &Workplace| fs::read(place.run_path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    for name in [
+        "final/model.safetensors",
+        "checkpoint-40/model.safetensors",
+        "checkpoint-40/trainer/optimizer.safetensors",
+    ] {
+        let read =
+            |place: &Workplace| fs::read(place.run_path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(read(place) == read(undisturbed), "`{name}` differs");
     }
-    assert_eq!(place.json("checkpoint-40/trainer_state.json"), undisturbed.json("checkpoint-40/trainer_state.json"));
+    assert_eq!(
+        place.json("checkpoint-40/trainer_state.json"),
+        undisturbed.json("checkpoint-40/trainer_state.json")
+    );
     assert_eq!(place.json("eval_results.json"), undisturbed.json("eval_results.json"));
 }
 
@@ -50,8 +58,16 @@ fn a_signal_saves_the_last_step_and_the_same_command_goes_on_as_if_nothing_had_b
         let stopped = stop_at(&place, step, signal, &[]);
         assert_eq!(stopped.code, Some(128 + signal), "{stopped:#?}");
         let saved = *place.checkpoints().last().expect("was saved");
-        assert_eq!(place.logged_steps().last(), Some(&saved), "the last finished step is the one that was saved");
-        assert!(stopped.stderr.contains(&format!("stopped by signal {signal}; step {saved} is saved")), "{}", stopped.stderr);
+        assert_eq!(
+            place.logged_steps().last(),
+            Some(&saved),
+            "the last finished step is the one that was saved"
+        );
+        assert!(
+            stopped.stderr.contains(&format!("stopped by signal {signal}; step {saved} is saved")),
+            "{}",
+            stopped.stderr
+        );
         assert_eq!(stopped.stdout, "", "there is nothing to report yet");
     }
     let last = place.run(&[], &[]).ok();
@@ -64,7 +80,11 @@ fn half_types_go_on_as_if_nothing_had_been_and_learn_as_f32_does() {
     let loss = |place: &Workplace| place.json("eval_results.json")["eval_loss"].as_f64().expect("a number");
     let whole = Workplace::new();
     whole.run(&[], &[]).ok();
-    let f16 = ["precision.compute=f16", "precision.loss_scale.init_scale=1024", "precision.loss_scale.growth_interval=4"];
+    let f16 = [
+        "precision.compute=f16",
+        "precision.loss_scale.init_scale=1024",
+        "precision.loss_scale.growth_interval=4",
+    ];
     for sets in [&["precision.compute=bf16"][..], &f16] {
         let (place, undisturbed) = (Workplace::new(), Workplace::new());
         undisturbed.run(sets, &[]).ok();
@@ -72,9 +92,19 @@ fn half_types_go_on_as_if_nothing_had_been_and_learn_as_f32_does() {
         assert_eq!(stopped.code, Some(128 + SIGTERM), "{stopped:#?}");
         place.run(sets, &[]).ok();
         assert_same_run(&place, &undisturbed);
-        assert!((loss(&place) - loss(&whole)).abs() < 0.1, "{sets:?}: {} in f32, {} here", loss(&whole), loss(&place));
-        let scales: BTreeSet<u64> = place.series("train/loss_scale").iter().map(|(_, scale)| *scale as u64).collect();
-        assert_eq!(scales.len() > 1, sets.len() > 1, "the loss scale of f16 grows, bf16 has none: {scales:?}");
+        assert!(
+            (loss(&place) - loss(&whole)).abs() < 0.1,
+            "{sets:?}: {} in f32, {} here",
+            loss(&whole),
+            loss(&place)
+        );
+        let scales: BTreeSet<u64> =
+            place.series("train/loss_scale").iter().map(|(_, scale)| *scale as u64).collect();
+        assert_eq!(
+            scales.len() > 1,
+            sets.len() > 1,
+            "the loss scale of f16 grows, bf16 has none: {scales:?}"
+        );
     }
 }
 
@@ -135,8 +165,16 @@ fn a_damaged_checkpoint_is_passed_over_and_said_so() {
     bytes[middle] ^= 1;
     fs::write(&model, bytes).expect("writes");
     let resumed = place.run(&[], &[]).ok();
-    assert!(resumed.stderr.contains(&format!("warning: run/checkpoint-{newest}/model.safetensors: has SHA-256")), "{}", resumed.stderr);
-    assert!(resumed.stderr.contains(&format!("resuming after step {older} of `run/checkpoint-{older}`")), "{}", resumed.stderr);
+    assert!(
+        resumed.stderr.contains(&format!("warning: run/checkpoint-{newest}/model.safetensors: has SHA-256")),
+        "{}",
+        resumed.stderr
+    );
+    assert!(
+        resumed.stderr.contains(&format!("resuming after step {older} of `run/checkpoint-{older}`")),
+        "{}",
+        resumed.stderr
+    );
     assert_same_run(&place, &undisturbed);
 }
 
@@ -172,7 +210,10 @@ fn two_runs_in_one_folder_are_refused() {
     let mut first = place.start_and_reach(1, &endless).expect("is not over after one step");
     let config = fs::read(place.run_path("config.yaml")).expect("is there");
     place.run(&["training.max_steps=3"], &[]).refused(2, &["run: is in use by another run (pid ", "hint:"]);
-    assert!(fs::read(place.run_path("config.yaml")).expect("is there") == config, "the second one writes nothing");
+    assert!(
+        fs::read(place.run_path("config.yaml")).expect("is there") == config,
+        "the second one writes nothing"
+    );
     send(&first, SIGTERM);
     assert_eq!(first.wait().expect("ends").code(), Some(128 + SIGTERM));
 }

@@ -21,9 +21,14 @@ fn what_a_run_began_with_cannot_change_under_it() {
     place.run(&["training.max_steps=3"], &[]).ok();
     let before = place.tree();
     let changed = ["model.roberta.hidden_size=48", "training.max_steps=5", "training.learning_rate=1e-4"];
-    place
-        .run(&changed, &[])
-        .refused(2, &["model.roberta.hidden_size: was `32` when this run began and is `48` now", "training.learning_rate", "hint:"]);
+    place.run(&changed, &[]).refused(
+        2,
+        &[
+            "model.roberta.hidden_size: was `32` when this run began and is `48` now",
+            "training.learning_rate",
+            "hint:",
+        ],
+    );
     place.run(&["tokenizer.vocab_size=420"], &[]).refused(2, &["vocab_size", "run/data"]);
     assert_same_tree(&before, &place.tree());
 }
@@ -63,8 +68,12 @@ fn a_sample_with_the_mask_of_another_family_is_told_before_the_training() {
 fn a_corpus_smaller_than_a_batch_is_read_over_and_over() {
     let place = Workplace::new();
     fs::write(place.path("corpus.txt"), corpus(6)).expect("writes");
-    let sets =
-        ["data.validation_fraction=0.4", "training.per_device_train_batch_size=32", "training.max_steps=4", "tokenizer.vocab_size=300"];
+    let sets = [
+        "data.validation_fraction=0.4",
+        "training.per_device_train_batch_size=32",
+        "training.max_steps=4",
+        "tokenizer.vocab_size=300",
+    ];
     place.run(&sets, &[]).ok();
     assert!(place.json("checkpoint-4/trainer_state.json")["epoch"].as_f64().expect("is a number") > 2.0);
 }

@@ -39,7 +39,8 @@ fn a_run_trains_and_reports_and_the_second_one_changes_nothing() {
     let second = place.run(&[], &[]).ok();
     assert!(second.stdout.contains("this run is complete (40 steps)"), "{}", second.stdout);
     assert_same_tree(&before, &place.tree());
-    let rows = |text: &str| text.lines().filter(|line| line.starts_with("  ")).map(String::from).collect::<Vec<_>>();
+    let rows =
+        |text: &str| text.lines().filter(|line| line.starts_with("  ")).map(String::from).collect::<Vec<_>>();
     assert_eq!(rows(&second.stdout), rows(&first.stdout), "it reports the same again");
 
     records_are_complete(&place);
@@ -54,7 +55,11 @@ fn records_are_complete(place: &Workplace) {
         assert_eq!(place.series(tag).len(), 40, "{tag}");
     }
     for tag in ["eval/loss", "eval/perplexity", "eval/accuracy"] {
-        assert_eq!(place.series(tag).iter().map(|(step, _)| *step).collect::<Vec<_>>(), [16, 32, 40], "{tag}");
+        assert_eq!(
+            place.series(tag).iter().map(|(step, _)| *step).collect::<Vec<_>>(),
+            [16, 32, 40],
+            "{tag}"
+        );
     }
     let sittings: Vec<_> = fs::read_dir(place.run_path("runs")).expect("is there").flatten().collect();
     assert_eq!(sittings.len(), 1);
@@ -62,9 +67,14 @@ fn records_are_complete(place: &Workplace) {
     assert!(events[0].file_name().to_string_lossy().starts_with("events.out.tfevents."), "{events:?}");
     let bytes = fs::read(events[0].path()).expect("reads");
     for tag in ["train/loss", "eval/loss", "perf/tokens_per_second"] {
-        assert!(bytes.windows(tag.len()).any(|window| window == tag.as_bytes()), "`{tag}` is no TensorBoard tag");
+        assert!(
+            bytes.windows(tag.len()).any(|window| window == tag.as_bytes()),
+            "`{tag}` is no TensorBoard tag"
+        );
     }
-    assert!(fs::read_to_string(place.run_path("config.yaml")).expect("is there").contains("learning_rate: 0.003"));
+    assert!(
+        fs::read_to_string(place.run_path("config.yaml")).expect("is there").contains("learning_rate: 0.003")
+    );
     for name in ["train_results.json", "eval_results.json"] {
         assert!(place.json(name).is_object());
     }
@@ -73,10 +83,14 @@ fn records_are_complete(place: &Workplace) {
 fn checkpoints_are_model_folders(place: &Workplace) {
     assert_eq!(place.checkpoints(), [8, 16, 24, 32, 40]);
     for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
-        let read = |folder: &str| fs::read(place.run_path(folder).join(name)).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"));
+        let read = |folder: &str| {
+            fs::read(place.run_path(folder).join(name)).unwrap_or_else(|e| panic!("{folder}/{name}: {e}"))
+        };
         assert_eq!(read("final"), read("checkpoint-40"), "the final model is the last one: {name}");
     }
-    for name in ["trainer/optimizer.safetensors", "trainer/state.json", "trainer/config.json", "manifest.json"] {
+    for name in
+        ["trainer/optimizer.safetensors", "trainer/state.json", "trainer/config.json", "manifest.json"]
+    {
         assert!(place.run_path("checkpoint-8").join(name).is_file(), "{name}");
     }
     let state = place.json("checkpoint-40/trainer_state.json");
@@ -99,7 +113,10 @@ fn two_hundred_steps_learn_more_than_how_frequent_words_are() {
     let no_dropout = ["model.roberta.hidden_dropout_prob=0", "model.roberta.attention_probs_dropout_prob=0"];
     place.run(&[&sets[..], &no_dropout].concat(), &[]).ok();
     let results = place.json("all_results.json");
-    let (loss, baseline) = (results["eval_loss"].as_f64().expect("a number"), results["eval_unigram_loss"].as_f64().expect("a number"));
+    let (loss, baseline) = (
+        results["eval_loss"].as_f64().expect("a number"),
+        results["eval_unigram_loss"].as_f64().expect("a number"),
+    );
     assert!(loss < baseline - 0.15, "validation loss {loss}, unigram baseline {baseline}");
 }
 
@@ -107,7 +124,11 @@ fn two_hundred_steps_learn_more_than_how_frequent_words_are() {
 fn a_dry_run_writes_nothing() {
     let place = Workplace::new();
     let plan = place.run(&[], &["--dry-run"]).ok();
-    assert!(plan.stdout.starts_with("dry run: nothing is written") && plan.stdout.contains("to be made"), "{}", plan.stdout);
+    assert!(
+        plan.stdout.starts_with("dry run: nothing is written") && plan.stdout.contains("to be made"),
+        "{}",
+        plan.stdout
+    );
     assert!(plan.stdout.contains("MiB at the peak: "), "{}", plan.stdout);
     assert!(!place.path("run").exists());
 }
@@ -117,14 +138,22 @@ fn a_batch_that_fits_is_found_and_the_rows_of_an_update_are_kept() {
     let place = Workplace::new();
     let auto = ["training.per_device_train_batch_size=auto", "training.train_batch_size=16"];
     let plan = place.run(&auto, &["--dry-run"]).ok();
-    for words in ["16 rows at once, 1 times an update, need about ", "update               16 rows, at most "] {
+    for words in ["16 rows at once, 1 times an update, need about ", "update               16 rows, at most "]
+    {
         assert!(plan.stdout.contains(words), "{}", plan.stdout);
     }
     let run = place.run(&[&auto[..], &["training.max_steps=2"]].concat(), &[]).ok();
     assert!(run.stderr.contains("16 rows at once, 1 times an update"), "{}", run.stderr);
     // It goes on with the same rows in two pieces, and with no others.
-    let cut = |rows: &str| [format!("training.per_device_train_batch_size={rows}"), "training.gradient_accumulation_steps=2".to_string()];
-    let more = |rows: &str| place.run(&[&cut(rows).each_ref().map(String::as_str)[..], &["training.max_steps=3"]].concat(), &[]);
+    let cut = |rows: &str| {
+        [
+            format!("training.per_device_train_batch_size={rows}"),
+            "training.gradient_accumulation_steps=2".to_string(),
+        ]
+    };
+    let more = |rows: &str| {
+        place.run(&[&cut(rows).each_ref().map(String::as_str)[..], &["training.max_steps=3"]].concat(), &[])
+    };
     more("4").refused(2, &["training.per_device_train_batch_size", "restore the value"]);
     assert!(more("8").ok().stderr.contains("resuming after step 2"));
     place.run(&auto[..1], &["--dry-run"]).refused(2, &["`training.train_batch_size` is missing"]);
@@ -133,14 +162,21 @@ fn a_batch_that_fits_is_found_and_the_rows_of_an_update_are_kept() {
 #[test]
 fn types_and_threads_are_said_before_anything_is_done() {
     let place = Workplace::new();
-    assert!(place.run(&[], &["--dry-run"]).ok().stdout.contains("f32 on the CPU, 2 threads"), "as the file says");
+    assert!(
+        place.run(&[], &["--dry-run"]).ok().stdout.contains("f32 on the CPU, 2 threads"),
+        "as the file says"
+    );
     let half = place.run(&["precision.compute=f16"], &["--dry-run", "--threads", "1"]).ok();
-    for words in ["f16 on the CPU, 1 thread\n", "note: `precision.compute: f16` is slow here: on a CPU it is for checking"] {
+    for words in [
+        "f16 on the CPU, 1 thread\n",
+        "note: `precision.compute: f16` is slow here: on a CPU it is for checking",
+    ] {
         assert!(half.stdout.contains(words), "{}", half.stdout);
     }
     let run = place.run(&["training.max_steps=1"], &["--threads", "1"]).ok();
     assert!(run.stderr.starts_with("computing in f32 on the CPU, 1 thread\n"), "{}", run.stderr);
-    let unused = place.run(&["precision.compute=bf16", "precision.loss_scale.growth_interval=100"], &["--dry-run"]);
+    let unused =
+        place.run(&["precision.compute=bf16", "precision.loss_scale.growth_interval=100"], &["--dry-run"]);
     unused.refused(2, &["precision.loss_scale", "only `precision.compute: f16` scales the loss", "hint:"]);
 }
 
@@ -159,7 +195,11 @@ fn on_a_terminal_the_report_begins_on_a_line_of_its_own() {
     let program = env!("CARGO_BIN_EXE_mlmtrain");
     // `script` (util-linux) lends a terminal; where it is not installed there is nothing to see.
     let command = format!("{program} pretrain --config config.yaml --set training.max_steps=2");
-    let output = Command::new("script").args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").current_dir(place.path("")).output();
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .current_dir(place.path(""))
+        .output();
     let Ok(output) = output else { return };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("\u{1b}[2K"), "there is a bar: {text:?}");
@@ -180,7 +220,8 @@ fn a_standard_output_that_is_closed_or_full_loses_no_run() {
         return;
     }
     let full = || OpenOptions::new().write(true).open("/dev/full").expect("opens");
-    let both = place.command(&["training.max_steps=4"], &[]).stdout(full()).stderr(full()).output().expect("starts");
+    let both =
+        place.command(&["training.max_steps=4"], &[]).stdout(full()).stderr(full()).output().expect("starts");
     assert_eq!(both.status.code(), Some(74), "the report could not be written");
     assert_eq!(place.checkpoints().last(), Some(&4), "the run was");
 }

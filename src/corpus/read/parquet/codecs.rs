@@ -1,4 +1,5 @@
-//! Decompresses a page to exactly the size that its header says: never to more, whatever the compressed bytes hold.
+//! Decompresses a page to exactly the size that its header says: never to more, whatever the compressed bytes
+//! hold.
 
 use std::io::Read;
 
@@ -42,11 +43,13 @@ fn lz4(compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     lz4_flex::block::decompress(compressed, size).map_err(|e| e.to_string())
 }
 
-/// Hadoop's framing, which the name `LZ4` stood for at first: blocks with both sizes before them, high byte first.
+/// Hadoop's framing, which the name `LZ4` stood for at first: blocks with both sizes before them, high byte
+/// first.
 fn hadoop_lz4(mut compressed: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let mut content = Vec::with_capacity(size.min(1 << 20));
     while let Some((sizes, rest)) = compressed.split_at_checked(8) {
-        let number = |at: usize| u32::from_be_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]]) as usize;
+        let number =
+            |at: usize| u32::from_be_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]]) as usize;
         let (block_size, length) = (number(0), number(4));
         let (block, behind) = rest.split_at_checked(length).ok_or("a block is cut off")?;
         if block_size > size - content.len() {
@@ -72,11 +75,15 @@ mod tests {
         let mut brotli = brotli::CompressorWriter::new(Vec::new(), 4096, 1, 20);
         brotli.write_all(&zeros).unwrap();
         let block = lz4_flex::block::compress(&zeros);
-        let hadoop = [&(1u32 << 20).to_be_bytes(), &(block.len() as u32).to_be_bytes(), block.as_slice()].concat();
+        let hadoop =
+            [&(1u32 << 20).to_be_bytes(), &(block.len() as u32).to_be_bytes(), block.as_slice()].concat();
         for (codec, compressed) in [
             (Compression::GZIP(parquet::basic::GzipLevel::default()), gzip.finish().unwrap()),
             (Compression::BROTLI(parquet::basic::BrotliLevel::default()), brotli.into_inner()),
-            (Compression::ZSTD(parquet::basic::ZstdLevel::default()), zstd::encode_all(zeros.as_slice(), 1).unwrap()),
+            (
+                Compression::ZSTD(parquet::basic::ZstdLevel::default()),
+                zstd::encode_all(zeros.as_slice(), 1).unwrap(),
+            ),
             (Compression::SNAPPY, snap::raw::Encoder::new().compress_vec(&zeros).unwrap()),
             (Compression::LZ4_RAW, block),
             (Compression::LZ4, hadoop),

@@ -1,6 +1,7 @@
 //! The header of a page: the numbers in it, whatever else it holds.
 //!
-//! Thrift's compact protocol (thrift-compact-protocol.md of Apache Thrift), as far as `PageHeader` of parquet.thrift needs it.
+//! Thrift's compact protocol (thrift-compact-protocol.md of Apache Thrift), as far as `PageHeader` of
+//! parquet.thrift needs it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,7 +9,8 @@ use std::io::Read;
 /// The deepest nesting that is followed; a page header has three levels.
 const DEPTH_MAX: u32 = 8;
 
-/// The numbers and truth values of a page header by field, and those of the structs in it by field and their field.
+/// The numbers and truth values of a page header by field, and those of the structs in it by field and their
+/// field.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     numbers: BTreeMap<(i16, i16), i64>,
@@ -37,7 +39,12 @@ struct Thrift<'a, R>(&'a mut R);
 
 impl<R: Read> Thrift<'_, R> {
     /// Reads the fields of a struct; `outer` is its own field, 0 at the top.
-    fn structure(&mut self, outer: i16, depth: u32, numbers: &mut BTreeMap<(i16, i16), i64>) -> Result<(), String> {
+    fn structure(
+        &mut self,
+        outer: i16,
+        depth: u32,
+        numbers: &mut BTreeMap<(i16, i16), i64>,
+    ) -> Result<(), String> {
         let mut field = 0i16;
         loop {
             let byte = self.byte()?;
@@ -46,7 +53,8 @@ impl<R: Read> Thrift<'_, R> {
                 return Ok(());
             }
             field = match byte >> 4 {
-                0 => i16::try_from(self.number()?).map_err(|_| "a page header has an impossible field".to_string())?,
+                0 => i16::try_from(self.number()?)
+                    .map_err(|_| "a page header has an impossible field".to_string())?,
                 delta => field.checked_add(i16::from(delta)).ok_or("a page header has too many fields")?,
             };
             let key = if depth == 0 { (field, 0) } else { (outer, field) };
@@ -78,7 +86,9 @@ impl<R: Read> Thrift<'_, R> {
             11 => {
                 let count = self.varint()?;
                 let kinds = if count == 0 { 0 } else { self.byte()? };
-                (0..count).try_for_each(|_| self.skip(kinds >> 4, depth + 1).and_then(|()| self.skip(kinds & 0x0f, depth + 1)))
+                (0..count).try_for_each(|_| {
+                    self.skip(kinds >> 4, depth + 1).and_then(|()| self.skip(kinds & 0x0f, depth + 1))
+                })
             }
             12 => loop {
                 let byte = self.byte()?;
@@ -105,7 +115,8 @@ impl<R: Read> Thrift<'_, R> {
     }
 
     fn pass(&mut self, count: u64) -> Result<(), String> {
-        let passed = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink()).map_err(|e| e.to_string())?;
+        let passed = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink())
+            .map_err(|e| e.to_string())?;
         if passed == count { Ok(()) } else { Err("the header of a page is cut off".to_string()) }
     }
 
@@ -136,13 +147,17 @@ mod tests {
 
     #[test]
     fn numbers_are_found_and_the_rest_is_passed_over() {
-        // 1: i32 0; 2: i32 100; 3: i32 -1; 5: {1: i32 7, 2: i32 0, 5: {1: binary "ab", 4: list of 2 i32}}; 8: {7: false}.
-        let bytes =
-            [0x15, 0, 0x15, 0xc8, 1, 0x15, 1, 0x2c, 0x15, 14, 0x15, 0, 0x3c, 0x18, 2, b'a', b'b', 0x39, 0x25, 2, 4, 0, 0, 0x3c, 0x72, 0, 0];
+        // 1: i32 0; 2: i32 100; 3: i32 -1; 5: {1: i32 7, 2: i32 0, 5: {1: binary "ab", 4: list of 2 i32}}; 8:
+        // {7: false}.
+        let bytes = [
+            0x15, 0, 0x15, 0xc8, 1, 0x15, 1, 0x2c, 0x15, 14, 0x15, 0, 0x3c, 0x18, 2, b'a', b'b', 0x39, 0x25,
+            2, 4, 0, 0, 0x3c, 0x72, 0, 0,
+        ];
         let mut rest = bytes.as_slice();
         let header = Header::read(&mut rest).unwrap();
         assert!(rest.is_empty());
-        let found = [(1, 0), (2, 0), (3, 0), (5, 1), (5, 2), (8, 7)].map(|(outer, inner)| header.get(outer, inner));
+        let found =
+            [(1, 0), (2, 0), (3, 0), (5, 1), (5, 2), (8, 7)].map(|(outer, inner)| header.get(outer, inner));
         assert_eq!(found, [Some(0), Some(100), Some(-1), Some(7), Some(0), Some(0)]);
         assert_eq!(header.count(3, 0, "size").unwrap_err(), "the header of a page says size -1");
         assert_eq!(header.count(4, 0, "size").unwrap_err(), "the header of a page has no size");

@@ -1,7 +1,7 @@
 //! Apache Parquet: a top-level column of strings, row by row; another one may be the title.
 //!
-//! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds them. The
-//! crate may panic on a broken file, so it only runs inside `quietly`.
+//! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds
+//! them. The crate may panic on a broken file, so it only runs inside `quietly`.
 
 use std::sync::Arc;
 
@@ -69,11 +69,27 @@ impl ParquetRows {
         let handle = fs::open(&file.path)?;
         let size_bytes = fs::len_bytes(&file.path)?;
         check_footer(&handle, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
-        let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&handle)).map_err(|message| broken(&message, &place))?;
+        let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&handle))
+            .map_err(|message| broken(&message, &place))?;
         let text = column_of(&metadata, &columns.text, "field", &place)?;
-        let title = columns.title.as_ref().map(|name| column_of(&metadata, name, "title_field", &place)).transpose()?;
+        let title = columns
+            .title
+            .as_ref()
+            .map(|name| column_of(&metadata, name, "title_field", &place))
+            .transpose()?;
         let (file, columns) = (Arc::new(handle), columns.clone());
-        Ok(Self { file, place, size_bytes, metadata, columns, text, title, next_group: 0, group: None, rows: 0 })
+        Ok(Self {
+            file,
+            place,
+            size_bytes,
+            metadata,
+            columns,
+            text,
+            title,
+            next_group: 0,
+            group: None,
+            rows: 0,
+        })
     }
 
     /// Opens the next row group; false behind the last.
@@ -93,7 +109,8 @@ impl ParquetRows {
             Ok((text, title))
         });
         let (text, title) = opened.map_err(|message| broken(&message, &self.place))?;
-        let rows_left = u64::try_from(group.num_rows()).map_err(|_| broken("the number of rows is negative", &self.place))?;
+        let rows_left = u64::try_from(group.num_rows())
+            .map_err(|_| broken("the number of rows is negative", &self.place))?;
         self.group = Some(Group { text, title, rows_left });
         self.next_group += 1;
         Ok(true)
@@ -109,17 +126,27 @@ impl Records for ParquetRows {
         group.rows_left -= 1;
         let place = || format!("{}:{}", self.place, self.rows);
         let text = group.text.next().map_err(|message| broken(&message, &place()))?;
-        let title = group.title.as_mut().map(Values::next).transpose().map_err(|message| broken(&message, &place()))?.flatten();
+        let title = group
+            .title
+            .as_mut()
+            .map(Values::next)
+            .transpose()
+            .map_err(|message| broken(&message, &place()))?
+            .flatten();
         let mut decoded: [Option<Decoded<'_>>; 2] = [None, None];
         let title_name = self.columns.title.as_ref().unwrap_or(&self.columns.text);
-        for ((value, name), decoded) in [(&text, &self.columns.text), (&title, title_name)].into_iter().zip(&mut decoded) {
+        for ((value, name), decoded) in
+            [(&text, &self.columns.text), (&title, title_name)].into_iter().zip(&mut decoded)
+        {
             let Some(value) = value.as_ref().map(ByteArray::data) else { continue };
             if value.len() > out.line_bytes_max() {
                 out.reject_too_long(self.rows, value.len() as u64, value);
                 return Ok(true);
             }
             let whole = format!("column `{name}`");
-            let Some(valid) = out.decode(value, Origin { line: self.rows, whole: &whole, offset: 0 })? else { return Ok(true) };
+            let Some(valid) = out.decode(value, Origin { line: self.rows, whole: &whole, offset: 0 })? else {
+                return Ok(true);
+            };
             *decoded = Some(valid);
         }
         let [text, title] = decoded;
@@ -181,7 +208,10 @@ impl Values {
 }
 
 fn broken(message: &str, place: &str) -> anyhow::Error {
-    Problem::new(format!("is not a Parquet file that can be read: {message}")).at(place).hint("is the file whole?").into()
+    Problem::new(format!("is not a Parquet file that can be read: {message}"))
+        .at(place)
+        .hint("is the file whole?")
+        .into()
 }
 
 /// Looks at the last eight bytes before anything is allocated for what they promise.
@@ -191,8 +221,12 @@ fn check_footer(file: &File, size_bytes: u64) -> Result<(), String> {
     pages::read_exact_at(file, start, &mut tail)?;
     let (length, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
     match magic {
-        b"PAR1" if length > start => Err(format!("is not whole: its index has {length} bytes, the file {size_bytes}")),
-        b"PAR1" if length > FOOTER_BYTES_MAX => Err(format!("has an index of {length} bytes, at most {FOOTER_BYTES_MAX} are read")),
+        b"PAR1" if length > start => {
+            Err(format!("is not whole: its index has {length} bytes, the file {size_bytes}"))
+        }
+        b"PAR1" if length > FOOTER_BYTES_MAX => {
+            Err(format!("has an index of {length} bytes, at most {FOOTER_BYTES_MAX} are read"))
+        }
         b"PAR1" => Ok(()),
         b"PARE" => Err("is an encrypted Parquet file".to_string()),
         _ => Err("is not a Parquet file, or has been cut off: it does not end in `PAR1`".to_string()),
@@ -209,12 +243,19 @@ fn column_of(metadata: &ParquetMetaData, name: &str, key: &str, place: &str) -> 
         return Err(Problem::new(format!("column `{name}` is missing")).at(place).hint(hint).into());
     };
     let column = schema.column(index);
-    let is_plain = column.path().parts().len() == 1 && column.max_rep_level() == 0 && column.max_def_level() <= 1;
+    let is_plain =
+        column.path().parts().len() == 1 && column.max_rep_level() == 0 && column.max_def_level() <= 1;
     if !is_plain || column.physical_type() != Type::BYTE_ARRAY {
         let kind = if is_plain { column.physical_type().to_string() } else { "nested".to_string() };
-        let texts = schema.columns().iter().filter(|c| c.path().parts().len() == 1 && c.physical_type() == Type::BYTE_ARRAY);
+        let texts = schema
+            .columns()
+            .iter()
+            .filter(|c| c.path().parts().len() == 1 && c.physical_type() == Type::BYTE_ARRAY);
         let hint = known_names(key, "columns of text", texts.map(|c| c.name()));
-        return Err(Problem::new(format!("column `{name}` is {kind}, a column of strings is wanted")).at(place).hint(hint).into());
+        return Err(Problem::new(format!("column `{name}` is {kind}, a column of strings is wanted"))
+            .at(place)
+            .hint(hint)
+            .into());
     }
     Ok(index)
 }

@@ -1,7 +1,7 @@
 //! The pages of one column in one row group, each of a bounded size.
 //!
-//! The crate's own reader believes the sizes that a file claims, and two of its codecs do not even look at them: a file of
-//! a few KiB could ask for any amount of memory.
+//! The crate's own reader believes the sizes that a file claims, and two of its codecs do not even look at
+//! them: a file of a few KiB could ask for any amount of memory.
 
 use std::io::BufReader;
 use std::io::Read;
@@ -53,11 +53,18 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(file: Arc<File>, size_bytes: u64, column: &ColumnChunkMetaData) -> Result<Self, String> {
+    pub(super) fn new(
+        file: Arc<File>,
+        size_bytes: u64,
+        column: &ColumnChunkMetaData,
+    ) -> Result<Self, String> {
         // Some writers put 0, where the file's magic stands, for a dictionary that there is not.
-        let start = column.dictionary_page_offset().filter(|offset| *offset > 0).unwrap_or(column.data_page_offset());
+        let start =
+            column.dictionary_page_offset().filter(|offset| *offset > 0).unwrap_or(column.data_page_offset());
         let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
-        let range = range.and_then(|(start, length)| Some((start, start.checked_add(length)?))).filter(|(_, end)| *end <= size_bytes);
+        let range = range
+            .and_then(|(start, length)| Some((start, start.checked_add(length)?)))
+            .filter(|(_, end)| *end <= size_bytes);
         let (offset, end) = range.ok_or("a column lies outside of the file")?;
         let is_optional = column.column_descr().max_def_level() > 0;
         Ok(Self { file, codec: column.compression(), offset, end, is_optional })
@@ -78,7 +85,10 @@ impl Pages {
                 continue;
             }
             if compressed_size.max(size) > PAGE_BYTES_MAX {
-                return Err(format!("a page has {} bytes, at most {PAGE_BYTES_MAX} are read", compressed_size.max(size)));
+                return Err(format!(
+                    "a page has {} bytes, at most {PAGE_BYTES_MAX} are read",
+                    compressed_size.max(size)
+                ));
             }
             let mut content = vec![0; compressed_size as usize];
             read_exact_at(&self.file, start, &mut content)?;
@@ -96,7 +106,10 @@ impl Pages {
     /// The header at the current offset and its length.
     fn header(&self) -> Result<(Header, u64), String> {
         let limit = HEADER_BYTES_MAX.min(self.end - self.offset);
-        let mut reader = Counted(BufReader::with_capacity(512, At { file: &self.file, offset: self.offset }).take(limit), 0);
+        let mut reader = Counted(
+            BufReader::with_capacity(512, At { file: &self.file, offset: self.offset }).take(limit),
+            0,
+        );
         Ok((Header::read(&mut reader)?, reader.1))
     }
 
@@ -158,7 +171,12 @@ impl Pages {
             return Err(format!("a dictionary of {} bytes claims {num_values} values", buf.len()));
         }
         let encoding = encoding(header.get(DICTIONARY, 2))?;
-        Ok(Page::DictionaryPage { buf: Bytes::from(buf), num_values, encoding, is_sorted: header.get(DICTIONARY, 3) == Some(1) })
+        Ok(Page::DictionaryPage {
+            buf: Bytes::from(buf),
+            num_values,
+            encoding,
+            is_sorted: header.get(DICTIONARY, 3) == Some(1),
+        })
     }
 }
 
@@ -168,7 +186,10 @@ fn encoding(number: Option<i64>) -> Result<Encoding, String> {
         Some(2) => Ok(Encoding::PLAIN_DICTIONARY),
         Some(6) => Ok(Encoding::DELTA_LENGTH_BYTE_ARRAY),
         // A value may repeat any part of the one before it, so a small page can hold values of any size.
-        Some(7) => Err("the column is encoded as DELTA_BYTE_ARRAY; write it plainly or with a dictionary".to_string()),
+        Some(7) => {
+            Err("the column is encoded as DELTA_BYTE_ARRAY; write it plainly or with a dictionary"
+                .to_string())
+        }
         Some(8) => Ok(Encoding::RLE_DICTIONARY),
         Some(other) => Err(format!("the column has encoding {other}, which no column of strings has")),
         None => Err("a page has no encoding".to_string()),
@@ -192,8 +213,11 @@ fn check_values(encoding: Encoding, values: &[u8], num_values: u32) -> Result<()
     // The block begins with three numbers: size of a block, miniblocks in it, values in all.
     let mut ends = values.iter().enumerate().filter(|(_, byte)| **byte < 0x80).map(|(index, _)| index);
     let (second, third) = (ends.nth(1), ends.next());
-    let (Some(second), Some(third)) = (second, third) else { return Err("a page is too short for its values".to_string()) };
-    let claimed = values[second + 1..=third].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    let (Some(second), Some(third)) = (second, third) else {
+        return Err("a page is too short for its values".to_string());
+    };
+    let claimed =
+        values[second + 1..=third].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
     if third - second > 9 || claimed > u64::from(num_values.min(DELTA_VALUES_MAX)) {
         return Err(format!("a page of {num_values} values claims the lengths of {claimed}"));
     }

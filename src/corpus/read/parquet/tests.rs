@@ -1,4 +1,5 @@
-//! Files written with the `parquet` crate, read back; then the same files with flipped bytes and false claims.
+//! Files written with the `parquet` crate, read back; then the same files with flipped bytes and false
+//! claims.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ fn file(properties: WriterProperties, groups: &[&[Row<'_>]]) -> Vec<u8> {
         let mut column = group.next_column().unwrap().unwrap();
         column.typed::<Int32Type>().write_batch(&ids, None, None).unwrap();
         column.close().unwrap();
-        let texts: Vec<ByteArray> = rows.iter().filter_map(|(text, _)| text.map(|text| text.to_vec().into())).collect();
+        let texts: Vec<ByteArray> =
+            rows.iter().filter_map(|(text, _)| text.map(|text| text.to_vec().into())).collect();
         let levels: Vec<i16> = rows.iter().map(|(text, _)| i16::from(text.is_some())).collect();
         let mut column = group.next_column().unwrap().unwrap();
         column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None).unwrap();
@@ -66,7 +68,8 @@ fn properties() -> WriterPropertiesBuilder {
 #[test]
 fn every_codec_page_version_and_encoding_is_read() {
     let texts: Vec<String> = (0..1000).map(|i| format!("Käki number {} of {}", i % 7, i / 3)).collect();
-    let rows: Vec<Row<'_>> = texts.iter().enumerate().map(|(i, t)| ((i % 10 != 3).then_some(t.as_bytes()), "t")).collect();
+    let rows: Vec<Row<'_>> =
+        texts.iter().enumerate().map(|(i, t)| ((i % 10 != 3).then_some(t.as_bytes()), "t")).collect();
     let codecs = [
         Compression::UNCOMPRESSED,
         Compression::SNAPPY,
@@ -79,10 +82,15 @@ fn every_codec_page_version_and_encoding_is_read() {
     for codec in codecs {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
             for encoding in [None, Some(Encoding::PLAIN), Some(Encoding::DELTA_LENGTH_BYTE_ARRAY)] {
-                let mut properties = properties().set_compression(codec).set_writer_version(version).set_data_page_row_count_limit(300);
+                let mut properties = properties()
+                    .set_compression(codec)
+                    .set_writer_version(version)
+                    .set_data_page_row_count_limit(300);
                 // Without dictionaries, version 2 would write `DELTA_BYTE_ARRAY`.
                 if let Some(encoding) = encoding {
-                    properties = properties.set_dictionary_enabled(false).set_column_encoding(ColumnPath::from("text"), encoding);
+                    properties = properties
+                        .set_dictionary_enabled(false)
+                        .set_column_encoding(ColumnPath::from("text"), encoding);
                 }
                 let bytes = file(properties.build(), &[&rows[..400], &rows[400..]]);
                 let folder = Folder::with(&[("a.parquet", &bytes)]);
@@ -99,8 +107,12 @@ fn every_codec_page_version_and_encoding_is_read() {
 
 #[test]
 fn titles_long_values_and_bad_bytes() {
-    let rows: [Row<'_>; 4] =
-        [(Some(b"one"), "First"), (Some(b"a\xe4b"), "Second"), (Some(&[b'x'; 2000]), "Third"), (Some(b"four\r\nlines"), " ")];
+    let rows: [Row<'_>; 4] = [
+        (Some(b"one"), "First"),
+        (Some(b"a\xe4b"), "Second"),
+        (Some(&[b'x'; 2000]), "Third"),
+        (Some(b"four\r\nlines"), " "),
+    ];
     let folder = Folder::with(&[("a.parquet", &file(properties().build(), &[&rows]))]);
     let config = |invalid_utf8| {
         let config = folder.config_with("a.parquet", |source| {
@@ -114,14 +126,19 @@ fn titles_long_values_and_bad_bytes() {
     assert!(skipped[2].starts_with("3 line_too_long 2000 2000 bytes, at most 1024 are read |xxx"));
     assert_eq!(skipped[3], "4 four\nlines");
     assert_eq!(short(&config(InvalidUtf8::Replace))[1], "2 Second\na\u{fffd}b");
-    assert!(message(&folder, &config(InvalidUtf8::Fail)).starts_with("a.parquet:2: is not UTF-8 text (byte 1 of column `text`)"));
+    assert!(
+        message(&folder, &config(InvalidUtf8::Fail))
+            .starts_with("a.parquet:2: is not UTF-8 text (byte 1 of column `text`)")
+    );
 }
 
 #[test]
 fn errors_name_the_file_and_what_there_is() {
     let rows: [Row<'_>; 1] = [(Some(b"one"), "First")];
     let whole = file(properties().build(), &[&rows]);
-    let delta = properties().set_dictionary_enabled(false).set_column_encoding(ColumnPath::from("text"), Encoding::DELTA_BYTE_ARRAY);
+    let delta = properties()
+        .set_dictionary_enabled(false)
+        .set_column_encoding(ColumnPath::from("text"), Encoding::DELTA_BYTE_ARRAY);
     let folder = Folder::with(&[
         ("a.parquet", &whole),
         ("cut.parquet", &whole[..whole.len() - 20]),
@@ -131,7 +148,9 @@ fn errors_name_the_file_and_what_there_is() {
         ("delta.parquet", &file(delta.build(), &[&rows])),
         ("a.parquet.gz", b""),
     ]);
-    let of = |name: &str, field: &str| message(&folder, &folder.config_with(name, |source| source.field = field.to_string()));
+    let of = |name: &str, field: &str| {
+        message(&folder, &folder.config_with(name, |source| source.field = field.to_string()))
+    };
     insta::assert_snapshot!(of("a.parquet", "body"), @r"
     a.parquet: column `body` is missing
       hint: set `field` to one of the columns: `id`, `text`, `title`, `g`
@@ -140,7 +159,9 @@ fn errors_name_the_file_and_what_there_is() {
     a.parquet: column `id` is INT32, a column of strings is wanted
       hint: set `field` to one of the columns of text: `text`, `title`
     ");
-    assert!(of("a.parquet", "g").starts_with("a.parquet: column `g` is nested, a column of strings is wanted"));
+    assert!(
+        of("a.parquet", "g").starts_with("a.parquet: column `g` is nested, a column of strings is wanted")
+    );
     insta::assert_snapshot!(of("cut.parquet", "text"), @"cut.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
     insta::assert_snapshot!(of("short.parquet", "text"), @"short.parquet: is too short for a Parquet file");
     insta::assert_snapshot!(of("text.parquet", "text"), @"text.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
@@ -166,7 +187,8 @@ fn survive(folder: &Folder) {
 
 #[test]
 fn every_byte_of_a_small_file_may_be_wrong() {
-    let rows: Vec<Row<'_>> = (0..40).map(|i| ((i % 5 != 0).then_some(b"some text".as_slice()), "title")).collect();
+    let rows: Vec<Row<'_>> =
+        (0..40).map(|i| ((i % 5 != 0).then_some(b"some text".as_slice()), "title")).collect();
     for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default())] {
         let whole = file(properties().set_compression(codec).build(), &[&rows]);
         for place in 0..whole.len() {
@@ -187,9 +209,13 @@ fn a_real_file_with_flipped_bytes_gives_documents_or_an_error() {
     let folder = Folder::with(&[("a.parquet", &whole)]);
     let documents = items(&folder.config_with("a.parquet", |_| ())).unwrap().len();
     assert_eq!(documents, ROWS);
-    let footer = whole.len() - 8 - u32::from_le_bytes(whole[whole.len() - 8..][..4].try_into().unwrap()) as usize;
+    let footer =
+        whole.len() - 8 - u32::from_le_bytes(whole[whole.len() - 8..][..4].try_into().unwrap()) as usize;
     // The footer and the first page headers decide most, and are a small part of the file.
-    let places = (0..100).map(|i| whole.len() / 100 * i).chain((0..100).map(|i| 4 + i)).chain((0..100).map(|i| footer + i * 7));
+    let places = (0..100)
+        .map(|i| whole.len() / 100 * i)
+        .chain((0..100).map(|i| 4 + i))
+        .chain((0..100).map(|i| footer + i * 7));
     for (number, place) in places.enumerate() {
         let mut bytes = whole.clone();
         let place = place.min(whole.len() - 1);

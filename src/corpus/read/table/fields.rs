@@ -1,7 +1,8 @@
 //! Cuts CSV and TSV into fields: quotes, doubled quotes, newlines in quotes, `\n` and `\r\n`.
 //!
-//! The `csv` crate holds a whole record in memory, however long; here a field that nobody wants is never held, and of a
-//! wanted one no more than the limit. Where both read a file, they read the same (a test compares them).
+//! The `csv` crate holds a whole record in memory, however long; here a field that nobody wants is never
+//! held, and of a wanted one no more than the limit. Where both read a file, they read the same (a test
+//! compares them).
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -102,7 +103,8 @@ pub(super) struct Fields {
 impl Fields {
     pub(super) fn open(file: &SourceFile, dialect: Dialect) -> Result<Self> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
-        let start = reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", file.path.display()))?;
+        let start =
+            reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", file.path.display()))?;
         if start.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
         }
@@ -111,7 +113,16 @@ impl Fields {
             Dialect::Tsv => (b'\t', false),
         };
         let path = Arc::clone(&file.path);
-        Ok(Self { reader, path, delimiter, has_quotes, line: 1, record_line: 1, starts_record: true, record_is_blank: true })
+        Ok(Self {
+            reader,
+            path,
+            delimiter,
+            has_quotes,
+            line: 1,
+            record_line: 1,
+            starts_record: true,
+            record_is_blank: true,
+        })
     }
 
     /// The line on which the record at hand begins.
@@ -153,7 +164,10 @@ impl Fields {
         let mut ends_in_bare_return = false;
         loop {
             let (path, line) = (&self.path, self.line);
-            let chunk = self.reader.fill_buf().with_context(|| format!("cannot read `{}`, line {line}", path.display()))?;
+            let chunk = self
+                .reader
+                .fill_buf()
+                .with_context(|| format!("cannot read `{}`, line {line}", path.display()))?;
             let separator = match (state, chunk.first()) {
                 (State::Start, None) if starts_record => return Ok(End::File),
                 (State::Quoted, None) => return Err(self.unclosed()),
@@ -222,7 +236,9 @@ impl Fields {
     }
 
     fn unclosed(&self) -> anyhow::Error {
-        self.problem("a quote in this row is never closed").hint("double a quote that belongs to the text").into()
+        self.problem("a quote in this row is never closed")
+            .hint("double a quote that belongs to the text")
+            .into()
     }
 }
 

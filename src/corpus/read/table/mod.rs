@@ -47,11 +47,17 @@ struct Column {
 }
 
 impl TableRows {
-    pub(super) fn open(file: &SourceFile, dialect: Dialect, columns: &Columns, limits: Limits) -> Result<Self> {
+    pub(super) fn open(
+        file: &SourceFile,
+        dialect: Dialect,
+        columns: &Columns,
+        limits: Limits,
+    ) -> Result<Self> {
         let mut fields = Fields::open(file, dialect)?;
         let header = header_of(&mut fields)?;
         let column = |key: &str, name: &str| -> Result<Column> {
-            let mut found = header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
+            let mut found =
+                header.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
             let place = format!("{}:1", file.path.display());
             let Some(index) = found.next() else {
                 let hint = known_names(key, "columns", header.iter().map(String::as_str));
@@ -100,13 +106,18 @@ impl Records for TableRows {
         }
         if count != self.column_count {
             let fields = if count == 1 { "field is" } else { "fields are" };
-            return Err(Problem::new(format!("{count} {fields} here, but {} named in the first line", self.column_count))
-                .at(out.location(line))
-                .hint("look for a quote left open, or a separator inside a text that is not quoted")
-                .into());
+            return Err(Problem::new(format!(
+                "{count} {fields} here, but {} named in the first line",
+                self.column_count
+            ))
+            .at(out.location(line))
+            .hint("look for a quote left open, or a separator inside a text that is not quoted")
+            .into());
         }
-        let named =
-            [(&self.columns.text, Some(&self.text)), (self.columns.title.as_ref().unwrap_or(&self.columns.text), self.title.as_ref())];
+        let named = [
+            (&self.columns.text, Some(&self.text)),
+            (self.columns.title.as_ref().unwrap_or(&self.columns.text), self.title.as_ref()),
+        ];
         let mut parts: [Option<Decoded<'_>>; 2] = [None, None];
         for ((name, column), part) in named.into_iter().zip(&mut parts) {
             let Some(Column { kept, .. }) = column else { continue };
@@ -115,7 +126,9 @@ impl Records for TableRows {
                 return Ok(true);
             }
             let whole = format!("column `{name}`");
-            let Some(decoded) = out.decode(kept.bytes(), Origin { line, whole: &whole, offset: 0 })? else { return Ok(true) };
+            let Some(decoded) = out.decode(kept.bytes(), Origin { line, whole: &whole, offset: 0 })? else {
+                return Ok(true);
+            };
             *part = Some(decoded);
         }
         let [text, title] = parts;

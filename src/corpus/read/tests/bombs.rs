@@ -13,7 +13,8 @@ use crate::corpus::read::lines::Lines;
 
 const MEMBER_BYTES: usize = 16 << 20;
 const MEMBERS: usize = 64;
-/// Formats whose bytes are looked at one by one take a smaller bomb, so that the test stays short without optimisation.
+/// Formats whose bytes are looked at one by one take a smaller bomb, so that the test stays short without
+/// optimisation.
 const FEWER_MEMBERS: usize = 3;
 const LINE_BYTES: u64 = (MEMBER_BYTES * MEMBERS) as u64;
 
@@ -30,7 +31,8 @@ fn bomb(folder: &Path, name: &str, start: &str, members: usize, end: &str) -> So
     };
     let path = folder.join(name);
     let members = compressed(&vec![b'x'; MEMBER_BYTES]).repeat(members);
-    std::fs::write(&path, [compressed(start.as_bytes()), members, compressed(end.as_bytes())].concat()).unwrap();
+    std::fs::write(&path, [compressed(start.as_bytes()), members, compressed(end.as_bytes())].concat())
+        .unwrap();
     assert!(std::fs::metadata(&path).unwrap().len() < 16 << 20);
     SourceConfig::of_files(vec![path.to_str().unwrap().to_string()])
 }
@@ -63,8 +65,14 @@ fn a_huge_object_or_field_is_left_out_and_reading_goes_on() {
         let source = bomb(folder.path(), name, start, FEWER_MEMBERS, end);
         let config = DataConfig { sources: vec![source], max_line_bytes: 1 << 20, ..DataConfig::default() };
         let items: Vec<Item> = Corpus::open(&config).unwrap().documents().map(Result::unwrap).collect();
-        let [Item::Rejected(bomb), Item::Document(last)] = items.as_slice() else { panic!("{name}: {items:?}") };
-        assert_eq!((bomb.rejection.reason, bomb.excerpt.len(), last.text.as_str()), ("line_too_long", 500, "last"), "{name}");
+        let [Item::Rejected(bomb), Item::Document(last)] = items.as_slice() else {
+            panic!("{name}: {items:?}")
+        };
+        assert_eq!(
+            (bomb.rejection.reason, bomb.excerpt.len(), last.text.as_str()),
+            ("line_too_long", 500, "last"),
+            "{name}"
+        );
         let around = if name.contains("json") { start.trim_start_matches('[').len() as u64 + 2 } else { 0 };
         assert_eq!(bomb.bytes, (MEMBER_BYTES * FEWER_MEMBERS) as u64 + around, "{name}");
     }

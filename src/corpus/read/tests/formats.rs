@@ -35,15 +35,25 @@ fn compressed(extension: &str, bytes: &[u8]) -> Vec<u8> {
 fn every_format_is_read_with_every_compression() {
     let files = [
         ("a.txt", "Käki kukkui\nkuusikossa\n\nkaiku \"vastasi\"\n"),
-        ("a.jsonl", "{\"text\": \"Käki kukkui\\nkuusikossa\"}\n\n{\"n\": {\"text\": 1}, \"text\": \"kaiku \\\"vastasi\\\"\"}"),
-        ("a.json", "\u{feff}[\n{\"text\": \"Käki kukkui\\nkuusikossa\"},{\"n\": [{}], \"text\": \"kaiku \\\"vastasi\\\"\"}\n]\n"),
+        (
+            "a.jsonl",
+            "{\"text\": \"Käki kukkui\\nkuusikossa\"}\n\n{\"n\": {\"text\": 1}, \"text\": \"kaiku \\\"vastasi\\\"\"}",
+        ),
+        (
+            "a.json",
+            "\u{feff}[\n{\"text\": \"Käki kukkui\\nkuusikossa\"},{\"n\": [{}], \"text\": \"kaiku \\\"vastasi\\\"\"}\n]\n",
+        ),
         ("b.json", "{\"text\": \"Käki kukkui\\nkuusikossa\"}\n{\"text\": \"kaiku \\\"vastasi\\\"\"}"),
-        ("a.csv", "\u{feff}n, text\r\n1,\"Käki kukkui\r\nkuusikossa\"\r\n\r\n2,\"kaiku \"\"vastasi\"\"\"\r\n"),
+        (
+            "a.csv",
+            "\u{feff}n, text\r\n1,\"Käki kukkui\r\nkuusikossa\"\r\n\r\n2,\"kaiku \"\"vastasi\"\"\"\r\n",
+        ),
     ];
     for (name, content) in files {
         for extension in ["", ".gz", ".bz2", ".zst", ".xz"] {
             let full = format!("{name}{extension}");
-            let folder = Folder::with(&[(&full, &compressed(extension.trim_start_matches('.'), content.as_bytes()))]);
+            let folder =
+                Folder::with(&[(&full, &compressed(extension.trim_start_matches('.'), content.as_bytes()))]);
             let (texts, _) = read(&folder.config(&full, DocumentUnit::Paragraph)).unwrap();
             assert_eq!(texts, ["Käki kukkui\nkuusikossa", "kaiku \"vastasi\""], "{full}");
         }
@@ -57,7 +67,16 @@ fn documents_between_tags() {
     let text = b"<doc id=\"1\" url=\"u\" title=\"a > b\">\nA > b\n\nText.\n\n</doc>\n\nstray\n<doc id=\"2\">\n\n</doc>\n<doc>\nOpen\n<doc id=\"4\">\nLast";
     let folder = Folder::with(&[("wiki_00", text), ("none.txt", b"\n\nText.\n")]);
     let all = short(&folder.config("wiki_00", DocumentUnit::DocTag));
-    assert_eq!(all, ["2 A > b\n\nText.", "8 outside_doc_tag 5 behind `</doc>` |stray", "9 empty 0  |", "13 Open", "15 Last"]);
+    assert_eq!(
+        all,
+        [
+            "2 A > b\n\nText.",
+            "8 outside_doc_tag 5 behind `</doc>` |stray",
+            "9 empty 0  |",
+            "13 Open",
+            "15 Last"
+        ]
+    );
     insta::assert_snapshot!(message(&folder, &folder.config("none.txt", DocumentUnit::DocTag)), @r"
     none.txt:3: here is text before the first line `<doc ...>`
       hint: set `document` to `file`, `paragraph` or `line` if the file has no such lines
@@ -83,7 +102,9 @@ fn bytes_that_are_not_utf8() {
         ("a.json", b"[{\"text\": \"one\"},\n{\"text\": \"t\xe4h\"}]"),
         ("a.csv", b"text,n\none,\xff\nt\xe4h,2\n"),
     ]);
-    let config = |name: &str, unit, policy| folder.config_with(name, |source| (source.document, source.invalid_utf8) = (unit, policy));
+    let config = |name: &str, unit, policy| {
+        folder.config_with(name, |source| (source.document, source.invalid_utf8) = (unit, policy))
+    };
     let text = |unit, policy| short(&config("a.txt", unit, policy));
     assert_eq!(
         text(DocumentUnit::Paragraph, InvalidUtf8::Skip),
@@ -93,12 +114,18 @@ fn bytes_that_are_not_utf8() {
         text(DocumentUnit::File, InvalidUtf8::Skip),
         ["2 invalid_utf8 4 byte 8 of the file |t\u{fffd}h\u{fffd}", "1 one\nthree\n\nfour"]
     );
-    assert_eq!(text(DocumentUnit::Line, InvalidUtf8::Skip)[1], "2 invalid_utf8 4 byte 8 of the file |t\u{fffd}h\u{fffd}");
+    assert_eq!(
+        text(DocumentUnit::Line, InvalidUtf8::Skip)[1],
+        "2 invalid_utf8 4 byte 8 of the file |t\u{fffd}h\u{fffd}"
+    );
     let (texts, counts) = read(&config("a.txt", DocumentUnit::Paragraph, InvalidUtf8::Replace)).unwrap();
     assert_eq!((texts[0].as_str(), counts.replaced), ("one\nt\u{fffd}h\u{fffd}\nthree", 2));
     let skip = |name: &str| short(&config(name, DocumentUnit::File, InvalidUtf8::Skip));
     assert_eq!(skip("a.jsonl")[1], "2 invalid_utf8 15 byte 27 of the file |{\"text\": \"t\u{fffd}h\"}");
-    assert!(skip("a.jsonl")[2].starts_with("3 invalid_utf8 4 byte 0 of field `text`, which has half of a surrogate pair |"));
+    assert!(
+        skip("a.jsonl")[2]
+            .starts_with("3 invalid_utf8 4 byte 0 of field `text`, which has half of a surrogate pair |")
+    );
     assert_eq!(skip("a.json")[1], "2 invalid_utf8 15 byte 29 of the file |{\"text\": \"t\u{fffd}h\"}");
     assert_eq!(skip("a.csv"), ["2 one", "3 invalid_utf8 3 byte 1 of column `text` |t\u{fffd}h"]);
     let (texts, counts) = read(&config("*.[jc]s*", DocumentUnit::File, InvalidUtf8::Replace)).unwrap();
@@ -122,7 +149,9 @@ fn titles_come_first_and_null_is_nothing() {
         ("a.json", b"[{\"title\": \"T\", \"text\": \"a\"}, {\"text\": \"b\", \"title\": \" \"}]"),
         ("a.csv", b"text,title\na,T\nb,\n,T\n"),
     ]);
-    let titled = |name: &str| short(&folder.config_with(name, |source| source.title_field = Some("title".to_string())));
+    let titled = |name: &str| {
+        short(&folder.config_with(name, |source| source.title_field = Some("title".to_string())))
+    };
     assert_eq!(titled("a.jsonl"), ["1 T\na", "2 b", "3 empty 0  |"]);
     assert_eq!(titled("a.json"), ["1 T\na", "1 b"]);
     assert_eq!(titled("a.csv"), ["2 T\na", "3 b", "4 empty 0  |"]);
@@ -182,7 +211,12 @@ fn errors_name_file_and_place() {
 
 #[test]
 fn folders_are_read_with_all_below_them() {
-    let folder = Folder::with(&[("b.txt", b"b"), ("a.jsonl", b"{\"text\": \"a\"}"), (".hidden.txt", b"no"), ("README.md", b"no")]);
+    let folder = Folder::with(&[
+        ("b.txt", b"b"),
+        ("a.jsonl", b"{\"text\": \"a\"}"),
+        (".hidden.txt", b"no"),
+        ("README.md", b"no"),
+    ]);
     std::fs::create_dir_all(folder.0.path().join("c/d")).unwrap();
     std::fs::create_dir_all(folder.0.path().join("images")).unwrap();
     std::fs::create_dir_all(folder.0.path().join(".git")).unwrap();
@@ -190,7 +224,9 @@ fn folders_are_read_with_all_below_them() {
         std::fs::write(folder.0.path().join(name), name).unwrap();
     }
     std::os::unix::fs::symlink(folder.0.path(), folder.0.path().join("c/loop")).unwrap();
-    let texts = |pattern: &str, format| read(&folder.config_with(pattern, |source| source.format = format)).unwrap().0;
+    let texts = |pattern: &str, format| {
+        read(&folder.config_with(pattern, |source| source.format = format)).unwrap().0
+    };
     assert_eq!(texts("", Format::Auto), ["a", "b", "c/d/z.txt"]);
     assert_eq!(texts("", Format::Text), ["b", "c/d/z.txt", "c/wiki_00"]);
     insta::assert_snapshot!(message(&folder, &folder.config("images", DocumentUnit::File)), @r"
@@ -202,7 +238,8 @@ fn folders_are_read_with_all_below_them() {
 #[test]
 fn a_file_that_two_entries_name_is_read_once_and_sources_have_names_of_their_own() {
     let folder = Folder::with(&[("a.txt", b"a"), ("b.txt", b"b")]);
-    let mut source = SourceConfig::of_files(vec![folder.path("b.txt"), folder.path("*.txt"), folder.path("./a.txt")]);
+    let mut source =
+        SourceConfig::of_files(vec![folder.path("b.txt"), folder.path("*.txt"), folder.path("./a.txt")]);
     let mut sources = vec![source.clone()];
     source.files.remove(0);
     sources.extend([source.clone(), source.clone()]);
@@ -210,14 +247,18 @@ fn a_file_that_two_entries_name_is_read_once_and_sources_have_names_of_their_own
     let config = DataConfig { sources, ..DataConfig::default() };
     assert_eq!(read(&config).unwrap().0, ["b", "a", "a", "b", "a", "b"]);
     let names = Corpus::open(&config).unwrap().source_names().to_vec();
-    let folder_name = folder.0.path().file_name().unwrap().to_str().unwrap().split('.').next_back().unwrap_or_default();
+    let folder_name =
+        folder.0.path().file_name().unwrap().to_str().unwrap().split('.').next_back().unwrap_or_default();
     assert_eq!((names[0].as_str(), names[2].as_str()), ("b-2", "b"), "{names:?} {folder_name}");
 }
 
 #[test]
 fn standard_input_is_read_once_and_never_as_parquet() {
     let of = |files: &[&str], format| {
-        let source = SourceConfig { format, ..SourceConfig::of_files(files.iter().map(|f| (*f).to_string()).collect()) };
+        let source = SourceConfig {
+            format,
+            ..SourceConfig::of_files(files.iter().map(|f| (*f).to_string()).collect())
+        };
         Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })
     };
     let corpus = of(&["-"], Format::Jsonl).unwrap();
@@ -227,7 +268,12 @@ fn standard_input_is_read_once_and_never_as_parquet() {
     data.sources: standard input (`-`) is named twice, and can be read only once
       hint: name it once, or write it to a file
     ");
-    assert!(of(&["-"], Format::Parquet).unwrap_err().to_string().contains("Parquet cannot be read from standard input"));
+    assert!(
+        of(&["-"], Format::Parquet)
+            .unwrap_err()
+            .to_string()
+            .contains("Parquet cannot be read from standard input")
+    );
 }
 
 #[test]

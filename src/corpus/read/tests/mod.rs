@@ -92,12 +92,18 @@ pub(super) fn read(config: &DataConfig) -> Result<(Vec<String>, Counts)> {
 
 #[test]
 fn a_text_file_is_one_document_or_paragraphs_or_lines() {
-    let folder = Folder::with(&[("a.txt", b"\xef\xbb\xbf\r\nChapter I\r\n\r\nIt was late.\r\nShe slept.\r\n \r\n\r\n")]);
+    let folder = Folder::with(&[(
+        "a.txt",
+        b"\xef\xbb\xbf\r\nChapter I\r\n\r\nIt was late.\r\nShe slept.\r\n \r\n\r\n",
+    )]);
     let texts = |unit| read(&folder.config("a.txt", unit)).unwrap();
     assert_eq!(texts(DocumentUnit::File).0, ["Chapter I\n\nIt was late.\nShe slept.\n "]);
     assert_eq!(
         texts(DocumentUnit::Paragraph),
-        (vec!["Chapter I".into(), "It was late.\nShe slept.".into()], Counts { documents: 2, ..Counts::default() })
+        (
+            vec!["Chapter I".into(), "It was late.\nShe slept.".into()],
+            Counts { documents: 2, ..Counts::default() }
+        )
     );
     let (lines, counts) = texts(DocumentUnit::Line);
     assert_eq!(lines, ["Chapter I", "It was late.", "She slept."]);

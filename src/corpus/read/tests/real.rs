@@ -1,4 +1,5 @@
-//! The real files under `MLMTRAIN_DATA`: each gives exactly the documents that it holds. Skipped where they are absent.
+//! The real files under `MLMTRAIN_DATA`: each gives exactly the documents that it holds. Skipped where they
+//! are absent.
 
 use crate::config::DataConfig;
 use crate::config::DocumentUnit;
@@ -71,6 +72,7 @@ fn messy_and_labelled() {
 fn the_latin1_page_is_named() {
     let Some(data) = real_data() else { return };
     let source = SourceConfig::of_files(vec![data.join("messy/html/*").to_str().unwrap().to_string()]);
-    let message = items(&DataConfig { sources: vec![source], ..DataConfig::default() }).unwrap_err().to_string();
+    let message =
+        items(&DataConfig { sources: vec![source], ..DataConfig::default() }).unwrap_err().to_string();
     assert!(message.contains("cdu-fraktion-erfurt.de.waldorfschule.html:"), "{message}");
 }

@@ -1,4 +1,5 @@
-//! Bars and histograms as inline SVG; their text is HTML wherever it can be, so that it keeps its size on a phone.
+//! Bars and histograms as inline SVG; their text is HTML wherever it can be, so that it keeps its size on a
+//! phone.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -32,7 +33,11 @@ pub(super) fn fate(report: &Report) -> String {
     let bar = |name: &str, kept: Amount, dropped: &BTreeMap<String, Amount>| {
         let mut parts = vec![("kept".to_string(), "kept".to_string(), kept.documents)];
         for (index, (reason, _)) in reasons.iter().enumerate() {
-            parts.push((color(index), words(reason), dropped.get(*reason).map_or(0, |amount| amount.documents)));
+            parts.push((
+                color(index),
+                words(reason),
+                dropped.get(*reason).map_or(0, |amount| amount.documents),
+            ));
         }
         format!("<div class=\"bar\"><span>{name}</span>{}</div>\n", stacked(&parts))
     };
@@ -53,7 +58,10 @@ fn stacked(parts: &[(String, String, u64)]) -> String {
         let (x, width) = (1000.0 * share(before, whole), 1000.0 * share(*count, whole));
         let percent = 100.0 * share(*count, whole);
         let title = format!("{name}: {} ({percent:.1} %)", format_grouped(*count));
-        let _ = write!(svg, "<rect class=\"{color}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"20\"><title>{title}</title></rect>");
+        let _ = write!(
+            svg,
+            "<rect class=\"{color}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"20\"><title>{title}</title></rect>"
+        );
         before += count;
     }
     svg + "</svg>"
@@ -65,7 +73,10 @@ fn legend(report: &Report) -> String {
     for (index, source) in report.sources.iter().enumerate() {
         let (color, name) = (source_color(index), escape(&source.name));
         let documents = format_grouped(source.kept.documents);
-        let _ = writeln!(html, "<li><i class=\"dot {color}\"></i>{name} <span class=\"muted\">{documents}</span></li>");
+        let _ = writeln!(
+            html,
+            "<li><i class=\"dot {color}\"></i>{name} <span class=\"muted\">{documents}</span></li>"
+        );
     }
     html + "</ul>\n"
 }
@@ -76,7 +87,8 @@ pub(super) fn lengths(report: &Report) -> String {
         return String::new();
     }
     let chart = |title: &str, of: fn(&SourceTally) -> &Lengths| {
-        let sources: Vec<(&str, &Lengths)> = report.sources.iter().map(|s| (s.name.as_str(), of(s))).collect();
+        let sources: Vec<(&str, &Lengths)> =
+            report.sources.iter().map(|s| (s.name.as_str(), of(s))).collect();
         format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(&sources))
     };
     let mut html = "<div class=\"pair\">\n".to_string();
@@ -101,7 +113,9 @@ fn histogram(sources: &[(&str, &Lengths)]) -> String {
     let label_every = (end - first).div_ceil(6).max(1);
     for bucket in first..end {
         let (x, mut y) = (LEFT + (bucket - first) as f64 * step, HEIGHT - BOTTOM);
-        for (index, (name, lengths)) in sources.iter().enumerate().filter(|(_, (_, lengths))| count(lengths, bucket) > 0) {
+        for (index, (name, lengths)) in
+            sources.iter().enumerate().filter(|(_, (_, lengths))| count(lengths, bucket) > 0)
+        {
             let documents = count(lengths, bucket);
             let height = plot_height * share(documents, highest);
             y -= height;
@@ -113,7 +127,12 @@ fn histogram(sources: &[(&str, &Lengths)]) -> String {
             );
         }
         if (bucket - first).is_multiple_of(label_every) {
-            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{}\">{}</text>", HEIGHT - 7.0, binary(Lengths::least(bucket)));
+            let _ = write!(
+                svg,
+                "<text x=\"{x:.1}\" y=\"{}\">{}</text>",
+                HEIGHT - 7.0,
+                binary(Lengths::least(bucket))
+            );
         }
     }
     svg + "</svg>"
@@ -121,7 +140,9 @@ fn histogram(sources: &[(&str, &Lengths)]) -> String {
 
 /// Lines and labels at half and at full height.
 fn grid(svg: &mut String, highest: u64) {
-    for (part, label) in [(0.0, "0".to_string()), (0.5, format_count(highest / 2)), (1.0, format_count(highest))] {
+    for (part, label) in
+        [(0.0, "0".to_string()), (0.5, format_count(highest / 2)), (1.0, format_count(highest))]
+    {
         let y = HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM);
         let _ = write!(svg, "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>");
         let _ = write!(svg, "<text class=\"end\" x=\"{}\" y=\"{:.1}\">{label}</text>", LEFT - 6.0, y + 4.0);
@@ -132,7 +153,11 @@ fn grid(svg: &mut String, highest: u64) {
 fn round_up(count: u64) -> u64 {
     let mut unit = 1u64;
     loop {
-        if let Some(round) = [2, 4, 6, 8, 10, 12, 16].into_iter().map(|step| unit.saturating_mul(step)).find(|round| *round >= count) {
+        if let Some(round) = [2, 4, 6, 8, 10, 12, 16]
+            .into_iter()
+            .map(|step| unit.saturating_mul(step))
+            .find(|round| *round >= count)
+        {
             return round;
         }
         unit = unit.saturating_mul(10);
@@ -141,12 +166,19 @@ fn round_up(count: u64) -> u64 {
 
 fn range(bucket: usize) -> String {
     let (least, next) = (Lengths::least(bucket), Lengths::least(bucket + 1));
-    if next - least <= 1 { format_grouped(least) } else { format!("{} to {}", format_grouped(least), format_grouped(next - 1)) }
+    if next - least <= 1 {
+        format_grouped(least)
+    } else {
+        format!("{} to {}", format_grouped(least), format_grouped(next - 1))
+    }
 }
 
 /// A power of two as people write it: `512`, `64k`, `1M`.
 fn binary(power: u64) -> String {
-    let unit = ["", "k", "M", "G", "T", "P", "E"].into_iter().enumerate().rfind(|(exponent, _)| power >> (10 * exponent) > 0);
+    let unit = ["", "k", "M", "G", "T", "P", "E"]
+        .into_iter()
+        .enumerate()
+        .rfind(|(exponent, _)| power >> (10 * exponent) > 0);
     unit.map_or("0".to_string(), |(exponent, unit)| format!("{}{unit}", power >> (10 * exponent)))
 }
 
@@ -165,14 +197,16 @@ pub(super) fn languages(report: &Report) -> String {
     let highest = languages.first().map_or(1, |(_, documents)| *documents);
     let rest: u64 = languages.iter().skip(LANGUAGES).map(|(_, documents)| documents).sum();
     let name = |code: &str| if code == UNDETERMINED { "undetermined".to_string() } else { escape(code) };
-    let mut rows: Vec<(String, u64)> = languages.iter().take(LANGUAGES).map(|(code, documents)| (name(code), *documents)).collect();
+    let mut rows: Vec<(String, u64)> =
+        languages.iter().take(LANGUAGES).map(|(code, documents)| (name(code), *documents)).collect();
     if rest > 0 {
         rows.push((format!("{} others", languages.len() - LANGUAGES), rest));
     }
     let mut html = "<div class=\"bars counted\">\n".to_string();
     for (name, documents) in rows {
         let width = 1000.0 * share(documents, highest).min(1.0);
-        let count = format!("{} <small>{:.1} %</small>", format_grouped(documents), 100.0 * share(documents, whole));
+        let count =
+            format!("{} <small>{:.1} %</small>", format_grouped(documents), 100.0 * share(documents, whole));
         let _ = writeln!(
             html,
             "<div class=\"bar\"><span>{name}</span><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\

@@ -1,7 +1,7 @@
 //! The report as one page: inline SVG and style, no script, nothing from the network.
 //!
-//! Whatever comes from the corpus or the configuration is hostile: it reaches the page through [`escape`] only, and the
-//! page's own policy forbids all loading and running besides.
+//! Whatever comes from the corpus or the configuration is hostile: it reaches the page through [`escape`]
+//! only, and the page's own policy forbids all loading and running besides.
 
 mod charts;
 mod page;
@@ -50,6 +50,9 @@ mod tests {
 
     #[test]
     fn nothing_of_a_text_is_markup() {
-        assert_eq!(escape("<script>&\"'\0\x1b[31m\u{9b}ä\n"), "&lt;script&gt;&amp;&quot;&#39;\u{2400}\u{241b}[31m\u{fffd}ä\n");
+        assert_eq!(
+            escape("<script>&\"'\0\x1b[31m\u{9b}ä\n"),
+            "&lt;script&gt;&amp;&quot;&#39;\u{2400}\u{241b}[31m\u{fffd}ä\n"
+        );
     }
 }

@@ -51,15 +51,24 @@ fn header(report: &Report) -> String {
     let dropped = report.read.documents.saturating_sub(report.kept.documents);
     let percent = 100.0 * share(report.kept.documents, report.read.documents);
     let mut figures = vec![
-        (format_count(report.kept.documents), format!("documents kept, {percent:.1} % of {}", format_grouped(report.read.documents))),
+        (
+            format_count(report.kept.documents),
+            format!("documents kept, {percent:.1} % of {}", format_grouped(report.read.documents)),
+        ),
         (format_count(dropped), format!("dropped for {} reasons", report.dropped.len())),
         (format_bytes(report.kept.bytes), format!("of text, from {} read", format_bytes(report.read.bytes))),
     ];
     if let Some(shards) = &report.shards {
-        figures.push((format_count(shards.tokens), format!("tokens, {} on disk", format_bytes(shards.disk_bytes))));
+        figures.push((
+            format_count(shards.tokens),
+            format!("tokens, {} on disk", format_bytes(shards.disk_bytes)),
+        ));
     }
     let names: Vec<String> = report.sources.iter().map(|source| escape(&source.name)).collect();
-    let mut html = format!("<header>\n<h1>Corpus report</h1>\n<p class=\"lead\">{}</p>\n<dl class=\"figures\">\n", names.join(", "));
+    let mut html = format!(
+        "<header>\n<h1>Corpus report</h1>\n<p class=\"lead\">{}</p>\n<dl class=\"figures\">\n",
+        names.join(", ")
+    );
     for (figure, label) in figures {
         let _ = writeln!(html, "<div><dt>{label}</dt><dd>{figure}</dd></div>");
     }
@@ -73,8 +82,10 @@ fn samples(report: &Report) -> String {
         let Some(samples) = report.samples.0.get(reason) else { continue };
         let (name, color) = (words(reason), color(index));
         let counts = format!("{} of {}", samples.len(), format_grouped(amount.documents));
-        let _ =
-            writeln!(html, "<details>\n<summary><i class=\"dot {color}\"></i><b>{name}</b><span class=\"muted\">{counts}</span></summary>");
+        let _ = writeln!(
+            html,
+            "<details>\n<summary><i class=\"dot {color}\"></i><b>{name}</b><span class=\"muted\">{counts}</span></summary>"
+        );
         if let Some(sentence) = explanation(reason) {
             let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(sentence));
         }
@@ -88,7 +99,11 @@ fn samples(report: &Report) -> String {
 }
 
 fn sample(sample: &Sample) -> String {
-    let detail = if sample.detail.is_empty() { String::new() } else { format!("<span dir=\"auto\">{}</span>", escape(&sample.detail)) };
+    let detail = if sample.detail.is_empty() {
+        String::new()
+    } else {
+        format!("<span dir=\"auto\">{}</span>", escape(&sample.detail))
+    };
     let place = format!("<code>{}:{}</code>", escape(&sample.file), sample.line);
     format!("<li><p>{place}{detail}</p><pre dir=\"auto\">{}</pre></li>\n", escape(sample.excerpt.trim_end()))
 }

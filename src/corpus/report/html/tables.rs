@@ -13,7 +13,8 @@ use crate::corpus::report::sections::figure;
 use crate::quantity::format_bytes;
 use crate::quantity::format_grouped;
 
-/// Read, kept, and dropped for each reason, by source: reasons are rows, since there are more of them than sources.
+/// Read, kept, and dropped for each reason, by source: reasons are rows, since there are more of them than
+/// sources.
 pub(super) fn sources(report: &Report) -> String {
     let all = report.sources.len() > 1;
     let cells = |of: &dyn Fn(&SourceTally) -> String, total: String| {
@@ -28,7 +29,9 @@ pub(super) fn sources(report: &Report) -> String {
     ];
     for (index, (reason, total)) in report.reasons().into_iter().enumerate() {
         let name = format!("<i class=\"dot {}\"></i>{}", color(index), words(reason));
-        let dropped = |s: &SourceTally| s.dropped.get(reason).map_or("·".to_string(), |lost| format_grouped(lost.documents));
+        let dropped = |s: &SourceTally| {
+            s.dropped.get(reason).map_or("·".to_string(), |lost| format_grouped(lost.documents))
+        };
         rows.push(row(&name, cells(&dropped, format_grouped(total.documents))));
     }
     table(&header, &rows, false)
@@ -54,7 +57,8 @@ pub(super) fn changes(report: &Report) -> String {
     steps.retain(|_, (documents, _)| *documents > 0);
     let mut rows: Vec<(&str, (u64, u64))> = steps.into_iter().collect();
     rows.sort_by_key(|(_, (documents, _))| std::cmp::Reverse(*documents));
-    let row = |(step, (documents, count))| vec![words(step), format_grouped(documents), format_grouped(count)];
+    let row =
+        |(step, (documents, count))| vec![words(step), format_grouped(documents), format_grouped(count)];
     let rows: Vec<Vec<String>> = rows.into_iter().map(row).collect();
     let header = ["step", "documents", "times"].map(str::to_string);
     if rows.is_empty() { String::new() } else { table(&header, &rows, false) }
@@ -63,27 +67,40 @@ pub(super) fn changes(report: &Report) -> String {
 /// How what is left was split, and what lies on the disk.
 pub(super) fn shards(report: &Report) -> String {
     let header = ["split", "documents", "text"].map(str::to_string);
-    let row = |name: &str, amount: Amount| vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)];
-    let sides = table(&header, &[row("train", report.split.train), row("validation", report.split.validation)], false);
+    let row = |name: &str, amount: Amount| {
+        vec![name.to_string(), format_grouped(amount.documents), format_bytes(amount.bytes)]
+    };
+    let sides = table(
+        &header,
+        &[row("train", report.split.train), row("validation", report.split.validation)],
+        false,
+    );
     let Some(shards) = &report.shards else { return sides };
     let header = ["shards", "tokens"].map(str::to_string);
     let names = report.sources.iter().map(|source| escape(&source.name));
-    let mut rows: Vec<Vec<String>> = names.zip(&shards.source_tokens).map(|(name, tokens)| vec![name, format_grouped(*tokens)]).collect();
+    let mut rows: Vec<Vec<String>> =
+        names.zip(&shards.source_tokens).map(|(name, tokens)| vec![name, format_grouped(*tokens)]).collect();
     rows.push(vec!["all".to_string(), format_grouped(shards.tokens)]);
     let note = format!(
         "<p class=\"note\">{} on the disk: {:.2} bytes for each byte of text.</p>\n",
         format_bytes(shards.disk_bytes),
         shards.ratio()
     );
-    format!("<div class=\"pair\">\n<div>{sides}</div>\n<div>{}{note}</div>\n</div>\n", table(&header, &rows, true))
+    format!(
+        "<div class=\"pair\">\n<div>{sides}</div>\n<div>{}{note}</div>\n</div>\n",
+        table(&header, &rows, true)
+    )
 }
 
 /// The figures of the tokenizer, as they were given.
 pub(super) fn tokenizer(report: &Report) -> String {
     let Some(fertility) = &report.tokenizer else { return String::new() };
-    let header: Vec<String> = std::iter::once("source".to_string()).chain(fertility.columns.iter().map(|name| words(name))).collect();
+    let header: Vec<String> = std::iter::once("source".to_string())
+        .chain(fertility.columns.iter().map(|name| words(name)))
+        .collect();
     let figures = |values: &Vec<f64>| values.iter().copied().map(figure).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = fertility.rows.iter().map(|(name, values)| [vec![escape(name)], figures(values)].concat()).collect();
+    let rows: Vec<Vec<String>> =
+        fertility.rows.iter().map(|(name, values)| [vec![escape(name)], figures(values)].concat()).collect();
     table(&header, &rows, false)
 }
 
@@ -96,7 +113,12 @@ fn table(header: &[String], rows: &[Vec<String>], has_total: bool) -> String {
     html.push_str("</tr></thead>\n<tbody>\n");
     for (index, row) in rows.iter().enumerate() {
         let is_total = has_total && index + 1 == rows.len();
-        let _ = write!(html, "<tr{}><th scope=\"row\">{}</th>", if is_total { " class=\"total\"" } else { "" }, row[0]);
+        let _ = write!(
+            html,
+            "<tr{}><th scope=\"row\">{}</th>",
+            if is_total { " class=\"total\"" } else { "" },
+            row[0]
+        );
         row[1..].iter().for_each(|cell| html.push_str(&format_cell("td", cell)));
         html.push_str("</tr>\n");
     }

@@ -36,17 +36,26 @@ impl Kernels {
     }
 
     /// The function of a kernel, allowed so much shared memory.
-    pub(super) fn function(&mut self, kernel: Kernel, suffix: &'static str, shared_bytes: u32) -> Result<sys::CUfunction> {
+    pub(super) fn function(
+        &mut self,
+        kernel: Kernel,
+        suffix: &'static str,
+        shared_bytes: u32,
+    ) -> Result<sys::CUfunction> {
         let key = (kernel.name, suffix);
         if !self.functions.contains_key(&key) {
             let name = format!("{}{suffix}", kernel.name);
-            let function = self.module(kernel.op)?.load_function(&name).map_err(|e| failed(kernel.op, &name, &e))?;
+            let function =
+                self.module(kernel.op)?.load_function(&name).map_err(|e| failed(kernel.op, &name, &e))?;
             self.functions.insert(key, Function { function, shared_bytes: USUAL_SHARED_BYTES });
         }
         let found = self.functions.get_mut(&key).expect("it was just put there");
         if shared_bytes > found.shared_bytes {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            found.function.set_attribute(attribute, shared_bytes as i32).map_err(|e| failed(kernel.op, kernel.name, &e))?;
+            found
+                .function
+                .set_attribute(attribute, shared_bytes as i32)
+                .map_err(|e| failed(kernel.op, kernel.name, &e))?;
             found.shared_bytes = shared_bytes;
         }
         Ok(found.function.cu_function())
@@ -56,8 +65,12 @@ impl Kernels {
         if let Some(module) = self.modules.get(op) {
             return Ok(module.clone());
         }
-        let (_, image) = FAT_BINARIES.iter().find(|(name, _)| *name == op).expect("every op that launches has a kernel.cu");
-        let module = self.context.load_module(Ptx::from_binary(image.to_vec())).map_err(|e| failed(op, "all", &e))?;
+        let (_, image) = FAT_BINARIES
+            .iter()
+            .find(|(name, _)| *name == op)
+            .expect("every op that launches has a kernel.cu");
+        let module =
+            self.context.load_module(Ptx::from_binary(image.to_vec())).map_err(|e| failed(op, "all", &e))?;
         self.modules.insert(op, module.clone());
         Ok(module)
     }

@@ -1,7 +1,8 @@
-//! CUDA through cudarc, on the stream of candle's device: memory and launches; and on a stream of its own the copies of packets.
+//! CUDA through cudarc, on the stream of candle's device: memory and launches; and on a stream of its own the
+//! copies of packets.
 //!
-//! What belongs to a device beside candle's own (loaded kernels, cuBLASLt's plans) is kept once for each and found again by
-//! the device's id.
+//! What belongs to a device beside candle's own (loaded kernels, cuBLASLt's plans) is kept once for each and
+//! found again by the device's id.
 
 mod kernels;
 mod memory;
@@ -98,15 +99,17 @@ impl State {
     /// A tensor over fresh memory. Memory without elements is one element long: the driver refuses less.
     fn allocate<T: CudaDType + DeviceRepr>(&self, shape: Shape) -> Result<Tensor> {
         let count = shape.elem_count().max(1);
-        // SAFETY: what the memory holds is not read before a kernel wrote it: the contract of `Gpu::uninitialised`.
-        let slice = unsafe { self.cuda.alloc::<T>(count) }.map_err(|e| not_allocated(e, &self.stream, count * size_of::<T>()))?;
+        // SAFETY: what the memory holds is not read before a kernel wrote it: the contract of
+        // `Gpu::uninitialised`.
+        let slice = unsafe { self.cuda.alloc::<T>(count) }
+            .map_err(|e| not_allocated(e, &self.stream, count * size_of::<T>()))?;
         let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, self.cuda.clone()));
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 }
 
-/// The driver's message; where memory is what is missing, with how much was asked for and is left. An error of a kernel comes
-/// up at whatever is called next: it must not be told as one of memory.
+/// The driver's message; where memory is what is missing, with how much was asked for and is left. An error
+/// of a kernel comes up at whatever is called next: it must not be told as one of memory.
 fn not_allocated(e: candle_core::Error, stream: &CudaStream, bytes: usize) -> candle_core::Error {
     if !super::is_out_of_memory(&e.to_string()) {
         return e;
@@ -172,31 +175,65 @@ impl Driver {
     fn address<T: CudaDType + DeviceRepr>(&self, t: &Tensor) -> Result<Address> {
         let (storage, layout) = t.storage_and_layout();
         let Storage::Cuda(storage) = &*storage else {
-            bail!("tensor {:?} is on {:?}, the other operands are on {:?}", t.dims(), t.device().location(), self.device.location());
+            bail!(
+                "tensor {:?} is on {:?}, the other operands are on {:?}",
+                t.dims(),
+                t.device().location(),
+                self.device.location()
+            );
         };
         let slice = storage.as_cuda_slice::<T>()?;
-        // Events are off: the guard does nothing, and what is launched on the one stream comes before what frees the memory.
+        // Events are off: the guard does nothing, and what is launched on the one stream comes before what
+        // frees the memory.
         let (start, _guard) = slice.device_ptr(&self.state.stream);
         Ok(Address(start).plus(layout.start_offset() * size_of::<T>()))
     }
 
-    pub(super) unsafe fn launch<A: Copy>(&self, kernel: Kernel, suffix: &'static str, grid: Grid, args: &A) -> Result<()> {
-        let function = self.state.kernels.lock().unwrap_or_else(PoisonError::into_inner).function(kernel, suffix, grid.shared_bytes)?;
+    pub(super) unsafe fn launch<A: Copy>(
+        &self,
+        kernel: Kernel,
+        suffix: &'static str,
+        grid: Grid,
+        args: &A,
+    ) -> Result<()> {
+        let function = self.state.kernels.lock().unwrap_or_else(PoisonError::into_inner).function(
+            kernel,
+            suffix,
+            grid.shared_bytes,
+        )?;
         let mut args = *args;
         let mut parameters = [std::ptr::from_mut(&mut args).cast::<c_void>()];
         let [x, y, z] = grid.blocks;
         let stream = self.state.stream.cu_stream();
-        // SAFETY: the caller promises that the arguments are those of the kernel and name memory as large as it is used.
-        unsafe { result::launch_kernel(function, (x, y, z), (grid.threads, 1, 1), grid.shared_bytes, stream, &mut parameters) }
-            .map_err(|e| candle_core::Error::msg(format!("{}: cannot launch `{}{suffix}` with {grid:?}: {e:?}", kernel.op, kernel.name)))
+        // SAFETY: the caller promises that the arguments are those of the kernel and name memory as large as
+        // it is used.
+        unsafe {
+            result::launch_kernel(
+                function,
+                (x, y, z),
+                (grid.threads, 1, 1),
+                grid.shared_bytes,
+                stream,
+                &mut parameters,
+            )
+        }
+        .map_err(|e| {
+            candle_core::Error::msg(format!(
+                "{}: cannot launch `{}{suffix}` with {grid:?}: {e:?}",
+                kernel.op, kernel.name
+            ))
+        })
     }
 
     pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
         // SAFETY: the caller's promise.
-        let done = unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm, sums) };
+        let done =
+            unsafe { self.state.products.lock().unwrap_or_else(PoisonError::into_inner).run(gemm, sums) };
         done.map_err(|e| {
             let Gemm { m, n, k, dtype, out_dtype, .. } = gemm;
-            candle_core::Error::msg(format!("product [{m}, {k}] [{k}, {n}] of {dtype:?} to {out_dtype:?}: {e}"))
+            candle_core::Error::msg(format!(
+                "product [{m}, {k}] [{k}, {n}] of {dtype:?} to {out_dtype:?}: {e}"
+            ))
         })
     }
 

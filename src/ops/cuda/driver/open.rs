@@ -13,7 +13,8 @@ use super::super::Properties;
 use super::super::Unavailable;
 use super::memory::keep_freed_memory;
 
-/// What is loaded when the first of its functions is called; without one of them the program would fail in mid-run.
+/// What is loaded when the first of its functions is called; without one of them the program would fail in
+/// mid-run.
 const LIBRARIES: [&CStr; 3] = [c"libcublas.so.13", c"libcublasLt.so.13", c"libcurand.so.10"];
 
 /// The oldest generation that our kernels are compiled for: Turing.
@@ -37,15 +38,16 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
         return Err(Unavailable::TooOld { capability, oldest: OLDEST });
     }
     let cuda = CudaDevice::new_with_stream(ordinal).map_err(|e| Unavailable::Driver(e.to_string()))?;
-    // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing was allocated yet
-    // that would have one.
+    // SAFETY: all work is on the one stream of this device, so no event is needed to order it; nothing was
+    // allocated yet that would have one.
     unsafe { cuda.disable_event_tracking() };
     keep_freed_memory(&cuda).map_err(|e| Unavailable::Driver(text(e)))?;
     Ok(Device::Cuda(cuda))
 }
 
 fn can_load(name: &CStr) -> bool {
-    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The handle is left open.
+    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The handle is
+    // left open.
     unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_NOW).is_null() }
 }
 

@@ -1,8 +1,9 @@
-//! Products by cuBLASLt: for each shape one plan, with the algorithm that the library's heuristic names first.
+//! Products by cuBLASLt: for each shape one plan, with the algorithm that the library's heuristic names
+//! first.
 //!
-//! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked for as
-//! `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each row. Its GELU epilogues
-//! are not used: they are the tanh form, the models' is erf.
+//! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked
+//! for as `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each
+//! row. Its GELU epilogues are not used: they are the tanh form, the models' is erf.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -32,8 +33,8 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 /// Whether products of f32 may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);
 
-/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it. Plans made before
-/// keep what they have.
+/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it.
+/// Plans made before keep what they have.
 pub(in super::super) fn set_tf32(on: bool) {
     TF32.store(on, Ordering::Relaxed);
 }
@@ -89,7 +90,8 @@ pub(super) struct Products {
     plans: HashMap<Key, Option<Plan>>,
 }
 
-// SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one at a time.
+// SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one
+// at a time.
 unsafe impl Send for Products {}
 
 impl Products {
@@ -100,11 +102,12 @@ impl Products {
         Ok(Self { handle, stream: stream.clone(), workspace, plans: HashMap::new() })
     }
 
-    /// Runs a product, and writes the sums of the rows of `a` where they are asked for; false where the library cannot do both,
-    /// and then nothing was done.
+    /// Runs a product, and writes the sums of the rows of `a` where they are asked for; false where the
+    /// library cannot do both, and then nothing was done.
     ///
     /// # Safety
-    /// The operands and the output are matrices of the sizes and types that it names, and there is a sum for each row.
+    /// The operands and the output are matrices of the sizes and types that it names, and there is a sum for
+    /// each row.
     pub(super) unsafe fn run(&mut self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
         let key = Key::of(gemm, sums);
         if !self.plans.contains_key(&key) {
@@ -166,7 +169,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// `None` for row sums that the library cannot write beside this product; that it cannot do without is an error.
+    /// `None` for row sums that the library cannot write beside this product; that it cannot do without is an
+    /// error.
     fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Option<Self>> {
         match Self::described(gemm, key.epilogue).and_then(|plan| plan.with_algorithm(handle, key)) {
             Ok(plan) => Ok(Some(plan)),
@@ -178,12 +182,18 @@ impl Plan {
     fn described(gemm: &Gemm, epilogue: Epilogue) -> Result<Self, CublasError> {
         let (inputs, output) = (data_type(gemm.dtype)?, data_type(gemm.out_dtype)?);
         let compute = match gemm.dtype {
-            DType::F32 if TF32.load(Ordering::Relaxed) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            DType::F32 if TF32.load(Ordering::Relaxed) => {
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+            }
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
         // Dropped, with what it has by then, when one of the next steps fails.
-        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
+        let mut plan = Self {
+            product,
+            layouts: [std::ptr::null_mut(); 3],
+            algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
+        };
         plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
         plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
         let epilogue = match epilogue {
@@ -217,7 +227,9 @@ impl Plan {
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
         // SAFETY: all descriptors were just made and live.
-        let found = unsafe { result::get_matmul_algo_heuristic(handle, self.product, first, second, out, out, preference.0)? };
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(handle, self.product, first, second, out, out, preference.0)?
+        };
         self.algorithm = found.algo;
         Ok(self)
     }
@@ -229,7 +241,14 @@ impl Plan {
 
     fn set<T>(&self, attribute: Description, value: &T) -> Result<(), CublasError> {
         // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
-        unsafe { result::set_matmul_desc_attribute(self.product, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
+        unsafe {
+            result::set_matmul_desc_attribute(
+                self.product,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
     }
 }
 
@@ -251,7 +270,14 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 impl Preference {
     fn set<T>(&self, attribute: PreferenceOf, value: &T) -> Result<(), CublasError> {
         // SAFETY: the preference lives, and each attribute is given a value of its own type.
-        unsafe { result::set_matmul_pref_attribute(self.0, attribute, std::ptr::from_ref(value).cast(), size_of::<T>()) }
+        unsafe {
+            result::set_matmul_pref_attribute(
+                self.0,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
     }
 }
 

@@ -37,10 +37,15 @@ pub(in super::super) struct Slot {
 
 impl Slot {
     /// A slot of `bytes` bytes, more than none.
-    pub(super) fn new(compute: &Arc<CudaStream>, copies: &Arc<CudaStream>, bytes: usize) -> candle_core::Result<Self> {
+    pub(super) fn new(
+        compute: &Arc<CudaStream>,
+        copies: &Arc<CudaStream>,
+        bytes: usize,
+    ) -> candle_core::Result<Self> {
         let context = compute.context();
         // SAFETY: kernels read only what a copy has written.
-        let device = unsafe { copies.alloc::<u8>(bytes) }.map_err(|e| not_allocated(Error::wrap(e), compute, bytes))?;
+        let device = unsafe { copies.alloc::<u8>(bytes) }
+            .map_err(|e| not_allocated(Error::wrap(e), compute, bytes))?;
         let event = || context.new_event(None).map_err(Error::wrap);
         Ok(Self {
             host: HostBuffer::new(context, bytes).map_err(Error::wrap)?,
@@ -62,9 +67,13 @@ impl Slot {
         matches!(self.host, HostBuffer::PageLocked(_))
     }
 
-    /// Copies the first `bytes` bytes of the host's buffer once `write` has written them. What is launched from now on finds
-    /// them at [`Slot::address`].
-    pub(in super::super) fn send(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> candle_core::Result<()> {
+    /// Copies the first `bytes` bytes of the host's buffer once `write` has written them. What is launched
+    /// from now on finds them at [`Slot::address`].
+    pub(in super::super) fn send(
+        &mut self,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> candle_core::Result<()> {
         self.try_send(bytes, write).map_err(Error::wrap)
     }
 
@@ -77,8 +86,8 @@ impl Slot {
             return Ok(());
         }
         self.copies.wait(&self.read)?;
-        // SAFETY: both buffers have `bytes` bytes. The host's is not touched before `copied` is waited for, above, and both
-        // live until the copy is done, see `drop`.
+        // SAFETY: both buffers have `bytes` bytes. The host's is not touched before `copied` is waited for,
+        // above, and both live until the copy is done, see `drop`.
         unsafe { result::memcpy_htod_async(to, from, self.copies.cu_stream()) }?;
         self.copied.record(&self.copies)?;
         self.compute.wait(&self.copied)
@@ -97,8 +106,8 @@ impl Room for Slot {
 }
 
 impl Drop for Slot {
-    /// The host's buffer is freed once its copy is done, which is waited for, and the GPU's behind all that may read it, in the
-    /// order of its stream. There is nobody to tell of a failure.
+    /// The host's buffer is freed once its copy is done, which is waited for, and the GPU's behind all that
+    /// may read it, in the order of its stream. There is nobody to tell of a failure.
     fn drop(&mut self) {
         let _ = self.copies.synchronize();
         let _ = self.read.record(&self.compute).and_then(|()| self.copies.wait(&self.read));
@@ -109,7 +118,8 @@ impl Drop for Slot {
 enum HostBuffer {
     /// The GPU reads it by itself, while the host goes on.
     PageLocked(PinnedHostSlice<u8>),
-    /// Where the system lets no more memory be locked: the driver copies it to memory of its own first, and the host waits.
+    /// Where the system lets no more memory be locked: the driver copies it to memory of its own first, and
+    /// the host waits.
     Pageable(Vec<u8>),
 }
 

@@ -1,6 +1,7 @@
 // A function of each element with a bias for each column before it: `y = F(x + bias)`, and back.
 //
-// F has `forward(u)`, the function, and `slope(from, bias)`, its derivative by what backward has: `x` (GELU) or `y` (tanh).
+// F has `forward(u)`, the function, and `slope(from, bias)`, its derivative by what backward has: `x` (GELU)
+// or `y` (tanh).
 #pragma once
 
 #include "columns.cuh"

@@ -1,7 +1,8 @@
 // How kernels that go over whole matrices share them out, and how they sum columns on the way.
 //
-// A block has 8 warps and takes `block_rows` rows of 32 N columns: a lane holds N columns side by side, and the warps take the
-// rows in turns. The order of a column's sum depends on the rows and `block_rows` alone, not on N.
+// A block has 8 warps and takes `block_rows` rows of 32 N columns: a lane holds N columns side by side, and
+// the warps take the rows in turns. The order of a column's sum depends on the rows and `block_rows` alone,
+// not on N.
 #pragma once
 
 #include "common.cuh"
@@ -31,8 +32,8 @@ __device__ __forceinline__ void each_row(const Columns& c, F f) {
     for (i64 row = first + threadIdx.x / WARP; row < end; row += COLUMN_WARPS) f(row, row * c.cols + col);
 }
 
-// Adds up what the lanes of the block have of each column, and writes it to its row of `partials`, [blocks of rows, cols]. All
-// threads of the block come here; dynamic shared memory holds a value of each.
+// Adds up what the lanes of the block have of each column, and writes it to its row of `partials`, [blocks of
+// rows, cols]. All threads of the block come here; dynamic shared memory holds a value of each.
 template <int N>
 __device__ __forceinline__ void write_column_sums(const Columns& c, const float (&sums)[N], float* partials) {
     float* room = reinterpret_cast<float*>(shared_memory());  // [COLUMN_WARPS, 32 N]

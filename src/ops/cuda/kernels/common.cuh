@@ -1,8 +1,9 @@
-// What all kernels share: the number types, wide loads, sums over warps and blocks, random numbers, and how a kernel gets
-// its names. Compiled by nvcc for GPUs, and as C++ for tests on the CPU (`host.hpp`).
+// What all kernels share: the number types, wide loads, sums over warps and blocks, random numbers, and how a
+// kernel gets its names. Compiled by nvcc for GPUs, and as C++ for tests on the CPU (`host.hpp`).
 //
-// A kernel takes one struct of arguments, the same bytes as its `#[repr(C)]` twin in `cuda.rs`: fields of 8 bytes first.
-// Indices into tensors are 64 bits. Sums are f32 or wider and have an order that depends on shapes alone: no float atomics.
+// A kernel takes one struct of arguments, the same bytes as its `#[repr(C)]` twin in `cuda.rs`: fields of 8
+// bytes first. Indices into tensors are 64 bits. Sums are f32 or wider and have an order that depends on
+// shapes alone: no float atomics.
 #pragma once
 
 #ifdef KERNELS_ON_HOST
@@ -82,8 +83,8 @@ struct alignas(sizeof(T) * N) Vec {
 template <typename T>
 constexpr int WIDE = 16 / sizeof(T);
 
-// As one access, of 16 or 8 bytes: nvcc takes a struct apart into its elements, and where a branch stands between the parts
-// it does not put them together again.
+// As one access, of 16 or 8 bytes: nvcc takes a struct apart into its elements, and where a branch stands
+// between the parts it does not put them together again.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> load_whole(const T* from) {
 #ifndef KERNELS_ON_HOST
@@ -184,7 +185,8 @@ __device__ __forceinline__ float warp_max(float value) {
     for (int mask = 16; mask > 0; mask /= 2) value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, mask));
     return value;
 }
-// The sum over all threads of a block, the same in each; `room` holds a value for each warp and may be used again after it.
+// The sum over all threads of a block, the same in each; `room` holds a value for each warp and may be used
+// again after it.
 template <typename S>
 __device__ __forceinline__ S block_sum(S value, S* room) {
     u32 warps = blockDim.x / WARP;
@@ -233,7 +235,8 @@ struct Dropout {
     float scale;
 };
 
-// The factors of the eight columns from 8 * `eighth` on of the row with key `row_key`: see `src/ops/dropout/mod.rs`.
+// The factors of the eight columns from 8 * `eighth` on of the row with key `row_key`: see
+// `src/ops/dropout/mod.rs`.
 __device__ __forceinline__ void keep_eight(const Dropout& dropout, u64 row_key, u32 eighth, float (&factors)[8]) {
     u64 index = row_key << 16 | eighth;
     Words words = philox(u32(index), u32(index >> 32), dropout.id[0], dropout.id[1], dropout.key[0], dropout.key[1]);
@@ -255,7 +258,8 @@ __device__ __forceinline__ u32 keep_bits(const Dropout& dropout, u64 row_key, u3
     }
     return bits;
 }
-// The factors of N columns from `column` on, a multiple of N; N is 8, 4 or 1. The rest of the eight is drawn for nothing.
+// The factors of N columns from `column` on, a multiple of N; N is 8, 4 or 1. The rest of the eight is drawn
+// for nothing.
 template <int N>
 __device__ __forceinline__ void keep_columns(const Dropout& dropout, u64 row_key, i64 column, float (&factors)[N]) {
     static_assert(8 % N == 0);
@@ -287,9 +291,10 @@ __device__ __forceinline__ unsigned char* shared_memory() {
 }
 #endif
 
-// KERNEL(name, Args, body): a kernel `name` that runs `body(const Args&)`; KERNELS: one for each number type, named
-// `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the most threads that a block may have.
-// KERNEL_BESIDE: one whose registers must leave room for so many blocks beside each other on a multiprocessor.
+// KERNEL(name, Args, body): a kernel `name` that runs `body(const Args&)`; KERNELS: one for each number type,
+// named `name_f32`, `name_bf16`, `name_f16`, that run `body<T>`. THREADS is the most threads that a block may
+// have. KERNEL_BESIDE: one whose registers must leave room for so many blocks beside each other on a
+// multiprocessor.
 #ifdef KERNELS_ON_HOST
 #define KERNEL_NAMED(name, Args, THREADS, ...)                                                                  \
     static host::Registered registered_##name(                                                                  \

@@ -1,9 +1,11 @@
-// Products of 16 x 16 tiles on tensor cores, and copies from global to shared memory that run beside the arithmetic.
+// Products of 16 x 16 tiles on tensor cores, and copies from global to shared memory that run beside the
+// arithmetic.
 //
-// Layouts are those of PTX, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and c = 2 (lane % 4), a lane holds of
-//   A [16, 16]  a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1], a[2] and a[3] the same of columns c + 8, c + 9
-//   B [16, 8]   b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g]
-//   C [16, 8]   c[0], c[1] = C[g][c, c + 1], c[2], c[3] = C[g + 8][c, c + 1]
+// Layouts are those of PTX, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and c = 2 (lane % 4), a
+// lane holds of
+//   A [16, 16]  a[0] = A[g][c, c + 1], a[1] = A[g + 8][c, c + 1], a[2] and a[3] the same of columns c + 8, c
+//   + 9 B [16, 8]   b0 = B[c, c + 1][g], b1 = B[c + 8, c + 9][g] C [16, 8]   c[0], c[1] = C[g][c, c + 1],
+//   c[2], c[3] = C[g + 8][c, c + 1]
 // so two tiles of C side by side, rounded, are one tile of A.
 //
 // Half types of sm_75: f16 only, as two products of half the depth; bf16 traps there.
@@ -32,7 +34,8 @@ struct Operands {
     u32 a[4], b[2];
 };
 
-// Copies that were started and not waited for: they are done no earlier than that, so that a missing wait is seen.
+// Copies that were started and not waited for: they are done no earlier than that, so that a missing wait is
+// seen.
 struct Copy {
     void* to;
     const void* from;
@@ -137,8 +140,8 @@ __device__ __forceinline__ void mma<f16>(float (&c)[4], const u32 (&a)[4], u32 b
 #endif
 }
 
-// Four 8 x 8 matrices from shared memory: lane L gives the address of row L % 8 of matrix L / 8, 16 bytes; of matrix i, r[i]
-// gets row lane / 4, columns 2 (lane % 4) and the next.
+// Four 8 x 8 matrices from shared memory: lane L gives the address of row L % 8 of matrix L / 8, 16 bytes; of
+// matrix i, r[i] gets row lane / 4, columns 2 (lane % 4) and the next.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -153,8 +156,8 @@ __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], const void
                  : "memory");
 }
 
-// BYTES (4, 8 or 16) to shared memory, or zeros where `valid` is not: then `from` is not read. There after this thread's
-// `wait_for_copies`, and for others after a barrier behind it.
+// BYTES (4, 8 or 16) to shared memory, or zeros where `valid` is not: then `from` is not read. There after
+// this thread's `wait_for_copies`, and for others after a barrier behind it.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800

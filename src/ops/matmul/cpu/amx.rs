@@ -1,7 +1,8 @@
 //! AMX: eight registers of 16 rows of 64 bytes, and an instruction that multiplies two of them.
 //!
-//! Rust's own functions for it are not stable, so the instructions are written as assembly. Source: Intel 64 and IA-32
-//! Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2 for each instruction.
+//! Rust's own functions for it are not stable, so the instructions are written as assembly. Source: Intel 64
+//! and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2 for each
+//! instruction.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
@@ -41,8 +42,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two: 0 to 3 hold sums, 4 and 5 rows of the left
-/// operand, 6 and 7 columns of the right one.
+/// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two: 0 to 3 hold sums, 4 and 5
+/// rows of the left operand, 6 and 7 columns of the right one.
 #[repr(C, align(64))]
 struct Sizes {
     palette: u8,
@@ -74,7 +75,8 @@ pub(super) unsafe fn configure(rows: usize) {
         if rows >= 2 * ROWS {
             return load_sizes(&FULL);
         }
-        // Registers without rows must not be used: [`multiply`] is told not to. A size they have all the same.
+        // Registers without rows must not be used: [`multiply`] is told not to. A size they have all the
+        // same.
         let second = if rows > ROWS { rows - ROWS } else { ROWS };
         load_sizes(&Sizes::new(rows.min(ROWS) as u8, second as u8));
     }
@@ -111,10 +113,13 @@ pub(super) struct Left {
 
 /// f32 sums of a product, row by row; only their place in memory is used.
 #[repr(align(64))]
-pub(super) struct Sums(#[expect(dead_code, reason = "written by an instruction, read through a pointer")] [f32; 2 * ROWS * 2 * ROWS]);
+pub(super) struct Sums(
+    #[expect(dead_code, reason = "written by an instruction, read through a pointer")]
+    [f32; 2 * ROWS * 2 * ROWS],
+);
 
-/// `sums = left right` for 32 columns and, with `both`, 32 rows, else the 16 or fewer of the upper registers. `right` has its
-/// values in pairs, `[16 count][32]` of 32 bits; `count` times 32 is the depth.
+/// `sums = left right` for 32 columns and, with `both`, 32 rows, else the 16 or fewer of the upper registers.
+/// `right` has its values in pairs, `[16 count][32]` of 32 bits; `count` times 32 is the depth.
 ///
 /// # Safety
 /// The registers are configured for the rows, and the operands cover them.
@@ -125,7 +130,13 @@ pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *cons
     let (mut a, mut b) = (left.data, right.cast::<u8>());
     // SAFETY: operands and sums are as large as the registers were configured, by the caller's promise.
     unsafe {
-        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem, preserves_flags));
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            options(nostack, nomem, preserves_flags)
+        );
         for _ in 0..count {
             asm!(
                 "tileloadd tmm4, [{a} + {row}]",
@@ -162,7 +173,8 @@ pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *cons
     }
 }
 
-/// A product of two registers with itself, over and over: the most that this thread can do. Gives the operations it did.
+/// A product of two registers with itself, over and over: the most that this thread can do. Gives the
+/// operations it did.
 ///
 /// # Safety
 /// AMX is available.

@@ -1,7 +1,7 @@
 //! Tiles of 32 x 32 by AMX: an instruction adds the products of 16 rows and 16 columns over a depth of 32.
 //!
-//! The right operand has the order that `vdpbf16ps` wants, too. Rows of the left one are read in place where they begin at
-//! cache lines, else copied: a load that crosses lines takes five times as long.
+//! The right operand has the order that `vdpbf16ps` wants, too. Rows of the left one are read in place where
+//! they begin at cache lines, else copied: a load that crosses lines takes five times as long.
 
 use std::arch::x86_64::__m512i;
 use std::arch::x86_64::_MM_HINT_T0;
@@ -64,7 +64,8 @@ impl TileKernel for Kernel {
     }
 
     fn reads_in_place(a: Matrix<bf16>, depth: usize) -> bool {
-        let at_lines = a.data.cast::<u8>().align_offset(amx::ROW_BYTES) == 0 && a.row_stride.is_multiple_of(DEPTH);
+        let at_lines =
+            a.data.cast::<u8>().align_offset(amx::ROW_BYTES) == 0 && a.row_stride.is_multiple_of(DEPTH);
         a.col_stride == 1 && at_lines && depth.is_multiple_of(DEPTH)
     }
 
@@ -91,15 +92,28 @@ impl TileKernel for Kernel {
         }
     }
 
-    unsafe fn tile<O: Element>((rows, cols): (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const u32, target: Target<O>) {
+    unsafe fn tile<O: Element>(
+        (rows, cols): (usize, usize),
+        steps: usize,
+        left: Left<'_, Self>,
+        strip: *const u32,
+        target: Target<O>,
+    ) {
         // SAFETY: the caller promises the extents and the instructions.
         unsafe { tile((rows, cols), steps / PAIRS, &left, strip, &target) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn tile<O: Element>((rows, cols): (usize, usize), count: usize, left: &Left<'_, Kernel>, strip: *const u32, target: &Target<O>) {
-    // SAFETY: the caller promises that operands and target cover the tile; packed rows are always whole panels.
+unsafe fn tile<O: Element>(
+    (rows, cols): (usize, usize),
+    count: usize,
+    left: &Left<'_, Kernel>,
+    strip: *const u32,
+    target: &Target<O>,
+) {
+    // SAFETY: the caller promises that operands and target cover the tile; packed rows are always whole
+    // panels.
     unsafe {
         if target.accumulate {
             // Gradients come from main memory: they are on their way while the tile is computed.
@@ -114,13 +128,15 @@ unsafe fn tile<O: Element>((rows, cols): (usize, usize), count: usize, left: &Le
             Left::Packed(panel) => {
                 let second_bytes = amx::ROWS * amx::ROW_BYTES;
                 let data = panel.as_ptr().cast();
-                let left = amx::Left { data, row_bytes: amx::ROW_BYTES, second_bytes, step_bytes: 2 * second_bytes };
+                let left =
+                    amx::Left { data, row_bytes: amx::ROW_BYTES, second_bytes, step_bytes: 2 * second_bytes };
                 amx::multiply(rows > amx::ROWS, count, left, strip, sums.as_mut_ptr());
             }
             Left::InPlace(a) => {
                 let row_bytes = a.row_stride * size_of::<bf16>();
                 let second_bytes = if rows > amx::ROWS { amx::ROWS * row_bytes } else { 0 };
-                let left = amx::Left { data: a.data.cast(), row_bytes, second_bytes, step_bytes: amx::ROW_BYTES };
+                let left =
+                    amx::Left { data: a.data.cast(), row_bytes, second_bytes, step_bytes: amx::ROW_BYTES };
                 if rows < ROWS {
                     amx::configure(rows);
                 }
@@ -145,10 +161,14 @@ unsafe fn tile<O: Element>((rows, cols): (usize, usize), count: usize, left: &Le
 unsafe fn copy_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     for row in 0..rows.next_multiple_of(ROWS) {
         for first in (0..depth).step_by(DEPTH) {
-            // SAFETY: the row has the depth where there is one; the panel holds `depth / 32` groups of `ROWS` rows.
+            // SAFETY: the row has the depth where there is one; the panel holds `depth / 32` groups of `ROWS`
+            // rows.
             unsafe {
                 let line = if row < rows {
-                    _mm512_maskz_loadu_epi16(words(depth - first), a.data.add(row * a.row_stride + first).cast())
+                    _mm512_maskz_loadu_epi16(
+                        words(depth - first),
+                        a.data.add(row * a.row_stride + first).cast(),
+                    )
                 } else {
                     _mm512_setzero_si512()
                 };
@@ -192,14 +212,16 @@ unsafe fn transpose_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u
     }
 }
 
-/// Panels from an operand of any strides, one pair after the other: for operands that no caller has in its hot path.
+/// Panels from an operand of any strides, one pair after the other: for operands that no caller has in its
+/// hot path.
 unsafe fn gather_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     for row in 0..rows.next_multiple_of(ROWS) {
         for pair in 0..Kernel::steps(depth) {
             // SAFETY: the panel holds `depth / 32` groups of `ROWS` rows; the caller promises the operand.
             unsafe {
                 let panel = out.add(row / ROWS * panel_stride);
-                *panel.add((pair / PAIRS * ROWS + row % ROWS) * PAIRS + pair % PAIRS) = pair_at(a, (row, rows), (2 * pair, depth));
+                *panel.add((pair / PAIRS * ROWS + row % ROWS) * PAIRS + pair % PAIRS) =
+                    pair_at(a, (row, rows), (2 * pair, depth));
             }
         }
     }

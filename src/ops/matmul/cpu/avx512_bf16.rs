@@ -1,7 +1,7 @@
 //! Tiles of 12 x 32 by `vdpbf16ps`: each lane adds the products of two pairs of bf16 to an f32.
 //!
-//! 24 sums and two strips of columns fill 26 of the 32 registers; a step is 24 multiplications, two loads and 12
-//! broadcasts, so the multiplier is what limits (99 % of its peak on Zen 4 from a depth of 768 on).
+//! 24 sums and two strips of columns fill 26 of the 32 registers; a step is 24 multiplications, two loads and
+//! 12 broadcasts, so the multiplier is what limits (99 % of its peak on Zen 4 from a depth of 768 on).
 
 use std::arch::x86_64::__m256i;
 use std::arch::x86_64::__m512;
@@ -80,7 +80,11 @@ impl TileKernel for Kernel {
             // SAFETY: the caller promises the extents and the instructions.
             unsafe {
                 let (a, out) = (a.from(row, 0), out.add(number * panel_stride));
-                if a.col_stride == 1 { transpose_rows(a, count, depth, out) } else { gather(a, count, depth, out, ROWS) }
+                if a.col_stride == 1 {
+                    transpose_rows(a, count, depth, out)
+                } else {
+                    gather(a, count, depth, out, ROWS)
+                }
             }
         }
     }
@@ -90,12 +94,22 @@ impl TileKernel for Kernel {
         unsafe { pack_cols(b, cols, depth, out, strip_stride) }
     }
 
-    unsafe fn tile<O: Element>((rows, cols): (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const u32, target: Target<O>) {
+    unsafe fn tile<O: Element>(
+        (rows, cols): (usize, usize),
+        steps: usize,
+        left: Left<'_, Self>,
+        strip: *const u32,
+        target: Target<O>,
+    ) {
         // SAFETY: the caller promises the extents and the instructions.
         unsafe {
             match left {
-                Left::Packed(panel) => by_rows::<O, true>((rows, cols), steps, panel.as_ptr().cast(), 4, strip, &target),
-                Left::InPlace(a) => by_rows::<O, false>((rows, cols), steps, a.data.cast(), 2 * a.row_stride, strip, &target),
+                Left::Packed(panel) => {
+                    by_rows::<O, true>((rows, cols), steps, panel.as_ptr().cast(), 4, strip, &target)
+                }
+                Left::InPlace(a) => {
+                    by_rows::<O, false>((rows, cols), steps, a.data.cast(), 2 * a.row_stride, strip, &target)
+                }
             }
         }
     }
@@ -190,12 +204,21 @@ fn as_pairs(lanes: __m512i) -> __m512bh {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-pub(super) unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask: __mmask16, target: &Target<O>) {
+pub(super) unsafe fn store<O: Element>(
+    sum: __m512,
+    row: usize,
+    col: usize,
+    mask: __mmask16,
+    target: &Target<O>,
+) {
     // SAFETY: the caller promises that (row, col) and the lanes of the mask lie inside the target.
     unsafe {
         let mut value = sum;
         if !target.partial.is_null() {
-            value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, target.partial.add(row * target.partial_stride + col)));
+            value = _mm512_add_ps(
+                value,
+                _mm512_maskz_loadu_ps(mask, target.partial.add(row * target.partial_stride + col)),
+            );
         }
         value = _mm512_mul_ps(value, _mm512_set1_ps(target.scale));
         if !target.bias.is_null() {
@@ -220,7 +243,8 @@ pub(super) unsafe fn store<O: Element>(sum: __m512, row: usize, col: usize, mask
     }
 }
 
-/// All panels from an operand whose rows are neighbours in memory: reads two lines in a row, writes a step of each panel.
+/// All panels from an operand whose rows are neighbours in memory: reads two lines in a row, writes a step of
+/// each panel.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut u32, panel_stride: usize) {
     // Two panels are made of one load of each line.
@@ -229,12 +253,18 @@ unsafe fn interleave_rows(a: Matrix<bf16>, rows: usize, depth: usize, out: *mut 
         let (mut row, mut to) = (0, k / 2 * ROWS);
         while row < rows {
             let mask = words((rows - row).min(2 * ROWS));
-            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step of `ROWS`, and
-            // the second one exists where it is written.
+            // SAFETY: the lines k and, where there is one, k + 1 hold `rows` values; each panel holds a step
+            // of `ROWS`, and the second one exists where it is written.
             unsafe {
-                let line = |k: usize| _mm512_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast());
-                let (first, second) = (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
-                _mm512_mask_storeu_epi32(out.add(to).cast(), whole, _mm512_permutex2var_epi16(first, low, second));
+                let line =
+                    |k: usize| _mm512_maskz_loadu_epi16(mask, a.data.add(k * a.col_stride + row).cast());
+                let (first, second) =
+                    (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
+                _mm512_mask_storeu_epi32(
+                    out.add(to).cast(),
+                    whole,
+                    _mm512_permutex2var_epi16(first, low, second),
+                );
                 if row + ROWS < rows {
                     let pairs = _mm512_permutex2var_epi16(first, high, second);
                     _mm512_mask_storeu_epi32(out.add(to + panel_stride).cast(), whole, pairs);

@@ -1,9 +1,10 @@
 //! Cuts a product into tasks, tasks into tiles, and packs operands so that a tile reads them in a row.
 //!
-//! A task owns a block of the output: it packs its columns of `b` (and its rows of `a` where the kernel cannot read them in
-//! place) into buffers of its thread, for a piece of the depth that stays in the L2 cache, then runs the tiles of its block.
-//! Where several tasks would pack the same columns (or rows, where the kernel asks for it), these are packed before, by all
-//! threads, for all tasks. Which task computes an element decides nothing: pieces of the depth are cut by the depth alone.
+//! A task owns a block of the output: it packs its columns of `b` (and its rows of `a` where the kernel
+//! cannot read them in place) into buffers of its thread, for a piece of the depth that stays in the L2
+//! cache, then runs the tiles of its block. Where several tasks would pack the same columns (or rows, where
+//! the kernel asks for it), these are packed before, by all threads, for all tasks. Which task computes an
+//! element decides nothing: pieces of the depth are cut by the depth alone.
 
 use std::ops::Range;
 
@@ -33,7 +34,8 @@ pub(super) trait TileKernel {
     const STEP: usize;
     /// Packed depths are whole multiples of so many elements, filled up with zeros.
     const DEPTH_MULTIPLE: usize;
-    /// Whether rows that cannot be read in place are packed once for all tasks, rather than by each for its own.
+    /// Whether rows that cannot be read in place are packed once for all tasks, rather than by each for its
+    /// own.
     const SHARES_ROWS: bool;
     /// Below this many multiplications another task costs more than it gains.
     const LEAST_TASK: usize;
@@ -62,24 +64,43 @@ pub(super) trait TileKernel {
     /// Whether a tile can read the rows of `a` where they lie.
     fn reads_in_place(a: Matrix<Self::Operand>, depth: usize) -> bool;
 
-    /// Writes `rows` rows of `a` as panels `[step][ROWS]`, `panel_stride` apart, zeros where there is no row or depth.
+    /// Writes `rows` rows of `a` as panels `[step][ROWS]`, `panel_stride` apart, zeros where there is no row
+    /// or depth.
     ///
     /// # Safety
     /// `a` must cover `[rows, depth]`, `out` must have room for the panels.
-    unsafe fn pack_rows(a: Matrix<Self::Operand>, rows: usize, depth: usize, out: *mut Self::Packed, panel_stride: usize);
+    unsafe fn pack_rows(
+        a: Matrix<Self::Operand>,
+        rows: usize,
+        depth: usize,
+        out: *mut Self::Packed,
+        panel_stride: usize,
+    );
 
-    /// Writes `cols` columns of `b` as strips `[step][COLS]`, `strip_stride` apart, zeros where there is no column or depth.
+    /// Writes `cols` columns of `b` as strips `[step][COLS]`, `strip_stride` apart, zeros where there is no
+    /// column or depth.
     ///
     /// # Safety
     /// `b` must cover `[depth, cols]`, `out` must have room for the strips.
-    unsafe fn pack_cols(b: Matrix<Self::Operand>, cols: usize, depth: usize, out: *mut Self::Packed, strip_stride: usize);
+    unsafe fn pack_cols(
+        b: Matrix<Self::Operand>,
+        cols: usize,
+        depth: usize,
+        out: *mut Self::Packed,
+        strip_stride: usize,
+    );
 
     /// Computes one tile of at most `ROWS x COLS` and stores it.
     ///
     /// # Safety
     /// `left` and `strip` must hold `steps` steps, `target` must cover `[rows, cols]`.
-    unsafe fn tile<O: Element>(size: (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const Self::Packed, target: Target<O>)
-    where
+    unsafe fn tile<O: Element>(
+        size: (usize, usize),
+        steps: usize,
+        left: Left<'_, Self>,
+        strip: *const Self::Packed,
+        target: Target<O>,
+    ) where
         Self: Sized;
 }
 
@@ -109,7 +130,8 @@ pub(super) struct Target<O> {
     pub(super) partial_stride: usize,
 }
 
-/// Most elements of the depth that are packed at once: a strip of columns then fills 64 KiB, a panel of rows 24.
+/// Most elements of the depth that are packed at once: a strip of columns then fills 64 KiB, a panel of rows
+/// 24.
 const DEPTH_BLOCK: usize = 1024;
 
 /// Most rows of a task: they stream through the caches once for each strip.
@@ -142,7 +164,8 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = depth_in_place::<K>(terms);
     let shares_rows = K::SHARES_ROWS && parallel && in_place < depth;
-    let (row_tasks, col_tasks) = grid::<K>((m, n), depth, shares_rows || in_place >= depth - depth / 8, threads);
+    let (row_tasks, col_tasks) =
+        grid::<K>((m, n), depth, shares_rows || in_place >= depth - depth / 8, threads);
     let block = |index: usize| {
         let (row, col) = (index % row_tasks, index / row_tasks);
         (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
@@ -157,7 +180,9 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let shares_cols = row_tasks > 1;
     if !shares_cols && !shares_rows {
         // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
-        for_each(&|index| with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) }));
+        for_each(&|index| {
+            with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) })
+        });
         return;
     }
     with_shared(|Buffers { rows: panels, cols: columns, partial }| {
@@ -167,21 +192,31 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
             // SAFETY: the piece lies inside the operands.
             let (a, b) = unsafe { (term.a.from(0, depth.start), term.b.from(depth.start, 0)) };
             // SAFETY: as above.
-            let shared_rows = shares_rows.then(|| unsafe { Rows::<K>::pack(a, (m, depth.len()), parts, panels) });
+            let shared_rows =
+                shares_rows.then(|| unsafe { Rows::<K>::pack(a, (m, depth.len()), parts, panels) });
             // SAFETY: as above.
-            let shared_cols = shares_cols.then(|| unsafe { Strips::<K>::pack(b, (n, depth.len()), parts, columns) });
+            let shared_cols =
+                shares_cols.then(|| unsafe { Strips::<K>::pack(b, (n, depth.len()), parts, columns) });
             for_each(&|task| {
                 let (rows, cols) = block(task);
                 with_buffers(|own| {
-                    // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, the piece inside the operands.
+                    // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`, the piece inside
+                    // the operands.
                     unsafe {
                         let rows_of_task = match &shared_rows {
                             Some(all) => all.from(rows.start),
-                            None => Rows::pack(a.from(rows.start, 0), (rows.len(), depth.len()), 1, &mut own.rows),
+                            None => {
+                                Rows::pack(a.from(rows.start, 0), (rows.len(), depth.len()), 1, &mut own.rows)
+                            }
                         };
                         let cols_of_task = match &shared_cols {
                             Some(all) => all.from(cols.start),
-                            None => Strips::pack(b.from(0, cols.start), (cols.len(), depth.len()), 1, &mut own.cols),
+                            None => Strips::pack(
+                                b.from(0, cols.start),
+                                (cols.len(), depth.len()),
+                                1,
+                                &mut own.cols,
+                            ),
                         };
                         sums.add(index, (rows, cols), &Packed::new(rows_of_task, cols_of_task, depth.len()));
                     }
@@ -191,7 +226,8 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     });
 }
 
-/// Over how much of the depth rows can be read in place: all but the last piece where only the end of the depth is odd.
+/// Over how much of the depth rows can be read in place: all but the last piece where only the end of the
+/// depth is odd.
 fn depth_in_place<K: TileKernel>(terms: &[Term<K::Operand>]) -> usize {
     let in_place = |term: &Term<K::Operand>, depth: &Range<usize>| {
         // SAFETY: the piece lies inside the operand.
@@ -200,12 +236,16 @@ fn depth_in_place<K: TileKernel>(terms: &[Term<K::Operand>]) -> usize {
     pieces::<K>(terms).filter(|(term, depth)| in_place(term, depth)).map(|(_, depth)| depth.len()).sum()
 }
 
-/// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each part of the
-/// columns packs all rows unless they are `ready`: in place, but for little of the depth, or packed for all; columns are
-/// packed once.
+/// In how many parts rows and columns are cut: enough for all threads, and so that the least is packed. Each
+/// part of the columns packs all rows unless they are `ready`: in place, but for little of the depth, or
+/// packed for all; columns are packed once.
 fn grid<K: TileKernel>((m, n): (usize, usize), depth: usize, ready: bool, threads: usize) -> (usize, usize) {
     let least_rows = m.div_ceil(TASK_ROWS);
-    let wanted = if threads == 1 { 1 } else { (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1) };
+    let wanted = if threads == 1 {
+        1
+    } else {
+        (TASKS_A_THREAD * threads).min(m * n * depth.max(1) / K::LEAST_TASK).max(1)
+    };
     let most_rows = m.div_ceil(LEAST_TILES * K::ROWS).max(least_rows);
     let grids = (least_rows..=most_rows.min(least_rows + wanted)).map(|rows| {
         let least_cols = if rows > 1 { 1 } else { n.div_ceil(TASK_COLS) };
@@ -227,7 +267,9 @@ fn part(len: usize, parts: usize, index: usize, tile: usize) -> Range<usize> {
 }
 
 /// The pieces of the depth, as (term, range): cut by the depths alone. There is always one, be it empty.
-fn pieces<K: TileKernel>(terms: &[Term<K::Operand>]) -> impl Iterator<Item = (&Term<K::Operand>, Range<usize>)> {
+fn pieces<K: TileKernel>(
+    terms: &[Term<K::Operand>],
+) -> impl Iterator<Item = (&Term<K::Operand>, Range<usize>)> {
     terms.iter().flat_map(|term| {
         let count = term.depth.div_ceil(DEPTH_BLOCK).max(1);
         let len = term.depth.div_ceil(count).next_multiple_of(K::DEPTH_MULTIPLE);
@@ -257,8 +299,8 @@ unsafe fn run_task<K: TileKernel, O: Element>(
     }
 }
 
-/// Where the sum over the pieces of the depth grows: in the output, or, where that is of a half type and would round each
-/// time, in f32 beside it until the last piece.
+/// Where the sum over the pieces of the depth grows: in the output, or, where that is of a half type and
+/// would round each time, in f32 beside it until the last piece.
 struct Sums<'a, O> {
     out: Output<'a, O>,
     scale: f32,
@@ -283,7 +325,11 @@ impl<'a, O: Element> Sums<'a, O> {
     ) -> Self {
         let pieces = pieces::<K>(terms).count();
         let keeps = O::DTYPE != DType::F32 && pieces > 1;
-        let partial = if keeps { buffer.room::<f32>(rows.len() * cols.len()).as_mut_ptr() } else { std::ptr::null_mut() };
+        let partial = if keeps {
+            buffer.room::<f32>(rows.len() * cols.len()).as_mut_ptr()
+        } else {
+            std::ptr::null_mut()
+        };
         Self { out, scale, pieces, partial, origin: (rows.start, cols.start), partial_stride: cols.len() }
     }
 
@@ -291,25 +337,37 @@ impl<'a, O: Element> Sums<'a, O> {
     ///
     /// # Safety
     /// The part lies inside the block, nobody else touches it, and the operands were packed for it.
-    unsafe fn add<K: TileKernel>(&self, index: usize, (rows, cols): (Range<usize>, Range<usize>), packed: &Packed<'_, K>) {
+    unsafe fn add<K: TileKernel>(
+        &self,
+        index: usize,
+        (rows, cols): (Range<usize>, Range<usize>),
+        packed: &Packed<'_, K>,
+    ) {
         let size = (rows.len(), cols.len());
-        // SAFETY: the caller promises that every element lies inside the block, for which `partial` was sized.
+        // SAFETY: the caller promises that every element lies inside the block, for which `partial` was
+        // sized.
         unsafe {
             let target = |row, col| Target::at(self.out, (rows.start + row, cols.start + col), self.scale);
             let (from_row, from_col) = (rows.start - self.origin.0, cols.start - self.origin.1);
-            let partial = |row, col| self.partial.add((from_row + row) * self.partial_stride + from_col + col);
+            let partial =
+                |row, col| self.partial.add((from_row + row) * self.partial_stride + from_col + col);
             if self.partial.is_null() {
                 tiles::<K, O>(size, packed, |row, col| target(row, col).piece(index));
             } else if index + 1 < self.pieces {
-                tiles::<K, f32>(size, packed, |row, col| Target::partial(partial(row, col), self.partial_stride, index > 0));
+                tiles::<K, f32>(size, packed, |row, col| {
+                    Target::partial(partial(row, col), self.partial_stride, index > 0)
+                });
             } else {
-                tiles::<K, O>(size, packed, |row, col| target(row, col).after(partial(row, col), self.partial_stride));
+                tiles::<K, O>(size, packed, |row, col| {
+                    target(row, col).after(partial(row, col), self.partial_stride)
+                });
             }
         }
     }
 }
 
-/// All tiles of a block over one piece of the depth; `target` says where the one at (row, column) of the block goes.
+/// All tiles of a block over one piece of the depth; `target` says where the one at (row, column) of the
+/// block goes.
 ///
 /// # Safety
 /// The operands were packed for a block of this size, and the targets cover it.
@@ -321,7 +379,9 @@ unsafe fn tiles<K: TileKernel, O: Element>(
     let tile = |row: usize, col: usize| {
         let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
         // SAFETY: the tile lies inside the block.
-        unsafe { K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col)) };
+        unsafe {
+            K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col))
+        };
     };
     // SAFETY: the machine has the instructions.
     unsafe { K::begin() };

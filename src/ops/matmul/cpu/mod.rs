@@ -16,7 +16,8 @@ use candle_core::DType;
 
 use crate::ops::element::Element;
 
-/// A matrix in memory that somebody else owns: element (r, c) lies at `data[r * row_stride + c * col_stride]`.
+/// A matrix in memory that somebody else owns: element (r, c) lies at `data[r * row_stride + c *
+/// col_stride]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<T> {
     data: *const T,
@@ -55,7 +56,8 @@ impl<T: Element> Matrix<T> {
     }
 }
 
-// SAFETY: a `Matrix` is only read; whoever starts a product promises that nobody writes to its elements meanwhile.
+// SAFETY: a `Matrix` is only read; whoever starts a product promises that nobody writes to its elements
+// meanwhile.
 unsafe impl<T: Element> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for Matrix<T> {}
@@ -86,7 +88,8 @@ impl<O: Element> Output<'_, O> {
     }
 }
 
-// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that nobody else touches it.
+// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that nobody else
+// touches it.
 unsafe impl<O: Element> Send for Output<'_, O> {}
 // SAFETY: as above.
 unsafe impl<O: Element> Sync for Output<'_, O> {}
@@ -125,7 +128,8 @@ impl Code {
     }
 }
 
-/// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's speed or less.
+/// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's
+/// speed or less.
 pub fn is_native(dtype: DType) -> bool {
     dtype == DType::F32 || Code::available(dtype)[0] != Code::Widened
 }
@@ -155,7 +159,8 @@ fn has_amx() -> bool {
 /// `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
 ///
 /// # Safety
-/// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`; nothing else may touch `out` meanwhile.
+/// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`; nothing else may touch `out`
+/// meanwhile.
 pub unsafe fn product<T: Element, O: Element>(
     (m, n, depth): (usize, usize, usize),
     out: Output<'_, O>,
@@ -171,8 +176,8 @@ pub unsafe fn product<T: Element, O: Element>(
 /// `out[m, n] (+)= scale * sum of the terms (+ bias)`: the terms are summed in f32 and rounded once.
 ///
 /// # Safety
-/// Each term's operands must cover `[m, depth]` and `[depth, n]`, `out` must cover `[m, n]`, nothing else may touch `out`
-/// meanwhile. `O` is f32 or `T`.
+/// Each term's operands must cover `[m, depth]` and `[depth, n]`, `out` must cover `[m, n]`, nothing else may
+/// touch `out` meanwhile. `O` is f32 or `T`.
 pub unsafe fn sum_of_products<T: Element, O: Element>(
     (m, n): (usize, usize),
     out: Output<'_, O>,
@@ -180,7 +185,10 @@ pub unsafe fn sum_of_products<T: Element, O: Element>(
     scale: f32,
     parallel: bool,
 ) {
-    debug_assert!(!(out.accumulate && out.bias.is_some()), "a bias and what is there cannot both be the start");
+    debug_assert!(
+        !(out.accumulate && out.bias.is_some()),
+        "a bias and what is there cannot both be the start"
+    );
     if T::DTYPE == DType::F32 {
         // SAFETY: `T` is f32, and so is `O` by the caller's promise; the extents are the caller's.
         return unsafe { of_f32((m, n), cast_output(out), terms, scale, parallel) };
@@ -205,9 +213,13 @@ pub(super) unsafe fn sum_by<T: Element, O: Element>(
     unsafe {
         match code {
             #[cfg(target_arch = "x86_64")]
-            Code::Amx => blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel),
+            Code::Amx => {
+                blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel)
+            }
             #[cfg(target_arch = "x86_64")]
-            Code::Avx512Bf16 => blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel),
+            Code::Avx512Bf16 => {
+                blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel)
+            }
             _ => blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel),
         }
     }
@@ -235,12 +247,19 @@ fn cast_output<O: Element, U: Element>(out: Output<'_, O>) -> Output<'_, U> {
 ///
 /// # Safety
 /// As [`sum_of_products`], with `T` and `O` f32.
-unsafe fn of_f32<T: Element>((m, n): (usize, usize), out: Output<'_, f32>, terms: &[Term<T>], scale: f32, parallel: bool) {
+unsafe fn of_f32<T: Element>(
+    (m, n): (usize, usize),
+    out: Output<'_, f32>,
+    terms: &[Term<T>],
+    scale: f32,
+    parallel: bool,
+) {
     let mut accumulate = out.accumulate;
     if let Some(bias) = out.bias {
         for row in 0..m {
             // SAFETY: `out` covers `[m, n]`, and the bias has `n` values.
-            unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), n) }.copy_from_slice(bias);
+            unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), n) }
+                .copy_from_slice(bias);
         }
         accumulate = true;
     }

@@ -20,8 +20,8 @@ pub(super) fn with_buffers(f: impl FnOnce(&mut Buffers)) {
     BUFFERS.with_borrow_mut(f);
 }
 
-/// Calls `f` with this thread's buffers for what all tasks of a product share. They are taken away while `f` runs: the
-/// thread that waits for the tasks may begin another product meanwhile.
+/// Calls `f` with this thread's buffers for what all tasks of a product share. They are taken away while `f`
+/// runs: the thread that waits for the tasks may begin another product meanwhile.
 pub(super) fn with_shared(f: impl FnOnce(&mut Buffers)) {
     let mut buffers = SHARED.replace(Buffers::new());
     f(&mut buffers);
@@ -56,13 +56,20 @@ impl Buffer {
         if self.0.len() < lines {
             self.0.resize(lines, Line([0; 64]));
         }
-        // SAFETY: the lines hold `len` values of a plain number type, are initialised, aligned for it, and borrowed mutably.
+        // SAFETY: the lines hold `len` values of a plain number type, are initialised, aligned for it, and
+        // borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
     }
 }
 
-/// Calls `pack` with each part of `len` values and its number, on a thread of its own where there are several.
-fn in_parts<P: Send>(packed: &mut [P], len: usize, parts: usize, pack: impl Fn((usize, &mut [P])) + Send + Sync) {
+/// Calls `pack` with each part of `len` values and its number, on a thread of its own where there are
+/// several.
+fn in_parts<P: Send>(
+    packed: &mut [P],
+    len: usize,
+    parts: usize,
+    pack: impl Fn((usize, &mut [P])) + Send + Sync,
+) {
     if parts == 1 {
         pack((0, packed));
     } else {
@@ -81,7 +88,12 @@ impl<'a, K: TileKernel> Strips<'a, K> {
     ///
     /// # Safety
     /// `b` must cover `[depth, cols]`.
-    pub(super) unsafe fn pack(b: Matrix<K::Operand>, (cols, depth): (usize, usize), parts: usize, buffer: &'a mut Buffer) -> Self {
+    pub(super) unsafe fn pack(
+        b: Matrix<K::Operand>,
+        (cols, depth): (usize, usize),
+        parts: usize,
+        buffer: &'a mut Buffer,
+    ) -> Self {
         // Strips a power of two apart would all fall into the same few sets of the cache.
         let stride = (K::steps(depth) + 1) * K::COLS;
         let count = cols.div_ceil(K::COLS);
@@ -89,8 +101,17 @@ impl<'a, K: TileKernel> Strips<'a, K> {
         let strips = count.div_ceil(parts).max(1);
         let pack = |(part, packed): (usize, &mut [K::Packed])| {
             let first = part * strips * K::COLS;
-            // SAFETY: the columns from `first` on exist, and the part of the buffer holds the strips of so many.
-            unsafe { K::pack_cols(b.from(0, first), (cols - first).min(strips * K::COLS), depth, packed.as_mut_ptr(), stride) };
+            // SAFETY: the columns from `first` on exist, and the part of the buffer holds the strips of so
+            // many.
+            unsafe {
+                K::pack_cols(
+                    b.from(0, first),
+                    (cols - first).min(strips * K::COLS),
+                    depth,
+                    packed.as_mut_ptr(),
+                    stride,
+                )
+            };
         };
         in_parts(packed, strips * stride, parts, pack);
         Self { packed, stride }
@@ -111,11 +132,17 @@ pub(super) enum Rows<'a, K: TileKernel> {
 }
 
 impl<'a, K: TileKernel> Rows<'a, K> {
-    /// Packs the rows, those of each of `parts` parts on a thread of their own, unless they can be read in place.
+    /// Packs the rows, those of each of `parts` parts on a thread of their own, unless they can be read in
+    /// place.
     ///
     /// # Safety
     /// `a` must cover `[rows, depth]` for as long as the result lives.
-    pub(super) unsafe fn pack(a: Matrix<K::Operand>, (rows, depth): (usize, usize), parts: usize, buffer: &'a mut Buffer) -> Self {
+    pub(super) unsafe fn pack(
+        a: Matrix<K::Operand>,
+        (rows, depth): (usize, usize),
+        parts: usize,
+        buffer: &'a mut Buffer,
+    ) -> Self {
         if K::reads_in_place(a, depth) {
             return Self::InPlace(a);
         }
@@ -127,7 +154,15 @@ impl<'a, K: TileKernel> Rows<'a, K> {
         let pack = |(part, packed): (usize, &mut [K::Packed])| {
             let first = part * panels * K::ROWS;
             // SAFETY: the rows from `first` on exist, and the part of the buffer holds the panels of so many.
-            unsafe { K::pack_rows(a.from(first, 0), (rows - first).min(panels * K::ROWS), depth, packed.as_mut_ptr(), stride) };
+            unsafe {
+                K::pack_rows(
+                    a.from(first, 0),
+                    (rows - first).min(panels * K::ROWS),
+                    depth,
+                    packed.as_mut_ptr(),
+                    stride,
+                )
+            };
         };
         in_parts(packed, panels * stride, parts, pack);
         Self::Panels(packed, stride)
@@ -172,7 +207,9 @@ impl<'a, K: TileKernel> Packed<'a, K> {
     /// The rows of the tile that begins at `row`, a row of the task.
     pub(super) fn left(&self, row: usize) -> Left<'a, K> {
         match self.rows {
-            Rows::Panels(panels, stride) => Left::Packed(&panels[row / K::ROWS * stride..][..self.steps * K::ROWS]),
+            Rows::Panels(panels, stride) => {
+                Left::Packed(&panels[row / K::ROWS * stride..][..self.steps * K::ROWS])
+            }
             // SAFETY: the row lies inside the operand, as `Rows::pack` was promised.
             Rows::InPlace(a) => Left::InPlace(unsafe { a.from(row, 0) }),
         }

@@ -1,4 +1,5 @@
-//! Operands of bf16 brought into the order of dot-product instructions: two neighbours in depth side by side in 32 bits.
+//! Operands of bf16 brought into the order of dot-product instructions: two neighbours in depth side by side
+//! in 32 bits.
 
 use std::arch::x86_64::__m512i;
 use std::arch::x86_64::__mmask16;
@@ -30,7 +31,13 @@ pub(super) const COLS: usize = 2 * LANES;
 ///
 /// # Safety
 /// `b` must cover `[depth, cols]`, `out` must have room for the strips; the machine has AVX-512.
-pub(super) unsafe fn pack_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
+pub(super) unsafe fn pack_cols(
+    b: Matrix<bf16>,
+    cols: usize,
+    depth: usize,
+    out: *mut u32,
+    strip_stride: usize,
+) {
     // SAFETY: the caller promises the extents and the instructions.
     unsafe {
         match (b.row_stride, b.col_stride) {
@@ -38,7 +45,13 @@ pub(super) unsafe fn pack_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: 
             (1, _) => transpose_cols(b, cols, depth, out, strip_stride),
             _ => {
                 for (number, col) in (0..cols).step_by(COLS).enumerate() {
-                    gather(b.from(0, col).transposed(), COLS.min(cols - col), depth, out.add(number * strip_stride), COLS);
+                    gather(
+                        b.from(0, col).transposed(),
+                        COLS.min(cols - col),
+                        depth,
+                        out.add(number * strip_stride),
+                        COLS,
+                    );
                 }
             }
         }
@@ -50,7 +63,8 @@ pub(super) fn lanes(count: usize) -> __mmask16 {
     if count >= LANES { u16::MAX } else { (1 << count) - 1 }
 }
 
-/// The indices that pair the values from `first` on of two lines: value of the one, value of the other, and so on.
+/// The indices that pair the values from `first` on of two lines: value of the one, value of the other, and
+/// so on.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn pairs_from(first: usize) -> __m512i {
@@ -68,7 +82,8 @@ pub(super) fn words(count: usize) -> __mmask32 {
     if count >= 2 * LANES { u32::MAX } else { (1 << count) - 1 }
 }
 
-/// All strips from an operand whose columns are neighbours in memory: reads two lines in a row, writes a step of each strip.
+/// All strips from an operand whose columns are neighbours in memory: reads two lines in a row, writes a step
+/// of each strip.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn interleave_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
     let (low, high) = (pairs_from(0), pairs_from(LANES));
@@ -76,12 +91,18 @@ unsafe fn interleave_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut 
         let (mut col, mut to) = (0, k / 2 * COLS);
         while col < cols {
             let mask = words(cols - col);
-            // SAFETY: the lines k and, where there is one, k + 1 hold `cols` values; each strip holds a step of `COLS`.
+            // SAFETY: the lines k and, where there is one, k + 1 hold `cols` values; each strip holds a step
+            // of `COLS`.
             unsafe {
-                let line = |k: usize| _mm512_maskz_loadu_epi16(mask, b.data.add(k * b.row_stride + col).cast());
-                let (first, second) = (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
+                let line =
+                    |k: usize| _mm512_maskz_loadu_epi16(mask, b.data.add(k * b.row_stride + col).cast());
+                let (first, second) =
+                    (line(k), if k + 1 < depth { line(k + 1) } else { _mm512_setzero_si512() });
                 _mm512_storeu_si512(out.add(to).cast(), _mm512_permutex2var_epi16(first, low, second));
-                _mm512_storeu_si512(out.add(to + LANES).cast(), _mm512_permutex2var_epi16(first, high, second));
+                _mm512_storeu_si512(
+                    out.add(to + LANES).cast(),
+                    _mm512_permutex2var_epi16(first, high, second),
+                );
             }
             col += COLS;
             to += strip_stride;
@@ -89,7 +110,8 @@ unsafe fn interleave_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut 
     }
 }
 
-/// All strips from an operand whose depth runs along memory: squares of 16 columns by 16 pairs are transposed.
+/// All strips from an operand whose depth runs along memory: squares of 16 columns by 16 pairs are
+/// transposed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u32, strip_stride: usize) {
     let steps = depth.div_ceil(2);
@@ -100,14 +122,18 @@ unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u
                 let there = cols.saturating_sub(col);
                 let first = b.data.add(if there > 0 { col * b.col_stride + 2 * step } else { 0 });
                 if cols > col + LANES {
-                    // The lines of the next columns: the processor does not foresee sixteen of them side by side.
+                    // The lines of the next columns: the processor does not foresee sixteen of them side by
+                    // side.
                     for i in 0..LANES.min(cols - col - LANES) {
                         _mm_prefetch::<_MM_HINT_T0>(first.add((LANES + i) * b.col_stride).cast());
                     }
                 }
                 let square = transpose(&load_square(first, b.col_stride, there, depth - 2 * step));
                 for (i, line) in square.iter().enumerate().take(steps - step) {
-                    _mm512_storeu_si512(out.add(col / COLS * strip_stride + (step + i) * COLS + col % COLS).cast(), *line);
+                    _mm512_storeu_si512(
+                        out.add(col / COLS * strip_stride + (step + i) * COLS + col % COLS).cast(),
+                        *line,
+                    );
                 }
             }
         }
@@ -117,7 +143,12 @@ unsafe fn transpose_cols(b: Matrix<bf16>, cols: usize, depth: usize, out: *mut u
 /// The next 16 pairs, at most `depth` values, of up to 16 lines that are `stride` apart; zeros beyond.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn load_square(first: *const bf16, stride: usize, lines: usize, depth: usize) -> [__m512i; LANES] {
+pub(super) unsafe fn load_square(
+    first: *const bf16,
+    stride: usize,
+    lines: usize,
+    depth: usize,
+) -> [__m512i; LANES] {
     let mask = words(depth);
     let mut square = [_mm512_setzero_si512(); LANES];
     for (i, line) in square.iter_mut().enumerate().take(lines) {
@@ -161,7 +192,8 @@ pub(super) fn transpose(rows: &[__m512i; LANES]) -> [__m512i; LANES] {
     columns
 }
 
-/// `lines` rows of a matrix with any strides as `[step][width]`: for operands that no caller has in its hot path.
+/// `lines` rows of a matrix with any strides as `[step][width]`: for operands that no caller has in its hot
+/// path.
 ///
 /// # Safety
 /// `a` must cover `[lines, depth]`, `out` must have room.
@@ -178,7 +210,11 @@ pub(super) unsafe fn gather(a: Matrix<bf16>, lines: usize, depth: usize, out: *m
 ///
 /// # Safety
 /// `a` must cover `[lines, depth]`.
-pub(super) unsafe fn pair_at(a: Matrix<bf16>, (line, lines): (usize, usize), (k, depth): (usize, usize)) -> u32 {
+pub(super) unsafe fn pair_at(
+    a: Matrix<bf16>,
+    (line, lines): (usize, usize),
+    (k, depth): (usize, usize),
+) -> u32 {
     let at = |k: usize| {
         if line < lines && k < depth {
             // SAFETY: (line, k) lies inside the operand.

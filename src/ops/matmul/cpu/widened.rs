@@ -1,4 +1,5 @@
-//! Tiles of 4 x 32 in f32 for half types on machines without instructions for them: operands are widened while packed.
+//! Tiles of 4 x 32 in f32 for half types on machines without instructions for them: operands are widened
+//! while packed.
 //!
 //! The loops are plain, compiled for the vectors that the machine has.
 
@@ -34,18 +35,34 @@ impl<T: Element> TileKernel for Kernel<T> {
     unsafe fn pack_rows(a: Matrix<T>, rows: usize, depth: usize, out: *mut f32, panel_stride: usize) {
         for (number, row) in (0..rows).step_by(ROWS).enumerate() {
             // SAFETY: the caller promises the extents and the room.
-            unsafe { pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * panel_stride), ROWS) };
+            unsafe {
+                pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * panel_stride), ROWS)
+            };
         }
     }
 
     unsafe fn pack_cols(b: Matrix<T>, cols: usize, depth: usize, out: *mut f32, strip_stride: usize) {
         for (number, col) in (0..cols).step_by(COLS).enumerate() {
             // SAFETY: the caller promises the extents and the room.
-            unsafe { pack(b.from(0, col).transposed(), COLS.min(cols - col), depth, out.add(number * strip_stride), COLS) };
+            unsafe {
+                pack(
+                    b.from(0, col).transposed(),
+                    COLS.min(cols - col),
+                    depth,
+                    out.add(number * strip_stride),
+                    COLS,
+                )
+            };
         }
     }
 
-    unsafe fn tile<O: Element>((rows, cols): (usize, usize), steps: usize, left: Left<'_, Self>, strip: *const f32, target: Target<O>) {
+    unsafe fn tile<O: Element>(
+        (rows, cols): (usize, usize),
+        steps: usize,
+        left: Left<'_, Self>,
+        strip: *const f32,
+        target: Target<O>,
+    ) {
         let Left::Packed(panel) = left else { unreachable!("rows are never read in place") };
         let mut sums = [[0.0f32; COLS]; ROWS];
         // SAFETY: the caller promises `steps` steps.
@@ -54,9 +71,14 @@ impl<T: Element> TileKernel for Kernel<T> {
             // SAFETY: the caller promises that the target, and what is added to it, covers `[rows, cols]`.
             unsafe {
                 let optional = |data: *const f32, offset: usize| {
-                    if data.is_null() { None } else { Some(std::slice::from_raw_parts(data.add(offset), cols)) }
+                    if data.is_null() {
+                        None
+                    } else {
+                        Some(std::slice::from_raw_parts(data.add(offset), cols))
+                    }
                 };
-                let (partial, bias) = (optional(target.partial, row * target.partial_stride), optional(target.bias, 0));
+                let (partial, bias) =
+                    (optional(target.partial, row * target.partial_stride), optional(target.bias, 0));
                 let out = std::slice::from_raw_parts_mut(target.data.add(row * target.row_stride), cols);
                 store(sums, partial, bias, target.scale, target.accumulate, out);
             }
@@ -94,7 +116,11 @@ unsafe fn pack<T: Element>(a: Matrix<T>, lines: usize, depth: usize, out: *mut f
         for line in 0..width {
             // SAFETY: (line, k) lies inside the operand, and the caller promises the room.
             unsafe {
-                *out.add(k * width + line) = if line < lines { (*a.data.add(line * a.row_stride + k * a.col_stride)).widen() } else { 0.0 };
+                *out.add(k * width + line) = if line < lines {
+                    (*a.data.add(line * a.row_stride + k * a.col_stride)).widen()
+                } else {
+                    0.0
+                };
             }
         }
     }

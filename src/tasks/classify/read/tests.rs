@@ -27,7 +27,10 @@ impl Folder {
 fn read(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> Vec<(u64, String, String)> {
     let folder = Folder::new();
     let examples = read_examples(&folder.file(name, content), &columns).expect("a readable file");
-    examples.into_iter().map(|example| (example.line, example.text, example.label.unwrap_or_default())).collect()
+    examples
+        .into_iter()
+        .map(|example| (example.line, example.text, example.label.unwrap_or_default()))
+        .collect()
 }
 
 fn error(name: &str, content: impl AsRef<[u8]>, columns: Columns<'_>) -> String {
@@ -45,20 +48,27 @@ fn row(line: u64, text: &str, label: &str) -> (u64, String, String) {
 #[test]
 fn csv_keeps_quoted_newlines_commas_and_quotes_and_counts_lines() {
     let content = "label,text\nWorld,plain\n\nBusiness,\"two\nlines, \"\"quoted\"\"\"\n  Sport ,last";
-    let expected = [row(2, "plain", "World"), row(4, "two\nlines, \"quoted\"", "Business"), row(6, "last", "Sport")];
+    let expected =
+        [row(2, "plain", "World"), row(4, "two\nlines, \"quoted\"", "Business"), row(6, "last", "Sport")];
     assert_eq!(read("a.csv", content, LABELLED), expected);
 }
 
 #[test]
 fn csv_with_crlf_and_a_byte_order_mark_reads_the_same() {
     let content = "\u{feff}text,label\r\nplain,1\r\n\r\n\"two\r\nlines\",0\r\nlast,\"1\"\r\n";
-    assert_eq!(read("a.csv", content, LABELLED), [row(2, "plain", "1"), row(4, "two\r\nlines", "0"), row(6, "last", "1")]);
+    assert_eq!(
+        read("a.csv", content, LABELLED),
+        [row(2, "plain", "1"), row(4, "two\r\nlines", "0"), row(6, "last", "1")]
+    );
 }
 
 #[test]
 fn tsv_takes_quotes_literally() {
     let content = "label\tsentence\r\n0\t\" an open quote\r\n1\tof \"nothing\" ''\r\n";
-    assert_eq!(read("a.tsv", content, LABELLED), [row(2, "\" an open quote", "0"), row(3, "of \"nothing\" ''", "1")]);
+    assert_eq!(
+        read("a.tsv", content, LABELLED),
+        [row(2, "\" an open quote", "0"), row(3, "of \"nothing\" ''", "1")]
+    );
 }
 
 #[test]
@@ -71,7 +81,8 @@ fn jsonl_reads_numbers_as_labels_and_skips_blank_lines() {
 fn pairs_and_named_columns_are_read_and_labels_can_be_left_out() {
     let folder = Folder::new();
     let path = folder.file("a.csv", "premise,hypothesis,gold\nA man runs.,A man moves.,yes\n");
-    let columns = Columns { text: Some("premise"), text_pair: Some("hypothesis"), label: Some("gold"), labelled: true };
+    let columns =
+        Columns { text: Some("premise"), text_pair: Some("hypothesis"), label: Some("gold"), labelled: true };
     let examples = read_examples(&path, &columns).expect("a pair");
     assert_eq!(examples[0].text_pair.as_deref(), Some("A man moves."));
     assert_eq!(examples[0].label.as_deref(), Some("yes"));
@@ -126,10 +137,18 @@ fn bad_rows_name_their_line() {
         ("a.csv", "text,text\n", "a.csv:1: column `text` is there twice"),
         ("a.csv", "text,label\n", "a.csv: has no examples"),
         ("a.csv", "", "a.csv: is empty, a line with the names of the columns is wanted"),
-        ("a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n", "a.jsonl:2: has no field `label`; there are `text`"),
+        (
+            "a.jsonl",
+            "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n",
+            "a.jsonl:2: has no field `label`; there are `text`",
+        ),
         ("a.jsonl", "{\"text\": \"a\", \"label\": null}\n", "a.jsonl:1: label `label` is empty"),
         ("a.jsonl", "{\"text\": [\"a\"], \"label\": 1}\n", "a.jsonl:1: field `text` is a list"),
-        ("a.jsonl", "{\"text\": \"a\", \"label\": 0.5}\n", "a.jsonl:1: field `label` is a number with a fraction"),
+        (
+            "a.jsonl",
+            "{\"text\": \"a\", \"label\": 0.5}\n",
+            "a.jsonl:1: field `label` is a number with a fraction",
+        ),
         ("a.jsonl", "[1, 2]\n", "a.jsonl:1: is not a JSON object on one line"),
         ("a.txt", "text,label\n", "a.txt: cannot tell the format of the file from its name"),
     ] {
@@ -141,12 +160,16 @@ fn bad_rows_name_their_line() {
 #[test]
 fn text_that_is_not_utf8_names_its_line_and_column() {
     let error = error("latin1.csv", b"text,label\nfine,a\nLiving on the C\xf4te,b\n", LABELLED);
-    assert!(error.starts_with("latin1.csv:3: column `text` is not UTF-8 text\n  hint: convert the file"), "{error}");
+    assert!(
+        error.starts_with("latin1.csv:3: column `text` is not UTF-8 text\n  hint: convert the file"),
+        "{error}"
+    );
 }
 
 #[test]
 fn the_real_sets_are_read_whole() {
-    let data = std::env::var("MLMTRAIN_DATA").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").to_string());
+    let data = std::env::var("MLMTRAIN_DATA")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").to_string());
     let folder = Path::new(&data).join("cls");
     if !folder.is_dir() {
         let _ = writeln!(std::io::stderr(), "skipped: no labelled sets under `{}`", folder.display());

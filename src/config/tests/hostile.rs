@@ -1,0 +1,68 @@
+//! Files that are no configuration at all: each gets an error, none a panic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn hostile_files_get_a_clear_error() {
+    insta::assert_snapshot!(problems([0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x00], &[]), @r#"
+    error: a.yaml: is not UTF-8 text (byte 1)
+      hint: is it a binary or a compressed file?
+    "#);
+    insta::assert_snapshot!(problems(format!("a: {}", "x".repeat(1 << 20)), &[]), @r#"
+    error: a.yaml: is larger than 1048576 bytes, the most that is read of such a file
+      hint: a configuration is a small YAML or JSON file
+    "#);
+    insta::assert_snapshot!(problems("run: ".repeat(3), &[]), @r#"
+    error: a.yaml:1:9: not valid YAML or JSON: mapping values are not allowed in this context
+      hint: look at the indentation, the colons and the quotes here and in the line above
+    "#);
+    let missing = load_pretrain(Path::new("no/such/file.yaml"), &[]).expect_err("is wrong");
+    insta::assert_snapshot!(missing, @r#"
+    cannot open `no/such/file.yaml`: No such file or directory (os error 2)
+      hint: check the path; it is relative to the current folder
+    "#);
+    let folder = load_pretrain(Path::new("src"), &[]).expect_err("is wrong");
+    insta::assert_snapshot!(folder, @r#"
+    src: is a folder, a file is wanted
+      hint: a configuration is a small YAML or JSON file
+    "#);
+    for problem in missing.0.iter().chain(&folder.0) {
+        assert_eq!(problem.class, crate::error::Class::Usage);
+    }
+}
+
+#[test]
+fn a_flood_of_problems_is_cut() {
+    let flood: Vec<String> = (0..5_000).map(|n| format!("key_{n}: 1")).collect();
+    let text = problems(flood.join("\n"), &[]);
+    assert_eq!(text.matches("error: ").count(), 51);
+    assert!(text.contains("and 4952 more problems"), "{text}");
+}
+
+#[test]
+fn a_hundred_megabytes_are_refused_without_being_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large.yaml");
+    std::fs::File::create(&path).and_then(|f| f.set_len(100 << 20)).expect("is writable");
+    let error = load_pretrain(&path, &[]).expect_err("is wrong").to_string();
+    assert!(error.contains("is larger than 1048576 bytes"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_configuration_or_problems(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(load(bytes, &[]).is_err());
+    }
+
+    #[test]
+    fn any_value_of_any_key_is_taken_or_refused(
+        key in "(run|data|tokenizer|model|mlm|training)\\.(seed|threads|sources|vocab_size|roberta|bert|max_steps|warmup_steps|learning_rate|sample_text)",
+        value in "(?s)(.{0,30}|-?[0-9]{1,30}|[0-9]e[0-9]{1,4}|\\{\\}|\\[\\]|null)",
+    ) {
+        if let Ok(loaded) = load(SMALL, &[&format!("{key}={value}")]) {
+            prop_assert_eq!(load(to_yaml(&loaded.config), &[]).expect("was right").config, loaded.config);
+        }
+    }
+}
