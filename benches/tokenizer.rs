@@ -13,9 +13,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
-use mlmtrain::config::Family;
 use mlmtrain::config::TokenizerAlgorithm;
 use mlmtrain::config::TokenizerConfig;
+use mlmtrain::families::Family;
 use mlmtrain::fs;
 use mlmtrain::tokenizer::Fertility;
 use mlmtrain::tokenizer::Tokenizer;
@@ -38,9 +38,9 @@ fn main() -> Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{megabytes:.1} MB in {} documents", texts.len())?;
     for (algorithm, family) in [
-        (TokenizerAlgorithm::ByteLevelBpe, Family::Roberta),
-        (TokenizerAlgorithm::WordPiece, Family::Bert),
-        (TokenizerAlgorithm::Unigram, Family::Roberta),
+        (TokenizerAlgorithm::ByteLevelBpe, Family::ROBERTA),
+        (TokenizerAlgorithm::WordPiece, Family::BERT),
+        (TokenizerAlgorithm::Unigram, Family::ROBERTA),
     ] {
         let config = TokenizerConfig { algorithm, vocab_size, ..TokenizerConfig::default() };
         let (start, mut trainer) = (cpu_seconds()?, Trainer::new(TrainerOptions::new(&config, family, 512))?);

@@ -20,6 +20,7 @@
 //! | [`rng`] | counter-based random streams |
 //! | [`scores`] | scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
+//! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
 //! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
@@ -34,6 +35,7 @@
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
+//! | [`machine`] | what a run computes on: device, number types, threads, processes |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
 //! | [`commands`] | one file a subcommand |
@@ -70,6 +72,8 @@ pub mod scores;
 
 pub mod fs;
 
+pub mod families;
+
 pub mod ops;
 
 pub mod config;
@@ -97,6 +101,8 @@ pub mod telemetry;
 pub mod optim;
 
 pub mod interop;
+
+pub mod machine;
 
 pub mod tasks;
 

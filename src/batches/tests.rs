@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::config::Family;
 use crate::config::MlmConfig;
 use crate::config::TokenizerConfig;
 use crate::corpus::Side;
+use crate::families::Family;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
 use crate::shards::ShardWriter;
@@ -62,7 +62,7 @@ fn token(number: usize) -> u32 {
 
 fn tokenizer() -> Tokenizer {
     let config = TokenizerConfig { vocab_size: 261, ..TokenizerConfig::default() };
-    Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512))
+    Trainer::new(TrainerOptions::new(&config, Family::ROBERTA, 512))
         .unwrap()
         .finish(|_| {})
         .unwrap()

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -15,7 +16,6 @@ use anyhow::Result;
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
-use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 use safetensors::tensor::View;
 use serde::Deserializer;
@@ -26,31 +26,55 @@ use serde_json::json;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::File;
 
-/// An open safetensors file whose header was checked against its length.
+/// Longer headers are refused, as the safetensors library refuses them.
+const HEADER_BYTES_MAX: u64 = 100_000_000;
+
+/// An open safetensors file whose header was checked against its length; tensors are read when they are asked
+/// for.
+#[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    bytes: Vec<u8>,
-    data_start: usize,
+    file: File,
+    data_start: u64,
     metadata: Metadata,
 }
 
 impl TensorFile {
-    /// Reads the file at `path`; a damaged header, a size against the file's length and a name that comes
+    /// Opens the file at `path`; a damaged header, a size against the file's length and a name that comes
     /// twice are errors.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = fs::read_capped(path, fs::len_bytes(path)?)?;
-        Self::parse(path, bytes)
-    }
-
-    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let refuse = |message: String| Problem::new(message).at(path.display()).hint("is the file complete?");
-        let (header_len, metadata) = SafeTensors::read_metadata(&bytes)
+        let file = fs::open(path)?;
+        let file_bytes = fs::len_bytes(path)?;
+        let mut length = [0; 8];
+        let header_bytes = match file.read_exact_at(&mut length, 0) {
+            Ok(()) => u64::from_le_bytes(length),
+            Err(_) => return Err(refuse(format!("is no safetensors file: it has {file_bytes} bytes")).into()),
+        };
+        if header_bytes > HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
+            return Err(refuse(format!(
+                "is not a valid safetensors file: a header of {header_bytes} bytes in a file of {file_bytes}"
+            ))
+            .into());
+        }
+        let mut header = vec![0; header_bytes as usize];
+        file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let metadata: Metadata = serde_json::from_slice(&header)
             .map_err(|e| refuse(format!("is not a valid safetensors file: {e}")))?;
-        if let Some(name) = repeated_name(&bytes[8..8 + header_len]) {
+        if let Some(name) = repeated_name(&header) {
             return Err(refuse(format!("holds tensor `{name}` twice")).into());
         }
-        Ok(Self { path: path.to_path_buf(), bytes, data_start: 8 + header_len, metadata })
+        let (data_start, data_bytes) = (8 + header_bytes, metadata.data_len() as u64);
+        if data_start.saturating_add(data_bytes) != file_bytes {
+            let message = format!(
+                "is not a valid safetensors file: its tensors end at byte {}, the file at {file_bytes}",
+                data_start.saturating_add(data_bytes)
+            );
+            return Err(refuse(message).into());
+        }
+        Ok(Self { path: path.to_path_buf(), file, data_start, metadata })
     }
 
     /// The names of the tensors, sorted.
@@ -67,8 +91,10 @@ impl TensorFile {
             .map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
         let (start, end) = info.data_offsets;
         // In range: the header was checked against the length of the file.
-        let data = &self.bytes[self.data_start + start..self.data_start + end];
-        let tensor = Tensor::from_raw_buffer(data, dtype, &info.shape, &Device::Cpu)
+        let mut data = vec![0; end - start];
+        let read = self.file.read_exact_at(&mut data, self.data_start + start as u64);
+        read.with_context(|| format!("cannot read tensor `{name}` of `{}`", self.path.display()))?;
+        let tensor = Tensor::from_raw_buffer(&data, dtype, &info.shape, &Device::Cpu)
             .map_err(|e| refuse(format!("cannot be read: {e}")))?;
         Ok(tensor)
     }

@@ -19,9 +19,10 @@ use crate::config::SourceConfig;
 use crate::corpus::Corpus;
 use crate::corpus::Item;
 use crate::error::Problem;
+use crate::families::HeadKind;
 use crate::fs;
-use crate::interop::HeadKind;
 use crate::interop::read_folder;
+use crate::machine;
 use crate::scores::Confusion;
 use crate::scores::unigram_entropy;
 use crate::shards::ShardSet;
@@ -34,15 +35,14 @@ use crate::tasks::classify::TextPair;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::read_examples;
 use crate::tasks::classify::report::best_class;
-use crate::tasks::mlm::MaskedLm;
-use crate::train::assemble;
+use crate::tasks::masked_lm::MaskedLm;
 
 /// Longest rows that text is scored in, unless the model takes less.
 const ROW_TOKENS: usize = 512;
 
 /// Runs the subcommand.
 pub fn run(args: &EvaluateArgs) -> Result<()> {
-    assemble::use_threads(args.compute.threads)?;
+    machine::use_threads(args.compute.threads)?;
     let lines = match read_folder(&args.model)?.head {
         HeadKind::SequenceClassification => classifier(args)?,
         HeadKind::MaskedLm => masked_lm(args)?,
@@ -117,7 +117,7 @@ fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
         if let (0, Some(path)) = (number, &args.dump_logits) {
             dump_logits(path, &task, &batch)?;
         }
-        total += task.evaluate(&batch)?;
+        task.evaluate(&batch)?.into_iter().for_each(|loss| total += loss);
     }
     let mut lines = vec![
         row("documents", documents.len()),

@@ -10,46 +10,79 @@ use crate::commands::pretrain::interrupted;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
 use crate::fs;
+use crate::machine;
+use crate::machine::Machine;
 use crate::quantity::format_count;
+use crate::scores::Confusion;
 use crate::scores::mean;
 use crate::scores::sample_std;
+use crate::tasks::classify::Examples;
+use crate::tasks::classify::Finetuning;
 use crate::tasks::classify::confusion_table;
 use crate::telemetry::Progress;
 use crate::telemetry::write_results;
+use crate::train;
 use crate::train::End;
-use crate::train::assemble;
-use crate::train::assemble::classify;
-use crate::train::assemble::classify::Examples;
-use crate::train::assemble::classify::Outcome;
+use crate::train::resume::Start;
+use crate::train::run::Request;
 use crate::train::signals::Signals;
+
+/// One seed, and what became of it.
+struct Outcome {
+    seed: u64,
+    /// Why it ended; `None` when it was complete already.
+    end: Option<End>,
+    results: BTreeMap<String, f64>,
+    confusion: Confusion,
+    model: PathBuf,
+}
 
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let config = args.load()?.config;
-    let machine = assemble::set_up(&config.run, &config.precision)?;
+    let machine = machine::set_up(&config.run, &config.precision)?;
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
-    let examples = Examples::read(&config)?;
+    match config.task {
+        FinetuneTask::Classify => classify(&config, &machine, &progress),
+    }
+}
+
+fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> Result<()> {
+    let examples = Examples::read(&config.data, config.run.seed)?;
     progress.note(&format!(
         "{} training and {} evaluation examples, {} labels",
         format_count(examples.train.len() as u64),
         format_count(examples.eval.len() as u64),
         examples.labels.len()
     ));
-    fs::write_bytes(&config.run.output_dir.join("config.yaml"), config::to_yaml(&config).as_bytes())?;
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
-    for (seed, output) in seeds(&config) {
-        let run = || classify::run_seed(&config, &examples, seed, &output, &machine, &progress, &signals);
-        let outcome = assemble::in_pool(run)?;
+    for (seed, output) in seeds(config) {
+        let request = Request {
+            config,
+            run: &config.run,
+            training: &config.training,
+            precision: &config.precision,
+            max_seq_length: config.data.max_seq_length,
+            output: &output,
+            seed,
+            start: &Start::Auto,
+        };
+        let kind = Finetuning { config, examples: &examples };
+        let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(interrupted(signal, outcome.step).into());
         }
-        outcomes.push(outcome);
+        let train::run::Outcome { end, results, model, data, .. } = outcome;
+        outcomes.push(Outcome { seed, end, results, model, confusion: data.confusion });
     }
     if outcomes.len() > 1 {
-        write_results(&config.run.output_dir, "eval", &summary(&outcomes))?;
+        let output = &config.run.output_dir;
+        fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
+        write_results(output, "eval", &summary(&outcomes))?;
     }
     report(&outcomes, &examples.labels).into_iter().try_for_each(|line| terminal::stdout_line(&line))
 }

@@ -4,21 +4,19 @@ use anyhow::Result;
 
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
-use crate::config::ModelConfig;
 use crate::config::PretrainConfig;
 use crate::fs;
-use crate::layers::Registry;
-use crate::models::Encoder;
-use crate::models::families;
+use crate::machine::Machine;
 use crate::models::memory::PROCESS_BYTES;
 use crate::models::memory::Prediction;
-use crate::models::memory::StepSizes;
+use crate::models::memory::checkpoint_bytes;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards::Space;
-use crate::train::assemble::Machine;
-use crate::train::assemble::batch_size;
-use crate::train::assemble::pretrain::shapes;
+use crate::tasks::masked_lm::pretraining::planned_model;
+use crate::tasks::masked_lm::pretraining::shapes;
+use crate::tasks::run::Shapes;
+use crate::train::batch_size;
 
 /// The lines of `pretrain --dry-run`.
 pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {
@@ -30,39 +28,30 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     if let Some(reason) = &machine.without_gpu {
         row("", format!("no GPU: {reason}"));
     }
-    if let Some(mut model) = config.model() {
-        if model.encoder.vocab_size == 0 {
-            model.encoder.vocab_size = config.tokenizer.vocab_size;
-        }
-        let fit = batch_size::fit(&config.training, shapes(&config, &model), machine)?;
-        let mut registry = Registry::default();
-        let encoder = Encoder::new(&mut registry, &model);
-        families::masked_lm_head(&mut registry, &model, &encoder);
-        let parameters = registry.layout().num_elements() as u64;
-        let shape = &model.encoder;
-        let sizes = format!(
-            "{} x {}, vocabulary {}",
-            shape.num_hidden_layers,
-            shape.hidden_size,
-            format_count(shape.vocab_size as u64)
-        );
-        row(
-            "model",
-            format!("{} {sizes}: {} parameters", families::prefix(model.family), format_count(parameters)),
-        );
-        if let Some(fit) = fit {
-            row("batch", fit.to_string());
-            config.training = fit.training;
-        }
-        row("memory", memory(&config, machine, &model, parameters));
-        // Weights and two moments; the newest, the best and the one being written may exist at once.
-        let checkpoint = 4 * 3 * parameters;
-        let kept = config.training.save_total_limit as u64 + 2;
-        row(
-            "disk",
-            format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)),
-        );
+    let model = planned_model(&config)?;
+    let shapes = shapes(&config, &model);
+    let fit = batch_size::fit(&config.training, &shapes, machine)?;
+    let parameters = shapes.outline.num_parameters();
+    let shape = &model.encoder;
+    let sizes = format!(
+        "{} x {}, vocabulary {}",
+        shape.num_hidden_layers,
+        shape.hidden_size,
+        format_count(shape.vocab_size as u64)
+    );
+    row("model", format!("{} {sizes}: {} parameters", model.family.name, format_count(parameters)));
+    if let Some(fit) = fit {
+        row("batch", fit.to_string());
+        config.training = fit.training;
     }
+    row("memory", memory(&config, machine, &shapes));
+    let checkpoint = checkpoint_bytes(parameters);
+    // The newest, the best and the one being written may exist at once.
+    let kept = config.training.save_total_limit as u64 + 2;
+    row(
+        "disk",
+        format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)),
+    );
     let update = |shape: StepShape| {
         let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
         format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))
@@ -93,19 +82,9 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
 }
 
 /// The peak of the largest step of all phases.
-fn memory(config: &PretrainConfig, machine: &Machine, model: &ModelConfig, parameters: u64) -> String {
+fn memory(config: &PretrainConfig, machine: &Machine, shapes: &Shapes) -> String {
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-    let tokens = plan.most_tokens_at_once() as u64;
-    let probability = config.mlm.mlm_probability.max(config.mlm.mlm_probability_end.unwrap_or(0.0));
-    let prediction = Prediction::of(&StepSizes {
-        model,
-        parameters,
-        tokens,
-        masked: (tokens as f64 * probability).ceil() as u64,
-        compute: machine.policy.compute,
-        gradient_checkpointing: config.training.gradient_checkpointing,
-        on_gpu: !machine.device.is_cpu(),
-    });
+    let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, &config.training, machine);
     let Prediction { state_bytes, activation_bytes, temporary_bytes } = prediction;
     format!(
         "{} at the peak: {} of values, gradients and moments, {} of activations, {} besides",

@@ -14,15 +14,15 @@ use crate::commands::cli::PredictArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
+use crate::families::HeadKind;
 use crate::fs;
-use crate::interop::HeadKind;
 use crate::interop::read_folder;
+use crate::machine;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::PredictionRow;
 use crate::tasks::classify::TextPair;
-use crate::tasks::fill_mask::fill_mask;
-use crate::tasks::mlm::MaskedLm;
-use crate::train::assemble;
+use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::masked_lm::fill_mask::fill_mask;
 
 /// A longer line is no text to label.
 const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -32,7 +32,7 @@ const CANDIDATES: usize = 5;
 
 /// Runs the subcommand.
 pub fn run(args: &PredictArgs) -> Result<()> {
-    assemble::use_threads(args.compute.threads)?;
+    machine::use_threads(args.compute.threads)?;
     let device = candle_core::Device::Cpu;
     let mut out = Output::stdout();
     let texts = Texts::open(args)?;

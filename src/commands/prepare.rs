@@ -7,23 +7,23 @@ use crate::commands::terminal;
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
 use crate::fs;
+use crate::machine;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::shards;
 use crate::shards::Prepared;
 use crate::shards::Space;
+use crate::tasks::masked_lm::pretraining;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
-use crate::train::assemble;
-use crate::train::assemble::pretrain;
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
     let loaded = args.config.load()?;
-    let threads = assemble::set_up_threads(&loaded.config.run)?;
+    let threads = machine::set_up_threads(&loaded.config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
-    progress.note(&format!("working with {}", assemble::threads_text(threads)));
+    progress.note(&format!("working with {}", machine::threads_text(threads)));
     if !fs::exists(&loaded.config.prepared_dir().join("shards")) {
         progress.note(&format!("disk: {}", Space::predict(&loaded.config)?));
     }
@@ -33,7 +33,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
         terminal::stdout_line("")?;
     }
-    let packing = pretrain::packing(&loaded.config, &prepared.tokenizer, &prepared.train)?;
+    let packing = pretraining::packing(&loaded.config, &prepared.tokenizer, &prepared.train)?;
     let more = [format!("packing: {packing}"), format!("report: {}", folder.join(REPORT_HTML).display())];
     summary(&loaded.config, &prepared).iter().chain(&more).try_for_each(|line| terminal::stdout_line(line))
 }

@@ -8,22 +8,27 @@ use crate::commands::plan;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
 use crate::error::Class;
 use crate::error::Problem;
+use crate::machine;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
+use crate::tasks::masked_lm::Pretraining;
+use crate::tasks::masked_lm::fill_mask::Candidate;
+use crate::tasks::masked_lm::pretraining::sample;
 use crate::telemetry::Progress;
+use crate::train;
 use crate::train::End;
-use crate::train::assemble;
-use crate::train::assemble::pretrain;
-use crate::train::assemble::pretrain::Outcome;
-use crate::train::assemble::resume::Start;
+use crate::train::resume::Start;
+use crate::train::run::Outcome;
+use crate::train::run::Request;
 use crate::train::signals::Signals;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
     let config = args.config.load()?.config;
-    let machine = assemble::set_up(&config.run, &config.precision)?;
+    let machine = machine::set_up(&config.run, &config.precision)?;
     if args.dry_run {
         return plan::pretrain(&config, &machine)?
             .into_iter()
@@ -40,13 +45,29 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
+    let request = Request {
+        config: &config,
+        run: &config.run,
+        training: &config.training,
+        precision: &config.precision,
+        max_seq_length: config.data.max_seq_length,
+        output: &config.run.output_dir,
+        seed: config.run.seed,
+        start: &start,
+    };
     let signals = Signals::listen()?;
-    let outcome =
-        assemble::in_pool(|| pretrain::run(&config, prepared, &start, &machine, &progress, &signals))?;
-    if let Some(End::Signal(signal)) = outcome.end {
-        return Err(interrupted(signal, outcome.step).into());
+    match config.task {
+        PretrainTask::MaskedLm => {
+            let kind = Pretraining::new(&config, prepared)?;
+            let run = || train::run::run(kind, &request, &machine, &progress, &signals);
+            let outcome = machine::in_pool(run)?;
+            if let Some(End::Signal(signal)) = outcome.end {
+                return Err(interrupted(signal, outcome.step).into());
+            }
+            let filled = sample(&config, &outcome.task, &outcome.data.tokenizer)?;
+            report(&config, &outcome, &filled).into_iter().try_for_each(|line| terminal::stdout_line(&line))
+        }
     }
-    report(&config, &outcome).into_iter().try_for_each(|line| terminal::stdout_line(&line))
 }
 
 /// What a signal ends with: the state is safe.
@@ -57,7 +78,7 @@ pub(super) fn interrupted(signal: u8, step: u64) -> Problem {
 }
 
 /// The lines at the end of a run.
-fn report(config: &PretrainConfig, outcome: &Outcome) -> Vec<String> {
+fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<Candidate>]) -> Vec<String> {
     let mut lines = vec![match outcome.end {
         None => format!("this run is complete ({} steps); nothing was done", outcome.step),
         Some(End::Time) => format!("the time budget is used up after {} steps", outcome.step),
@@ -83,7 +104,7 @@ fn report(config: &PretrainConfig, outcome: &Outcome) -> Vec<String> {
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {
         lines.push(format!("  {text}"));
-        for (number, candidates) in outcome.filled.iter().enumerate() {
+        for (number, candidates) in filled.iter().enumerate() {
             let best: Vec<String> = candidates
                 .iter()
                 .map(|c| format!("{}({:.0} %)", quoted(&c.token), 100.0 * c.probability))

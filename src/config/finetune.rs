@@ -1,4 +1,4 @@
-//! The whole configuration of `mlmtrain finetune --task classify`.
+//! The whole configuration of `mlmtrain finetune`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::precision::PrecisionConfig;
-use crate::config::pretrain::RunSection;
+use crate::config::run::RunSection;
+use crate::config::task::FinetuneTask;
 use crate::config::training::TrainingConfig;
 
 /// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, also .gz, .zst, .bz2.
@@ -51,13 +52,16 @@ impl Default for ClassifyData {
     }
 }
 
-/// Everything that `finetune --task classify` reads.
+/// Everything that `finetune` reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FinetuneConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
+    /// What the model is trained for.
+    #[serde(default)]
+    pub task: FinetuneTask,
     /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
     pub model: PathBuf,
     /// The examples.

@@ -1,113 +1,80 @@
-//! The shape of an encoder, in the names of Hugging Face's `config.json`.
+//! The `model:` table of a pretraining configuration: one table below it, named after the family.
+
+use std::borrow::Cow;
 
 use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
+use schemars::json_schema;
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error;
+use serde_json::Map;
+use serde_json::Value;
 
-/// Which family a model belongs to: what differs between them stands in `models/families/`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// RoBERTa: byte-level BPE, positions from `pad_token_id + 1`, one token type.
-    Roberta,
-    /// BERT: WordPiece, two token types, pooler before the classifier.
-    Bert,
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
+
+/// The family tables that are there: validation wants one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelSection {
+    /// In the order of [`Family::ALL`].
+    pub tables: Vec<ModelConfig>,
 }
 
-/// Everything that decides the tensors and the arithmetic of an encoder; defaults are RoBERTa-base's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct EncoderConfig {
-    /// Entries of the word embedding; 0 means "as many as the tokenizer has".
-    pub vocab_size: usize,
-    /// Width of every hidden state (D).
-    pub hidden_size: usize,
-    /// Number of layers (L).
-    pub num_hidden_layers: usize,
-    /// Number of attention heads (H); must divide `hidden_size`.
-    pub num_attention_heads: usize,
-    /// Width between the two feed-forward products (F).
-    pub intermediate_size: usize,
-    /// Dropout on embeddings, attention output and feed-forward output.
-    pub hidden_dropout_prob: f64,
-    /// Dropout on attention probabilities.
-    pub attention_probs_dropout_prob: f64,
-    /// Dropout before the classifier; `hidden_dropout_prob` when absent.
-    pub classifier_dropout: Option<f64>,
-    /// Entries of the position embedding. RoBERTa can use two fewer than this.
-    pub max_position_embeddings: usize,
-    /// Entries of the token type embedding.
-    pub type_vocab_size: usize,
-    /// Added to the variance in LayerNorm.
-    pub layer_norm_eps: f64,
-    /// Standard deviation of the initial weights.
-    pub initializer_range: f64,
-    /// Id of the padding token; RoBERTa's first position is one past it.
-    pub pad_token_id: u32,
-}
-
-impl Default for EncoderConfig {
-    fn default() -> Self {
-        Self::of(Family::Roberta)
+impl Serialize for ModelSection {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.tables.iter().map(|model| (model.family.name, &model.encoder)))
     }
 }
 
-impl EncoderConfig {
-    /// The defaults of a family: those of its base model on the hub.
-    pub fn of(family: Family) -> Self {
-        let roberta = Self {
-            vocab_size: 0,
-            hidden_size: 768,
-            num_hidden_layers: 12,
-            num_attention_heads: 12,
-            intermediate_size: 3072,
-            hidden_dropout_prob: 0.1,
-            attention_probs_dropout_prob: 0.1,
-            classifier_dropout: None,
-            max_position_embeddings: 514,
-            type_vocab_size: 1,
-            layer_norm_eps: 1e-5,
-            initializer_range: 0.02,
-            pad_token_id: 1,
+impl<'de> Deserialize<'de> for ModelSection {
+    /// Absent keys take the family's own defaults, which serde's `default` cannot know.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut given = Map::<String, Value>::deserialize(deserializer)?;
+        let mut tables = Vec::new();
+        for family in Family::ALL {
+            let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
+                continue;
+            };
+            let mut all = serde_json::to_value(EncoderConfig::of(family)).map_err(D::Error::custom)?;
+            let table = Map::<String, Value>::deserialize(table).map_err(D::Error::custom)?;
+            all.as_object_mut().expect("a struct is written as an object").extend(table);
+            let encoder = EncoderConfig::deserialize(all).map_err(D::Error::custom)?;
+            tables.push(ModelConfig { family, encoder });
+        }
+        match given.keys().next() {
+            Some(other) => {
+                Err(D::Error::custom(format!("unknown family `{other}`: there are {}", Family::names("and"))))
+            }
+            None => Ok(Self { tables }),
+        }
+    }
+}
+
+impl JsonSchema for ModelSection {
+    fn schema_name() -> Cow<'static, str> {
+        "ModelSection".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let encoder = generator.subschema_for::<EncoderConfig>();
+        let table = |family: Family| {
+            let about = format!("A {} encoder; absent keys take the family's own defaults.", family.title);
+            (
+                family.name.to_string(),
+                serde_json::json!({"description": about, "anyOf": [encoder, {"type": "null"}]}),
+            )
         };
-        match family {
-            Family::Roberta => roberta,
-            Family::Bert => Self {
-                max_position_embeddings: 512,
-                type_vocab_size: 2,
-                layer_norm_eps: 1e-12,
-                pad_token_id: 0,
-                ..roberta
-            },
-        }
-    }
-
-    /// Width of one attention head (K).
-    pub fn head_size(&self) -> usize {
-        self.hidden_size / self.num_attention_heads
-    }
-}
-
-/// A family and its encoder: what `models` builds from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelConfig {
-    /// The family.
-    pub family: Family,
-    /// The encoder's shape.
-    pub encoder: EncoderConfig,
-}
-
-impl ModelConfig {
-    /// The longest sequence that the position embedding can hold, in tokens.
-    pub fn max_sequence_length(&self) -> usize {
-        self.encoder.max_position_embeddings.saturating_sub(self.position_offset())
-    }
-
-    /// The row of the position embedding that the first token takes.
-    pub fn position_offset(&self) -> usize {
-        match self.family {
-            Family::Roberta => self.encoder.pad_token_id as usize + 1,
-            Family::Bert => 0,
-        }
+        let properties: Map<String, Value> = Family::ALL.into_iter().map(table).collect();
+        json_schema!({
+            "type": "object",
+            "description": "The model: one table, named after the family.",
+            "properties": properties,
+            "additionalProperties": false,
+        })
     }
 }

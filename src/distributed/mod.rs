@@ -17,7 +17,33 @@ pub struct World {
     pub size: usize,
 }
 
+impl Default for World {
+    fn default() -> Self {
+        Self::ALONE
+    }
+}
+
 impl World {
+    /// One process.
+    pub const ALONE: Self = Self { rank: 0, size: 1 };
+
+    /// Whether this is the process that writes what all share.
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// The sums of all processes' numbers: of one process, its own.
+    pub fn sum(&self, own: Vec<usize>) -> Vec<usize> {
+        debug_assert_eq!(self.size, 1, "`detect` refuses more");
+        own
+    }
+
+    /// The decision that all processes take, which is that of the first: of one process, its own.
+    pub fn agree<T>(&self, own: T) -> T {
+        debug_assert_eq!(self.size, 1, "`detect` refuses more");
+        own
+    }
+
     /// This process alone; an error when the environment says that it is one of several.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Problem> {
         for name in SIZE_VARIABLES {
@@ -32,7 +58,7 @@ impl World {
                 )));
             }
         }
-        Ok(Self { rank: 0, size: 1 })
+        Ok(Self::ALONE)
     }
 }
 

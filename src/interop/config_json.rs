@@ -11,11 +11,12 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::config::EncoderConfig;
-use crate::config::Family;
-use crate::config::ModelConfig;
 use crate::error::Problem;
 use crate::error::Problems;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
 use crate::fs;
 
 const CAP_BYTES: u64 = 1 << 20;
@@ -23,17 +24,6 @@ const CAP_BYTES: u64 = 1 << 20;
 const LARGEST_SIZE: u64 = 1 << 30;
 /// A list of names is made for each layer, so a mistyped number must not fill the memory.
 const MOST_LAYERS: u64 = 4096;
-
-/// What stands on top of the encoder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeadKind {
-    /// Nothing: hidden states only.
-    None,
-    /// A masked language model, its decoder tied to the word embedding.
-    MaskedLm,
-    /// One class for a sequence.
-    SequenceClassification,
-}
 
 /// A `config.json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,15 +76,10 @@ impl HubConfig {
             unreachable!("a struct is written as an object");
         };
         keys.extend(sizes);
-        let family = match self.model.family {
-            Family::Roberta => "roberta",
-            Family::Bert => "bert",
-        };
-        keys.insert("model_type".to_string(), json!(family));
-        keys.insert(
-            "architectures".to_string(),
-            json!([architecture(self.model.family, self.head.unwrap_or(HeadKind::None))]),
-        );
+        let family = self.model.family;
+        let class = family.architecture(self.head.unwrap_or(HeadKind::None));
+        keys.insert("model_type".to_string(), json!(family.name));
+        keys.insert("architectures".to_string(), json!([class]));
         keys.insert("hidden_act".to_string(), json!("gelu"));
         keys.insert("position_embedding_type".to_string(), json!("absolute"));
         keys.insert("tie_word_embeddings".to_string(), json!(true));
@@ -112,17 +97,6 @@ impl HubConfig {
     }
 }
 
-fn architecture(family: Family, head: HeadKind) -> &'static str {
-    match (family, head) {
-        (Family::Roberta, HeadKind::None) => "RobertaModel",
-        (Family::Roberta, HeadKind::MaskedLm) => "RobertaForMaskedLM",
-        (Family::Roberta, HeadKind::SequenceClassification) => "RobertaForSequenceClassification",
-        (Family::Bert, HeadKind::None) => "BertModel",
-        (Family::Bert, HeadKind::MaskedLm) => "BertForMaskedLM",
-        (Family::Bert, HeadKind::SequenceClassification) => "BertForSequenceClassification",
-    }
-}
-
 /// Takes the known keys out of a file and collects what is wrong with them.
 struct Reader<'a> {
     place: &'a str,
@@ -133,8 +107,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn config(&mut self) -> Option<HubConfig> {
         let mut notes = Vec::new();
-        let mut head = self.head(&mut notes);
         let family = self.family()?;
+        let mut head = self.head(family, &mut notes);
         let encoder = self.encoder(family);
         self.refuse_other_models();
         let id2label = self.labels();
@@ -169,58 +143,53 @@ impl Reader<'_> {
     }
 
     fn family(&mut self) -> Option<Family> {
+        let supported = Family::names("and");
         match self.keys.shift_remove("model_type") {
-            Some(Value::String(name)) if name == "roberta" => return Some(Family::Roberta),
-            Some(Value::String(name)) if name == "bert" => return Some(Family::Bert),
-            Some(other) => {
-                self.refuse(format!("`model_type` {other} is not supported: `roberta` and `bert` are"))
-            }
-            None => {
-                self.refuse("key `model_type` is missing: `roberta` and `bert` are supported".to_string())
-            }
+            Some(name) => match name.as_str().and_then(Family::named) {
+                Some(family) => return Some(family),
+                None => self.refuse(format!("`model_type` {name} is not supported: {supported} are")),
+            },
+            None => self.refuse(format!("key `model_type` is missing: {supported} are supported")),
         }
         None
     }
 
-    fn head(&mut self, notes: &mut Vec<String>) -> Option<HeadKind> {
+    fn head(&mut self, family: Family, notes: &mut Vec<String>) -> Option<HeadKind> {
         let names = self.keys.shift_remove("architectures")?;
         let name = names.get(0)?.as_str()?;
-        match name {
-            "RobertaForMaskedLM" | "BertForMaskedLM" | "BertForPreTraining" => Some(HeadKind::MaskedLm),
-            "RobertaForSequenceClassification" | "BertForSequenceClassification" => {
-                Some(HeadKind::SequenceClassification)
-            }
-            "RobertaModel" | "BertModel" => Some(HeadKind::None),
-            other => {
-                notes.push(format!("{}: the head of `{other}` is not known and is ignored", self.place));
-                Some(HeadKind::None)
-            }
+        let head = family.head_of(name);
+        if head.is_none() {
+            notes.push(format!("{}: the head of `{name}` is not known and is ignored", self.place));
         }
+        Some(head.unwrap_or(HeadKind::None))
     }
 
     fn encoder(&mut self, family: Family) -> EncoderConfig {
-        let (vocab_size, pad_token_id) = match family {
-            Family::Roberta => (50265, 1),
-            Family::Bert => (30522, 0),
-        };
+        let absent = &family.hub_defaults;
         let encoder = EncoderConfig {
-            vocab_size: self.size("vocab_size", vocab_size),
-            hidden_size: self.size("hidden_size", 768),
-            num_hidden_layers: self.whole("num_hidden_layers", 12, 1, MOST_LAYERS) as usize,
-            num_attention_heads: self.size("num_attention_heads", 12),
-            intermediate_size: self.size("intermediate_size", 3072),
-            hidden_dropout_prob: self.number("hidden_dropout_prob", 0.1, 0.0, 1.0),
-            attention_probs_dropout_prob: self.number("attention_probs_dropout_prob", 0.1, 0.0, 1.0),
+            vocab_size: self.size("vocab_size", absent.vocab_size),
+            hidden_size: self.size("hidden_size", absent.hidden_size),
+            num_hidden_layers: self.whole(
+                "num_hidden_layers",
+                absent.num_hidden_layers as u64,
+                1,
+                MOST_LAYERS,
+            ) as usize,
+            num_attention_heads: self.size("num_attention_heads", absent.num_attention_heads),
+            intermediate_size: self.size("intermediate_size", absent.intermediate_size),
+            hidden_dropout_prob: self.share("hidden_dropout_prob", absent.hidden_dropout_prob),
+            attention_probs_dropout_prob: self
+                .share("attention_probs_dropout_prob", absent.attention_probs_dropout_prob),
             classifier_dropout: self
                 .keys
                 .get("classifier_dropout")
                 .is_some_and(|v| !v.is_null())
-                .then(|| self.number("classifier_dropout", 0.1, 0.0, 1.0)),
-            max_position_embeddings: self.size("max_position_embeddings", 512),
-            type_vocab_size: self.size("type_vocab_size", 2),
-            layer_norm_eps: self.number("layer_norm_eps", 1e-12, 0.0, 1.0),
-            initializer_range: self.number("initializer_range", 0.02, 0.0, 1e3),
-            pad_token_id: self.whole("pad_token_id", pad_token_id, 0, LARGEST_SIZE) as u32,
+                .then(|| self.share("classifier_dropout", absent.hidden_dropout_prob)),
+            max_position_embeddings: self.size("max_position_embeddings", absent.max_position_embeddings),
+            type_vocab_size: self.size("type_vocab_size", absent.type_vocab_size),
+            layer_norm_eps: self.share("layer_norm_eps", absent.layer_norm_eps),
+            initializer_range: self.number("initializer_range", absent.initializer_range, 0.0, 1e3),
+            pad_token_id: self.whole("pad_token_id", absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
         };
         self.keys.shift_remove("classifier_dropout");
         if !encoder.hidden_size.is_multiple_of(encoder.num_attention_heads) {
@@ -283,8 +252,12 @@ impl Reader<'_> {
         names
     }
 
-    fn size(&mut self, key: &str, default: u64) -> usize {
-        self.whole(key, default, 1, LARGEST_SIZE) as usize
+    fn size(&mut self, key: &str, default: usize) -> usize {
+        self.whole(key, default as u64, 1, LARGEST_SIZE) as usize
+    }
+
+    fn share(&mut self, key: &str, default: f64) -> f64 {
+        self.number(key, default, 0.0, 1.0)
     }
 
     fn whole(&mut self, key: &str, default: u64, least: u64, most: u64) -> u64 {

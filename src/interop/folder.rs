@@ -1,4 +1,5 @@
-//! A pretrained model folder: config, weights under canonical names in f32, and where its tokenizer lies.
+//! A pretrained model folder: what its files say, its weights under canonical names, and where its tokenizer
+//! lies.
 //!
 //! Pickle files (`pytorch_model.bin`) are never opened.
 
@@ -14,13 +15,16 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::checkpoint::TensorFile;
-use crate::config::ModelConfig;
 use crate::error::Problem;
+use crate::families::Family;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
 use crate::fs;
-use crate::interop::config_json::HeadKind;
 use crate::interop::config_json::HubConfig;
 use crate::interop::names;
 use crate::interop::names::Mapped;
+use crate::layers::Parameters;
+use crate::layers::Part;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
 
@@ -34,26 +38,27 @@ pub const TOKENIZER_FILES: [&str; 6] = [
     "merges.txt",
 ];
 
-/// A model that somebody trained before.
-#[derive(Debug, Clone)]
+/// A model that somebody trained before: what its files say, and its tensors when they are asked for.
+#[derive(Debug)]
 pub struct PretrainedFolder {
     /// Family and encoder.
     pub config: ModelConfig,
-    /// The head whose tensors are all there.
+    /// The head, as `config.json` or else the names of the tensors tell it.
     pub head: HeadKind,
     /// The names of the classes in the order of their ids (classifiers only).
     pub id2label: Option<Vec<String>>,
     /// Keys of `config.json` that this program does not know, to be passed on.
     pub extra: Map<String, Value>,
-    /// f32 tensors on the CPU by canonical name: those of [`names::tensor_shapes`], each of the right shape.
-    pub tensors: BTreeMap<String, Tensor>,
-    /// What was renamed, dropped or missing, for the log.
+    /// What was ignored or renamed, for the log.
     pub notes: Vec<String>,
     /// Those of [`TOKENIZER_FILES`] that are there.
     pub tokenizer_files: Vec<PathBuf>,
+    weights: Weights,
+    /// The name in the file, by canonical name.
+    sources: BTreeMap<String, String>,
 }
 
-/// Reads a model folder in Hugging Face's layout; an error names file, key or tensor.
+/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key.
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
     if !fs::exists(&folder.join("config.json")) {
         let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
@@ -65,21 +70,105 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
-    let head = head.unwrap_or_else(|| head_from_names(&sources));
+    let head = head.unwrap_or_else(|| head_from_names(model.family, &sources));
     let id2label = (head == HeadKind::SequenceClassification)
         .then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
-    let num_labels = id2label.as_ref().map_or(0, Vec::len);
-    let tensors = load_expected(&model, head, num_labels, sources, &weights, &mut notes)?;
-    let embedding = &tensors[&names::word_embedding(model.family)];
-    if head == HeadKind::MaskedLm {
-        check_tied_decoder(&model, &weights, embedding)?;
-    }
     let tokenizer_files =
         TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
-    Ok(PretrainedFolder { config: model, head, id2label, extra, tensors, notes, tokenizer_files })
+    Ok(PretrainedFolder { config: model, head, id2label, extra, notes, tokenizer_files, weights, sources })
+}
+
+/// What filling a model from a folder came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// Parameters of the head that the folder has not, or for another number of labels: they keep their
+    /// initial values.
+    pub new: Vec<String>,
+    /// What the folder has and the model does not, for the log.
+    pub notes: Vec<String>,
+}
+
+impl PretrainedFolder {
+    /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error that
+    /// names it, unless it is of the head and `head_may_be_new`.
+    pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
+        let mut filled = Filled::default();
+        let mut taken = BTreeSet::new();
+        for spec in parameters.layout().specs() {
+            let may_be_new = head_may_be_new && spec.part == Part::Head;
+            match self.tensor(&spec.name, &spec.shape) {
+                Ok(tensor) => {
+                    taken.insert(spec.name.as_str());
+                    parameters.set(&spec.name, &tensor)?;
+                }
+                Err(Unfit::Missing | Unfit::Misshapen(_)) if may_be_new => filled.new.push(spec.name.clone()),
+                Err(Unfit::Missing) => return Err(self.missing(&spec.name, spec.part).into()),
+                Err(Unfit::Misshapen(problem)) => return Err(problem.into()),
+                Err(Unfit::Unreadable(error)) => return Err(error),
+            }
+        }
+        if taken.contains(self.config.family.masked_lm.bias) {
+            self.check_tied_decoder()?;
+        }
+        let left = self.sources.iter().filter(|(name, _)| !taken.contains(name.as_str()));
+        let left: Vec<&str> = left.map(|(_, source)| source.as_str()).collect();
+        note_unused(&mut filled.notes, &self.weights, &left);
+        Ok(filled)
+    }
+
+    /// The tensor of a canonical name, in f32 on the CPU.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, Unfit> {
+        let source = self.sources.get(name).ok_or(Unfit::Missing)?;
+        let tensor = self.weights.load(source).map_err(Unfit::Unreadable)?;
+        if tensor.dims() == shape {
+            return Ok(tensor);
+        }
+        let message =
+            format!("tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}", tensor.dims());
+        Err(Unfit::Misshapen(self.weights.problem(&message)))
+    }
+
+    fn missing(&self, name: &str, part: Part) -> Problem {
+        let problem = self.weights.problem(&format!("tensor `{name}` is missing"));
+        let head = self.config.family.masked_lm.dense;
+        let is_masked_lm = head.split('.').next() == name.split('.').next();
+        problem.hint(if part == Part::Head && is_masked_lm {
+            format!(
+                "a masked language model has `{head}.*`; this folder may hold an encoder or a classifier only"
+            )
+        } else {
+            "does `config.json` belong to these weights?".to_string()
+        })
+    }
+
+    /// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
+    fn check_tied_decoder(&self) -> Result<()> {
+        let family = self.config.family;
+        let Some(embedding) = self.sources.get(&names::word_embedding(family)) else { return Ok(()) };
+        let is_decoder = |name: &&String| names::canonical(family, name) == Mapped::TiedDecoder;
+        for name in self.weights.index.keys().filter(is_decoder) {
+            let (decoder, embedding) = (self.weights.load(name)?, self.weights.load(embedding)?);
+            let values = |t: &Tensor| t.flatten_all()?.to_vec1::<f32>();
+            if decoder.dims() != embedding.dims() || values(&decoder)? != values(&embedding)? {
+                let message = format!(
+                    "tensor `{name}` differs from the word embedding, and only tied decoders are supported"
+                );
+                return Err(self.weights.problem(&message).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a tensor cannot be taken.
+enum Unfit {
+    Missing,
+    Misshapen(Problem),
+    Unreadable(anyhow::Error),
 }
 
 /// The safetensors files of a folder, one or several, as one set of names.
+#[derive(Debug)]
 struct Weights {
     place: PathBuf,
     files: Vec<TensorFile>,
@@ -197,68 +286,13 @@ fn canonical_sources(
     Ok(sources)
 }
 
-fn head_from_names(sources: &BTreeMap<String, String>) -> HeadKind {
-    let has = |start: &str| sources.keys().any(|name| name.starts_with(start));
+fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKind {
+    let has = |module: &str| sources.contains_key(&format!("{module}.weight"));
     match () {
-        () if has("lm_head.dense.") || has("cls.predictions.transform.") => HeadKind::MaskedLm,
-        () if has("classifier.") => HeadKind::SequenceClassification,
+        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
+        () if has(family.classification.output) => HeadKind::SequenceClassification,
         () => HeadKind::None,
     }
-}
-
-fn load_expected(
-    model: &ModelConfig,
-    head: HeadKind,
-    num_labels: usize,
-    mut sources: BTreeMap<String, String>,
-    weights: &Weights,
-    notes: &mut Vec<String>,
-) -> Result<BTreeMap<String, Tensor>> {
-    let mut tensors = BTreeMap::new();
-    for (name, shape) in names::tensor_shapes(model, head, num_labels) {
-        let Some(source) = sources.remove(&name) else {
-            if names::is_optional(head, &name) {
-                notes.push(format!(
-                    "{}: tensor `{name}` is missing; it is needed for classification only",
-                    weights.place.display()
-                ));
-                continue;
-            }
-            return Err(weights
-                .problem(&format!("tensor `{name}` is missing"))
-                .hint("does `config.json` belong to these weights?")
-                .into());
-        };
-        let tensor = weights.load(&source)?;
-        if tensor.dims() != shape {
-            let message = format!(
-                "tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}",
-                tensor.dims()
-            );
-            return Err(weights.problem(&message).into());
-        }
-        tensors.insert(name, tensor);
-    }
-    note_unused(notes, weights, &sources.values().map(String::as_str).collect::<Vec<_>>());
-    Ok(tensors)
-}
-
-/// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
-fn check_tied_decoder(model: &ModelConfig, weights: &Weights, embedding: &Tensor) -> Result<()> {
-    for name in
-        weights.index.keys().filter(|name| names::canonical(model.family, name) == Mapped::TiedDecoder)
-    {
-        let decoder = weights.load(name)?;
-        let equal = decoder.dims() == embedding.dims()
-            && decoder.flatten_all()?.to_vec1::<f32>()? == embedding.flatten_all()?.to_vec1::<f32>()?;
-        if !equal {
-            let message = format!(
-                "tensor `{name}` differs from the word embedding, and only tied decoders are supported"
-            );
-            return Err(weights.problem(&message).into());
-        }
-    }
-    Ok(())
 }
 
 fn note_unused(notes: &mut Vec<String>, weights: &Weights, unused: &[&str]) {

@@ -8,9 +8,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use config_json::HeadKind;
 pub use config_json::HubConfig;
+pub use folder::Filled;
 pub use folder::PretrainedFolder;
 pub use folder::TOKENIZER_FILES;
 pub use folder::read_folder;
-pub use names::tensor_shapes;

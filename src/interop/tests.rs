@@ -13,9 +13,15 @@ use serde_json::json;
 
 use super::*;
 use crate::checkpoint::write_tensors;
-use crate::config::EncoderConfig;
-use crate::config::Family;
-use crate::config::ModelConfig;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
+use crate::layers::Layout;
+use crate::layers::Parameters;
+use crate::layers::Part;
+use crate::layers::parameters::ParameterSpec;
+use crate::models::Blueprint;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::rng::hash_name;
@@ -42,9 +48,33 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
+/// The layout of a model; an encoder alone is built with a decoder, which is then to be left out.
+fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
+    match head {
+        HeadKind::SequenceClassification => Blueprint::classifier(config, LABELS.len()).layout,
+        HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
+    }
+}
+
+fn specs(config: &ModelConfig, head: HeadKind) -> Vec<ParameterSpec> {
+    let all = layout(config, head);
+    all.specs().filter(|spec| head != HeadKind::None || spec.part != Part::Head).cloned().collect()
+}
+
+/// What a model of the folder's own kind gets of it.
+fn tensors_in(folder: &Path) -> anyhow::Result<(BTreeMap<String, Tensor>, Filled)> {
+    let read = read_folder(folder)?;
+    let parameters = Parameters::initialise(layout(&read.config, read.head), 0.02, 1, &Device::Cpu)?;
+    let filled = read.fill(&parameters, read.head == HeadKind::None)?;
+    let wanted = specs(&read.config, read.head);
+    let named =
+        parameters.named()?.into_iter().filter(|(name, _)| wanted.iter().any(|spec| spec.name == *name));
+    Ok((named.collect(), filled))
+}
+
 fn tensors_of(config: &ModelConfig, head: HeadKind) -> BTreeMap<String, Tensor> {
-    let shapes = tensor_shapes(config, head, LABELS.len());
-    shapes.into_iter().map(|(name, shape)| (name.clone(), random(&name, &shape))).collect()
+    let specs = specs(config, head);
+    specs.into_iter().map(|spec| (spec.name.clone(), random(&spec.name, &spec.shape))).collect()
 }
 
 fn write_folder(config: &Value, tensors: &BTreeMap<String, Tensor>) -> tempfile::TempDir {
@@ -66,7 +96,7 @@ fn config_json(family: Family, head: HeadKind) -> Value {
 }
 
 fn refusal(config: &Value, tensors: &BTreeMap<String, Tensor>) -> String {
-    format!("{:#}", read_folder(write_folder(config, tensors).path()).unwrap_err())
+    format!("{:#}", tensors_in(write_folder(config, tensors).path()).unwrap_err())
 }
 
 fn assert_same(left: &BTreeMap<String, Tensor>, right: &BTreeMap<String, Tensor>) {
@@ -80,14 +110,16 @@ fn assert_same(left: &BTreeMap<String, Tensor>, right: &BTreeMap<String, Tensor>
 
 #[test]
 fn what_we_write_we_read() {
-    for family in [Family::Roberta, Family::Bert] {
+    for family in [Family::ROBERTA, Family::BERT] {
         for head in [HeadKind::None, HeadKind::MaskedLm, HeadKind::SequenceClassification] {
             let tensors = tensors_of(&model(family), head);
             let folder = write_folder(&config_json(family, head), &tensors);
             std::fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
             let read = read_folder(folder.path()).unwrap();
             assert_eq!((read.config, read.head), (model(family), head));
-            assert_same(&read.tensors, &tensors);
+            let (found, filled) = tensors_in(folder.path()).unwrap();
+            assert_same(&found, &tensors);
+            assert_eq!((filled.notes, filled.new.is_empty()), (Vec::new(), head != HeadKind::None));
             assert_eq!(read.id2label.is_some(), head == HeadKind::SequenceClassification);
             assert_eq!(read.tokenizer_files, [folder.path().join("tokenizer.json")]);
             assert_eq!(read.notes, [""; 0]);
@@ -100,14 +132,13 @@ fn what_we_write_we_read() {
 #[test]
 fn the_canonical_names_are_those_that_transformers_saves() {
     let names = |family, head| -> Vec<String> {
-        let mut names: Vec<String> =
-            tensor_shapes(&model(family), head, 3).into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<String> = specs(&model(family), head).into_iter().map(|spec| spec.name).collect();
         names.retain(|name| !name.contains("encoder.layer") && !name.contains("embeddings"));
         names.sort();
         names
     };
     assert_eq!(
-        names(Family::Roberta, HeadKind::MaskedLm),
+        names(Family::ROBERTA, HeadKind::MaskedLm),
         [
             "lm_head.bias",
             "lm_head.dense.bias",
@@ -117,7 +148,7 @@ fn the_canonical_names_are_those_that_transformers_saves() {
         ]
     );
     assert_eq!(
-        names(Family::Roberta, HeadKind::SequenceClassification),
+        names(Family::ROBERTA, HeadKind::SequenceClassification),
         [
             "classifier.dense.bias",
             "classifier.dense.weight",
@@ -126,10 +157,10 @@ fn the_canonical_names_are_those_that_transformers_saves() {
         ]
     );
     assert_eq!(
-        names(Family::Bert, HeadKind::SequenceClassification),
+        names(Family::BERT, HeadKind::SequenceClassification),
         ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "classifier.bias", "classifier.weight"]
     );
-    let mut bert = names(Family::Bert, HeadKind::MaskedLm);
+    let mut bert = names(Family::BERT, HeadKind::MaskedLm);
     bert.retain(|name| !name.contains("pooler"));
     let transform = "cls.predictions.transform";
     assert_eq!(
@@ -142,12 +173,12 @@ fn the_canonical_names_are_those_that_transformers_saves() {
             format!("{transform}.dense.weight")
         ]
     );
-    assert_eq!(tensor_shapes(&model(Family::Roberta), HeadKind::None, 0).len(), 5 + 16);
+    assert_eq!(specs(&model(Family::ROBERTA), HeadKind::None).len(), 5 + 16);
 }
 
 #[test]
 fn an_old_bert_checkpoint_is_brought_up_to_date() {
-    let wanted = tensors_of(&model(Family::Bert), HeadKind::MaskedLm);
+    let wanted = tensors_of(&model(Family::BERT), HeadKind::MaskedLm);
     let mut old = BTreeMap::new();
     for (name, tensor) in &wanted {
         let name =
@@ -158,11 +189,11 @@ fn an_old_bert_checkpoint_is_brought_up_to_date() {
     old.insert("cls.predictions.decoder.weight".to_string(), embedding.clone());
     old.insert("bert.embeddings.position_ids".to_string(), Tensor::new(&[[0_i64, 1]], &Device::Cpu).unwrap());
     old.insert("cls.seq_relationship.weight".to_string(), random("nsp", &[2, 4]));
-    let mut config = config_json(Family::Bert, HeadKind::MaskedLm);
+    let mut config = config_json(Family::BERT, HeadKind::MaskedLm);
     config["architectures"] = json!(["BertForPreTraining"]);
-    let read = read_folder(write_folder(&config, &old).path()).unwrap();
-    assert_same(&read.tensors, &wanted);
-    assert!(read.notes.iter().any(|note| note.contains("cls.seq_relationship.weight")), "{:?}", read.notes);
+    let (found, filled) = tensors_in(write_folder(&config, &old).path()).unwrap();
+    assert_same(&found, &wanted);
+    assert!(filled.notes[0].contains("not used: `cls.seq_relationship.weight`"), "{:?}", filled.notes);
     old.insert("cls.predictions.decoder.weight".to_string(), (embedding + 1.0).unwrap());
     let message = refusal(&config, &old);
     assert!(
@@ -173,19 +204,19 @@ fn an_old_bert_checkpoint_is_brought_up_to_date() {
 
 #[test]
 fn a_bare_encoder_in_half_precision_and_in_shards_is_read() {
-    let wanted = tensors_of(&model(Family::Roberta), HeadKind::None);
+    let wanted = tensors_of(&model(Family::ROBERTA), HeadKind::None);
     let half: BTreeMap<String, Tensor> = wanted
         .iter()
         .map(|(name, tensor)| (name.replace("roberta.", ""), tensor.to_dtype(DType::BF16).unwrap()))
         .collect();
-    let folder = write_folder(&config_json(Family::Roberta, HeadKind::None), &half);
+    let folder = write_folder(&config_json(Family::ROBERTA, HeadKind::None), &half);
     let read = read_folder(folder.path()).unwrap();
     assert_eq!(read.head, HeadKind::None);
     let rounded: BTreeMap<String, Tensor> = half
         .iter()
         .map(|(name, tensor)| (format!("roberta.{name}"), tensor.to_dtype(DType::F32).unwrap()))
         .collect();
-    assert_same(&read.tensors, &rounded);
+    assert_same(&tensors_in(folder.path()).unwrap().0, &rounded);
 
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     let (mut shards, mut weight_map) = ([BTreeMap::new(), BTreeMap::new()], serde_json::Map::new());
@@ -198,7 +229,7 @@ fn a_bare_encoder_in_half_precision_and_in_shards_is_read() {
     }
     let index_path = folder.path().join("model.safetensors.index.json");
     std::fs::write(&index_path, json!({ "weight_map": weight_map }).to_string()).unwrap();
-    assert_same(&read_folder(folder.path()).unwrap().tensors, &rounded);
+    assert_same(&tensors_in(folder.path()).unwrap().0, &rounded);
 
     weight_map.insert("encoder.extra".to_string(), json!("../elsewhere.safetensors"));
     std::fs::write(&index_path, json!({ "weight_map": weight_map }).to_string()).unwrap();
@@ -208,9 +239,9 @@ fn a_bare_encoder_in_half_precision_and_in_shards_is_read() {
 
 #[test]
 fn a_wrong_shape_names_tensor_and_both_shapes() {
-    let mut tensors = tensors_of(&model(Family::Bert), HeadKind::SequenceClassification);
+    let mut tensors = tensors_of(&model(Family::BERT), HeadKind::SequenceClassification);
     tensors.insert("classifier.weight".to_string(), random("c", &[2, 4]));
-    let config = config_json(Family::Bert, HeadKind::SequenceClassification);
+    let config = config_json(Family::BERT, HeadKind::SequenceClassification);
     let message = refusal(&config, &tensors);
     assert!(
         message.contains("`classifier.weight` is [2, 4], the model of `config.json` wants [3, 4]"),
@@ -222,14 +253,31 @@ fn a_wrong_shape_names_tensor_and_both_shapes() {
 }
 
 #[test]
-fn the_head_is_found_without_architectures_and_a_pooler_may_be_missing() {
-    let mut tensors = tensors_of(&model(Family::Bert), HeadKind::MaskedLm);
-    tensors.retain(|name, _| !name.contains("pooler"));
-    let mut config = config_json(Family::Bert, HeadKind::MaskedLm);
-    config.as_object_mut().unwrap().remove("architectures");
-    let read = read_folder(write_folder(&config, &tensors).path()).unwrap();
-    assert_eq!(read.head, HeadKind::MaskedLm);
-    assert!(read.notes[0].contains("bert.pooler.dense.weight"), "{:?}", read.notes);
+fn the_head_is_found_without_architectures() {
+    for family in Family::ALL {
+        for head in HeadKind::ALL {
+            let mut config = config_json(family, head);
+            config.as_object_mut().unwrap().remove("architectures");
+            let folder = write_folder(&config, &tensors_of(&model(family), head));
+            assert_eq!(read_folder(folder.path()).unwrap().head, head, "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_head_is_named_where_it_may_be_new_and_missed_where_it_may_not() {
+    let tensors = tensors_of(&model(Family::BERT), HeadKind::MaskedLm);
+    let folder = write_folder(&config_json(Family::BERT, HeadKind::MaskedLm), &tensors);
+    let read = read_folder(folder.path()).unwrap();
+    let layout = layout(&model(Family::BERT), HeadKind::SequenceClassification);
+    let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap();
+    let filled = read.fill(&parameters, true).unwrap();
+    let names =
+        ["bert.pooler.dense.bias", "bert.pooler.dense.weight", "classifier.bias", "classifier.weight"];
+    assert_eq!(filled.new, names);
+    assert!(filled.notes[0].contains("not used: `cls.predictions.bias`"), "{:?}", filled.notes);
+    let message = format!("{:#}", read.fill(&parameters, false).unwrap_err());
+    assert!(message.contains("tensor `bert.pooler.dense.bias` is missing"), "{message}");
 }
 
 #[test]
@@ -237,7 +285,7 @@ fn a_pickle_or_an_empty_folder_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let message = format!("{:#}", read_folder(folder.path()).unwrap_err());
     assert!(message.contains("no `config.json`"), "{message}");
-    std::fs::write(folder.path().join("config.json"), config_json(Family::Bert, HeadKind::None).to_string())
+    std::fs::write(folder.path().join("config.json"), config_json(Family::BERT, HeadKind::None).to_string())
         .unwrap();
     std::fs::write(folder.path().join("pytorch_model.bin"), b"pickle").unwrap();
     let message = format!("{:#}", read_folder(folder.path()).unwrap_err());
@@ -246,7 +294,7 @@ fn a_pickle_or_an_empty_folder_is_refused_with_a_hint() {
 
 #[test]
 fn unsupported_and_wrong_keys_are_all_named_at_once() {
-    let mut config = config_json(Family::Roberta, HeadKind::None);
+    let mut config = config_json(Family::ROBERTA, HeadKind::None);
     config["hidden_act"] = json!("relu");
     config["position_embedding_type"] = json!("relative_key");
     config["hidden_size"] = json!("wide");
@@ -268,7 +316,7 @@ fn unsupported_and_wrong_keys_are_all_named_at_once() {
 
 #[test]
 fn keys_that_we_do_not_know_are_passed_on_and_a_regression_head_is_ignored() {
-    let mut config = config_json(Family::Bert, HeadKind::SequenceClassification);
+    let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     config["bos_token_id"] = json!(5);
     config["_name_or_path"] = json!("/home/somebody/model");
     config["problem_type"] = json!("regression");
@@ -300,10 +348,11 @@ fn a_published_checkpoint_is_read() {
     let read = read_folder(&folder).unwrap();
     assert_eq!(
         (read.config.family, read.head, read.config.encoder.hidden_size),
-        (Family::Bert, HeadKind::None, 384)
+        (Family::BERT, HeadKind::None, 384)
     );
-    assert_eq!(read.tensors.len(), 5 + 6 * 16 + 2);
-    assert_eq!(read.tensors["bert.embeddings.word_embeddings.weight"].dims(), [30522, 384]);
+    let (tensors, _) = tensors_in(&folder).unwrap();
+    assert_eq!(tensors.len(), 5 + 6 * 16);
+    assert_eq!(tensors["bert.embeddings.word_embeddings.weight"].dims(), [30522, 384]);
     assert!(read.notes.iter().any(|note| note.contains("embeddings.position_ids")), "{:?}", read.notes);
     assert!(read.tokenizer_files.iter().any(|path| path.ends_with("tokenizer.json")));
 }
@@ -321,7 +370,7 @@ proptest! {
 
     #[test]
     fn a_key_of_any_value_is_read_or_refused_by_name(key in 0..24_usize, value in any_json()) {
-        let mut config = config_json(Family::Bert, HeadKind::SequenceClassification);
+        let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
         let key = config.as_object().unwrap().keys().nth(key % config.as_object().unwrap().len()).unwrap().clone();
         config[&key] = value;
         match read_config(config.to_string().as_bytes()) {
@@ -333,7 +382,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_as_an_index_are_refused_by_name(bytes in proptest::collection::vec(any::<u8>(), 0..100), map in any_json()) {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("config.json"), config_json(Family::Bert, HeadKind::None).to_string()).unwrap();
+        std::fs::write(folder.path().join("config.json"), config_json(Family::BERT, HeadKind::None).to_string()).unwrap();
         for content in [bytes, json!({ "weight_map": map }).to_string().into_bytes()] {
             std::fs::write(folder.path().join("model.safetensors.index.json"), content).unwrap();
             let message = format!("{:#}", read_folder(folder.path()).unwrap_err());
@@ -343,13 +392,13 @@ proptest! {
 
     #[test]
     fn a_folder_with_damaged_weights_is_read_or_refused_by_name(position in 0..4096_usize, byte in any::<u8>()) {
-        let folder = write_folder(&config_json(Family::Roberta, HeadKind::MaskedLm), &tensors_of(&model(Family::Roberta), HeadKind::MaskedLm));
+        let folder = write_folder(&config_json(Family::ROBERTA, HeadKind::MaskedLm), &tensors_of(&model(Family::ROBERTA), HeadKind::MaskedLm));
         let path = folder.path().join("model.safetensors");
         let mut bytes = std::fs::read(&path).unwrap();
         let position = position % bytes.len();
         bytes[position] = byte;
         std::fs::write(&path, bytes).unwrap();
-        if let Err(e) = read_folder(folder.path()) {
+        if let Err(e) = tensors_in(folder.path()) {
             prop_assert!(format!("{e:#}").contains("model.safetensors"), "{e:#}");
         }
     }

@@ -46,13 +46,24 @@ impl Site {
     }
 }
 
-/// Which random stream dropout draws from; absent in evaluation.
+/// Which pass of training this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DropoutSeed {
+pub struct Pass {
     /// Seed of the run.
     pub seed: u64,
     /// Step (update) that is being computed.
     pub step: u64,
+    /// Number of the model in the run, from 0: each draws its own dropout.
+    pub model: u8,
+    /// Whether no micro-batch of this step follows: gradients are final when the pass leaves them.
+    pub last_micro_batch: bool,
+}
+
+impl Pass {
+    /// The pass of a step that has one micro-batch, through the only model of a run.
+    pub fn new(seed: u64, step: u64) -> Self {
+        Self { seed, step, model: 0, last_micro_batch: true }
+    }
 }
 
 /// Everything a layer needs besides its input.
@@ -63,15 +74,16 @@ pub struct Context<'a> {
     /// Segments of the batch.
     pub rows: Rows<'a>,
     /// Present in training.
-    pub dropout: Option<DropoutSeed>,
+    pub pass: Option<Pass>,
 }
 
 impl<'a> Context<'a> {
     /// The dropout of a site; `None` in evaluation or at probability 0.
     pub fn dropout_at(&self, site: Site, probability: f64) -> Option<Dropout> {
-        let DropoutSeed { seed, step } = self.dropout?;
-        // The id holds 40 bits of step and 16 bits of site.
-        let stream = Stream::new(seed, Purpose::Dropout, step << 16 | site.number());
+        let Pass { seed, step, model, .. } = self.pass?;
+        // The id holds 8 bits of model, 40 bits of step and 16 bits of site.
+        let id = u64::from(model) << 56 | step << 16 | site.number();
+        let stream = Stream::new(seed, Purpose::Dropout, id);
         (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
     }
 

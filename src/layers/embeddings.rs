@@ -4,6 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::ParameterId;
 use crate::layers::Site;
@@ -35,6 +36,8 @@ pub struct Embeddings {
     pub token_type: ParameterId,
     /// After the sum.
     pub norm: Norm,
+    /// D.
+    pub hidden: usize,
     /// Row of the word embedding that gets no gradient.
     pub word_padding: Option<u32>,
     /// Row of the position embedding that gets no gradient.
@@ -51,6 +54,11 @@ pub struct Saved {
 }
 
 impl Embeddings {
+    /// What is kept for backward: the sum of the tables, the norm's mean and deviation, and the output.
+    pub fn saved(&self) -> Footprint {
+        Footprint { values: 2 * self.hidden as u64, statistics_bytes: 8 }
+    }
+
     /// `[T, D]`.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);

@@ -4,6 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
@@ -27,6 +28,22 @@ pub struct Saved {
 }
 
 impl EncoderLayer {
+    /// Floating-point operations for each token of segments of mean length `mean_length`.
+    pub fn flops(&self, mean_length: f64) -> f64 {
+        self.attention.flops(mean_length) + self.feed_forward.flops()
+    }
+
+    /// What is kept for backward, the output included.
+    pub fn saved(&self) -> Footprint {
+        self.attention.saved() + self.feed_forward.saved()
+    }
+
+    /// The most that backward needs besides. Freed blocks are kept by size, so that the peaks of both blocks
+    /// add up although they fall at different moments.
+    pub fn temporary(&self) -> Footprint {
+        self.attention.temporary() + self.feed_forward.temporary()
+    }
+
     /// `[T, D]` to `[T, D]`.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let (middle, attention) = self.attention.forward(x, ctx)?;

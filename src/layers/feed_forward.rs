@@ -4,6 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
@@ -65,6 +66,21 @@ impl FeedForward {
             ),
             output: OutputBlock::new(registry, &format!("{name}.output"), output),
         }
+    }
+
+    /// Floating-point operations for each token.
+    pub fn flops(&self) -> f64 {
+        self.intermediate.flops() + self.output.flops()
+    }
+
+    /// What is kept for backward: both sides of GELU, and the end of the block.
+    pub fn saved(&self) -> Footprint {
+        self.output.saved() + Footprint { values: 2 * self.intermediate.outputs as u64, statistics_bytes: 0 }
+    }
+
+    /// The most that backward needs besides: the gradients of both sides of GELU.
+    pub fn temporary(&self) -> Footprint {
+        Footprint { values: 2 * self.intermediate.outputs as u64, statistics_bytes: 0 }
     }
 
     /// `LayerNorm(x + dropout(gelu(x W1 + b1) W2 + b2))`, `[T, D]`.

@@ -17,6 +17,10 @@ pub struct Linear {
     pub weight: ParameterId,
     /// `[O]`.
     pub bias: ParameterId,
+    /// I.
+    pub inputs: usize,
+    /// O.
+    pub outputs: usize,
 }
 
 impl Linear {
@@ -25,7 +29,14 @@ impl Linear {
         Self {
             weight: registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal),
             bias: registry.vector(format!("{name}.bias"), outputs, Init::Zeros),
+            inputs,
+            outputs,
         }
+    }
+
+    /// Floating-point operations of the products of forward and backward, for each row of `x`.
+    pub fn flops(&self) -> f64 {
+        6.0 * (self.inputs * self.outputs) as f64
     }
 
     /// `x W^T + b`.

@@ -1,12 +1,12 @@
 //! Whole layers with explicit forward and backward, and the flat buffers that hold their parameters.
 //!
-//! Knows nothing of batches, files or families: a layer gets the names of its parameters from whoever builds
-//! it.
+//! Knows nothing of batches, files or families: a layer gets the names of its parameters from what builds it.
 
 pub mod context;
 pub mod embeddings;
 pub mod encoder_layer;
 pub mod feed_forward;
+pub mod footprint;
 pub mod linear;
 pub mod norm;
 pub mod output_block;
@@ -16,8 +16,11 @@ pub mod self_attention;
 pub use context::Context;
 pub use context::Rows;
 pub use context::Site;
+pub use footprint::Footprint;
 pub use parameters::Gradients;
 pub use parameters::Init;
+pub use parameters::Layout;
 pub use parameters::ParameterId;
 pub use parameters::Parameters;
+pub use parameters::Part;
 pub use parameters::Registry;

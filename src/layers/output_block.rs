@@ -4,6 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
@@ -50,6 +51,16 @@ impl OutputBlock {
             site: sizes.site,
             dropout: sizes.dropout,
         }
+    }
+
+    /// Floating-point operations for each token.
+    pub fn flops(&self) -> f64 {
+        self.dense.flops()
+    }
+
+    /// The sum before the norm, the norm's mean and deviation, and the output.
+    pub fn saved(&self) -> Footprint {
+        Footprint { values: 2 * self.dense.outputs as u64, statistics_bytes: 8 }
     }
 
     /// `[T, D]` from the block's input `x` and what the block began with.

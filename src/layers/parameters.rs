@@ -55,17 +55,37 @@ pub struct ParameterSpec {
     pub init: Init,
     /// Whether weight decay applies: all but biases and `LayerNorm`.
     pub decays: bool,
+    /// The part of the model that it belongs to.
+    pub part: Part,
     /// Elements in the flat buffer.
     pub range: Range<usize>,
+}
+
+/// A part of a model, from its input to its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Part {
+    /// The input embeddings.
+    #[default]
+    Embeddings,
+    /// A layer of the encoder, from 0.
+    Layer(usize),
+    /// What stands on top of the encoder.
+    Head,
 }
 
 /// Collects parameters while a model is built; [`Registry::layout`] then places them.
 #[derive(Debug, Default)]
 pub struct Registry {
     specs: Vec<ParameterSpec>,
+    part: Part,
 }
 
 impl Registry {
+    /// The parameters that follow belong to `part`.
+    pub fn enter(&mut self, part: Part) {
+        self.part = part;
+    }
+
     /// Adds a weight matrix or table: it decays.
     pub fn weight(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParameterId {
         self.add(name.into(), shape, init, true)
@@ -77,7 +97,8 @@ impl Registry {
     }
 
     fn add(&mut self, name: String, shape: &[usize], init: Init, decays: bool) -> ParameterId {
-        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), init, decays, range: 0..0 });
+        let part = self.part;
+        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), init, decays, part, range: 0..0 });
         ParameterId(self.specs.len() - 1)
     }
 

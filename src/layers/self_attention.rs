@@ -4,6 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Registry;
 use crate::layers::Site;
@@ -73,6 +74,25 @@ impl SelfAttention {
             output: OutputBlock::new(registry, &format!("{name}.output"), output),
             sizes,
         }
+    }
+
+    /// Floating-point operations for each token of segments of mean length `mean_length`.
+    pub fn flops(&self, mean_length: f64) -> f64 {
+        let maps = [self.query, self.key, self.value].iter().map(Linear::flops).sum::<f64>();
+        maps + self.output.flops() + 12.0 * mean_length * self.sizes.hidden as f64
+    }
+
+    /// What is kept for backward: q, k, v, the attention output, the log-sum-exp of each head, and the end of
+    /// the block. The input is the output of the layer before.
+    pub fn saved(&self) -> Footprint {
+        let AttentionSizes { hidden, heads, .. } = self.sizes;
+        self.output.saved() + Footprint { values: 4 * hidden as u64, statistics_bytes: 4 * heads as u64 }
+    }
+
+    /// The most that backward needs besides: the gradients of the block's output and of its middle, of the
+    /// attention output, of the input, of q, k and v, while the hidden states behind the block are gone.
+    pub fn temporary(&self) -> Footprint {
+        Footprint { values: 6 * self.sizes.hidden as u64, statistics_bytes: 0 }
     }
 
     /// `LayerNorm(x + dropout(attention(x)))`, `[T, D]`.

@@ -1,12 +1,16 @@
 //! The encoder that all families share: embeddings, then `L` layers.
 
+use std::ops::Add;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::config::ModelConfig;
+use crate::families::ModelConfig;
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Init;
+use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::embeddings;
 use crate::layers::embeddings::Embeddings;
@@ -18,7 +22,6 @@ use crate::layers::feed_forward::FeedForwardSizes;
 use crate::layers::norm::Norm;
 use crate::layers::self_attention::AttentionSizes;
 use crate::layers::self_attention::SelfAttention;
-use crate::models::families;
 
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
 #[derive(Debug, Clone)]
@@ -50,10 +53,10 @@ enum SavedLayer {
 impl Encoder {
     /// Registers all parameters under the family's prefix.
     pub fn new(registry: &mut Registry, config: &ModelConfig) -> Self {
-        let (shape, prefix) = (&config.encoder, families::prefix(config.family));
+        let (shape, prefix) = (&config.encoder, config.family.prefix);
         let d = shape.hidden_size;
         let name = |rest: &str| format!("{prefix}.embeddings.{rest}");
-        let padding = families::padding(config);
+        let padding = config.padding_rows();
         let init = |row: Option<u32>| row.map_or(Init::Normal, Init::NormalWithZeroRow);
         let embeddings = Embeddings {
             word: registry.weight(name("word_embeddings.weight"), &[shape.vocab_size, d], init(padding.word)),
@@ -68,6 +71,7 @@ impl Encoder {
                 Init::Normal,
             ),
             norm: Norm::new(registry, &name("LayerNorm"), d, shape.layer_norm_eps),
+            hidden: d,
             word_padding: padding.word,
             position_padding: padding.position,
             hidden_dropout: shape.hidden_dropout_prob,
@@ -77,8 +81,9 @@ impl Encoder {
     }
 
     fn layer(registry: &mut Registry, config: &ModelConfig, layer: usize) -> EncoderLayer {
+        registry.enter(Part::Layer(layer));
         let shape = &config.encoder;
-        let name = format!("{}.encoder.layer.{layer}", families::prefix(config.family));
+        let name = format!("{}.encoder.layer.{layer}", config.family.prefix);
         let attention = AttentionSizes {
             layer,
             hidden: shape.hidden_size,
@@ -98,6 +103,31 @@ impl Encoder {
             attention: SelfAttention::new(registry, &format!("{name}.attention"), attention),
             feed_forward: FeedForward::new(registry, &name, feed_forward),
         }
+    }
+
+    /// Floating-point operations of forward and backward for each token of segments of mean length
+    /// `mean_length`; a layer that is computed twice is counted once.
+    pub fn flops(&self, mean_length: f64) -> f64 {
+        self.layers.iter().map(|layer| layer.flops(mean_length)).sum()
+    }
+
+    /// What is kept between forward and backward, for each token.
+    pub fn saved(&self, gradient_checkpointing: bool) -> Footprint {
+        let input = Footprint { values: self.embeddings.hidden as u64, statistics_bytes: 0 };
+        let layer = |layer: &EncoderLayer| if gradient_checkpointing { input } else { layer.saved() };
+        self.layers.iter().map(layer).fold(self.embeddings.saved(), Footprint::add)
+    }
+
+    /// The most that backward needs besides, for each token.
+    pub fn temporary(&self, gradient_checkpointing: bool) -> Footprint {
+        let Some(layer) = self.layers.first() else { return Footprint::default() };
+        if !gradient_checkpointing {
+            return layer.temporary();
+        }
+        // And what the layer in hand saves, but for its output.
+        let mut again = layer.saved();
+        again.values -= self.embeddings.hidden as u64;
+        layer.temporary() + again
     }
 
     /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is

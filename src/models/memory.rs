@@ -1,14 +1,15 @@
-//! Memory of a training step, from the configuration alone: what the layers save, counted tensor by tensor.
+//! Memory of a training step, from the blueprint of its model: what its layers and head say that they take.
 //!
-//! The counts are those of the code: a layer's `Saved` in `layers/`, a head's in `models/heads/`, and how
-//! many tensors of a size live at once in backward. Freed blocks are kept by size (`ops/memory`), so the
-//! peaks of all sizes add up even where they fall at different moments. `tests/it/allocation.rs` compares
-//! both sums with what a step really takes.
+//! Freed blocks are kept by size (`ops/memory`), so the peaks of all sizes add up even where they fall at
+//! different moments. `tests/it/allocation.rs` compares both sums with what a step really takes.
+
+use std::ops::Add;
 
 use candle_core::DType;
 
-use crate::config::ModelConfig;
-use crate::ops::linear_cross_entropy::piece_values;
+use crate::layers::Footprint;
+use crate::models::Blueprint;
+use crate::models::Head;
 
 /// The program itself, its threads and their buffers for matrix products: 15 to 90 MiB were measured beside
 /// the counted tensors on two threads, the more the larger the model.
@@ -17,17 +18,21 @@ pub const PROCESS_BYTES: u64 = 24 << 20;
 /// f32 values kept for each parameter: the value, its gradient and two moments.
 const STATE_VALUES: u64 = 4;
 
-/// What a masked-LM training step is made of.
+/// f32 values of each parameter in a checkpoint: the value and two moments.
+const CHECKPOINT_VALUES: u64 = 3;
+
+/// Bytes of a checkpoint of so many parameters.
+pub fn checkpoint_bytes(parameters: u64) -> u64 {
+    4 * CHECKPOINT_VALUES * parameters
+}
+
+/// The largest training step of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct StepSizes<'a> {
-    /// Family and shape, the vocabulary included.
-    pub model: &'a ModelConfig,
-    /// Values of all parameters (N).
-    pub parameters: u64,
+pub struct StepSizes {
     /// Tokens of a micro-batch (T).
     pub tokens: u64,
-    /// Masked positions among them (M).
-    pub masked: u64,
+    /// Rows of it that reach the head (M).
+    pub targets: u64,
     /// Type of activations and products.
     pub compute: DType,
     /// Whether layers save their input only.
@@ -47,36 +52,7 @@ pub struct Prediction {
     pub temporary_bytes: u64,
 }
 
-/// How many tensors of each size, and bytes of statistics that are always f32.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tensors {
-    td: u64,
-    tf: u64,
-    md: u64,
-    statistics_bytes: u64,
-}
-
-impl Tensors {
-    fn bytes(self, sizes: &StepSizes<'_>) -> u64 {
-        let (shape, t, m) = (&sizes.model.encoder, sizes.tokens, sizes.masked);
-        let (d, f) = (shape.hidden_size as u64, shape.intermediate_size as u64);
-        let values = t * (self.td * d + self.tf * f) + m * self.md * d;
-        values * sizes.compute.size_in_bytes() as u64 + self.statistics_bytes
-    }
-}
-
 impl Prediction {
-    /// The peak of a step.
-    pub fn of(sizes: &StepSizes<'_>) -> Self {
-        let compute_bytes = sizes.compute.size_in_bytes() as u64;
-        let shadow_bytes = if sizes.compute == DType::F32 { 0 } else { compute_bytes };
-        Self {
-            state_bytes: sizes.parameters * (4 * STATE_VALUES + shadow_bytes),
-            activation_bytes: saved(sizes).bytes(sizes),
-            temporary_bytes: temporaries(sizes).bytes(sizes),
-        }
-    }
-
     /// What a step takes and gives back.
     pub fn step_bytes(&self) -> u64 {
         self.activation_bytes + self.temporary_bytes
@@ -88,74 +64,73 @@ impl Prediction {
     }
 }
 
-/// Bytes of a layer's statistics for one token: log-sum-exp of each head, mean and deviation of two norms.
-fn layer_statistics_bytes(sizes: &StepSizes<'_>) -> u64 {
-    4 * (sizes.model.encoder.num_attention_heads as u64 + 4)
-}
+impl Add for Prediction {
+    type Output = Self;
 
-/// Bytes of the logits that are in memory at once, f32, and of their gradient in the compute type.
-fn logits_bytes(sizes: &StepSizes<'_>) -> u64 {
-    let vocabulary = sizes.model.encoder.vocab_size as u64;
-    let rows = sizes.masked.min((piece_values(sizes.on_gpu) as u64 / vocabulary.max(1)).max(1));
-    rows * vocabulary * (4 + sizes.compute.size_in_bytes() as u64)
-}
-
-/// What lives between forward and backward.
-fn saved(sizes: &StepSizes<'_>) -> Tensors {
-    let layers = sizes.model.encoder.num_hidden_layers as u64;
-    // The sum of the embeddings and the input of the first layer. Of each layer: q, k, v, the attention
-    // output, the sum before and the output of the first norm, the sum before and the output of the second
-    // one, which is the next layer's input; and of the feed-forward block both sides of GELU.
-    let (td, tf, layer_statistics) = if sizes.gradient_checkpointing {
-        (2 + layers, 0, 0)
-    } else {
-        (2 + 8 * layers, 2 * layers, layers * layer_statistics_bytes(sizes))
-    };
-    // The norm of the embeddings; the norm of the head and the log-sum-exp of the loss.
-    let statistics_bytes = sizes.tokens * (8 + layer_statistics) + 12 * sizes.masked;
-    Tensors { td, tf, statistics_bytes, ..Tensors::default() }
-}
-
-/// The most tensors of each size that live besides the saved ones.
-fn temporaries(sizes: &StepSizes<'_>) -> Tensors {
-    // In the attention block of the last layer: the gradients of the layer's output and of its middle, of the
-    // attention output, of the input, of q, k and v, while the last hidden states are gone: 7 - 1. In the
-    // feed-forward block: the gradients of both sides of GELU. In the head: what was gathered, both sides of
-    // GELU, the normed rows, and the gradients of these four; the logits of a piece with their gradient.
-    let statistics_bytes = logits_bytes(sizes);
-    let temporaries = Tensors { td: 6, tf: 2, md: 8, statistics_bytes };
-    if !sizes.gradient_checkpointing {
-        return temporaries;
+    /// Two models that are trained in one step.
+    fn add(self, other: Self) -> Self {
+        Self {
+            state_bytes: self.state_bytes + other.state_bytes,
+            activation_bytes: self.activation_bytes + other.activation_bytes,
+            temporary_bytes: self.temporary_bytes + other.temporary_bytes,
+        }
     }
-    // And what the layer in hand saves, but for its output.
-    let statistics_bytes = statistics_bytes + sizes.tokens * layer_statistics_bytes(sizes);
-    Tensors { td: temporaries.td + 7, tf: temporaries.tf + 2, statistics_bytes, ..temporaries }
+}
+
+/// What a run will train, before it has values: as much as a forecast needs.
+pub trait Outline {
+    /// Elements of all parameters, without gaps between them.
+    fn num_parameters(&self) -> u64;
+
+    /// Memory of the largest step.
+    fn memory(&self, step: &StepSizes) -> Prediction;
+}
+
+impl<H: Head> Outline for Blueprint<H> {
+    fn num_parameters(&self) -> u64 {
+        self.layout.num_elements() as u64
+    }
+
+    fn memory(&self, step: &StepSizes) -> Prediction {
+        let StepSizes { tokens, targets, compute, gradient_checkpointing, on_gpu } = *step;
+        let value_bytes = compute.size_in_bytes() as u64;
+        let shadow_bytes = if compute == DType::F32 { 0 } else { value_bytes };
+        let head = self.head.memory(targets, compute, on_gpu);
+        let of = |footprint: Footprint| footprint.bytes(tokens, value_bytes);
+        Prediction {
+            state_bytes: self.layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes),
+            activation_bytes: of(self.encoder.saved(gradient_checkpointing)) + head.saved_bytes,
+            temporary_bytes: of(self.encoder.temporary(gradient_checkpointing)) + head.temporary_bytes,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::EncoderConfig;
-    use crate::config::Family;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+    use crate::families::ModelConfig;
+    use crate::models::MaskedLmHead;
+
+    fn roberta() -> Blueprint<MaskedLmHead> {
+        let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::ROBERTA) };
+        Blueprint::masked_lm(&ModelConfig { family: Family::ROBERTA, encoder })
+    }
 
     fn base(compute: DType, gradient_checkpointing: bool) -> Prediction {
-        let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::Roberta) };
-        let model = ModelConfig { family: Family::Roberta, encoder };
-        Prediction::of(&StepSizes {
-            model: &model,
-            parameters: 124_697_433,
-            tokens: 1024,
-            masked: 153,
-            compute,
-            gradient_checkpointing,
-            on_gpu: false,
-        })
+        let sizes = StepSizes { tokens: 1024, targets: 153, compute, gradient_checkpointing, on_gpu: false };
+        roberta().memory(&sizes)
     }
+
+    /// Parameters, with the gaps that align them.
+    const N: u64 = 124_697_472;
 
     #[test]
     fn roberta_base_at_8_by_128_as_counted_by_hand() {
+        assert_eq!(roberta().num_parameters(), 124_697_433);
         let prediction = base(DType::F32, false);
-        assert_eq!(prediction.state_bytes, 16 * 124_697_433);
+        assert_eq!(prediction.state_bytes, 16 * N);
         let (td, tf, md, mv) = (1024 * 768, 1024 * 3072, 153 * 768, 153 * 50_265);
         let statistics = 1024 * (8 + 12 * (12 * 4 + 16)) + 153 * 12;
         assert_eq!(prediction.activation_bytes, 4 * (98 * td + 24 * tf) + statistics);
@@ -164,27 +139,19 @@ mod tests {
 
     #[test]
     fn a_gpu_holds_more_logits_at_once() {
-        let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::Roberta) };
-        let model = ModelConfig { family: Family::Roberta, encoder };
-        let logits = |on_gpu| {
-            let sizes = StepSizes {
-                model: &model,
-                parameters: 0,
-                tokens: 8192,
-                masked: 1229,
-                compute: DType::BF16,
-                gradient_checkpointing: false,
-                on_gpu,
-            };
-            logits_bytes(&sizes)
+        let besides = |on_gpu| {
+            let (tokens, targets) = (8192, 1229);
+            let sizes =
+                StepSizes { tokens, targets, compute: DType::BF16, gradient_checkpointing: false, on_gpu };
+            roberta().memory(&sizes).temporary_bytes
         };
-        assert_eq!((logits(false), logits(true)), (250 * 50_265 * 6, 1229 * 50_265 * 6));
+        assert_eq!(besides(true) - besides(false), (1229 - 250) * 50_265 * 6);
     }
 
     #[test]
     fn half_types_halve_activations_and_add_a_shadow() {
         let (single, half) = (base(DType::F32, false), base(DType::BF16, false));
-        assert_eq!(half.state_bytes, 18 * 124_697_433);
+        assert_eq!(half.state_bytes, 18 * N);
         assert!(half.activation_bytes < single.activation_bytes * 51 / 100);
     }
 

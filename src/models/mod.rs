@@ -1,11 +1,9 @@
 //! One encoder for all families, and heads on top of it.
 //!
-//! Knows no file, no batch and no device: it takes ids and segments, and gives hidden states and gradients.
-//! What differs between families stands in `families/`, one file each.
+//! Knows no file, no batch and no device: it takes ids and segments, and gives hidden states and gradients. A
+//! [`Blueprint`] is a model without values: sizes, memory and the tensors of its files all follow from it.
 
 pub mod encoder;
-pub mod families;
-pub mod flops;
 pub mod heads;
 pub mod memory;
 
@@ -13,7 +11,8 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
-use crate::config::ModelConfig;
+use crate::families::ModelConfig;
+use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
 
@@ -23,6 +22,49 @@ pub use heads::Head;
 pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::sequence_classification::ClassificationHead;
+
+/// An encoder with the head of a task, before its parameters have values.
+#[derive(Debug, Clone)]
+pub struct Blueprint<H> {
+    /// Family and shape.
+    pub config: ModelConfig,
+    /// The encoder.
+    pub encoder: Encoder,
+    /// What turns hidden states into predictions.
+    pub head: H,
+    /// All parameters of both.
+    pub layout: Layout,
+}
+
+impl Blueprint<MaskedLmHead> {
+    /// A masked language model, its decoder tied to the word embedding.
+    pub fn masked_lm(config: &ModelConfig) -> Self {
+        Self::new(config, |registry, encoder| MaskedLmHead::new(registry, config, encoder.embeddings.word))
+    }
+}
+
+impl Blueprint<ClassificationHead> {
+    /// A sequence classifier.
+    pub fn classifier(config: &ModelConfig, num_labels: usize) -> Self {
+        Self::new(config, |registry, _| ClassificationHead::new(registry, config, num_labels))
+    }
+}
+
+impl<H> Blueprint<H> {
+    fn new(config: &ModelConfig, head: impl FnOnce(&mut Registry, &Encoder) -> H) -> Self {
+        let mut registry = Registry::default();
+        let encoder = Encoder::new(&mut registry, config);
+        let head = head(&mut registry, &encoder);
+        Self { config: config.clone(), encoder, head, layout: registry.layout() }
+    }
+
+    /// The model with initial values drawn from `seed`.
+    pub fn initialise(self, seed: u64, device: &Device) -> Result<Model<H>> {
+        let Self { config, encoder, head, layout } = self;
+        let parameters = Parameters::initialise(layout, config.encoder.initializer_range, seed, device)?;
+        Ok(Model { config, encoder, head, parameters })
+    }
+}
 
 /// An encoder with the head of a task, and the values of all their parameters.
 #[derive(Debug)]
@@ -40,38 +82,45 @@ pub struct Model<H> {
 impl Model<MaskedLmHead> {
     /// A masked language model with initial values drawn from `seed`.
     pub fn masked_lm(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self> {
-        Self::build(config, seed, device, |registry, encoder| {
-            families::masked_lm_head(registry, config, encoder)
-        })
+        Blueprint::masked_lm(config).initialise(seed, device)
     }
 }
 
 impl Model<ClassificationHead> {
     /// A sequence classifier with initial values drawn from `seed`.
     pub fn classifier(config: &ModelConfig, num_labels: usize, seed: u64, device: &Device) -> Result<Self> {
-        Self::build(config, seed, device, |registry, _| {
-            families::classification_head(registry, config, num_labels)
-        })
+        Blueprint::classifier(config, num_labels).initialise(seed, device)
     }
 }
 
-impl<H> Model<H> {
+impl<H: Head> Model<H> {
     /// The same model computing in `dtype`; its parameters stay f32.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
 
-    fn build(
-        config: &ModelConfig,
-        seed: u64,
-        device: &Device,
-        head: impl FnOnce(&mut Registry, &Encoder) -> H,
-    ) -> Result<Self> {
-        let mut registry = Registry::default();
-        let encoder = Encoder::new(&mut registry, config);
-        let head = head(&mut registry, &encoder);
-        let parameters =
-            Parameters::initialise(registry.layout(), config.encoder.initializer_range, seed, device)?;
-        Ok(Self { config: config.clone(), encoder, head, parameters })
+    /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
+    /// `mean_length`, of which `targets` rows reach the head.
+    pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
+        tokens * self.encoder.flops(mean_length) + self.head.flops(targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+
+    #[test]
+    fn roberta_base_at_8_by_128_takes_the_573_gflop_of_the_floor() {
+        let encoder = EncoderConfig { vocab_size: 50_265, ..EncoderConfig::of(Family::ROBERTA) };
+        let base = Blueprint::masked_lm(&ModelConfig { family: Family::ROBERTA, encoder });
+        let flops = 1024.0 * base.encoder.flops(128.0) + base.head.flops(153.0);
+        // 6 x weights x rows, and 12 x L x T x length x D for attention.
+        let (layers, head) = (12.0 * 12.0 * 768.0 * 768.0, 768.0 * (768.0 + 50_265.0));
+        let by_hand: f64 = 6.0 * layers * 1024.0 + 12.0 * 12.0 * 1024.0 * 128.0 * 768.0 + 6.0 * head * 153.0;
+        assert_eq!(flops.to_bits(), by_hand.to_bits());
+        assert!((flops / 1e9 - 573.0).abs() < 6.0, "{}", flops / 1e9);
     }
 }

@@ -10,6 +10,19 @@ pub use classification::Confusion;
 pub use correlation::pearson;
 pub use correlation::spearman;
 
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Whether a larger or a smaller score is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A loss.
+    Lower,
+    /// An accuracy.
+    Higher,
+}
+
 /// The arithmetic mean; NaN for no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64

@@ -5,11 +5,10 @@ use candle_core::Device;
 use candle_core::Result;
 
 use crate::batches::Batch;
-use crate::config::ModelConfig;
+use crate::families::ModelConfig;
 use crate::layers::Rows;
 use crate::models::Targets;
 use crate::models::TokenIds;
-use crate::models::families;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::upload::Numbers;
 use crate::ops::cuda::upload::upload;
@@ -49,7 +48,7 @@ impl<'a> Inputs<'a> {
     /// All arrays, each with the plan that its op wants.
     fn upload(&self, gpu: &Gpu, config: &ModelConfig, backward: bool) -> Result<[Uploaded; 8]> {
         let batch = self.batch;
-        let padding = families::padding(config);
+        let padding = config.padding_rows();
         let ids =
             |rows, skip| if backward { Numbers::Scattered { rows, skip } } else { Numbers::Plain(rows) };
         let arrays = [

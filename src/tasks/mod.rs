@@ -1,13 +1,13 @@
-//! What a model is trained for: examples + head + loss + score.
+//! What a model is trained for: examples + head + loss + score, a folder for each.
 //!
-//! A task turns a batch into a loss and gradients; it knows nothing of steps, schedules, files of checkpoints
-//! or sinks.
+//! A [`Task`] turns a batch into losses and gradients; it knows nothing of steps, schedules, checkpoints or
+//! sinks. [`run`] is what a task brings along for a whole run; the skeleton of a run is `train/run.rs`.
 
 pub mod classify;
-pub mod fill_mask;
 mod inputs;
-pub mod mlm;
-pub mod pretrained;
+pub mod loss;
+pub mod masked_lm;
+pub mod run;
 mod supervised;
 #[cfg(test)]
 mod tests;
@@ -18,90 +18,52 @@ use candle_core::Tensor;
 use crate::batches::Batch;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
-use crate::layers::context::DropoutSeed;
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::cross_entropy::Totals;
-use crate::ops::norm;
+use crate::layers::context::Pass;
 
-/// Losses of a batch, summed: means are taken over the *global* count, once, by whoever adds the batches up.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Loss {
-    /// Sum of the losses of all targets, in nats.
-    pub sum: f64,
-    /// Number of targets.
-    pub count: usize,
-    /// Targets whose best-scored class is right.
-    pub correct: usize,
-}
+pub use loss::Loss;
+pub use loss::PendingLoss;
+pub use supervised::Supervised;
 
-impl Loss {
-    /// Mean loss of a target; 0 without targets.
-    pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
-    }
-
-    /// Share of right targets; 0 without targets.
-    pub fn accuracy(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.correct as f64 / self.count as f64 }
-    }
-}
-
-/// A loss that may still be under way on the device.
-#[derive(Debug, Clone, Default)]
-pub struct PendingLoss {
-    /// As in [`Entropy`]; none for a batch without targets.
-    totals: Option<Tensor>,
-    count: usize,
-}
-
-impl PendingLoss {
-    /// The loss of `count` targets.
-    pub fn of(entropy: Entropy, count: usize) -> Self {
-        Self { totals: Some(entropy.totals), count }
-    }
-
-    /// Makes `norm` NaN unless this loss is finite, without waiting for either.
-    pub fn poison(&self, norm: &Tensor) -> Result<()> {
-        self.totals.as_ref().map_or(Ok(()), |totals| norm::poison(norm, totals))
-    }
-
-    /// The loss; waits for the device.
-    pub fn read(&self) -> Result<Loss> {
-        let Some(totals) = &self.totals else { return Ok(Loss::default()) };
-        let Totals { loss_sum, correct } = Totals::read(totals)?;
-        Ok(Loss { sum: loss_sum, count: self.count, correct })
-    }
-}
-
-impl std::ops::AddAssign for Loss {
-    fn add_assign(&mut self, other: Self) {
-        self.sum += other.sum;
-        self.count += other.count;
-        self.correct += other.correct;
-    }
+/// A part of the loss that has targets of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Term {
+    /// As logs and results name it, where there are several.
+    pub name: &'static str,
+    /// What its mean is multiplied by.
+    pub weight: f64,
 }
 
 /// What the trainer needs of a task.
 pub trait Task {
-    /// Adds `scale` times the gradient of the *summed* loss of `batch` to `gradients`. The loss that it gives
-    /// is not scaled.
+    /// The terms of the loss, which is the sum of `weight x mean over the term's targets`.
+    fn terms(&self) -> &[Term] {
+        &[Term { name: "loss", weight: 1.0 }]
+    }
+
+    /// Targets of `batch`, for each term: known before anything is computed, so that gradients are those of
+    /// means over whole steps from the first micro-batch on.
+    fn counts(&self, batch: &Batch) -> Vec<usize> {
+        vec![batch.num_labels()]
+    }
+
+    /// Adds the gradients of `batch` to `gradients`: of each term's *summed* loss, times its entry of `scales`.
+    /// The losses that it gives, one a term, are not scaled.
     ///
-    /// With one over the count of targets of the whole step as `scale`, gradients add up to that of the mean
-    /// loss; loss scaling is a further factor, there from the first gradient on. Nothing waits for a GPU
-    /// here.
+    /// With `weight / targets of the whole step` as scales, gradients add up to that of the loss; loss scaling
+    /// is a further factor, there from the first gradient on. Nothing waits for a GPU here.
     fn accumulate(
         &self,
         batch: &Batch,
-        dropout: DropoutSeed,
-        scale: f32,
+        pass: Pass,
+        scales: &[f32],
         gradients: &Gradients,
-    ) -> Result<PendingLoss>;
+    ) -> Result<Vec<PendingLoss>>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;
 
-    /// The loss of `batch` without dropout and without gradients.
-    fn evaluate(&self, batch: &Batch) -> Result<Loss>;
+    /// The losses of `batch`, one a term, without dropout and without gradients.
+    fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>>;
 
     /// The values that training changes.
     fn parameters(&self) -> &Parameters;

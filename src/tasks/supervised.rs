@@ -1,64 +1,97 @@
-//! One pass of a model with a head over a batch: cross-entropy at the label positions, forward and backward.
+//! The task of one model with one head: cross-entropy at the label positions, forward and backward.
 //!
-//! The tasks differ in their heads and examples; the pass is the same for all of them.
+//! Masked language modelling and classification differ in their heads and examples; the pass is the same.
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
 use crate::layers::Context;
 use crate::layers::Gradients;
-use crate::layers::context::DropoutSeed;
+use crate::layers::Parameters;
+use crate::layers::context::Pass;
 use crate::models::Head;
 use crate::models::Model;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
+use crate::tasks::Task;
 use crate::tasks::inputs::Inputs;
 
-/// Adds `scale` times the gradient of the summed loss of `batch` to `gradients`; a batch without labels has
-/// none.
-pub(super) fn accumulate<H: Head>(
-    model: &Model<H>,
-    batch: &Batch,
-    dropout: DropoutSeed,
-    scale: f32,
-    gradients: &Gradients,
-) -> Result<PendingLoss> {
-    if batch.num_labels() == 0 {
-        return Ok(PendingLoss::default());
+/// A model that learns labels.
+#[derive(Debug)]
+pub struct Supervised<H> {
+    /// Encoder and head.
+    pub model: Model<H>,
+}
+
+impl<H: Head> Supervised<H> {
+    /// The same task computing in `dtype`.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { model: self.model.computing_in(dtype)? })
     }
-    let inputs = inputs(model, batch, true)?;
-    let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: Some(dropout) };
-    let (hidden_td, saved) = model.encoder.forward(inputs.tokens(), &ctx)?;
-    let (entropy, d_hidden) =
-        model.head.loss_and_gradient(&hidden_td, inputs.targets(), scale, &ctx, gradients)?;
-    drop(hidden_td);
-    model.encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
-    Ok(PendingLoss::of(entropy, batch.num_labels()))
+
+    fn inputs<'a>(&self, batch: &'a Batch, backward: bool) -> Result<Inputs<'a>> {
+        Inputs::new(batch, &self.model.config, self.model.parameters.flat().device(), backward)
+    }
+
+    /// `f` with the last hidden states of a pass without dropout and backward.
+    fn inferred<R>(
+        &self,
+        batch: &Batch,
+        f: impl FnOnce(&H, &Tensor, &Inputs<'_>, &Context<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let inputs = self.inputs(batch, false)?;
+        let ctx = Context { parameters: &self.model.parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = self.model.encoder.infer(inputs.tokens(), &ctx)?;
+        f(&self.model.head, &hidden_td, &inputs, &ctx)
+    }
 }
 
-/// The loss of `batch` without dropout and without gradients.
-pub(super) fn evaluate<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Loss> {
-    let inputs = inputs(model, batch, false)?;
-    let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
-    let hidden_td = model.encoder.infer(inputs.tokens(), &ctx)?;
-    PendingLoss::of(model.head.loss(&hidden_td, inputs.targets(), &ctx)?, batch.num_labels()).read()
-}
+impl<H: Head> Task for Supervised<H> {
+    /// A batch without labels has no loss and no gradient.
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        pass: Pass,
+        scales: &[f32],
+        gradients: &Gradients,
+    ) -> Result<Vec<PendingLoss>> {
+        if batch.num_labels() == 0 {
+            return Ok(vec![PendingLoss::default()]);
+        }
+        let Model { encoder, head, parameters, .. } = &self.model;
+        let inputs = self.inputs(batch, true)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
+        let (hidden_td, saved) = encoder.forward(inputs.tokens(), &ctx)?;
+        let (entropy, d_hidden) =
+            head.loss_and_gradient(&hidden_td, inputs.targets(), scales[0], &ctx, gradients)?;
+        drop(hidden_td);
+        encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+        Ok(vec![PendingLoss::of(entropy, batch.num_labels())])
+    }
 
-/// Logits at the label positions, `[M, classes]`, without dropout.
-pub(super) fn logits<H: Head>(model: &Model<H>, batch: &Batch) -> Result<Tensor> {
-    let inputs = inputs(model, batch, false)?;
-    let ctx = Context { parameters: &model.parameters, rows: inputs.rows(), dropout: None };
-    let hidden_td = model.encoder.infer(inputs.tokens(), &ctx)?;
-    model.head.logits(&hidden_td, inputs.targets(), &ctx)
+    fn logits(&self, batch: &Batch) -> Result<Tensor> {
+        self.inferred(batch, |head, hidden_td, inputs, ctx| head.logits(hidden_td, inputs.targets(), ctx))
+    }
+
+    fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>> {
+        let entropy =
+            self.inferred(batch, |head, hidden_td, inputs, ctx| head.loss(hidden_td, inputs.targets(), ctx))?;
+        Ok(vec![PendingLoss::of(entropy, batch.num_labels()).read()?])
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.model.parameters
+    }
+
+    fn flops(&self, batch: &Batch) -> f64 {
+        self.model.flops(batch.num_tokens() as f64, mean_length(batch), batch.num_labels() as f64)
+    }
 }
 
 /// Length of the segment that a token attends to, averaged over tokens.
-pub(super) fn mean_length(batch: &Batch) -> f64 {
+fn mean_length(batch: &Batch) -> f64 {
     let squares: f64 = batch.cu_seqlens.windows(2).map(|w| f64::from(w[1] - w[0]).powi(2)).sum();
     squares / batch.num_tokens().max(1) as f64
-}
-
-fn inputs<'a, H>(model: &Model<H>, batch: &'a Batch, backward: bool) -> Result<Inputs<'a>> {
-    Inputs::new(batch, &model.config, model.parameters.flat().device(), backward)
 }

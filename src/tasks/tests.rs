@@ -6,13 +6,13 @@ use candle_core::Device;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
-use crate::config::EncoderConfig;
-use crate::config::Family;
-use crate::config::ModelConfig;
 use crate::config::OptimizerType;
 use crate::config::TrainingConfig;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 use crate::layers::Gradients;
-use crate::layers::context::DropoutSeed;
+use crate::layers::context::Pass;
 use crate::models::Model;
 use crate::ops::element::rounding;
 use crate::ops::norm;
@@ -27,7 +27,7 @@ use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::tasks::Task;
 use crate::tasks::classify::Classify;
-use crate::tasks::mlm::MaskedLm;
+use crate::tasks::masked_lm::MaskedLm;
 
 const VOCABULARY: u64 = 150;
 
@@ -38,9 +38,9 @@ fn config() -> ModelConfig {
         num_hidden_layers: 2,
         num_attention_heads: 2,
         intermediate_size: 136,
-        ..EncoderConfig::of(Family::Roberta)
+        ..EncoderConfig::of(Family::ROBERTA)
     };
-    ModelConfig { family: Family::Roberta, encoder }
+    ModelConfig { family: Family::ROBERTA, encoder }
 }
 
 /// Segments of one token, a few, and more than a tile of attention.
@@ -76,8 +76,8 @@ fn on_cpu(t: &Tensor) -> Tensor {
 /// Loss and gradients of one pass, on the CPU.
 fn gradients(task: &dyn Task, batch: &Batch) -> (f64, Tensor) {
     let gradients = Gradients::new(task.parameters()).unwrap();
-    let loss = task.accumulate(batch, DropoutSeed { seed: 3, step: 2 }, 0.125, &gradients).unwrap();
-    (loss.read().unwrap().sum, on_cpu(gradients.flat().unwrap()))
+    let loss = task.accumulate(batch, Pass::new(3, 2), &[0.125], &gradients).unwrap();
+    (loss[0].read().unwrap().sum, on_cpu(gradients.flat().unwrap()))
 }
 
 /// f32 sums in another order; half types round at every op, and gradients add up what rounding did in all of
@@ -143,14 +143,13 @@ fn updates_are_the_same_on_each_device_and_a_broken_gradient_changes_nothing() {
                 // In the second step the gradients overflow: nothing may change.
                 gradients.clear();
                 let scale = if step == 2 { f32::INFINITY } else { 0.125 };
-                let loss =
-                    task.accumulate(&batch(), DropoutSeed { seed: 3, step }, scale, &gradients).unwrap();
+                let loss = task.accumulate(&batch(), Pass::new(3, step), &[scale], &gradients).unwrap();
                 let norm = norm::l2(gradients.flat().unwrap()).unwrap();
-                loss.poison(&norm).unwrap();
+                loss[0].poison(&norm).unwrap();
                 optimizer
                     .update(task.parameters(), &gradients, Clip { norm: &norm, max_norm: 1.0 }, 1e-3, 1.0)
                     .unwrap();
-                losses.push(loss.read().unwrap().sum);
+                losses.push(loss[0].read().unwrap().sum);
             }
             (losses, on_cpu(task.parameters().flat()), task.parameters().shadow().map(on_cpu))
         };

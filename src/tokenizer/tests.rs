@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::Family;
 use crate::config::TokenizerConfig;
+use crate::families::Family;
 
 const STORY: &str = "When Mary Lennox was sent to Misselthwaite Manor to live with her uncle everybody said she was the most \
     disagreeable-looking child ever seen. It was true, too. She had a little thin face and a little thin body, thin light hair \
@@ -28,10 +28,10 @@ fn train(family: Family, vocab_size: usize) -> Tokenizer {
 
 #[test]
 fn special_tokens_have_the_ids_of_their_family() {
-    let roberta = train(Family::Roberta, 300);
+    let roberta = train(Family::ROBERTA, 300);
     assert_eq!(roberta.special(), &SpecialTokens { cls: 0, pad: 1, sep: 2, unk: Some(3), mask: Some(4) });
     assert_eq!(roberta.token(4).as_deref(), Some("<mask>"));
-    let bert = train(Family::Bert, 300);
+    let bert = train(Family::BERT, 300);
     assert_eq!(bert.special(), &SpecialTokens { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: Some(4) });
     assert_eq!(
         (bert.special_ids(), bert.vocab_size(), bert.ordinary_ids().len()),
@@ -41,7 +41,7 @@ fn special_tokens_have_the_ids_of_their_family() {
 
 #[test]
 fn every_byte_and_finnish_text_come_back() {
-    let tokenizer = train(Family::Roberta, 300);
+    let tokenizer = train(Family::ROBERTA, 300);
     let all_characters: String = (0..=0x2ff).chain(0x1f600..0x1f640).filter_map(char::from_u32).collect();
     for text in [
         all_characters.as_str(),
@@ -57,7 +57,7 @@ fn every_byte_and_finnish_text_come_back() {
 
 #[test]
 fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
-    let (one, two) = (train(Family::Roberta, 400), train(Family::Roberta, 400));
+    let (one, two) = (train(Family::ROBERTA, 400), train(Family::ROBERTA, 400));
     assert_eq!(one.files(), two.files());
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in one.files() {
@@ -65,7 +65,7 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
     }
     let loaded = Tokenizer::load(folder.path()).unwrap();
     assert_eq!(loaded.fingerprint(), one.fingerprint());
-    assert_ne!(loaded.fingerprint(), train(Family::Roberta, 399).fingerprint());
+    assert_ne!(loaded.fingerprint(), train(Family::ROBERTA, 399).fingerprint());
     let mut names: Vec<&str> = loaded.files().iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(
@@ -82,7 +82,7 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
 
 #[test]
 fn a_mask_in_a_prompt_is_the_mask_and_in_the_corpus_it_is_text() {
-    let tokenizer = train(Family::Roberta, 300);
+    let tokenizer = train(Family::ROBERTA, 300);
     let text = "She was <mask>.";
     assert_eq!(tokenizer.encode(text).unwrap().iter().filter(|id| **id == 4).count(), 1);
     let plain = tokenizer.encode_corpus(&[text]).unwrap().remove(0);
@@ -92,7 +92,7 @@ fn a_mask_in_a_prompt_is_the_mask_and_in_the_corpus_it_is_text() {
 
 #[test]
 fn offsets_are_bytes_of_the_text() {
-    let tokenizer = train(Family::Roberta, 400);
+    let tokenizer = train(Family::ROBERTA, 400);
     let text = "Väinämöinen was thin";
     let encoded = tokenizer.encode_with_offsets(text).unwrap();
     assert_eq!(encoded.ids, tokenizer.encode(text).unwrap());
@@ -136,11 +136,11 @@ fn what_is_missing_or_broken_is_said_with_the_file() {
     let bare = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1}, "unk_token": "<s>"}}"#;
     assert!(message(bare).contains("has none of the tokens `<pad>`, `[PAD]`"), "{}", message(bare));
     let config = TokenizerConfig { vocab_size: 200, ..TokenizerConfig::default() };
-    let too_small = Trainer::new(TrainerOptions::new(&config, Family::Bert, 512));
+    let too_small = Trainer::new(TrainerOptions::new(&config, Family::BERT, 512));
     assert!(too_small.err().expect("no room for bytes").to_string().contains("at least 261"));
 }
 
-static SMALL: LazyLock<Tokenizer> = LazyLock::new(|| train(Family::Bert, 270));
+static SMALL: LazyLock<Tokenizer> = LazyLock::new(|| train(Family::BERT, 270));
 
 proptest! {
     #[test]

@@ -11,13 +11,12 @@ use candle_core::Device;
 
 use crate::batches::Batch;
 use crate::config::ComputeType;
-use crate::config::ModelConfig;
 use crate::config::TrainingConfig;
-use crate::layers::Registry;
-use crate::models::Encoder;
+use crate::families::ModelConfig;
+use crate::machine::Machine;
+use crate::models::Blueprint;
 use crate::models::Model;
-use crate::models::families;
-use crate::models::memory::Prediction;
+use crate::models::memory::Outline;
 use crate::models::memory::StepSizes;
 use crate::ops::memory;
 use crate::precision;
@@ -25,8 +24,9 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::rng::Purpose;
 use crate::rng::Stream;
-use crate::tasks::mlm::MaskedLm;
-use crate::train::assemble::stepper;
+use crate::tasks::Task;
+use crate::tasks::masked_lm::MaskedLm;
+use crate::train::run::stepper;
 
 /// Steps before the clock counts: the first ones fetch memory from the system.
 const WARM_UP_STEPS: u64 = 2;
@@ -92,12 +92,12 @@ impl Case {
     ) -> Result<Timing> {
         // From here to the end every step needs the memory of the one before.
         let _keeping = memory::keep_freed_blocks();
-        let policy = Policy::plain(self.compute, &Hardware::of(device))?;
-        let mut model = Model::masked_lm(&self.model, SEED, device)?.computing_in(policy.compute)?;
+        let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
+        let mut model = Model::masked_lm(&self.model, SEED, device)?;
         model.encoder.gradient_checkpointing = self.gradient_checkpointing;
+        let task = MaskedLm { model }.computing_in(machine.policy.compute)?;
         let training = TrainingConfig { weight_decay: 0.01, max_grad_norm: 1.0, ..TrainingConfig::default() };
-        let mut stepper = stepper(&model.parameters, &training, &policy, SEED)?;
-        let task = MaskedLm { model };
+        let mut stepper = stepper(task.parameters(), &training, &machine, SEED)?;
         let batch = [self.batch()];
         let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
         while step < WARM_UP_STEPS
@@ -118,19 +118,14 @@ impl Case {
 
     /// Bytes that a step takes at its peak, from the shapes alone.
     pub fn predicted_bytes(&self, on_gpu: bool) -> u64 {
-        let mut registry = Registry::default();
-        let encoder = Encoder::new(&mut registry, &self.model);
-        families::masked_lm_head(&mut registry, &self.model, &encoder);
-        let sizes = StepSizes {
-            model: &self.model,
-            parameters: registry.layout().len() as u64,
+        let step = StepSizes {
             tokens: self.tokens() as u64,
-            masked: self.masked() as u64,
+            targets: self.masked() as u64,
             compute: precision::dtype(self.compute),
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Prediction::of(&sizes).total()
+        Blueprint::masked_lm(&self.model).memory(&step).total()
     }
 
     fn masked(&self) -> usize {
@@ -183,8 +178,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::named_model;
-    use crate::models::flops;
+    use crate::families::named_model;
 
     fn case(name: &str, rows: usize, length: usize) -> Case {
         Case {
@@ -224,10 +218,8 @@ mod tests {
         assert_eq!((calls, timing.sorted_seconds.len()), (3, 3));
         assert!(timing.sorted_seconds.is_sorted() && timing.sorted_seconds[0] > 0.0);
         assert_eq!(timing.median_seconds().to_bits(), timing.sorted_seconds[1].to_bits());
-        assert_eq!(
-            timing.step_flops.to_bits(),
-            flops::masked_lm_step(&case.model, 16.0, 16.0, 2.0).to_bits()
-        );
+        let model = Model::masked_lm(&case.model, SEED, &Device::Cpu).unwrap();
+        assert_eq!(timing.step_flops.to_bits(), model.flops(16.0, 16.0, 2.0).to_bits());
     }
 
     #[test]

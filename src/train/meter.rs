@@ -2,10 +2,10 @@
 
 use candle_core::Device;
 
+use crate::machine::Machine;
 use crate::ops::cuda;
 use crate::ops::peak::gpu::data_sheet;
 use crate::telemetry::GpuMeter;
-use crate::train::assemble::Machine;
 
 /// The machine of a run and its price.
 pub struct Meter {

@@ -3,12 +3,14 @@
 //! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and
 //! when to end, `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
 
-pub mod assemble;
+pub mod batch_size;
 pub mod bench;
 pub mod cadence;
 pub mod clock;
-pub mod evaluate;
 pub mod meter;
+pub mod results;
+pub mod resume;
+pub mod run;
 pub mod run_folder;
 pub mod signals;
 pub mod state;
@@ -19,10 +21,12 @@ mod tests;
 
 use anyhow::Result;
 
-use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
 use crate::tasks::Task;
+use crate::tasks::Term;
+use crate::tasks::run::Data;
 use crate::telemetry::Record;
 use crate::train::cadence::Cadence;
 use crate::train::cadence::Due;
@@ -31,6 +35,7 @@ use crate::train::clock::Rates;
 use crate::train::meter::Meter;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
+use crate::train::state::LossWindow;
 use crate::train::state::TrainState;
 use crate::train::step::StepOutcome;
 use crate::train::step::Stepper;
@@ -49,18 +54,6 @@ pub enum End {
     Signal(u8),
 }
 
-/// Where batches come from.
-pub trait Data {
-    /// The micro-batches of the next step.
-    fn next_step(&mut self) -> Result<StepBatches>;
-
-    /// Takes back the step that was trained on, to use its memory again.
-    fn give_back(&mut self, _step: StepBatches) {}
-
-    /// Scores by Trainer's names without prefix, `loss` first; `None` when a signal came in meanwhile.
-    fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>>;
-}
-
 /// When to end before the last step.
 #[derive(Debug, Clone, Default)]
 pub struct StopRules {
@@ -70,6 +63,8 @@ pub struct StopRules {
     pub budget_seconds: Option<f64>,
     /// Signals that came in.
     pub signals: Signals,
+    /// The processes that end together.
+    pub world: World,
 }
 
 /// Everything that one run of the loop needs.
@@ -153,14 +148,14 @@ impl Trainer<'_> {
     }
 
     fn early_end(&self, state: &TrainState, clock: &Clock) -> Option<End> {
-        if let Some(signal) = self.rules.signals.received() {
-            return Some(End::Signal(signal));
-        }
-        if state.best.out_of_patience(self.rules.patience) {
-            return Some(End::Patience);
-        }
-        out_of_time(clock.elapsed_seconds(), clock.step_seconds(), self.rules.budget_seconds)
-            .then_some(End::Time)
+        let rules = &self.rules;
+        let out_of_time = || out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds);
+        let end = match rules.signals.received() {
+            Some(signal) => Some(End::Signal(signal)),
+            None if state.best.out_of_patience(rules.patience) => Some(End::Patience),
+            None => out_of_time().then_some(End::Time),
+        };
+        rules.world.agree(end)
     }
 
     fn finish(&mut self, state: &mut TrainState, end: End) -> Result<End> {
@@ -178,7 +173,6 @@ impl Trainer<'_> {
     fn log(&mut self, state: &mut TrainState, outcome: &StepOutcome, lr: f64, clock: &mut Clock) {
         let (tokens_per_second, wait_share) = clock.take_rates();
         let values = [
-            ("train/loss", state.window.take_mean()),
             ("train/grad_norm", outcome.grad_norm),
             ("train/learning_rate", lr),
             ("train/epoch", state.epoch),
@@ -189,17 +183,19 @@ impl Trainer<'_> {
         let skipped =
             (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
-        // What there is no value of is left out: the loss without targets, the norm of a step that was
-        // skipped.
-        let values =
-            values.into_iter().chain(precision).chain(skipped).chain(machine).filter(|(_, v)| v.is_finite());
-        let values = values.map(|(tag, value)| (tag.to_string(), value)).collect();
+        // The loss of a step without targets and the norm of one that was skipped are not numbers.
+        let values = values.into_iter().chain(precision).chain(skipped).chain(machine);
+        let values = values.map(|(tag, value)| (tag.to_string(), value));
+        let losses = loss_values(self.task.terms(), &mut state.window);
+        let values = losses.into_iter().chain(values).filter(|(_, v)| v.is_finite()).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }
 
     /// Evaluates and takes note of the score; says whether it came to its end.
     fn evaluate(&mut self, state: &mut TrainState) -> Result<bool> {
-        let Some(scores) = self.data.evaluate(self.task, &self.rules.signals)? else { return Ok(false) };
+        let Some(scores) = self.data.evaluate(self.task, &|| self.rules.signals.received().is_some())? else {
+            return Ok(false);
+        };
         if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {
             state.best.observe(state.step, *score);
         }
@@ -223,4 +219,15 @@ impl Trainer<'_> {
             result => result,
         }
     }
+}
+
+/// The mean loss since the last record, and where it has several terms each of them.
+fn loss_values(terms: &[Term], windows: &mut [LossWindow]) -> Vec<(String, f64)> {
+    let means: Vec<(&Term, f64)> = terms.iter().zip(windows.iter_mut().map(LossWindow::take_mean)).collect();
+    let all = means.iter().map(|(term, mean)| term.weight * mean).sum();
+    let mut values = vec![("train/loss".to_string(), all)];
+    if means.len() > 1 {
+        values.extend(means.iter().map(|(term, mean)| (format!("train/{}_loss", term.name), *mean)));
+    }
+    values
 }

@@ -2,11 +2,13 @@
 //!
 //! It knows which parts a checkpoint has, but not what is trained.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
@@ -14,13 +16,17 @@ use crate::checkpoint::CheckpointStore;
 use crate::checkpoint::Part;
 use crate::checkpoint::Retention;
 use crate::checkpoint::Snapshot;
+use crate::checkpoint::TensorFile;
 use crate::checkpoint::write_tensors;
 use crate::config::TrainingConfig;
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
+use crate::models::memory::checkpoint_bytes;
 use crate::optim::Optimizer;
 use crate::tasks::Task;
+use crate::tasks::run::ModelFolder;
 use crate::telemetry::MetricsLog;
 use crate::telemetry::Progress;
 use crate::telemetry::Record;
@@ -45,8 +51,8 @@ pub const FINAL: &str = "final";
 pub struct RunFolderOptions<'a> {
     /// The folder.
     pub path: &'a Path,
-    /// `config.json` of the model and the files of its tokenizer: what makes a checkpoint a model folder.
-    pub model_files: Vec<(String, Vec<u8>)>,
+    /// The model folders that a checkpoint holds.
+    pub folders: Vec<ModelFolder>,
     /// The resolved configuration.
     pub config: Value,
     /// Cadence and retention.
@@ -55,19 +61,22 @@ pub struct RunFolderOptions<'a> {
     pub total_steps: u64,
     /// Whether to write TensorBoard events.
     pub tensorboard: bool,
+    /// The processes of the run, of which the first one writes.
+    pub world: World,
 }
 
 /// The output side of a run.
 pub struct RunFolder {
     path: PathBuf,
     store: CheckpointStore,
-    model_files: Vec<(String, Vec<u8>)>,
+    folders: Vec<ModelFolder>,
     config: Value,
     limit: usize,
     progress: Progress,
     bar: TrainingProgress,
     sinks: Sinks,
     trainer_state: TrainerState,
+    world: World,
 }
 
 impl RunFolder {
@@ -77,7 +86,7 @@ impl RunFolder {
         resumed: Option<&Checkpoint>,
         progress: &Progress,
     ) -> Result<Self> {
-        let RunFolderOptions { path, model_files, config, training, total_steps, tensorboard } = options;
+        let RunFolderOptions { path, folders, config, training, total_steps, tensorboard, world } = options;
         let step = resumed.map(Checkpoint::step);
         let mut trainer_state = match resumed {
             Some(checkpoint) => TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)?,
@@ -89,14 +98,17 @@ impl RunFolder {
         (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
             (training.logging_steps, training.eval_steps, training.save_steps);
         let mut sinks = Sinks::new();
-        sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), step)?);
-        if tensorboard {
+        if world.is_first() {
+            sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), step)?);
+        }
+        if tensorboard && world.is_first() {
             sinks.add(TensorBoard::create(&path.join("runs"), step)?);
         }
         Ok(Self {
             path: path.to_path_buf(),
             store: CheckpointStore::new(path),
-            model_files,
+            folders,
+            world,
             config,
             limit: training.save_total_limit,
             progress: progress.clone(),
@@ -106,10 +118,9 @@ impl RunFolder {
         })
     }
 
-    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters: its weights and two
-    /// moments each.
+    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters.
     pub fn require_space(&self, parameters: &Parameters) -> Result<()> {
-        self.store.require_space(2 * 3 * 4 * parameters.layout().len() as u64)
+        self.store.require_space(2 * checkpoint_bytes(parameters.layout().len() as u64))
     }
 
     /// Moves the progress bar.
@@ -143,16 +154,28 @@ impl RunFolder {
         self.trainer_state.best_global_step = best_step;
         self.trainer_state.best_model_checkpoint =
             best_step.map(|step| self.store.path_of(step).display().to_string());
+        if !self.world.is_first() {
+            return Ok(());
+        }
         let mut parts = vec![
-            (MODEL.to_string(), Part::Tensors(task.parameters().named()?)),
             (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
             (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
-        parts.extend(self.model_files.iter().map(|(name, bytes)| (name.clone(), Part::Bytes(bytes.clone()))));
+        let named = task.parameters().named()?;
+        for folder in &self.folders {
+            parts.push((place(folder, MODEL), Part::Tensors(tensors_of(folder, &named)?)));
+            let files = folder.files.iter();
+            parts.extend(files.map(|(name, bytes)| (place(folder, name), Part::Bytes(bytes.clone()))));
+        }
         self.store.save(&Snapshot { step: state.step, parts }, Retention { limit: self.limit, best_step })?;
         Ok(())
+    }
+
+    /// The model folders that a checkpoint holds.
+    pub fn folders(&self) -> &[ModelFolder] {
+        &self.folders
     }
 
     /// The checkpoint of `step`, verified.
@@ -160,8 +183,8 @@ impl RunFolder {
         Checkpoint::open(&self.store.path_of(step))
     }
 
-    /// Ends the sinks and writes the final model folder, which transformers loads; returns its path.
-    pub fn finish(&mut self, parameters: &Parameters) -> Result<PathBuf> {
+    /// Ends the sinks and writes the final model folder, which transformers loads.
+    pub fn finish(&mut self, parameters: &Parameters) -> Result<()> {
         let mut warnings = self.sinks.finish();
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
         for warning in &warnings {
@@ -171,14 +194,16 @@ impl RunFolder {
         let temporary = self.path.join(".tmp-final");
         fs::remove_folder(&temporary)?;
         let named = parameters.named()?;
-        fs::write_atomic(&temporary.join(MODEL), |file| write_tensors(file, &named))?;
-        for (name, bytes) in &self.model_files {
-            fs::write_bytes(&temporary.join(name), bytes)?;
+        for folder in &self.folders {
+            let tensors = tensors_of(folder, &named)?;
+            fs::write_atomic(&temporary.join(place(folder, MODEL)), |file| write_tensors(file, &tensors))?;
+            for (name, bytes) in &folder.files {
+                fs::write_bytes(&temporary.join(place(folder, name)), bytes)?;
+            }
         }
         // The last checkpoint holds the same weights, so that nothing is lost between these two calls.
         fs::remove_folder(&target)?;
-        fs::publish_folder(&temporary, &target)?;
-        Ok(target)
+        fs::publish_folder(&temporary, &target)
     }
 }
 
@@ -204,22 +229,63 @@ impl Resumed {
     }
 
     /// Puts weights and moments back.
-    pub fn restore(&self, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
-        load_parameters(&self.checkpoint, parameters)?;
+    pub fn restore(
+        &self,
+        folders: &[ModelFolder],
+        parameters: &Parameters,
+        optimizer: &mut Optimizer,
+    ) -> Result<()> {
+        load_checkpoint(&self.checkpoint, folders, parameters)?;
         let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
         optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).with_context(place)
     }
 }
 
 /// Overwrites all parameters with those of a checkpoint.
-pub fn load_parameters(checkpoint: &Checkpoint, parameters: &Parameters) -> Result<()> {
-    let place = || format!("checkpoint `{}`", checkpoint.path().display());
-    let tensors = checkpoint.tensors(MODEL)?;
-    for spec in parameters.layout().specs() {
-        let tensor = tensors
-            .get(&spec.name)
-            .ok_or_else(|| Problem::new(format!("tensor `{}` is missing", spec.name)).at(place()))?;
-        parameters.set(&spec.name, tensor).with_context(place)?;
+pub fn load_checkpoint(
+    checkpoint: &Checkpoint,
+    folders: &[ModelFolder],
+    parameters: &Parameters,
+) -> Result<()> {
+    let place = format!("checkpoint `{}`", checkpoint.path().display());
+    load(|file| checkpoint.tensors(file), folders, parameters, &place)
+}
+
+/// Overwrites all parameters with those of a final model folder.
+pub fn load_final(path: &Path, folders: &[ModelFolder], parameters: &Parameters) -> Result<()> {
+    let tensors = |file: &str| TensorFile::open(&path.join(file))?.tensors();
+    load(tensors, folders, parameters, &path.display().to_string())
+}
+
+/// `tensors` reads a file of weights; `from` names its folder in errors.
+fn load(
+    tensors: impl Fn(&str) -> Result<BTreeMap<String, Tensor>>,
+    folders: &[ModelFolder],
+    parameters: &Parameters,
+    from: &str,
+) -> Result<()> {
+    for folder in folders {
+        let tensors = tensors(&place(folder, MODEL))?;
+        for (name, name_in_file) in &folder.names {
+            let missing = || Problem::new(format!("tensor `{name_in_file}` is missing")).at(from);
+            let tensor = tensors.get(name_in_file).ok_or_else(missing)?;
+            parameters.set(name, tensor).with_context(|| from.to_string())?;
+        }
     }
     Ok(())
+}
+
+/// A file of a model folder, below its checkpoint.
+fn place(folder: &ModelFolder, file: &str) -> String {
+    format!("{}{file}", folder.place)
+}
+
+/// The tensors of a model folder, by their names in it, out of those of the whole run.
+fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
+    let find = |(name, name_in_file): &(String, String)| {
+        let found = named.binary_search_by(|(known, _)| known.cmp(name));
+        let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
+        Ok((name_in_file.clone(), named[index].1.clone()))
+    };
+    folder.names.iter().map(find).collect()
 }

@@ -3,14 +3,15 @@
 //! No random state: randomness is a pure function of (seed, step, sample).
 
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
 
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
 use crate::precision::LossScaleState;
+use crate::scores::Better;
 use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
-use crate::train::stopping::Better;
 
 /// Where a run stands. A missing or extra field in a checkpoint is an error, never a default, but for what
 /// checkpoints of the first version cannot have.
@@ -36,8 +37,9 @@ pub struct TrainState {
     /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done
     /// after all.
     pub last_eval_step: Option<u64>,
-    /// Losses since the last log record, so that a record after a resume is of the same steps.
-    pub window: LossWindow,
+    /// Losses since the last log record, one a term, so that a record after a resume is of the same steps.
+    #[serde(deserialize_with = "one_or_several")]
+    pub window: Vec<LossWindow>,
     /// The scale of the loss for the next step; `None` where the loss is not scaled.
     #[serde(default)]
     pub loss_scale: Option<LossScaleState>,
@@ -54,6 +56,20 @@ pub struct TrainState {
 pub struct LossWindow {
     sum: f64,
     count: u64,
+}
+
+/// The first version had one term, and wrote no list.
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LossWindow>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Windows {
+        One(LossWindow),
+        Several(Vec<LossWindow>),
+    }
+    Ok(match Windows::deserialize(deserializer)? {
+        Windows::One(window) => vec![window],
+        Windows::Several(windows) => windows,
+    })
 }
 
 impl LossWindow {
@@ -78,7 +94,7 @@ impl TrainState {
             best: BestScore::new(better),
             last_eval: Vec::new(),
             last_eval_step: None,
-            window: LossWindow::default(),
+            window: Vec::new(),
             loss_scale: None,
             skipped_steps: 0,
             finished: false,
@@ -93,8 +109,11 @@ impl TrainState {
         self.cursor = batches.cursor_after;
         self.num_input_tokens_seen += outcome.tokens as u64;
         self.total_flos += outcome.flops;
-        self.window.sum += outcome.loss.sum;
-        self.window.count += outcome.loss.count as u64;
+        self.window.resize(outcome.losses.len(), LossWindow::default());
+        for (window, loss) in self.window.iter_mut().zip(&outcome.losses) {
+            window.sum += loss.sum;
+            window.count += loss.count as u64;
+        }
     }
 }
 
@@ -111,7 +130,8 @@ mod tests {
             let mut state = TrainState::new(Cursor::default(), Better::Lower);
             // Sums of losses and scores have all their digits, and the parser that is quick to read them is
             // off by one at times.
-            state.window.sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
+            let sum = stream.normal(index) * 10f64.powi(index as i32 % 40 - 20);
+            state.window = vec![LossWindow { sum, count: 1 }];
             state.best.observe(index, stream.uniform(index));
             state.last_eval = vec![("loss".to_string(), 9.0 * stream.uniform(index + 1_000_000))];
             let text = serde_json::to_vec_pretty(&serde_json::to_value(&state).unwrap()).unwrap();

@@ -3,10 +3,11 @@
 use anyhow::Result;
 
 use crate::batches::Batch;
+use crate::distributed::World;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::layers::Gradients;
-use crate::layers::context::DropoutSeed;
+use crate::layers::context::Pass;
 use crate::ops::norm;
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
@@ -16,10 +17,10 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 
 /// What a step says of itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct StepOutcome {
-    /// Loss over all targets of the step.
-    pub loss: Loss,
+    /// Losses over all targets of the step, one a term.
+    pub losses: Vec<Loss>,
     /// Norm of the mean gradient before clipping; not finite in a step that was skipped.
     pub grad_norm: f64,
     /// Tokens that went through the model.
@@ -45,6 +46,8 @@ pub struct Stepper {
     pub seed: u64,
     /// Scale of the loss; `None` for types that need none.
     pub loss_scale: Option<LossScale>,
+    /// The processes that each have a part of the step.
+    pub world: World,
 }
 
 impl Stepper {
@@ -52,28 +55,35 @@ impl Stepper {
     /// names the step and its samples; parameters and optimizer are as before it. Where the loss is scaled, a
     /// non-finite norm is an overflow: the step is skipped, and only overflows that do not end are an error.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
-        let dropout = DropoutSeed { seed: self.seed, step };
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
-        // The buffer is to hold the gradient of the mean over the targets of all micro-batches, times the
-        // loss scale.
-        let targets: usize = micro.iter().map(Batch::num_labels).sum();
-        let factor = (scale / targets.max(1) as f64) as f32;
+        // The buffer is to hold the gradient of the means over the targets of the whole step, times the loss
+        // scale.
+        let terms = task.terms();
+        let mut counts = vec![0; terms.len()];
+        for batch in micro {
+            counts.iter_mut().zip(task.counts(batch)).for_each(|(all, count)| *all += count);
+        }
+        let counts = self.world.sum(counts).into_iter();
+        let scales: Vec<f32> =
+            terms.iter().zip(counts).map(|(t, n)| (scale * t.weight / n.max(1) as f64) as f32).collect();
         self.gradients.clear();
         let (mut losses, mut tokens, mut flops) = (Vec::with_capacity(micro.len()), 0, 0.0);
-        for batch in micro {
-            losses.push(task.accumulate(batch, dropout, factor, &self.gradients)?);
+        for (index, batch) in micro.iter().enumerate() {
+            let last_micro_batch = index + 1 == micro.len();
+            let pass = Pass { last_micro_batch, ..Pass::new(self.seed, step) };
+            losses.push(task.accumulate(batch, pass, &scales, &self.gradients)?);
             tokens += batch.num_tokens();
             flops += task.flops(batch);
         }
         let norm = norm::l2(self.gradients.flat()?)?;
-        for loss in &losses {
+        for loss in losses.iter().flatten() {
             loss.poison(&norm)?;
         }
         let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
         // --- from here on the device is waited for: once a step ---
-        let loss = self.sum(&losses, micro, step)?;
+        let losses = self.sum(&losses, micro, step)?;
         let grad_norm = norm.to_vec1::<f64>()?[0] / scale;
         let skipped = !grad_norm.is_finite();
         if skipped {
@@ -85,21 +95,23 @@ impl Stepper {
         } else if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.succeeded();
         }
-        Ok(StepOutcome { loss, grad_norm, tokens, flops, loss_scale, skipped })
+        Ok(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped })
     }
 
-    /// The loss of all micro-batches; the first that is not finite is an error.
-    fn sum(&mut self, losses: &[PendingLoss], micro: &[Batch], step: u64) -> Result<Loss> {
-        let mut sum = Loss::default();
-        for (loss, batch) in losses.iter().zip(micro) {
-            let loss = loss.read()?;
-            if !loss.sum.is_finite() {
-                self.optimizer.was_skipped();
-                return Err(diverged("loss", loss.mean(), step, std::slice::from_ref(batch)));
+    /// The losses of all micro-batches; the first that is not finite is an error.
+    fn sum(&mut self, losses: &[Vec<PendingLoss>], micro: &[Batch], step: u64) -> Result<Vec<Loss>> {
+        let mut sums = vec![Loss::default(); losses.first().map_or(0, Vec::len)];
+        for (losses, batch) in losses.iter().zip(micro) {
+            for (sum, loss) in sums.iter_mut().zip(losses) {
+                let loss = loss.read()?;
+                if !loss.sum.is_finite() {
+                    self.optimizer.was_skipped();
+                    return Err(diverged("loss", loss.mean(), step, std::slice::from_ref(batch)));
+                }
+                *sum += loss;
             }
-            sum += loss;
         }
-        Ok(sum)
+        Ok(sums)
     }
 }
 

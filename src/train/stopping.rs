@@ -5,15 +5,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Whether a larger or a smaller score is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// A loss.
-    Lower,
-    /// An accuracy.
-    Higher,
-}
+use crate::scores::Better;
 
 /// The best score so far and how long ago it was; part of the state of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

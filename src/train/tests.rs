@@ -20,23 +20,28 @@ use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::Parameters;
 use crate::layers::Registry;
-use crate::layers::context::DropoutSeed;
+use crate::layers::context::Pass;
+use crate::machine::Machine;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
 use crate::optim::schedule::Schedule;
 use crate::precision::Hardware;
 use crate::precision::Policy;
+use crate::scores::Better;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::Task;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Scores;
 use crate::telemetry::Progress;
-use crate::train::Data;
 use crate::train::End;
 use crate::train::Trainer;
-use crate::train::assemble;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
+use crate::train::run;
 use crate::train::run_folder::Resumed;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -44,7 +49,6 @@ use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::StepOutcome;
 use crate::train::step::Stepper;
-use crate::train::stopping::Better;
 
 /// Half the squared distance from one, element by element; its scaled gradients are in range below a factor.
 struct Parabola {
@@ -69,25 +73,26 @@ impl Task for Parabola {
     fn accumulate(
         &self,
         _: &Batch,
-        _: DropoutSeed,
-        scale: f32,
+        _: Pass,
+        scales: &[f32],
         gradients: &Gradients,
-    ) -> candle_core::Result<PendingLoss> {
+    ) -> candle_core::Result<Vec<PendingLoss>> {
+        let scale = scales[0];
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
         with_slice_mut(gradients.flat()?, |g| {
             g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0))
         })?;
         let totals = Tensor::new(&[self.loss()?, 0.0], &Device::Cpu)?;
-        Ok(PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1))
+        Ok(vec![PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1)])
     }
 
     fn logits(&self, _: &Batch) -> candle_core::Result<Tensor> {
         candle_core::bail!("a parabola has no classes")
     }
 
-    fn evaluate(&self, _: &Batch) -> candle_core::Result<Loss> {
-        Ok(Loss { sum: self.loss()?, count: 1, correct: 0 })
+    fn evaluate(&self, _: &Batch) -> candle_core::Result<Vec<Loss>> {
+        Ok(vec![Loss { sum: self.loss()?, count: 1, correct: 0 }])
     }
 
     fn parameters(&self) -> &Parameters {
@@ -103,10 +108,15 @@ impl Task for Parabola {
 #[derive(Default)]
 struct Steps {
     evaluations: usize,
+    signals: Signals,
     signal_in: usize,
 }
 
 impl Data for Steps {
+    fn start(&mut self, _: Beginning) -> Result<()> {
+        Ok(())
+    }
+
     fn next_step(&mut self) -> Result<StepBatches> {
         let micro = vec![Batch::default()];
         Ok(StepBatches {
@@ -119,13 +129,13 @@ impl Data for Steps {
         })
     }
 
-    fn evaluate(&mut self, task: &dyn Task, signals: &Signals) -> Result<Option<Vec<(String, f64)>>> {
+    fn evaluate(&mut self, task: &dyn Task, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         self.evaluations += 1;
         if self.evaluations == self.signal_in {
-            signals.pretend(15);
+            self.signals.pretend(15);
             return Ok(None);
         }
-        Ok(Some(vec![("loss".to_string(), task.evaluate(&Batch::default())?.mean())]))
+        Ok(Some(vec![("loss".to_string(), task.evaluate(&Batch::default())?[0].mean())]))
     }
 }
 
@@ -162,33 +172,36 @@ fn sitting_of(
     signal_in: usize,
 ) -> (End, TrainState) {
     let signals = Signals::none();
-    let mut stepper = assemble::stepper(task.parameters(), config, policy, 1).unwrap();
+    let machine = Machine::alone(&Device::Cpu, policy.clone());
+    let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
+    let folders = vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
     let store = crate::checkpoint::CheckpointStore::new(folder);
     let resumed = store.newest_valid().unwrap().0.map(|checkpoint| Resumed::read(checkpoint).unwrap());
     if let Some(resumed) = &resumed {
-        resumed.restore(task.parameters(), &mut stepper.optimizer).unwrap();
+        resumed.restore(&folders, task.parameters(), &mut stepper.optimizer).unwrap();
         state = resumed.state.clone();
     }
     let json = serde_json::Value::Null;
     let options = RunFolderOptions {
         path: folder,
-        model_files: Vec::new(),
+        folders,
         config: json,
         training: config,
         total_steps: TOTAL,
         tensorboard: false,
+        world: machine.world,
     };
     let mut run_folder =
         RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
-    let mut data = Steps { signal_in, ..Steps::default() };
+    let mut data = Steps { signal_in, signals: signals.clone(), ..Steps::default() };
     let mut trainer = Trainer {
         meter: Meter::silent(),
         task,
         stepper,
         schedule: Schedule::new(config, TOTAL),
         cadence: Cadence::new(config, TOTAL),
-        rules: assemble::stop_rules(config, &signals).unwrap(),
+        rules: run::stop_rules(config, &machine, &signals).unwrap(),
         best_metric: "loss",
         keep_best: config.load_best_model_at_end,
         data: &mut data,
@@ -291,7 +304,8 @@ fn a_checkpoint_from_before_loss_scaling_still_loads() {
 
 /// A stepper of its own, for what the loop does not show.
 fn stepper(task: &Parabola, compute: ComputeType) -> Stepper {
-    assemble::stepper(task.parameters(), &config(), &policy(compute), 1).unwrap()
+    let machine = Machine::alone(&Device::Cpu, policy(compute));
+    run::stepper(task.parameters(), &config(), &machine, 1).unwrap()
 }
 
 fn step(task: &Parabola, stepper: &mut Stepper, step: u64) -> Result<StepOutcome> {
@@ -320,7 +334,7 @@ fn a_skipped_step_is_as_if_it_had_not_been_and_scaling_costs_no_bit() {
             continue;
         }
         let want = step(&plain, &mut plain_stepper, number).unwrap();
-        assert_eq!((outcome.loss, outcome.grad_norm.to_bits()), (want.loss, want.grad_norm.to_bits()));
+        assert_eq!((&outcome.losses, outcome.grad_norm.to_bits()), (&want.losses, want.grad_norm.to_bits()));
         assert!(bits(&scaled, &scaled_stepper) == bits(&plain, &plain_stepper), "step {number}");
     }
 }

@@ -9,23 +9,25 @@ use candle_core::DType;
 use candle_core::Device;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::ComputeType;
-use mlmtrain::config::EncoderConfig;
-use mlmtrain::config::Family;
-use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
+use mlmtrain::families::EncoderConfig;
+use mlmtrain::families::Family;
+use mlmtrain::families::ModelConfig;
 use mlmtrain::layers::Context;
 use mlmtrain::layers::Rows;
-use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::layers::context::Pass;
+use mlmtrain::machine::Machine;
+use mlmtrain::models::Blueprint;
 use mlmtrain::models::Model;
 use mlmtrain::models::TokenIds;
-use mlmtrain::models::memory::Prediction;
+use mlmtrain::models::memory::Outline;
 use mlmtrain::models::memory::StepSizes;
 use mlmtrain::ops::memory;
 use mlmtrain::precision::Hardware;
 use mlmtrain::precision::Policy;
 use mlmtrain::tasks::Task;
-use mlmtrain::tasks::mlm::MaskedLm;
-use mlmtrain::train::assemble;
+use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::train::run;
 use mlmtrain::train::step::Stepper;
 
 /// Says to a process of this program that it runs one test only.
@@ -50,9 +52,9 @@ fn config(vocab_size: usize, hidden_size: usize) -> ModelConfig {
         num_hidden_layers: 2,
         num_attention_heads: 2,
         intermediate_size: 4 * hidden_size,
-        ..EncoderConfig::of(Family::Roberta)
+        ..EncoderConfig::of(Family::ROBERTA)
     };
-    ModelConfig { family: Family::Roberta, encoder }
+    ModelConfig { family: Family::ROBERTA, encoder }
 }
 
 /// Segments of 64 tokens, of which `masked` tokens from `first` on, a few apart, are to be found again.
@@ -73,7 +75,8 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
 
 fn stepper(task: &dyn Task) -> Stepper {
     let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
-    assemble::stepper(task.parameters(), &TrainingConfig::default(), &policy, 1).unwrap()
+    let machine = Machine::alone(&Device::Cpu, policy);
+    run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap()
 }
 
 /// Blocks asked of the system by 20 steps after two steps of warm-up; no two batches have their masks in the
@@ -126,15 +129,13 @@ fn a_step_takes_the_memory_that_was_predicted() {
             let mut task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
             task.model.encoder.gradient_checkpointing = gradient_checkpointing;
             let sizes = StepSizes {
-                model: &config,
-                parameters: task.parameters().layout().len() as u64,
                 tokens: batch.num_tokens() as u64,
-                masked: batch.num_labels() as u64,
+                targets: batch.num_labels() as u64,
                 compute: DType::F32,
                 gradient_checkpointing,
                 on_gpu: false,
             };
-            let predicted = Prediction::of(&sizes);
+            let predicted = Blueprint::masked_lm(&config).memory(&sizes);
             let mut stepper = stepper(&task);
             let start = memory::usage();
             // Blocks are up to an eighth larger than the four buffers in them.
@@ -146,11 +147,7 @@ fn a_step_takes_the_memory_that_was_predicted() {
 
             let rows =
                 Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
-            let ctx = Context {
-                parameters: task.parameters(),
-                rows,
-                dropout: Some(DropoutSeed { seed: 1, step: 1 }),
-            };
+            let ctx = Context { parameters: task.parameters(), rows, pass: Some(Pass::new(1, 1)) };
             let position_ids: Vec<u32> =
                 batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
             let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());

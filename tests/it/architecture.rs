@@ -9,13 +9,14 @@ use std::path::Path;
 use std::path::PathBuf;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 25] = [
     "error",
     "quantity",
     "quietly",
     "rng",
     "scores",
     "fs",
+    "families",
     "ops",
     "config",
     "layers",
@@ -30,6 +31,7 @@ const MODULES: [&str; 23] = [
     "telemetry",
     "optim",
     "interop",
+    "machine",
     "tasks",
     "train",
     "commands",

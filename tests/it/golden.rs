@@ -7,27 +7,29 @@ use std::path::PathBuf;
 use candle_core::Device;
 use candle_core::Tensor;
 use mlmtrain::batches::Batch;
-use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
+use mlmtrain::distributed::World;
+use mlmtrain::families::ModelConfig;
+use mlmtrain::interop::PretrainedFolder;
 use mlmtrain::interop::read_folder;
 use mlmtrain::layers::Context;
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Parameters;
 use mlmtrain::layers::Rows;
-use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
 use mlmtrain::models::TokenIds;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
-use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::train::step::Stepper;
 
 /// One golden folder.
 struct Golden {
     name: &'static str,
     config: ModelConfig,
-    weights: std::collections::BTreeMap<String, Tensor>,
+    folder: PretrainedFolder,
     batch: Batch,
     outputs: HashMap<String, Tensor>,
 }
@@ -51,17 +53,15 @@ impl Golden {
         };
         Self {
             name,
-            config: pretrained.config,
-            weights: pretrained.tensors,
+            config: pretrained.config.clone(),
+            folder: pretrained,
             batch,
             outputs: tensors("outputs.safetensors"),
         }
     }
 
     fn fill(&self, parameters: &Parameters) {
-        for (name, _) in parameters.named().unwrap() {
-            parameters.set(&name, &self.weights[&name]).unwrap();
-        }
+        self.folder.fill(parameters, false).unwrap();
     }
 
     fn masked_lm(&self) -> MaskedLm {
@@ -98,11 +98,8 @@ impl Golden {
     fn check_gradients(&self, task: &dyn Task) {
         let gradients = Gradients::new(task.parameters()).unwrap();
         let mean = 1.0 / self.batch.num_labels() as f32;
-        let loss = task
-            .accumulate(&self.batch, DropoutSeed { seed: 1, step: 1 }, mean, &gradients)
-            .unwrap()
-            .read()
-            .unwrap();
+        let losses = task.accumulate(&self.batch, Pass::new(1, 1), &[mean], &gradients).unwrap();
+        let loss = losses[0].read().unwrap();
         let want = self.outputs["loss"].to_vec1::<f32>().unwrap()[0];
         assert!(
             (loss.mean() as f32 - want).abs() < 1e-5,
@@ -172,6 +169,7 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
             max_grad_norm: 1.0,
             seed: 1,
             loss_scale: None,
+            world: World::ALONE,
         };
         let want = golden.outputs["step_losses"].to_vec1::<f32>().unwrap();
         for (step, want) in want.iter().enumerate() {
@@ -179,7 +177,7 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
             let got = stepper
                 .run(&task, std::slice::from_ref(&golden.batch), step as u64 + 1, 1e-3)
                 .unwrap()
-                .loss
+                .losses[0]
                 .mean();
             println!("{name}: loss {got:.6} before step {}, PyTorch's {want:.6}", step + 1);
             assert!(
@@ -202,7 +200,7 @@ fn hidden_states_of_bert_are_those_of_candle_transformers() {
     let oracle = candle_transformers::models::bert::BertModel::load(builder, &config).unwrap();
     let (batch, task) = (&golden.batch, golden.masked_lm());
     let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
-    let ctx = Context { parameters: task.parameters(), rows, dropout: None };
+    let ctx = Context { parameters: task.parameters(), rows, pass: None };
     let (ids, position_ids, token_type_ids) =
         ((&batch.ids).into(), (&batch.position_ids).into(), (&batch.token_type_ids).into());
     let tokens = TokenIds { ids, position_ids, token_type_ids };

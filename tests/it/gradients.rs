@@ -5,15 +5,16 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
 use mlmtrain::batches::Batch;
-use mlmtrain::config::EncoderConfig;
-use mlmtrain::config::Family;
-use mlmtrain::config::ModelConfig;
 use mlmtrain::config::TrainingConfig;
+use mlmtrain::distributed::World;
 use mlmtrain::error::Class;
 use mlmtrain::error::class_of;
+use mlmtrain::families::EncoderConfig;
+use mlmtrain::families::Family;
+use mlmtrain::families::ModelConfig;
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Parameters;
-use mlmtrain::layers::context::DropoutSeed;
+use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
 use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
@@ -23,13 +24,13 @@ use mlmtrain::tasks::Loss;
 use mlmtrain::tasks::PendingLoss;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
-use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::train::step::Stepper;
 
 const VOCABULARY: u64 = 60;
 const LABELS: usize = 3;
 const LENGTHS: [u32; 6] = [7, 1, 12, 5, 9, 3];
-const FAMILIES: [Family; 2] = [Family::Roberta, Family::Bert];
+const FAMILIES: [Family; 2] = [Family::ROBERTA, Family::BERT];
 
 /// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly
 /// show.
@@ -94,7 +95,7 @@ fn labelled_batch() -> Batch {
 
 /// The second half of the tokens is of the second type where the family has one.
 fn with_types(mut batch: Batch, family: Family) -> Batch {
-    if family == Family::Bert {
+    if family == Family::BERT {
         let half = batch.num_tokens() / 2;
         batch.token_type_ids[half..].fill(1);
     }
@@ -120,9 +121,9 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
     FAMILIES.into_iter().flat_map(of).collect()
 }
 
-fn gradients_of(task: &dyn Task, batch: &Batch, dropout: DropoutSeed) -> (f64, Vec<f32>) {
+fn gradients_of(task: &dyn Task, batch: &Batch, pass: Pass) -> (f64, Vec<f32>) {
     let gradients = Gradients::new(task.parameters()).unwrap();
-    let loss = task.accumulate(batch, dropout, 1.0, &gradients).unwrap().read().unwrap();
+    let loss = task.accumulate(batch, pass, &[1.0], &gradients).unwrap()[0].read().unwrap();
     (loss.sum, gradients.flat().unwrap().to_vec1::<f32>().unwrap())
 }
 
@@ -133,15 +134,16 @@ fn stepper(task: &dyn Task) -> Stepper {
         max_grad_norm: 1.0,
         seed: 1,
         loss_scale: None,
+        world: World::ALONE,
     }
 }
 
-const DROPOUT: DropoutSeed = DropoutSeed { seed: 1, step: 1 };
+const PASS: Pass = Pass { seed: 1, step: 1, model: 0, last_micro_batch: true };
 
 #[test]
 fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
     for (name, task, batch) in all_tasks(0.1, 1) {
-        let (_, gradients) = gradients_of(task.as_ref(), &batch, DROPOUT);
+        let (_, gradients) = gradients_of(task.as_ref(), &batch, PASS);
         for spec in task.parameters().layout().specs() {
             let values = &gradients[spec.range.clone()];
             assert!(values.iter().all(|g| g.is_finite()), "{name}: `{}` is not finite", spec.name);
@@ -190,7 +192,7 @@ fn finite_differences_agree_with_dropout_on() {
     // Wide enough that the loss moves by far more than its rounding, narrow enough for the third derivative.
     const STEP: f64 = 1e-3;
     for (name, task, batch) in all_tasks(0.1, 2) {
-        let (_, gradients) = gradients_of(task.as_ref(), &batch, DROPOUT);
+        let (_, gradients) = gradients_of(task.as_ref(), &batch, PASS);
         let parameters = task.parameters();
         let start = parameters.flat().to_vec1::<f32>().unwrap();
         let (mut difference, mut size) = (0.0, 0.0);
@@ -208,7 +210,7 @@ fn finite_differences_agree_with_dropout_on() {
                         )
                         .unwrap();
                 }
-                gradients_of(task.as_ref(), &batch, DROPOUT).0
+                gradients_of(task.as_ref(), &batch, PASS).0
             };
             let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
             loss_at(0.0);
@@ -231,18 +233,14 @@ fn finite_differences_agree_with_dropout_on() {
 fn the_loss_follows_from_the_seeds() {
     for (name, task, batch) in all_tasks(0.1, 3) {
         let loss = |task: &dyn Task, dropout| gradients_of(task, &batch, dropout).0.to_bits();
-        let first = loss(task.as_ref(), DROPOUT);
-        assert_eq!(first, loss(task.as_ref(), DROPOUT), "{name}: the same dropout again");
-        assert_ne!(
-            first,
-            loss(task.as_ref(), DropoutSeed { step: 2, ..DROPOUT }),
-            "{name}: another step drops others"
-        );
-        assert_ne!(
-            first,
-            loss(task.as_ref(), DropoutSeed { seed: 2, ..DROPOUT }),
-            "{name}: another seed drops others"
-        );
+        let first = loss(task.as_ref(), PASS);
+        assert_eq!(first, loss(task.as_ref(), PASS), "{name}: the same dropout again");
+        assert_ne!(first, loss(task.as_ref(), Pass { step: 2, ..PASS }), "{name}: another step drops others");
+        assert_ne!(first, loss(task.as_ref(), Pass { seed: 2, ..PASS }), "{name}: another seed drops others");
+        let other = loss(task.as_ref(), Pass { model: 1, ..PASS });
+        assert_ne!(first, other, "{name}: another model of the run drops others");
+        let earlier = loss(task.as_ref(), Pass { last_micro_batch: false, ..PASS });
+        assert_eq!(first, earlier, "{name}: the place in the step decides nothing");
     }
     for ((name, task, batch), (_, same, _), (_, other, _)) in all_tasks(0.1, 3)
         .into_iter()
@@ -250,7 +248,7 @@ fn the_loss_follows_from_the_seeds() {
         .zip(all_tasks(0.1, 4))
         .map(|((a, b), c)| (a, b, c))
     {
-        let loss = |task: &dyn Task| task.evaluate(&batch).unwrap().sum.to_bits();
+        let loss = |task: &dyn Task| task.evaluate(&batch).unwrap()[0].sum.to_bits();
         assert_eq!(loss(task.as_ref()), loss(same.as_ref()), "{name}: the seed decides how a model begins");
         assert_ne!(loss(task.as_ref()), loss(other.as_ref()), "{name}: another seed, another model");
     }
@@ -259,7 +257,7 @@ fn the_loss_follows_from_the_seeds() {
 #[test]
 fn checkpointing_changes_no_bit() {
     let bits = |task: &dyn Task, batch: &Batch| {
-        let (loss, gradients) = gradients_of(task, batch, DROPOUT);
+        let (loss, gradients) = gradients_of(task, batch, PASS);
         (loss.to_bits(), gradients.into_iter().map(f32::to_bits).collect::<Vec<_>>())
     };
     for family in FAMILIES {
@@ -278,8 +276,9 @@ fn checkpointing_changes_no_bit() {
 fn one_batch_is_learnt_by_heart() {
     for (name, task, batch) in all_tasks(0.0, 5) {
         let mut stepper = stepper(task.as_ref());
-        let loss = (1..=300)
-            .map(|step| stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().loss);
+        let loss = (1..=300).map(|step| {
+            stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().losses[0]
+        });
         let loss = loss.last().unwrap();
         println!("{name}: loss {:.4} after 300 steps", loss.mean());
         assert!(loss.mean() < 0.05 && loss.correct == loss.count, "{name}: {loss:?}");
@@ -339,11 +338,11 @@ impl Task for Overflows {
     fn accumulate(
         &self,
         batch: &Batch,
-        dropout: DropoutSeed,
-        scale: f32,
+        pass: Pass,
+        scales: &[f32],
         gradients: &Gradients,
-    ) -> candle_core::Result<PendingLoss> {
-        let loss = self.0.accumulate(batch, dropout, scale, gradients)?;
+    ) -> candle_core::Result<Vec<PendingLoss>> {
+        let loss = self.0.accumulate(batch, pass, scales, gradients)?;
         with_slice_mut(gradients.flat()?, |values| values[3] = f32::INFINITY)?;
         Ok(loss)
     }
@@ -352,7 +351,7 @@ impl Task for Overflows {
         self.0.logits(batch)
     }
 
-    fn evaluate(&self, batch: &Batch) -> candle_core::Result<Loss> {
+    fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
         self.0.evaluate(batch)
     }
 

@@ -5,11 +5,12 @@ use candle_core::Device;
 use candle_core::Tensor;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::ComputeType;
-use mlmtrain::config::EncoderConfig;
-use mlmtrain::config::Family;
-use mlmtrain::config::ModelConfig;
 use mlmtrain::config::PrecisionConfig;
 use mlmtrain::config::TrainingConfig;
+use mlmtrain::distributed::World;
+use mlmtrain::families::EncoderConfig;
+use mlmtrain::families::Family;
+use mlmtrain::families::ModelConfig;
 use mlmtrain::layers::Gradients;
 use mlmtrain::models::Model;
 use mlmtrain::optim::Optimizer;
@@ -18,7 +19,7 @@ use mlmtrain::precision::Policy;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
 use mlmtrain::tasks::Task;
-use mlmtrain::tasks::mlm::MaskedLm;
+use mlmtrain::tasks::masked_lm::MaskedLm;
 use mlmtrain::train::step::Stepper;
 
 const VOCABULARY: u32 = 3000;
@@ -51,9 +52,9 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         num_hidden_layers: 2,
         num_attention_heads: 3,
         intermediate_size: 384,
-        ..EncoderConfig::of(Family::Roberta)
+        ..EncoderConfig::of(Family::ROBERTA)
     };
-    let config = ModelConfig { family: Family::Roberta, encoder };
+    let config = ModelConfig { family: Family::ROBERTA, encoder };
     let policy =
         Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -67,6 +68,7 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
             max_grad_norm: 1.0,
             seed: 1,
             loss_scale: policy.loss_scale(),
+            world: World::ALONE,
         };
         for step in 1..=2 {
             let outcome = stepper.run(&task, &[batch()], step, 1e-3).unwrap();

@@ -21,16 +21,16 @@ use crate::commands::bench_args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
-use crate::config::ModelConfig;
 use crate::error::Problem;
+use crate::families::ModelConfig;
 use crate::fs;
+use crate::machine;
 use crate::ops::cuda;
 use crate::ops::peak;
 use crate::ops::peak::gpu::data_sheet;
 use crate::precision;
 use crate::precision::Hardware;
 use crate::precision::Policy;
-use crate::train::assemble;
 use crate::train::bench::Case;
 
 /// What a child measures.
@@ -207,17 +207,17 @@ pub(in crate::commands) fn run(args: &BenchJobArgs) -> Result<()> {
     })?;
     // Should memory run out after all, this process goes, and not another one.
     fs::end_me_first();
-    assemble::use_threads(order.threads)?;
+    machine::use_threads(order.threads)?;
     let message = match order.job {
         Job::Machine(place) => Message::Machine(machine(&place)?),
-        Job::Steps(steps) => Message::Timed(assemble::in_pool(|| time(&steps))?),
+        Job::Steps(steps) => Message::Timed(machine::in_pool(|| time(&steps))?),
     };
     say(&message)
 }
 
 /// What the machine is, and what it can do at most.
 fn machine(place: &Place) -> Result<Machine> {
-    let (device, without_gpu) = assemble::pick_device(place.device)?;
+    let (device, without_gpu) = machine::pick_device(place.device)?;
     let hardware = Hardware::of(&device);
     let mut notes: Vec<String> =
         without_gpu.map(|why| format!("note: no GPU is used: {why}; {}", why.hint())).into_iter().collect();
@@ -255,7 +255,7 @@ fn machine(place: &Place) -> Result<Machine> {
 }
 
 fn time(steps: &Steps) -> Result<Timed> {
-    let (device, _) = assemble::pick_device(steps.device)?;
+    let (device, _) = machine::pick_device(steps.device)?;
     cuda::set_tf32(steps.tf32);
     let timing = steps.case().time_steps(&device, steps.least, steps.least_seconds, || {
         // Should nobody listen any more, the last message will say so.

@@ -11,7 +11,6 @@ mod tests;
 
 use std::path::Path;
 
-use anyhow::Context;
 use anyhow::Result;
 
 use crate::commands::bench::job::Ended;
@@ -28,11 +27,14 @@ use crate::commands::terminal;
 use crate::config;
 use crate::config::BatchSize;
 use crate::config::ComputeType;
-use crate::config::MODEL_NAMES;
-use crate::config::ModelConfig;
 use crate::error::Problem;
+use crate::families::MODEL_NAMES;
+use crate::families::ModelConfig;
+use crate::families::named_model;
 use crate::fs;
 use crate::quantity::format_bytes;
+use crate::tasks::masked_lm::pretraining::most_masked;
+use crate::tasks::masked_lm::pretraining::planned_model;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
@@ -132,7 +134,7 @@ struct Defaults {
 impl Defaults {
     /// Of a named model, or of the configuration in this file.
     fn of(name: &str) -> Result<Self> {
-        if let Some(model) = config::named_model(name) {
+        if let Some(model) = named_model(name) {
             return Ok(Self {
                 model,
                 batch: BATCH,
@@ -156,10 +158,7 @@ impl Defaults {
                 .into());
         }
         let config = config::load_pretrain(path, &[])?.config;
-        let mut model = config.model().context("validation lets only one model family pass")?;
-        if model.encoder.vocab_size == 0 {
-            model.encoder.vocab_size = config.tokenizer.vocab_size;
-        }
+        let model = planned_model(&config)?;
         Ok(Self {
             model,
             batch: match config.training.per_device_train_batch_size {
@@ -168,7 +167,7 @@ impl Defaults {
             },
             length: config.data.max_seq_length,
             compute: config.precision.compute,
-            masked_share: config.mlm.mlm_probability,
+            masked_share: most_masked(&config.mlm),
         })
     }
 }

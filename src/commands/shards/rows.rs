@@ -186,14 +186,14 @@ pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Family;
     use crate::config::TokenizerConfig;
+    use crate::families::Family;
     use crate::tokenizer::Trainer;
     use crate::tokenizer::TrainerOptions;
 
     fn tokenizer() -> Tokenizer {
         let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };
-        let mut trainer = Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512)).unwrap();
+        let mut trainer = Trainer::new(TrainerOptions::new(&config, Family::ROBERTA, 512)).unwrap();
         trainer.add(&["the fox and the hen and the bear"; 4]).unwrap();
         trainer.finish(|_| {}).unwrap().tokenizer
     }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::error::Problems;
+use crate::families::EncoderConfig;
+use crate::families::Family;
 
 const SMALL: &str = "\
 data:
@@ -53,10 +55,10 @@ fn a_small_file_takes_the_defaults_for_the_rest() {
 #[test]
 fn bert_takes_the_defaults_of_bert() {
     let text = "data: {sources: [{files: [a.txt]}]}\nmodel:\n  bert:\n    hidden_size: 384\n";
-    let encoder = load(text, &[]).expect("is right").config.model.bert.expect("is BERT");
-    assert_eq!(encoder, EncoderConfig { hidden_size: 384, ..EncoderConfig::of(Family::Bert) });
+    let encoder = load(text, &[]).expect("is right").config.model().expect("is BERT").encoder;
+    assert_eq!(encoder, EncoderConfig { hidden_size: 384, ..EncoderConfig::of(Family::BERT) });
     let empty = load("data: {sources: [{files: [a.txt]}]}\nmodel:\n  bert:\n", &[]).expect("is right");
-    assert_eq!(empty.config.model.bert, Some(EncoderConfig::of(Family::Bert)));
+    assert_eq!(empty.config.model().expect("is BERT").encoder, EncoderConfig::of(Family::BERT));
 }
 
 #[test]

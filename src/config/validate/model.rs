@@ -1,40 +1,37 @@
 //! The model: sizes that go together, positions for the longest sequence, a vocabulary for the tokenizer.
 
-use crate::config::EncoderConfig;
-use crate::config::Family;
-use crate::config::ModelConfig;
 use crate::config::PretrainConfig;
 use crate::config::validate::Findings;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 
 pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
-    let (table, model) = match (&config.model.roberta, &config.model.bert) {
-        (Some(_), Some(_)) => {
-            let message = "both `model.roberta` and `model.bert` are given";
-            findings.add(
-                &["model.bert", "model.roberta", "model"],
-                message.to_string(),
-                "keep the one family to train",
-            );
-            return;
-        }
-        (None, None) => {
+    let tables: Vec<String> =
+        config.model.tables.iter().map(|model| format!("model.{}", model.family.name)).collect();
+    match config.model.tables.as_slice() {
+        [] => {
+            let families: Vec<String> =
+                Family::ALL.iter().map(|family| format!("`{}:`", family.name)).collect();
             findings.add(
                 &["model"],
                 "`model` names no family".to_string(),
-                "put a table `roberta:` or `bert:` below `model:`",
+                format!("put a table {} below `model:`", families.join(" or ")),
             );
-            return;
         }
-        (Some(encoder), None) => {
-            ("model.roberta", ModelConfig { family: Family::Roberta, encoder: encoder.clone() })
+        [model] => {
+            let table = &tables[0];
+            sizes(table, &model.encoder, findings);
+            positions(table, model, config.data.max_seq_length, findings);
+            vocabulary(table, model, config, findings);
         }
-        (None, Some(encoder)) => {
-            ("model.bert", ModelConfig { family: Family::Bert, encoder: encoder.clone() })
+        [_, second, ..] => {
+            let count = if tables.len() == 2 { "both " } else { "" };
+            let message = format!("{count}`{}` are given", tables.join("` and `"));
+            let second = format!("model.{}", second.family.name);
+            findings.add(&[&second, &tables[0], "model"], message, "keep the one family to train");
         }
-    };
-    sizes(table, &model.encoder, findings);
-    positions(table, &model, config.data.max_seq_length, findings);
-    vocabulary(table, &model, config, findings);
+    }
 }
 
 fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
@@ -69,16 +66,17 @@ fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: 
     if positions > 0 && offset >= positions {
         let pad = format!("{table}.pad_token_id");
         let message = format!(
-            "`{pad}` {} leaves none of the {positions} positions: RoBERTa counts them from one past it",
-            offset - 1
+            "`{pad}` {} leaves none of the {positions} positions: {} counts them from one past it",
+            offset - 1,
+            model.family.title
         );
-        findings.add(&[&pad, &path], message, "remove it to take RoBERTa's own id");
+        findings.add(&[&pad, &path], message, format!("remove it to take {}'s own id", model.family.title));
     } else if max_seq_length > model.max_sequence_length() {
         let message = format!(
             "`data.max_seq_length` {max_seq_length} is longer than the {} positions of the model (`{path}` {positions}{})",
             model.max_sequence_length(),
             if offset > 0 {
-                format!(", the first {offset} of which RoBERTa leaves unused")
+                format!(", the first {offset} of which {} leaves unused", model.family.title)
             } else {
                 String::new()
             },

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use crate::config::BatchSize;
 use crate::config::ComputeType;
-use crate::config::EncoderConfig;
-use crate::config::Family;
 use crate::config::FinetuneConfig;
 use crate::config::Format;
 use crate::config::LossScaleConfig;
@@ -16,6 +14,9 @@ use crate::config::SchedulerType;
 use crate::config::SourceConfig;
 use crate::config::validate::validate_finetune;
 use crate::config::validate::validate_pretrain;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 
 fn pretrain() -> PretrainConfig {
     serde_json::from_value(
@@ -45,7 +46,11 @@ fn found_in_finetune(change: impl FnOnce(&mut FinetuneConfig)) -> String {
 }
 
 fn encoder(config: &mut PretrainConfig) -> &mut EncoderConfig {
-    config.model.roberta.as_mut().expect("is RoBERTa")
+    &mut config.model.tables[0].encoder
+}
+
+fn bert() -> ModelConfig {
+    ModelConfig { family: Family::BERT, encoder: EncoderConfig::of(Family::BERT) }
 }
 
 #[test]
@@ -54,8 +59,7 @@ fn defaults_are_right() {
     assert_eq!(found_in_finetune(|_| {}), "");
     assert_eq!(
         found(|c| {
-            c.model.roberta = None;
-            c.model.bert = Some(EncoderConfig::of(Family::Bert));
+            c.model.tables[0] = bert();
             c.data.max_seq_length = 512;
         }),
         ""
@@ -80,8 +84,8 @@ fn the_model() {
     insta::assert_snapshot!(found(|c| encoder(c).pad_token_id = 30_000), @"`model.roberta.pad_token_id` 30000 leaves none of the 514 positions: RoBERTa counts them from one past it");
     insta::assert_snapshot!(found(|c| encoder(c).hidden_dropout_prob = 10.0), @"`model.roberta.hidden_dropout_prob` is 10, it must be at least 0 and below 1");
     insta::assert_snapshot!(found(|c| encoder(c).layer_norm_eps = f64::NAN), @"`model.roberta.layer_norm_eps` is NaN, it must be above 0 and finite");
-    insta::assert_snapshot!(found(|c| c.model.roberta = None), @"`model` names no family");
-    insta::assert_snapshot!(found(|c| c.model.bert = Some(EncoderConfig::of(Family::Bert))), @"both `model.roberta` and `model.bert` are given");
+    insta::assert_snapshot!(found(|c| c.model.tables.clear()), @"`model` names no family");
+    insta::assert_snapshot!(found(|c| c.model.tables.push(bert())), @"both `model.roberta` and `model.bert` are given");
     assert_eq!(
         found(|c| {
             encoder(c).hidden_size = 45;

@@ -3,18 +3,22 @@
 //! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
 //! V]` one either.
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::config::EncoderConfig;
+use crate::families::ModelConfig;
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::ParameterId;
+use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::models::heads::Head;
+use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::gather_rows;
@@ -22,17 +26,7 @@ use crate::ops::gelu;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::linear_cross_entropy;
-
-/// Names of the head's parameters in a family.
-#[derive(Debug, Clone, Copy)]
-pub struct MaskedLmNames {
-    /// The map.
-    pub dense: &'static str,
-    /// The `LayerNorm`.
-    pub norm: &'static str,
-    /// The decoder's bias.
-    pub bias: &'static str,
-}
+use crate::ops::linear_cross_entropy::piece_values;
 
 /// The head.
 #[derive(Debug, Clone)]
@@ -53,20 +47,27 @@ struct Saved {
 
 impl MaskedLmHead {
     /// Registers the head; the decoder's weight is `word_embedding`.
-    pub fn new(
-        registry: &mut Registry,
-        names: MaskedLmNames,
-        shape: &EncoderConfig,
-        word_embedding: ParameterId,
-    ) -> Self {
+    pub fn new(registry: &mut Registry, config: &ModelConfig, word_embedding: ParameterId) -> Self {
+        registry.enter(Part::Head);
+        let (names, shape) = (&config.family.masked_lm, &config.encoder);
+        let (inputs, outputs) = (shape.hidden_size, shape.vocab_size);
         Self {
-            dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
-            norm: Norm::new(registry, names.norm, shape.hidden_size, shape.layer_norm_eps),
+            dense: Linear::new(registry, names.dense, inputs, inputs),
+            norm: Norm::new(registry, names.norm, inputs, shape.layer_norm_eps),
             decoder: Linear {
                 weight: word_embedding,
-                bias: registry.vector(names.bias, shape.vocab_size, Init::Zeros),
+                bias: registry.vector(names.bias, outputs, Init::Zeros),
+                inputs,
+                outputs,
             },
         }
+    }
+
+    /// Bytes of the logits that are in memory at once, f32, and of their gradient.
+    fn logits_bytes(&self, rows: u64, compute: DType, on_gpu: bool) -> u64 {
+        let vocabulary = self.decoder.outputs as u64;
+        let rows = rows.min((piece_values(on_gpu) as u64 / vocabulary.max(1)).max(1));
+        rows * vocabulary * (4 + compute.size_in_bytes() as u64)
     }
 }
 
@@ -97,6 +98,21 @@ impl MaskedLmHead {
 }
 
 impl Head for MaskedLmHead {
+    fn flops(&self, rows: f64) -> f64 {
+        rows * (self.dense.flops() + self.decoder.flops())
+    }
+
+    fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
+        // The norm's mean and deviation, and the log-sum-exp of the loss. Besides: what was gathered, both
+        // sides of GELU, the normed rows, and the gradients of these four; the logits of a piece.
+        let eight = Footprint { values: 8 * self.dense.inputs as u64, statistics_bytes: 0 };
+        let values = eight.bytes(rows, compute.size_in_bytes() as u64);
+        HeadMemory {
+            saved_bytes: 12 * rows,
+            temporary_bytes: values + self.logits_bytes(rows, compute, on_gpu),
+        }
+    }
+
     fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         self.decoder.forward(&self.normed(hidden_td, targets.positions, ctx)?.0, ctx)
     }

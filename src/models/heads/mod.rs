@@ -3,6 +3,7 @@
 pub mod masked_lm;
 pub mod sequence_classification;
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -22,8 +23,23 @@ pub struct Targets<'a> {
     pub keys: Indices<'a, u64>,
 }
 
+/// What a head takes of memory in a training step, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadMemory {
+    /// What is kept from forward to backward.
+    pub saved_bytes: u64,
+    /// The most that backward needs besides.
+    pub temporary_bytes: u64,
+}
+
 /// What stands on top of an encoder: predictions and losses of the rows that carry a label.
 pub trait Head {
+    /// Floating-point operations of forward and backward of so many rows.
+    fn flops(&self, rows: f64) -> f64;
+
+    /// What `rows` rows take, computed in `compute`; on a GPU logits come in larger pieces.
+    fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory;
+
     /// Logits of the rows of `hidden_td` that `targets` names, `[M, classes]`; its labels are not looked at.
     fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 

@@ -2,16 +2,20 @@
 //!
 //! RoBERTa drops before the first map as well; BERT's first map is its pooler and has no dropout before it.
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::config::EncoderConfig;
+use crate::families::ModelConfig;
 use crate::layers::Context;
+use crate::layers::Footprint;
 use crate::layers::Gradients;
+use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
 use crate::models::heads::Head;
+use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
 use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
@@ -19,15 +23,6 @@ use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::indices::Indices;
 use crate::ops::tanh;
-
-/// Names of the head's parameters in a family.
-#[derive(Debug, Clone, Copy)]
-pub struct ClassificationNames {
-    /// The first map.
-    pub dense: &'static str,
-    /// The map to labels.
-    pub output: &'static str,
-}
 
 /// The head.
 #[derive(Debug, Clone)]
@@ -51,19 +46,15 @@ struct Saved {
 
 impl ClassificationHead {
     /// Registers both maps.
-    pub fn new(
-        registry: &mut Registry,
-        names: ClassificationNames,
-        shape: &EncoderConfig,
-        num_labels: usize,
-        drops_input: bool,
-    ) -> Self {
+    pub fn new(registry: &mut Registry, config: &ModelConfig, num_labels: usize) -> Self {
+        registry.enter(Part::Head);
+        let (names, shape) = (&config.family.classification, &config.encoder);
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
         Self {
             dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
             output: Linear::new(registry, names.output, shape.hidden_size, num_labels),
             dropout,
-            input_dropout: if drops_input { dropout } else { 0.0 },
+            input_dropout: if names.drops_input { dropout } else { 0.0 },
         }
     }
 }
@@ -109,6 +100,23 @@ impl ClassificationHead {
 }
 
 impl Head for ClassificationHead {
+    fn flops(&self, rows: f64) -> f64 {
+        rows * (self.dense.flops() + self.output.flops())
+    }
+
+    fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
+        // The inputs of both maps and what tanh gave; the gradients of these, of what was gathered and of the
+        // logits, which are f32.
+        let three = Footprint { values: 3 * self.dense.inputs as u64, statistics_bytes: 0 };
+        let (four, labels) = (4 * self.dense.inputs as u64, self.output.outputs as u64);
+        let besides = Footprint { values: four + labels, statistics_bytes: 4 * labels };
+        let value_bytes = compute.size_in_bytes() as u64;
+        HeadMemory {
+            saved_bytes: three.bytes(rows, value_bytes),
+            temporary_bytes: besides.bytes(rows, value_bytes),
+        }
+    }
+
     fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         Ok(self.forward(hidden_td, targets, ctx)?.0)
     }

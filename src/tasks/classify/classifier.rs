@@ -7,10 +7,10 @@ use candle_core::D;
 use candle_core::DType;
 use candle_core::Device;
 
-use crate::config::Family;
-use crate::config::ModelConfig;
 use crate::error::Problem;
-use crate::interop::HeadKind;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
+use crate::interop::Filled;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::models::Model;
@@ -20,7 +20,6 @@ use crate::tasks::classify::collate::Collator;
 use crate::tasks::classify::collate::Encoded;
 use crate::tasks::classify::collate::PairTemplate;
 use crate::tasks::classify::collate::Truncation;
-use crate::tasks::pretrained;
 use crate::tokenizer::Tokenizer;
 
 /// A text, and the second text of a pair.
@@ -51,15 +50,14 @@ impl Classifier {
                 .into());
         };
         let length = folder.config.max_sequence_length();
-        let (classifier, new) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
-        match new.first() {
+        let (classifier, filled) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
+        match filled.new.first() {
             Some(name) => Err(Problem::new(format!("tensor `{name}` is missing")).at(path.display()).into()),
             None => Ok(classifier),
         }
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and the names of the parameters that `folder`
-    /// has not.
+    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to.
     pub fn from_folder(
         path: &Path,
         folder: &PretrainedFolder,
@@ -68,7 +66,7 @@ impl Classifier {
         pairs: bool,
         seed: u64,
         device: &Device,
-    ) -> Result<(Self, Vec<String>)> {
+    ) -> Result<(Self, Filled)> {
         let tokenizer = Tokenizer::load(path)?;
         let place = path.display().to_string();
         let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
@@ -85,37 +83,20 @@ impl Classifier {
                 .into());
         }
         let model = Model::classifier(&folder.config, labels.len(), seed, device)?;
-        let new = pretrained::fill(&model.parameters, folder, &place)?;
+        let filled = folder.fill(&model.parameters, true)?;
         let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
-        Ok((Self { task: Classify { model }, tokenizer, labels, collator }, new))
+        Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
     }
 
     /// The same classifier computing in `dtype`.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
-        Ok(Self { task: Classify { model: self.task.model.computing_in(dtype)? }, ..self })
+        Ok(Self { task: self.task.computing_in(dtype)?, ..self })
     }
 
     /// Token ids of texts, cut to the longest sequence; `labels` are their classes, in the same order (0
     /// where unknown).
     pub fn encode(&self, texts: &[TextPair], labels: &[u32]) -> Result<(Vec<Encoded>, Truncation)> {
-        let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
-        let seconds: Vec<&str> =
-            texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
-        // A text is content: `<mask>` spelled out in it is text, as it was in pretraining.
-        let (firsts, seconds) =
-            (self.tokenizer.encode_corpus(&firsts)?, self.tokenizer.encode_corpus(&seconds)?);
-        let mut encoded = Vec::with_capacity(texts.len());
-        for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
-            let second = texts[index].1.as_ref().map(|_| second);
-            encoded.push(Encoded {
-                first,
-                second,
-                label: labels.get(index).copied().unwrap_or(0),
-                sample_id: index as u64,
-            });
-        }
-        let lost = self.collator.truncate(&mut encoded);
-        Ok((encoded, lost))
+        encode(&self.tokenizer, &self.collator, texts, labels)
     }
 
     /// Probabilities of the labels for each example.
@@ -132,15 +113,33 @@ impl Classifier {
     }
 }
 
+/// Token ids of texts, cut to the longest sequence of `collator`.
+pub(super) fn encode(
+    tokenizer: &Tokenizer,
+    collator: &Collator,
+    texts: &[TextPair],
+    labels: &[u32],
+) -> Result<(Vec<Encoded>, Truncation)> {
+    let firsts: Vec<&str> = texts.iter().map(|(first, _)| first.as_str()).collect();
+    let seconds: Vec<&str> = texts.iter().map(|(_, second)| second.as_deref().unwrap_or_default()).collect();
+    // A text is content: `<mask>` spelled out in it is text, as it was in pretraining.
+    let (firsts, seconds) = (tokenizer.encode_corpus(&firsts)?, tokenizer.encode_corpus(&seconds)?);
+    let mut encoded = Vec::with_capacity(texts.len());
+    for (index, (first, second)) in firsts.into_iter().zip(seconds).enumerate() {
+        let second = texts[index].1.as_ref().map(|_| second);
+        let label = labels.get(index).copied().unwrap_or(0);
+        encoded.push(Encoded { first, second, label, sample_id: index as u64 });
+    }
+    let lost = collator.truncate(&mut encoded);
+    Ok((encoded, lost))
+}
+
 fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
-    let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
-    match config.family {
-        Family::Roberta => PairTemplate { cls, sep, double_sep: true, second_type: 0 },
-        Family::Bert => PairTemplate {
-            cls,
-            sep,
-            double_sep: false,
-            second_type: u32::from(config.encoder.type_vocab_size > 1),
-        },
+    let (family, types) = (config.family, config.encoder.type_vocab_size as u32);
+    PairTemplate {
+        cls: tokenizer.special().cls,
+        sep: tokenizer.special().sep,
+        double_sep: family.double_separator,
+        second_type: family.second_type.min(types - 1),
     }
 }

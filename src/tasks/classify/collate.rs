@@ -78,6 +78,11 @@ impl Collator {
         Ok(Self { template, max_seq_length })
     }
 
+    /// Longest sequence, special tokens included.
+    pub fn max_seq_length(&self) -> usize {
+        self.max_seq_length
+    }
+
     /// Cuts texts at their end to fit, the longer one of a pair first, and says what was lost.
     ///
     /// As `truncation="longest_first"` of the tokenizers crate: where both texts of a pair are longer than

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::STORY;
 use super::train_with;
-use crate::config::Family;
 use crate::config::TokenizerAlgorithm;
 use crate::config::TokenizerConfig;
+use crate::families::Family;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::tokenizer::Tokenizer;
@@ -309,7 +309,7 @@ fn survives(path: &Path, json: &[u8]) -> bool {
 
 fn tokenizer_json(algorithm: TokenizerAlgorithm) -> Vec<u8> {
     let config = TokenizerConfig { algorithm, vocab_size: 420, ..TokenizerConfig::default() };
-    train_with(Family::Roberta, &config).tokenizer.files()[0].1.clone()
+    train_with(Family::ROBERTA, &config).tokenizer.files()[0].1.clone()
 }
 
 #[test]

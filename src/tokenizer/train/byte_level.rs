@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::config::Family;
 use crate::tokenizer::bpe;
 use crate::tokenizer::fast::byte_bpe::byte_characters;
 use crate::tokenizer::train::Learned;
@@ -36,12 +35,10 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     names.fill(&mut learned.spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         learned.spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
-    let class = match options.family {
-        // RoBERTa's own class makes its pipeline anew, without a normalizer.
-        Family::Roberta if !options.changes_letters() => "RobertaTokenizer",
-        // This one reads tokenizer.json as it is; transformers has no class for a BERT with byte-level BPE.
-        Family::Roberta | Family::Bert => "PreTrainedTokenizerFast",
-    };
+    // A family's own class makes its pipeline anew, without a normalizer; the general one reads tokenizer.json
+    // as it is.
+    let class = options.family.byte_level_class.filter(|_| !options.changes_letters());
+    let class = class.unwrap_or("PreTrainedTokenizerFast");
     let more = json!({"add_prefix_space": false, "trim_offsets": true, "errors": "replace"});
     let merge_lines =
         merges.iter().fold("#version: 0.2\n".to_string(), |text, [a, b]| text + a + " " + b + "\n");

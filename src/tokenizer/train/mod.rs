@@ -21,10 +21,10 @@ use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::config::Family;
 use crate::config::TokenizerAlgorithm;
 use crate::config::TokenizerConfig;
 use crate::error::Problem;
+use crate::families::Family;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::files;
 use crate::tokenizer::load::NamedFile;

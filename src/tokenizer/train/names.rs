@@ -1,55 +1,36 @@
 //! The special tokens of each family: their names, their ids, and where they stand around a text.
 
+use std::ops::Deref;
+
 use serde_json::Value;
 use serde_json::json;
 
-use crate::config::Family;
+use crate::families::Family;
+use crate::families::SpecialNames;
 
-/// Names of the special tokens in the order of their ids, by role.
+/// The family's tokens, as the files of a tokenizer say them.
 pub(super) struct Names {
-    pub(super) family: Family,
-    pub(super) order: [&'static str; 5],
-    pub(super) cls: &'static str,
-    pub(super) sep: &'static str,
-    pub(super) pad: &'static str,
-    pub(super) unk: &'static str,
-    pub(super) mask: &'static str,
+    family: Family,
+    special: &'static SpecialNames,
+}
+
+impl Deref for Names {
+    type Target = SpecialNames;
+
+    fn deref(&self) -> &SpecialNames {
+        self.special
+    }
 }
 
 impl Names {
     pub(super) fn of(family: Family) -> Self {
-        match family {
-            Family::Roberta => Self {
-                family,
-                order: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-                cls: "<s>",
-                sep: "</s>",
-                pad: "<pad>",
-                unk: "<unk>",
-                mask: "<mask>",
-            },
-            Family::Bert => Self {
-                family,
-                order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-                cls: "[CLS]",
-                sep: "[SEP]",
-                pad: "[PAD]",
-                unk: "[UNK]",
-                mask: "[MASK]",
-            },
-        }
-    }
-
-    pub(super) fn id(&self, name: &str) -> usize {
-        self.order.iter().position(|n| *n == name).unwrap_or_default()
+        Self { family, special: family.special_names() }
     }
 
     /// The name of an entry that only fills the vocabulary up.
     pub(super) fn unused(&self, number: usize) -> String {
-        match self.family {
-            Family::Roberta => format!("<unused{number}>"),
-            Family::Bert => format!("[unused{number}]"),
-        }
+        let (before, after) = self.special.unused;
+        format!("{before}{number}{after}")
     }
 
     /// Fills a vocabulary up to `size` entries.
@@ -71,7 +52,7 @@ impl Names {
     /// and `[CLS] a [SEP] b [SEP]` with token type 1 from `b` on.
     pub(super) fn post_processor(&self) -> Value {
         let id = |name: &str| self.id(name);
-        if self.family == Family::Roberta {
+        if self.family.double_separator {
             let (sep, cls) = (json!([self.sep, id(self.sep)]), json!([self.cls, id(self.cls)]));
             return json!({"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": true, "add_prefix_space": false});
         }

@@ -1,9 +1,9 @@
 //! WordPiece and unigram vocabularies trained on a page of text: special tokens, padding, round trips, equal
 //! files.
 
-use crate::config::Family;
 use crate::config::TokenizerAlgorithm;
 use crate::config::TokenizerConfig;
+use crate::families::Family;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::train::Trained;
 use crate::tokenizer::train::Trainer;
@@ -36,8 +36,8 @@ fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
 #[test]
 fn files_are_the_same_for_any_number_of_threads() {
     for algorithm in ALL {
-        let one = train(&config(algorithm, 400), Family::Roberta, 1);
-        let three = train(&config(algorithm, 400), Family::Roberta, 3);
+        let one = train(&config(algorithm, 400), Family::ROBERTA, 1);
+        let three = train(&config(algorithm, 400), Family::ROBERTA, 3);
         assert_eq!(one.tokenizer.files(), three.tokenizer.files(), "{algorithm:?}");
         assert_eq!(one.notes, three.notes);
     }
@@ -46,7 +46,7 @@ fn files_are_the_same_for_any_number_of_threads() {
 #[test]
 fn a_padded_vocabulary_has_its_size_and_a_mask_in_a_corpus_is_text() {
     for algorithm in ALL {
-        for family in [Family::Roberta, Family::Bert] {
+        for family in [Family::ROBERTA, Family::BERT] {
             let padded = TokenizerConfig { pad_vocab_to_multiple_of: Some(64), ..config(algorithm, 1000) };
             let tokenizer = train(&padded, family, 1).tokenizer;
             assert_eq!(tokenizer.vocab_size(), 1024, "{algorithm:?}");
@@ -60,7 +60,7 @@ fn a_padded_vocabulary_has_its_size_and_a_mask_in_a_corpus_is_text() {
 
 #[test]
 fn every_character_comes_back_from_unigram_pieces_but_the_one_that_stands_for_a_space() {
-    let tokenizer = train(&config(TokenizerAlgorithm::Unigram, 450), Family::Roberta, 1).tokenizer;
+    let tokenizer = train(&config(TokenizerAlgorithm::Unigram, 450), Family::ROBERTA, 1).tokenizer;
     let all: Vec<char> = (0..=0x0010_ffff).filter_map(char::from_u32).filter(|c| *c != '▁').collect();
     for some in all
         .chunks(1 << 14)
@@ -76,10 +76,10 @@ fn every_character_comes_back_from_unigram_pieces_but_the_one_that_stands_for_a_
 fn letters_are_changed_as_asked() {
     for algorithm in ALL {
         let plain = TokenizerConfig { lowercase: true, strip_accents: true, ..config(algorithm, 400) };
-        let tokenizer = train(&plain, Family::Bert, 1).tokenizer;
+        let tokenizer = train(&plain, Family::BERT, 1).tokenizer;
         assert_eq!(ids(&tokenizer, "Sanat LÄHTEÄNI"), ids(&tokenizer, "sanat lahteani"), "{algorithm:?}");
         let kept = TokenizerConfig { lowercase: true, ..config(algorithm, 400) };
-        let tokenizer = train(&kept, Family::Bert, 1).tokenizer;
+        let tokenizer = train(&kept, Family::BERT, 1).tokenizer;
         assert_eq!(ids(&tokenizer, "LÄHTEÄNI"), ids(&tokenizer, "lähteäni"), "{algorithm:?}");
         assert_ne!(ids(&tokenizer, "lähteäni"), ids(&tokenizer, "lahteani"), "{algorithm:?}");
     }
@@ -87,7 +87,7 @@ fn letters_are_changed_as_asked() {
 
 #[test]
 fn word_pieces_go_on_with_their_prefix_and_strangers_are_unknown() {
-    let trained = train(&config(TokenizerAlgorithm::WordPiece, 200), Family::Bert, 1);
+    let trained = train(&config(TokenizerAlgorithm::WordPiece, 200), Family::BERT, 1);
     let tokenizer = &trained.tokenizer;
     let spelled: Vec<String> =
         ids(tokenizer, "laulamahan").into_iter().filter_map(|id| tokenizer.token(id)).collect();

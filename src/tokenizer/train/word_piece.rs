@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::config::Family;
 use crate::tokenizer::bpe;
 use crate::tokenizer::train::Learned;
 use crate::tokenizer::train::Task;
@@ -52,11 +51,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     names.fill(&mut spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
-    let class = match options.family {
-        Family::Bert => "BertTokenizer",
-        // BERT's class puts BERT's special tokens around a text.
-        Family::Roberta => "PreTrainedTokenizerFast",
-    };
+    // A family's own class puts its special tokens around a text; the general one reads tokenizer.json.
+    let class = options.family.word_piece_class.unwrap_or("PreTrainedTokenizerFast");
     let more = json!({
         "do_lower_case": options.lowercase, "strip_accents": options.strip_accents, "tokenize_chinese_chars": true,
         "do_basic_tokenize": true, "never_split": null,

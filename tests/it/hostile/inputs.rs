@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use mlmtrain::config::DataConfig;
-use mlmtrain::config::Family;
 use mlmtrain::config::TokenizerConfig;
 use mlmtrain::config::load_pretrain;
 use mlmtrain::corpus::Corpus;
 use mlmtrain::corpus::Item;
 use mlmtrain::corpus::Side;
+use mlmtrain::families::Family;
 use mlmtrain::shards::Manifest;
 use mlmtrain::shards::ShardSet;
 use mlmtrain::shards::ShardWriter;
@@ -191,7 +191,7 @@ fn parquet_bytes() -> Vec<u8> {
 
 fn tokenizer(folder: &Path) -> Input {
     let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };
-    let mut trainer = Trainer::new(TrainerOptions::new(&config, Family::Roberta, 512)).unwrap();
+    let mut trainer = Trainer::new(TrainerOptions::new(&config, Family::ROBERTA, 512)).unwrap();
     trainer.add(&texts()).unwrap();
     let made = trainer.finish(|_| {}).unwrap().tokenizer;
     let bytes = made.files().iter().find(|(name, _)| name == "tokenizer.json").unwrap().1.clone();

@@ -2,9 +2,9 @@
 //!
 //! `base` and `large` are those of the paper; `scripts/peer_pytorch.py` builds the same four.
 
-use crate::config::model::EncoderConfig;
-use crate::config::model::Family;
-use crate::config::model::ModelConfig;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 
 /// The names, from small to large.
 pub const MODEL_NAMES: [&str; 4] = ["tiny", "small", "base", "large"];
@@ -25,9 +25,9 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         num_hidden_layers,
         num_attention_heads: hidden_size / 64,
         intermediate_size: 4 * hidden_size,
-        ..EncoderConfig::of(Family::Roberta)
+        ..EncoderConfig::of(Family::ROBERTA)
     };
-    Some(ModelConfig { family: Family::Roberta, encoder })
+    Some(ModelConfig { family: Family::ROBERTA, encoder })
 }
 
 #[cfg(test)]

@@ -1,41 +1,21 @@
-//! The only place that knows every part: from a configuration to a trained model.
-//!
-//! `pretrain.rs` and `classify.rs` are the two kinds of run; what they share stands here.
-
-pub mod batch_size;
-pub mod classify;
-pub mod pretrain;
-pub mod results;
-pub mod resume;
+//! What a run computes on: device, number types, threads, and the processes that it is one of.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use candle_core::Device;
-use serde_json::Value;
 
 use crate::config::DeviceChoice;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
-use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
-use crate::interop::HubConfig;
-use crate::layers::Gradients;
-use crate::layers::Parameters;
 use crate::ops::cuda;
 use crate::ops::cuda::Unavailable;
-use crate::optim::Optimizer;
 use crate::precision::Hardware;
 use crate::precision::Policy;
-use crate::quantity;
 use crate::telemetry::Progress;
-use crate::tokenizer::Tokenizer;
-use crate::train::StopRules;
-use crate::train::signals::Signals;
-use crate::train::step::Stepper;
 
 /// What a run computes on, and in which types.
 #[derive(Debug, Clone)]
@@ -48,9 +28,17 @@ pub struct Machine {
     pub threads: usize,
     /// Why there is no GPU, where one could have been taken.
     pub without_gpu: Option<Unavailable>,
+    /// The processes that train together.
+    pub world: World,
 }
 
 impl Machine {
+    /// One process on `device`, with the threads that the pool has.
+    pub fn alone(device: &Device, policy: Policy) -> Self {
+        let (device, threads) = (device.clone(), rayon::current_num_threads());
+        Self { device, policy, threads, without_gpu: None, world: World::ALONE }
+    }
+
     /// `bf16 on the CPU, 2 threads`.
     pub fn summary(&self) -> String {
         format!(
@@ -77,11 +65,12 @@ impl Machine {
 
 /// Sets up threads, picks the device and the types; refuses to be one of several processes.
 pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
-    let threads = set_up_threads(run)?;
+    let world = World::detect(|name| std::env::var(name).ok())?;
+    use_threads(run.threads)?;
     let (device, without_gpu) = pick_device(run.device)?;
     cuda::set_tf32(precision.tf32);
     let policy = Policy::new(precision, &Hardware::of(&device))?;
-    Ok(Machine { device, policy, threads, without_gpu })
+    Ok(Machine { device, policy, threads: rayon::current_num_threads(), without_gpu, world })
 }
 
 /// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that
@@ -143,63 +132,4 @@ pub fn use_threads(threads: usize) -> Result<()> {
 /// step of twelve layers.
 pub fn in_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| f())
-}
-
-/// Steps of a run: `max_steps`, or as many as the epochs need.
-pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
-    if training.max_steps > 0 {
-        return training.max_steps as u64;
-    }
-    let rows = training.num_train_epochs * rows_per_epoch as f64;
-    ((rows / rows_per_step(training) as f64).ceil() as u64).max(1)
-}
-
-/// Rows that one update is computed from.
-pub fn rows_per_step(training: &TrainingConfig) -> u64 {
-    training.rows_per_update() as u64
-}
-
-/// The step of a run, with fresh moments and zero gradients.
-pub fn stepper(
-    parameters: &Parameters,
-    training: &TrainingConfig,
-    policy: &Policy,
-    seed: u64,
-) -> Result<Stepper> {
-    Ok(Stepper {
-        optimizer: Optimizer::new(parameters, training)?,
-        gradients: Gradients::new(parameters)?,
-        max_grad_norm: training.max_grad_norm,
-        seed,
-        loss_scale: policy.loss_scale(),
-    })
-}
-
-/// When to end early.
-pub fn stop_rules(training: &TrainingConfig, signals: &Signals) -> Result<StopRules> {
-    let budget = training
-        .max_train_time
-        .as_deref()
-        .map(quantity::parse_duration)
-        .transpose()
-        .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
-    Ok(StopRules {
-        patience: training.early_stopping_patience,
-        budget_seconds: budget.as_ref().map(Duration::as_secs_f64),
-        signals: signals.clone(),
-    })
-}
-
-/// What makes a folder of weights a model folder: `config.json` and the files of the tokenizer.
-pub fn model_files(config: &HubConfig, tokenizer: &Tokenizer) -> Vec<(String, Vec<u8>)> {
-    let mut text = to_text(&config.to_json());
-    text.push('\n');
-    let mut files = vec![("config.json".to_string(), text.into_bytes())];
-    files.extend(tokenizer.files().iter().cloned());
-    files
-}
-
-/// Indented JSON.
-pub fn to_text(value: &Value) -> String {
-    format!("{value:#}")
 }

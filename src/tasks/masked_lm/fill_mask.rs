@@ -8,7 +8,7 @@ use candle_core::Device;
 use crate::batches::Batch;
 use crate::error::Problem;
 use crate::tasks::Task;
-use crate::tasks::mlm::MaskedLm;
+use crate::tasks::masked_lm::MaskedLm;
 use crate::tokenizer::Tokenizer;
 
 /// One candidate for a mask.

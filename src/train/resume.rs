@@ -32,13 +32,21 @@ const MORE_TO_DO: [&str; 4] = [
     "training.early_stopping_patience",
 ];
 
-/// The checkpoint to go on from, and whether its run is complete.
+/// A checkpoint to go on from.
+pub struct Found {
+    /// What it says.
+    pub resumed: Resumed,
+    /// Whether its run came to its end, and nothing more is asked for.
+    pub is_complete: bool,
+}
+
+/// The checkpoint to go on from.
 pub fn find<C: Serialize + DeserializeOwned>(
     start: &Start,
     store: &CheckpointStore,
     config: &C,
     progress: &Progress,
-) -> Result<Option<(Resumed, bool)>> {
+) -> Result<Option<Found>> {
     let checkpoint = match start {
         Start::At(path) => Some(Checkpoint::open(path)?),
         Start::Auto => newest(store, progress)?,
@@ -63,7 +71,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
         progress.note(&format!("note: `{}` was {} and is {} now", change.path, change.old, change.new));
     }
     let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
-    Ok(Some((resumed, complete)))
+    Ok(Some(Found { resumed, is_complete: complete }))
 }
 
 fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Checkpoint>> {

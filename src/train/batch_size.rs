@@ -8,19 +8,14 @@ use std::fmt;
 use anyhow::Result;
 
 use crate::config::BatchSize;
-use crate::config::ModelConfig;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::fs;
-use crate::layers::Registry;
-use crate::models::Encoder;
-use crate::models::families;
-use crate::models::memory::Prediction;
-use crate::models::memory::StepSizes;
+use crate::machine::Machine;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
+use crate::tasks::run::Shapes;
 use crate::telemetry::Progress;
-use crate::train::assemble::Machine;
 
 /// Left to what no prediction knows: CUDA's own context and the kernels, the workspace of products,
 /// fragments.
@@ -32,54 +27,25 @@ const CPU_SHARE: f64 = 0.9;
 /// What leaves the batch open.
 const KEY: &str = "training.per_device_train_batch_size";
 
-/// The shapes of a run, as far as memory goes.
-#[derive(Debug, Clone, Copy)]
-pub struct Shapes<'a> {
-    /// Family and shape, the vocabulary included.
-    pub model: &'a ModelConfig,
-    /// Tokens of a row at most.
-    pub length: usize,
-    /// Share of the tokens that carry a label at most.
-    pub masked_share: f64,
+/// Bytes of a step with so many rows at once.
+fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> u64 {
+    shapes.prediction((rows * shapes.length) as u64, training, machine).total()
 }
 
-impl Shapes<'_> {
-    /// Bytes of a step with so many rows at once.
-    fn predicted_bytes(&self, rows: usize, training: &TrainingConfig, machine: &Machine) -> u64 {
-        self.prediction((rows * self.length) as u64, training, machine).total()
-    }
-
-    fn prediction(&self, tokens: u64, training: &TrainingConfig, machine: &Machine) -> Prediction {
-        let mut registry = Registry::default();
-        let encoder = Encoder::new(&mut registry, self.model);
-        families::masked_lm_head(&mut registry, self.model, &encoder);
-        let sizes = StepSizes {
-            model: self.model,
-            parameters: registry.layout().len() as u64,
-            tokens,
-            masked: (tokens as f64 * self.masked_share).ceil() as u64,
-            compute: machine.policy.compute,
-            gradient_checkpointing: training.gradient_checkpointing,
-            on_gpu: !machine.device.is_cpu(),
-        };
-        Prediction::of(&sizes)
-    }
-
-    /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None`
-    /// where not even one does.
-    fn most_rows(
-        &self,
-        most: usize,
-        training: &TrainingConfig,
-        machine: &Machine,
-        bytes: u64,
-    ) -> Option<usize> {
-        let update = training.rows_per_update();
-        // Token positions of a batch are 32-bit numbers.
-        let countable = (i32::MAX as usize / self.length.max(1)).min(most);
-        let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
-        divisors.into_iter().find(|&rows| self.predicted_bytes(rows, training, machine) <= bytes)
-    }
+/// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where
+/// not even one does.
+fn most_rows(
+    most: usize,
+    training: &TrainingConfig,
+    shapes: &Shapes,
+    machine: &Machine,
+    bytes: u64,
+) -> Option<usize> {
+    let update = training.rows_per_update();
+    // Token positions of a batch are 32-bit numbers.
+    let countable = (i32::MAX as usize / shapes.length.max(1)).min(most);
+    let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
+    divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, machine) <= bytes)
 }
 
 /// Bytes that a run on this machine may take; `None` where nobody can tell.
@@ -108,7 +74,7 @@ impl fmt::Display for Fit {
 }
 
 /// The batch that fits, where the configuration leaves that open; `None` where it does not.
-pub fn fit(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Result<Option<Fit>, Problem> {
+pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Result<Option<Fit>, Problem> {
     if training.per_device_train_batch_size != BatchSize::Auto {
         return Ok(None);
     }
@@ -123,11 +89,11 @@ pub fn fit(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> 
 fn fit_into(
     bytes: u64,
     training: &TrainingConfig,
-    shapes: Shapes<'_>,
+    shapes: &Shapes,
     machine: &Machine,
 ) -> Result<Fit, Problem> {
-    let Some(rows) = shapes.most_rows(training.rows_per_update(), training, machine, bytes) else {
-        let needed = format_bytes(shapes.predicted_bytes(1, training, machine));
+    let Some(rows) = most_rows(training.rows_per_update(), training, shapes, machine, bytes) else {
+        let needed = format_bytes(predicted_bytes(1, training, shapes, machine));
         let problem = Problem::usage(format!(
             "not even one row fits: it needs about {needed}, {} are there",
             format_bytes(bytes)
@@ -144,7 +110,7 @@ fn fit_into(
     };
     Ok(Fit {
         training: found,
-        needed_bytes: shapes.predicted_bytes(rows, training, machine),
+        needed_bytes: predicted_bytes(rows, training, shapes, machine),
         room_bytes: bytes,
     })
 }
@@ -153,7 +119,7 @@ fn fit_into(
 /// it took.
 pub fn fitted(
     training: &TrainingConfig,
-    shapes: Shapes<'_>,
+    shapes: &Shapes,
     machine: &Machine,
     progress: &Progress,
 ) -> Result<TrainingConfig> {
@@ -167,7 +133,7 @@ pub fn fitted(
 pub fn reserve(
     tokens: usize,
     training: &TrainingConfig,
-    shapes: Shapes<'_>,
+    shapes: &Shapes,
     machine: &Machine,
     progress: &Progress,
 ) -> Result<()> {
@@ -188,15 +154,15 @@ fn shortage(tokens: usize, needed: u64, free: u64) -> String {
 
 /// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of
 /// it is what the next try should take at most. `None` where there are no fewer.
-fn fewer_rows(training: &TrainingConfig, shapes: Shapes<'_>, machine: &Machine) -> Option<usize> {
-    room(machine).and_then(|bytes| shapes.most_rows(training.rows_at_once() / 2, training, machine, bytes))
+fn fewer_rows(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Option<usize> {
+    room(machine).and_then(|bytes| most_rows(training.rows_at_once() / 2, training, shapes, machine, bytes))
 }
 
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
 pub fn explain(
     error: anyhow::Error,
     training: &TrainingConfig,
-    shapes: Shapes<'_>,
+    shapes: &Shapes,
     machine: &Machine,
 ) -> anyhow::Error {
     if machine.device.is_cpu() || !cuda::is_out_of_memory(&format!("{error:#}")) {
@@ -222,30 +188,41 @@ mod tests {
 
     use super::*;
     use crate::config::ComputeType;
-    use crate::config::EncoderConfig;
-    use crate::config::Family;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+    use crate::families::ModelConfig;
+    use crate::models::Blueprint;
     use crate::precision::Hardware;
     use crate::precision::Policy;
+    use crate::tasks::run::TargetShare;
 
     fn machine() -> Machine {
-        let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
-        Machine { device: Device::Cpu, policy, threads: 1, without_gpu: None }
+        Machine::alone(&Device::Cpu, Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap())
+    }
+
+    fn masked_lm(model: ModelConfig, length: usize) -> Shapes {
+        Shapes {
+            outline: Box::new(Blueprint::masked_lm(&model)),
+            model,
+            length,
+            targets: TargetShare::OfTokens(0.15),
+        }
     }
 
     #[test]
     fn the_most_rows_that_fit_divide_the_update() {
         let model = ModelConfig {
-            family: Family::Roberta,
-            encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::Roberta) },
+            family: Family::ROBERTA,
+            encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::ROBERTA) },
         };
-        let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
+        let shapes = &masked_lm(model, 128);
         let training = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
             train_batch_size: Some(48),
             learning_rate: 1e-3,
             ..TrainingConfig::default()
         };
-        let needs = |rows| shapes.predicted_bytes(rows, &training, &machine());
+        let needs = |rows| predicted_bytes(rows, &training, shapes, &machine());
         let fit = |bytes| fit_into(bytes, &training, shapes, &machine());
         let cut = |bytes| {
             fit(bytes)
@@ -275,10 +252,10 @@ mod tests {
     #[test]
     fn a_batch_that_is_given_stays_and_one_that_is_not_is_found() {
         let model = ModelConfig {
-            family: Family::Roberta,
-            encoder: EncoderConfig { vocab_size: 512, ..EncoderConfig::of(Family::Roberta) },
+            family: Family::ROBERTA,
+            encoder: EncoderConfig { vocab_size: 512, ..EncoderConfig::of(Family::ROBERTA) },
         };
-        let shapes = Shapes { model: &model, length: 8, masked_share: 0.15 };
+        let shapes = &masked_lm(model, 8);
         let given = TrainingConfig {
             per_device_train_batch_size: 7.into(),
             gradient_accumulation_steps: 3,
@@ -295,8 +272,8 @@ mod tests {
 
     #[test]
     fn fewer_rows_divide_the_update() {
-        let model = ModelConfig { family: Family::Roberta, encoder: EncoderConfig::of(Family::Roberta) };
-        let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
+        let model = ModelConfig { family: Family::ROBERTA, encoder: EncoderConfig::of(Family::ROBERTA) };
+        let shapes = &masked_lm(model, 128);
         let of = |rows: usize| {
             let (per_device_train_batch_size, gradient_accumulation_steps) = (rows.into(), 2);
             let training = TrainingConfig {
@@ -323,8 +300,8 @@ mod tests {
 
     #[test]
     fn errors_of_other_kinds_stay_as_they_are() {
-        let model = ModelConfig { family: Family::Roberta, encoder: EncoderConfig::of(Family::Roberta) };
-        let shapes = Shapes { model: &model, length: 128, masked_share: 0.15 };
+        let model = ModelConfig { family: Family::ROBERTA, encoder: EncoderConfig::of(Family::ROBERTA) };
+        let shapes = &masked_lm(model, 128);
         let error =
             explain(anyhow::anyhow!("a disk is full"), &TrainingConfig::default(), shapes, &machine());
         assert_eq!(error.to_string(), "a disk is full");

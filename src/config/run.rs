@@ -1,0 +1,45 @@
+//! Where a run leaves what it makes, what it computes on, and what everything random starts from.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::config::device::DeviceChoice;
+
+/// Where results go and what everything random starts from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSection {
+    /// Folder of checkpoints, metrics and the final model.
+    pub output_dir: PathBuf,
+    /// Seed of initialisation, order, masking and dropout.
+    pub seed: u64,
+    /// Where to compute. `auto` takes the first GPU if there is one that can be used, and says why not if
+    /// there is none; `cuda` or `cuda:1` is an error without it.
+    pub device: DeviceChoice,
+    /// Threads of the one pool that everything computes in; 0 means one for each core that this process may
+    /// use, by its CPU affinity and its cgroup's CPU quota.
+    pub threads: usize,
+    /// What the machine costs an hour, in US dollars: then costs are reported, too.
+    pub usd_per_hour: Option<f64>,
+    /// Also write TensorBoard events, into `<output_dir>/runs`.
+    pub tensorboard: bool,
+    /// A sentence with mask tokens that is filled in at the end, to look at.
+    pub sample_text: Option<String>,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self {
+            output_dir: PathBuf::from("runs/default"),
+            seed: 42,
+            device: DeviceChoice::Auto,
+            threads: 0,
+            usd_per_hour: None,
+            tensorboard: true,
+            sample_text: None,
+        }
+    }
+}

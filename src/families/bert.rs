@@ -1,0 +1,51 @@
+//! BERT: WordPiece, two token types, and a pooler that is the first map of the classifier. arXiv:1810.04805;
+//! `modeling_bert.py` of transformers.
+
+use crate::families::ClassificationNames;
+use crate::families::Descriptor;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::HeadKind;
+use crate::families::MaskedLmNames;
+use crate::families::SpecialNames;
+
+impl Family {
+    /// BERT.
+    pub const BERT: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "bert",
+    title: "BERT",
+    class: "Bert",
+    other_classes: &[("BertForPreTraining", HeadKind::MaskedLm)],
+    prefix: "bert",
+    defaults: EncoderConfig::BASE,
+    hub_defaults: EncoderConfig { vocab_size: 30_522, ..EncoderConfig::BASE },
+    positions_follow_padding: false,
+    masked_lm: MaskedLmNames {
+        dense: "cls.predictions.transform.dense",
+        norm: "cls.predictions.transform.LayerNorm",
+        bias: "cls.predictions.bias",
+        decoder: "cls.predictions.decoder",
+    },
+    classification: ClassificationNames {
+        dense: "bert.pooler.dense",
+        output: "classifier",
+        drops_input: false,
+    },
+    unused_tensors: &[],
+    special: SpecialNames {
+        order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        cls: "[CLS]",
+        sep: "[SEP]",
+        pad: "[PAD]",
+        unk: "[UNK]",
+        mask: "[MASK]",
+        unused: ("[unused", "]"),
+    },
+    double_separator: false,
+    second_type: 1,
+    byte_level_class: None,
+    word_piece_class: Some("BertTokenizer"),
+};

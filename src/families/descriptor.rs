@@ -1,0 +1,115 @@
+//! What is to be said of a family.
+
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::HeadKind;
+
+/// Everything in which families differ.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// Its table in a configuration, `model_type` in `config.json`.
+    pub name: &'static str,
+    /// As people write it.
+    pub title: &'static str,
+    /// Begin of the names of its classes in transformers.
+    pub class: &'static str,
+    /// Other classes that are read, and the head that is taken of them.
+    pub other_classes: &'static [(&'static str, HeadKind)],
+    /// First part of the encoder's parameter names.
+    pub prefix: &'static str,
+    /// What absent keys of a configuration stand for: the base model on the hub.
+    pub defaults: EncoderConfig,
+    /// What absent keys of `config.json` stand for: the defaults of transformers' own class (5.23).
+    pub hub_defaults: EncoderConfig,
+    /// Whether positions count from one past the padding id, whose row of the position embedding is padding
+    /// too; else from 0, and every row is trained.
+    pub positions_follow_padding: bool,
+    /// Names of the masked-LM head.
+    pub masked_lm: MaskedLmNames,
+    /// Names and form of the sequence classifier.
+    pub classification: ClassificationNames,
+    /// Beginnings of the names of tensors that some folders have and nothing reads.
+    pub unused_tensors: &'static [&'static str],
+    /// The special tokens that a new tokenizer gets.
+    pub special: SpecialNames,
+    /// Whether two separators stand between the texts of a pair.
+    pub double_separator: bool,
+    /// Token type of the second text of a pair, where the model has more than one type.
+    pub second_type: u32,
+    /// Class of transformers that reads a byte-level BPE of this family; it makes its pipeline anew, without a
+    /// normalizer. `None`: there is none, and `PreTrainedTokenizerFast` reads `tokenizer.json` as it is.
+    pub byte_level_class: Option<&'static str>,
+    /// Class of transformers that reads a WordPiece tokenizer of this family, and puts its special tokens
+    /// around a text.
+    pub word_piece_class: Option<&'static str>,
+}
+
+impl Descriptor {
+    /// Name of transformers' class of an encoder with this head.
+    pub fn architecture(&self, head: HeadKind) -> String {
+        format!("{}{}", self.class, head.class_suffix())
+    }
+
+    /// The head of the model that a class of transformers makes; `None` for classes that are not known.
+    pub fn head_of(&self, class: &str) -> Option<HeadKind> {
+        let own = HeadKind::ALL.into_iter().find(|&head| self.architecture(head) == class);
+        own.or_else(|| self.other_classes.iter().find(|(name, _)| *name == class).map(|&(_, head)| head))
+    }
+}
+
+/// Names of the parameters of the masked-LM head.
+#[derive(Debug, Clone, Copy)]
+pub struct MaskedLmNames {
+    /// The map.
+    pub dense: &'static str,
+    /// The `LayerNorm`.
+    pub norm: &'static str,
+    /// The decoder's bias.
+    pub bias: &'static str,
+    /// The decoder, which some folders save beside the word embedding that it is.
+    pub decoder: &'static str,
+}
+
+/// Names of the parameters of the sequence classifier, and where it drops.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassificationNames {
+    /// The first map; where it is the encoder's pooler, it is there in folders without a classifier, too.
+    pub dense: &'static str,
+    /// The map to labels.
+    pub output: &'static str,
+    /// Whether the input of the first map is dropped as well.
+    pub drops_input: bool,
+}
+
+/// Names of special tokens, by role.
+#[derive(Debug, Clone, Copy)]
+pub struct SpecialNames {
+    /// All of them, in the order of their ids.
+    pub order: [&'static str; 5],
+    /// Begins a text.
+    pub cls: &'static str,
+    /// Ends a text.
+    pub sep: &'static str,
+    /// Padding.
+    pub pad: &'static str,
+    /// What the vocabulary cannot spell.
+    pub unk: &'static str,
+    /// Takes the place of a token that is to be predicted.
+    pub mask: &'static str,
+    /// What stands around the number of an entry that only fills the vocabulary up.
+    pub unused: (&'static str, &'static str),
+}
+
+impl SpecialNames {
+    /// The id of a name.
+    pub fn id(&self, name: &str) -> usize {
+        self.order.iter().position(|known| *known == name).unwrap_or_default()
+    }
+}
+
+impl EncoderConfig {
+    /// The defaults of a family: those of its base model on the hub.
+    pub fn of(family: Family) -> Self {
+        family.defaults.clone()
+    }
+}

@@ -1,0 +1,26 @@
+//! What stands on top of an encoder, as model folders tell it.
+
+/// What stands on top of an encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadKind {
+    /// Nothing: hidden states only.
+    None,
+    /// A masked language model, its decoder tied to the word embedding.
+    MaskedLm,
+    /// One class for a sequence.
+    SequenceClassification,
+}
+
+impl HeadKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::None, Self::MaskedLm, Self::SequenceClassification];
+
+    /// The end of the name of transformers' class, behind the family's: `RobertaForMaskedLM`.
+    pub fn class_suffix(self) -> &'static str {
+        match self {
+            Self::None => "Model",
+            Self::MaskedLm => "ForMaskedLM",
+            Self::SequenceClassification => "ForSequenceClassification",
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The families of encoders, each as data in a file of its own: what differs between them, and nothing that
+//! computes.
+//!
+//! Nobody outside this room asks which family a model is of: what depends on it is a field of [`Descriptor`].
+
+mod bert;
+mod descriptor;
+mod encoder;
+mod heads;
+mod named;
+mod roberta;
+
+use std::fmt;
+use std::ops::Deref;
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error;
+
+pub use descriptor::ClassificationNames;
+pub use descriptor::Descriptor;
+pub use descriptor::MaskedLmNames;
+pub use descriptor::SpecialNames;
+pub use encoder::EncoderConfig;
+pub use encoder::ModelConfig;
+pub use encoder::PaddingRows;
+pub use heads::HeadKind;
+pub use named::MODEL_NAMES;
+pub use named::named_model;
+
+/// A family, by its description.
+#[derive(Clone, Copy)]
+pub struct Family(&'static Descriptor);
+
+impl Family {
+    /// All families, in the order in which they are listed to users.
+    pub const ALL: [Self; 2] = [Self::ROBERTA, Self::BERT];
+
+    /// The family of this name, as configurations and `config.json` write it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.name == name)
+    }
+
+    /// Its special tokens, for as long as the program runs.
+    pub fn special_names(self) -> &'static SpecialNames {
+        &self.0.special
+    }
+
+    /// "`roberta` and `bert`".
+    pub fn names(joined_by: &str) -> String {
+        let names: Vec<String> = Self::ALL.iter().map(|family| format!("`{}`", family.name)).collect();
+        match names.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} {joined_by} {last}", rest.join(", ")),
+            _ => names.concat(),
+        }
+    }
+}
+
+impl Deref for Family {
+    type Target = Descriptor;
+
+    fn deref(&self) -> &Descriptor {
+        self.0
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Family {}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title)
+    }
+}
+
+impl Serialize for Family {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Family {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown =
+            || D::Error::custom(format!("unknown family `{name}`: there are {}", Self::names("and")));
+        Self::named(&name).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_is_found_by_its_name_and_keeps_to_it_in_json() {
+        for family in Family::ALL {
+            assert_eq!(Family::named(family.name), Some(family));
+            let json = serde_json::to_string(&family).unwrap();
+            assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
+        }
+        assert_eq!(Family::names("and"), "`roberta` and `bert`");
+        let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
+        assert!(error.contains("unknown family `gpt`: there are `roberta` and `bert`"), "{error}");
+    }
+
+    #[test]
+    fn special_tokens_have_an_id_each_and_padding_has_that_of_the_defaults() {
+        for family in Family::ALL {
+            let special = &family.special;
+            for token in [special.cls, special.sep, special.pad, special.unk, special.mask] {
+                assert!(special.order.contains(&token), "{family:?} {token}");
+            }
+            assert_eq!(special.id(special.pad), family.defaults.pad_token_id as usize);
+            assert_eq!(family.hub_defaults.pad_token_id, family.defaults.pad_token_id);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! RoBERTa: byte-level BPE, positions from one past the padding id, one token type, dropout before the first
+//! map of the classifier. arXiv:1907.11692; `modeling_roberta.py` of transformers.
+
+use crate::families::ClassificationNames;
+use crate::families::Descriptor;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::MaskedLmNames;
+use crate::families::SpecialNames;
+
+impl Family {
+    /// RoBERTa.
+    pub const ROBERTA: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "roberta",
+    title: "RoBERTa",
+    class: "Roberta",
+    other_classes: &[],
+    prefix: "roberta",
+    defaults: EncoderConfig {
+        max_position_embeddings: 514,
+        type_vocab_size: 1,
+        layer_norm_eps: 1e-5,
+        ..BASE
+    },
+    hub_defaults: EncoderConfig { vocab_size: 50_265, ..BASE },
+    positions_follow_padding: true,
+    masked_lm: MaskedLmNames {
+        dense: "lm_head.dense",
+        norm: "lm_head.layer_norm",
+        bias: "lm_head.bias",
+        decoder: "lm_head.decoder",
+    },
+    classification: ClassificationNames {
+        dense: "classifier.dense",
+        output: "classifier.out_proj",
+        drops_input: true,
+    },
+    // transformers makes a pooler for `RobertaModel`, which is never trained and which no head reads.
+    unused_tensors: &["roberta.pooler."],
+    special: SpecialNames {
+        order: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        cls: "<s>",
+        sep: "</s>",
+        pad: "<pad>",
+        unk: "<unk>",
+        mask: "<mask>",
+        unused: ("<unused", ">"),
+    },
+    double_separator: true,
+    second_type: 0,
+    byte_level_class: Some("RobertaTokenizer"),
+    word_piece_class: None,
+};
+
+const BASE: EncoderConfig = EncoderConfig { pad_token_id: 1, ..EncoderConfig::BASE };

@@ -1,0 +1,179 @@
+//! The data of a fine-tuning run: encoded examples, where the next step takes its own, and what the model
+//! predicts for those that it is evaluated on.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::D;
+use candle_core::DType;
+use candle_core::Device;
+
+use crate::batches::Batch;
+use crate::batches::Cursor;
+use crate::batches::StepBatches;
+use crate::fs;
+use crate::ops::cross_entropy;
+use crate::scores::Confusion;
+use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
+use crate::tasks::Task;
+use crate::tasks::classify::Collator;
+use crate::tasks::classify::Encoded;
+use crate::tasks::classify::Example;
+use crate::tasks::classify::PredictionRow;
+use crate::tasks::classify::TextPair;
+use crate::tasks::classify::classifier::encode;
+use crate::tasks::classify::epoch_order;
+use crate::tasks::classify::finetuning::Examples;
+use crate::tasks::classify::report::best_class;
+use crate::tasks::classify::write_rows;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::tokenizer::Tokenizer;
+
+/// Predictions on the evaluation file, beside the final model.
+pub const PREDICTIONS: &str = "predictions.jsonl";
+
+/// Examples as batches.
+pub struct TrainingData<'a> {
+    examples: &'a Examples,
+    train: Vec<Encoded>,
+    eval: Vec<Encoded>,
+    collator: Collator,
+    cursor: Cursor,
+    seed: u64,
+    micro_rows: usize,
+    rows_per_step: usize,
+    eval_rows: usize,
+    /// Of the latest evaluation, a row of probabilities for each example.
+    probabilities: Vec<Vec<f32>>,
+    /// Of the latest evaluation, gold against predicted labels.
+    pub confusion: Confusion,
+}
+
+impl<'a> TrainingData<'a> {
+    /// Encodes all examples, and says what was cut.
+    pub(super) fn encode(
+        examples: &'a Examples,
+        tokenizer: &Tokenizer,
+        collator: Collator,
+        setting: Setting<'_>,
+    ) -> Result<Self> {
+        let encode = |what: &str, examples: &[Example], ids: &[u32]| {
+            let texts: Vec<TextPair> =
+                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
+            let (encoded, lost) = encode(tokenizer, &collator, &texts, ids)?;
+            if lost.examples > 0 {
+                setting.progress.note(&format!(
+                    "{} of {} {what} examples were cut at {} tokens, {} tokens lost",
+                    lost.examples,
+                    examples.len(),
+                    collator.max_seq_length(),
+                    lost.tokens
+                ));
+            }
+            anyhow::Ok(encoded)
+        };
+        let training = setting.training;
+        Ok(Self {
+            train: encode("training", &examples.train, &examples.train_ids)?,
+            eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
+            confusion: Confusion::new(examples.labels.len()),
+            examples,
+            collator,
+            cursor: Cursor::default(),
+            seed: setting.seed,
+            micro_rows: training.rows_at_once(),
+            rows_per_step: training.rows_per_update(),
+            eval_rows: training.per_device_eval_batch_size,
+            probabilities: Vec::new(),
+        })
+    }
+
+    /// Rows of all updates of an epoch; the last one may have fewer.
+    pub(super) fn rows_per_epoch(&self) -> u64 {
+        self.train.len().next_multiple_of(self.rows_per_step) as u64
+    }
+}
+
+impl Data for TrainingData<'_> {
+    fn start(&mut self, beginning: Beginning) -> Result<()> {
+        self.cursor = beginning.cursor;
+        Ok(())
+    }
+
+    fn next_step(&mut self) -> Result<StepBatches> {
+        let (epoch, first) = (self.cursor.epoch, self.cursor.index as usize);
+        let order = epoch_order(self.train.len(), self.seed, epoch);
+        let chosen: Vec<&Encoded> =
+            order.skip(first).take(self.rows_per_step).map(|index| &self.train[index]).collect();
+        let micro: Vec<Batch> = chosen
+            .chunks(self.micro_rows)
+            .enumerate()
+            .map(|(number, rows)| {
+                self.collator.batch(rows.iter().copied(), (number * self.micro_rows) as u64)
+            })
+            .collect();
+        let next = first + chosen.len();
+        self.cursor = if next >= self.train.len() {
+            Cursor { epoch: epoch + 1, ..Cursor::default() }
+        } else {
+            Cursor { epoch, index: next as u64, ..Cursor::default() }
+        };
+        Ok(StepBatches {
+            cursor_after: self.cursor,
+            epoch: self.cursor.epoch as f64 + self.cursor.index as f64 / self.train.len() as f64,
+            rows: chosen.len(),
+            tokens: micro.iter().map(Batch::num_tokens).sum(),
+            label_count: chosen.len(),
+            micro,
+        })
+    }
+
+    fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let (mut loss, mut confusion) = (Loss::default(), Confusion::new(self.examples.labels.len()));
+        let mut probabilities = Vec::with_capacity(self.eval.len());
+        for examples in self.eval.chunks(self.eval_rows) {
+            if interrupted() {
+                return Ok(None);
+            }
+            let batch = self.collator.batch(examples, 0);
+            let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            loss += PendingLoss::of(cross_entropy::forward(&logits, &batch.labels)?, batch.num_labels())
+                .read()?;
+            for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {
+                confusion.add(label, best_class(row) as u32);
+            }
+            probabilities.extend(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?);
+        }
+        let scores = [
+            ("loss", loss.mean()),
+            ("accuracy", confusion.accuracy()),
+            ("f1", confusion.macro_f1()),
+            ("matthews_correlation", confusion.matthews()),
+        ];
+        (self.confusion, self.probabilities) = (confusion, probabilities);
+        Ok(Some(scores.map(|(name, value)| (name.to_string(), value)).into()))
+    }
+
+    fn wants_evaluation(&self) -> bool {
+        self.probabilities.is_empty()
+    }
+
+    fn finish(&mut self, output: &Path) -> Result<Scores> {
+        let examples = self.examples;
+        let rows: Vec<PredictionRow> = examples
+            .eval
+            .iter()
+            .zip(&self.probabilities)
+            .map(|(example, probabilities)| {
+                let Example { text, text_pair, label, .. } = example.clone();
+                PredictionRow::new(text, text_pair, label, &examples.labels, probabilities)
+            })
+            .collect();
+        fs::write_atomic(&output.join(PREDICTIONS), |file| write_rows(file, &rows))?;
+        Ok(Scores::new())
+    }
+}

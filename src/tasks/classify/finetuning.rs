@@ -1,0 +1,117 @@
+//! A fine-tuning run: labelled examples, a pretrained encoder, a new head.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::config::ClassifyData;
+use crate::config::FinetuneConfig;
+use crate::families::HeadKind;
+use crate::interop::HubConfig;
+use crate::interop::read_folder;
+use crate::models::Blueprint;
+use crate::scores::Better;
+use crate::tasks::classify::Classifier;
+use crate::tasks::classify::Classify;
+use crate::tasks::classify::Columns;
+use crate::tasks::classify::Example;
+use crate::tasks::classify::LabelSet;
+use crate::tasks::classify::data::TrainingData;
+use crate::tasks::classify::read_examples;
+use crate::tasks::classify::stratified;
+use crate::tasks::classify::subset_size;
+use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
+use crate::tasks::run::total_steps;
+
+/// The examples of a run, read and checked before anything is trained.
+pub struct Examples {
+    /// Names of the labels in the order of their ids.
+    pub labels: Vec<String>,
+    /// Training examples, after the subset was taken.
+    pub train: Vec<Example>,
+    pub(super) train_ids: Vec<u32>,
+    /// Evaluation examples.
+    pub eval: Vec<Example>,
+    pub(super) eval_ids: Vec<u32>,
+}
+
+impl Examples {
+    /// Reads both files; the subset is drawn with `seed`, that of the run, the same for every training seed.
+    pub fn read(data: &ClassifyData, seed: u64) -> Result<Self> {
+        let columns = Columns::of(data);
+        let read = |path: &Path| read_examples(path, &columns);
+        let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
+        let labels = if data.labels.is_empty() {
+            LabelSet::discover(&data.train_file, &train)?
+        } else {
+            LabelSet::given(&data.labels)?
+        };
+        let (mut train_ids, eval_ids) =
+            (labels.ids(&data.train_file, &train)?, labels.ids(&data.eval_file, &eval)?);
+        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
+        if size < train.len() {
+            let chosen = stratified(&train_ids, size, seed);
+            train = chosen.iter().map(|&index| train[index].clone()).collect();
+            train_ids = chosen.iter().map(|&index| train_ids[index]).collect();
+        }
+        Ok(Self { labels: labels.names().to_vec(), train, train_ids, eval, eval_ids })
+    }
+}
+
+/// A configuration and the examples that it names.
+#[derive(Clone, Copy)]
+pub struct Finetuning<'a> {
+    /// The configuration.
+    pub config: &'a FinetuneConfig,
+    /// The examples.
+    pub examples: &'a Examples,
+}
+
+impl<'a> Kind for Finetuning<'a> {
+    type Task = Classify;
+    type Data = TrainingData<'a>;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let model = read_folder(&self.config.model)?.config;
+        Ok(Shapes {
+            outline: Box::new(Blueprint::classifier(&model, self.examples.labels.len())),
+            model,
+            length: self.config.data.max_seq_length,
+            targets: TargetShare::OneARow,
+        })
+    }
+
+    fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
+        let Self { config, examples } = self;
+        let Setting { training, machine, seed, progress } = setting;
+        let folder = read_folder(&config.model)?;
+        let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+        let labels = examples.labels.clone();
+        let (classifier, filled) =
+            Classifier::from_folder(&config.model, &folder, labels, length, pairs, seed, &machine.device)?;
+        for note in folder.notes.iter().chain(&filled.notes) {
+            progress.note(&format!("{}: {note}", config.model.display()));
+        }
+        if !filled.new.is_empty() {
+            progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+        }
+        let Classifier { mut task, tokenizer, collator, .. } =
+            classifier.computing_in(machine.policy.compute)?;
+        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing;
+        let mut hub = HubConfig::new(
+            folder.config.clone(),
+            HeadKind::SequenceClassification,
+            Some(examples.labels.clone()),
+        );
+        hub.extra.clone_from(&folder.extra);
+        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
+        let total_steps = total_steps(training, data.rows_per_epoch());
+        Ok(Parts { task, data, total_steps, folders, best: ("accuracy", Better::Higher) })
+    }
+}

@@ -1,0 +1,66 @@
+//! Losses of a batch, known or still under way on the device.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cross_entropy::Entropy;
+use crate::ops::cross_entropy::Totals;
+use crate::ops::norm;
+
+/// Losses of a batch, summed: means are taken over the *global* count, once, by what adds the batches up.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Loss {
+    /// Sum of the losses of all targets, in nats.
+    pub sum: f64,
+    /// Number of targets.
+    pub count: usize,
+    /// Targets whose best-scored class is right.
+    pub correct: usize,
+}
+
+impl Loss {
+    /// Mean loss of a target; 0 without targets.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    /// Share of right targets; 0 without targets.
+    pub fn accuracy(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.correct as f64 / self.count as f64 }
+    }
+}
+
+impl std::ops::AddAssign for Loss {
+    fn add_assign(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+        self.correct += other.correct;
+    }
+}
+
+/// A loss that may still be under way on the device.
+#[derive(Debug, Clone, Default)]
+pub struct PendingLoss {
+    /// As in [`Entropy`]; none for a batch without targets.
+    totals: Option<Tensor>,
+    count: usize,
+}
+
+impl PendingLoss {
+    /// The loss of `count` targets.
+    pub fn of(entropy: Entropy, count: usize) -> Self {
+        Self { totals: Some(entropy.totals), count }
+    }
+
+    /// Makes `norm` NaN unless this loss is finite, without waiting for either.
+    pub fn poison(&self, norm: &Tensor) -> Result<()> {
+        self.totals.as_ref().map_or(Ok(()), |totals| norm::poison(norm, totals))
+    }
+
+    /// The loss; waits for the device.
+    pub fn read(&self) -> Result<Loss> {
+        let Some(totals) = &self.totals else { return Ok(Loss::default()) };
+        let Totals { loss_sum, correct } = Totals::read(totals)?;
+        Ok(Loss { sum: loss_sum, count: self.count, correct })
+    }
+}

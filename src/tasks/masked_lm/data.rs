@@ -1,0 +1,98 @@
+//! The data of a pretraining run: masked rows of the training shards, and fixed ones to evaluate on.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::batches::Batch;
+use crate::batches::EvaluationBatches;
+use crate::batches::Frame;
+use crate::batches::Loader;
+use crate::batches::LoaderOptions;
+use crate::batches::Masking;
+use crate::batches::StepBatches;
+use crate::shards::ShardSet;
+use crate::tasks::Loss;
+use crate::tasks::Task;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::Scores;
+use crate::tokenizer::Tokenizer;
+
+/// Shards as batches.
+pub struct Corpus {
+    /// The tokenizer of the shards.
+    pub tokenizer: Tokenizer,
+    pub(super) train: Arc<ShardSet>,
+    pub(super) frame: Frame,
+    pub(super) masking: Masking,
+    /// Its first step, last step and cursor are set by [`Data::start`].
+    pub(super) options: LoaderOptions,
+    pub(super) loader: Option<Loader>,
+    pub(super) validation: Validation,
+}
+
+/// The fixed batches that a run is evaluated on.
+pub(super) struct Validation {
+    pub(super) shards: Arc<ShardSet>,
+    pub(super) frame: Frame,
+    pub(super) masking: Masking,
+    pub(super) rows_per_batch: usize,
+    /// The loss of the best model that knows only how frequent each token is.
+    pub(super) unigram_loss: f64,
+}
+
+impl Data for Corpus {
+    fn start(&mut self, beginning: Beginning) -> Result<()> {
+        let Beginning { cursor, step, total_steps } = beginning;
+        let options = LoaderOptions { first_step: step, total_steps, ..self.options.clone() };
+        let (train, masking) = (Arc::clone(&self.train), self.masking.clone());
+        self.loader = Some(Loader::start(train, self.frame, masking, options, cursor)?);
+        Ok(())
+    }
+
+    fn next_step(&mut self) -> Result<StepBatches> {
+        self.loader.as_mut().expect("a run starts its data first").next_step()
+    }
+
+    fn give_back(&mut self, step: StepBatches) {
+        if let Some(loader) = &mut self.loader {
+            loader.give_back(step);
+        }
+    }
+
+    fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
+        let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
+        Ok(evaluate(task, batches, interrupted)?.map(|loss| scores(&loss)))
+    }
+
+    fn finish(&mut self, _output: &std::path::Path) -> Result<Scores> {
+        Ok(vec![("unigram_loss".to_string(), self.validation.unigram_loss)])
+    }
+}
+
+/// Loss over `batches` without dropout; `None` where it was interrupted between two of them.
+fn evaluate(
+    task: &dyn Task,
+    batches: impl IntoIterator<Item = Result<Batch>>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Option<Loss>> {
+    let mut total = Loss::default();
+    for batch in batches {
+        if interrupted() {
+            return Ok(None);
+        }
+        task.evaluate(&batch?)?.into_iter().for_each(|loss| total += loss);
+    }
+    Ok(Some(total))
+}
+
+/// Trainer's names for a loss: `loss`, `perplexity`, `accuracy`.
+fn scores(loss: &Loss) -> Scores {
+    vec![
+        ("loss".into(), loss.mean()),
+        ("perplexity".into(), loss.mean().exp()),
+        ("accuracy".into(), loss.accuracy()),
+    ]
+}

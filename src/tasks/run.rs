@@ -1,0 +1,171 @@
+//! What a task brings along for a whole run: its model, its data, its files and its scores.
+//!
+//! The skeleton that all runs share is `train/run.rs`; it knows none of them.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::batches::Cursor;
+use crate::batches::StepBatches;
+use crate::config::TrainingConfig;
+use crate::families::ModelConfig;
+use crate::interop::HubConfig;
+use crate::layers::Layout;
+use crate::machine::Machine;
+use crate::models::memory::Outline;
+use crate::models::memory::Prediction;
+use crate::models::memory::StepSizes;
+use crate::scores::Better;
+use crate::tasks::Task;
+use crate::telemetry::Progress;
+use crate::tokenizer::Tokenizer;
+
+/// Scores by Trainer's names.
+pub type Scores = Vec<(String, f64)>;
+
+/// What a run is built with.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// Batch, optimizer and schedule, with numbers for what the configuration leaves open.
+    pub training: &'a TrainingConfig,
+    /// What is computed on.
+    pub machine: &'a Machine,
+    /// Seed of initial values, order, masks and dropout.
+    pub seed: u64,
+    /// Takes what a user should know.
+    pub progress: &'a Progress,
+}
+
+/// A kind of run.
+pub trait Kind {
+    /// What is trained.
+    type Task: Task;
+    /// What it is trained on.
+    type Data: Data;
+
+    /// The sizes of its steps.
+    fn shapes(&self) -> Result<Shapes>;
+
+    /// All parts, with initial values. What would fail at the end of a run should fail here.
+    fn build(self, setting: Setting<'_>) -> Result<Parts<Self::Task, Self::Data>>;
+}
+
+/// The parts of a run.
+pub struct Parts<T, D> {
+    /// What is trained.
+    pub task: T,
+    /// What it is trained on.
+    pub data: D,
+    /// Updates in all.
+    pub total_steps: u64,
+    /// The model folders that each checkpoint holds.
+    pub folders: Vec<ModelFolder>,
+    /// The score that decides which checkpoint is best, and which way is better.
+    pub best: (&'static str, Better),
+}
+
+/// Where a run begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning {
+    /// Where the next batch comes from.
+    pub cursor: Cursor,
+    /// Updates that are done.
+    pub step: u64,
+    /// Updates in all.
+    pub total_steps: u64,
+}
+
+/// Where batches and scores come from.
+pub trait Data {
+    /// Gets ready to give the steps from `beginning` on.
+    fn start(&mut self, beginning: Beginning) -> Result<()>;
+
+    /// The micro-batches of the next step.
+    fn next_step(&mut self) -> Result<StepBatches>;
+
+    /// Takes back the step that was trained on, to use its memory again.
+    fn give_back(&mut self, _step: StepBatches) {}
+
+    /// Scores of the model as it is, `loss` first; `None` where it was interrupted. What the model predicted may
+    /// be kept until the next evaluation.
+    fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
+
+    /// Whether [`Data::finish`] needs an evaluation of the final model in this process.
+    fn wants_evaluation(&self) -> bool {
+        false
+    }
+
+    /// Writes what belongs beside the final model into the run's folder `output`; scores that need no model.
+    fn finish(&mut self, _output: &Path) -> Result<Scores> {
+        Ok(Scores::new())
+    }
+}
+
+/// A folder that transformers loads: the weights of some parameters, and the files beside them.
+#[derive(Debug, Clone)]
+pub struct ModelFolder {
+    /// Its place below a checkpoint, with a slash at the end; empty where it is the checkpoint itself.
+    pub place: &'static str,
+    /// `config.json` and the files of the tokenizer.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The parameters that it holds, with the names that they have in it.
+    pub names: Vec<(String, String)>,
+}
+
+impl ModelFolder {
+    /// The only model of a run, its parameters by their own names.
+    pub fn whole(config: &HubConfig, tokenizer: &Tokenizer, layout: &Layout) -> Self {
+        let names = layout.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect();
+        let mut files = vec![("config.json".to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
+        files.extend(tokenizer.files().iter().cloned());
+        Self { place: "", files, names }
+    }
+}
+
+/// Rows that reach a head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TargetShare {
+    /// This share of the tokens.
+    OfTokens(f64),
+    /// One a row.
+    OneARow,
+}
+
+/// The sizes of a run's steps, as far as memory goes.
+pub struct Shapes {
+    /// What is trained.
+    pub outline: Box<dyn Outline>,
+    /// Family and shape, the vocabulary included.
+    pub model: ModelConfig,
+    /// Tokens of a row at most.
+    pub length: usize,
+    /// Rows that reach the head at most.
+    pub targets: TargetShare,
+}
+
+impl Shapes {
+    /// Memory of a step of `tokens` tokens.
+    pub fn prediction(&self, tokens: u64, training: &TrainingConfig, machine: &Machine) -> Prediction {
+        let targets = match self.targets {
+            TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
+            TargetShare::OneARow => tokens.div_ceil(self.length.max(1) as u64),
+        };
+        self.outline.memory(&StepSizes {
+            tokens,
+            targets,
+            compute: machine.policy.compute,
+            gradient_checkpointing: training.gradient_checkpointing,
+            on_gpu: !machine.device.is_cpu(),
+        })
+    }
+}
+
+/// Updates of a run: `max_steps`, or as many as the epochs need.
+pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
+    if training.max_steps > 0 {
+        return training.max_steps as u64;
+    }
+    let rows = training.num_train_epochs * rows_per_epoch as f64;
+    ((rows / training.rows_per_update() as f64).ceil() as u64).max(1)
+}

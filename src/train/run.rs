@@ -1,0 +1,243 @@
+//! The skeleton of every run: lock, resume, fit, build, reserve, train, finish, results.
+//!
+//! It knows no task: what differs comes as a [`Kind`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::batches::BatchPlan;
+use crate::batches::Cursor;
+use crate::checkpoint::CheckpointStore;
+use crate::config::PrecisionConfig;
+use crate::config::RunSection;
+use crate::config::TrainingConfig;
+use crate::config::to_yaml;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::FolderLock;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::machine::Machine;
+use crate::ops::memory;
+use crate::optim::Optimizer;
+use crate::optim::schedule::Schedule;
+use crate::quantity;
+use crate::tasks::Task;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::Kind;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::telemetry::Progress;
+use crate::train::End;
+use crate::train::StopRules;
+use crate::train::Trainer;
+use crate::train::batch_size;
+use crate::train::cadence::Cadence;
+use crate::train::meter::Meter;
+use crate::train::results;
+use crate::train::resume;
+use crate::train::resume::Start;
+use crate::train::run_folder::FINAL;
+use crate::train::run_folder::RunFolder;
+use crate::train::run_folder::RunFolderOptions;
+use crate::train::run_folder::load_checkpoint;
+use crate::train::run_folder::load_final;
+use crate::train::signals::Signals;
+use crate::train::state::TrainState;
+use crate::train::step::Stepper;
+
+/// The configuration of a run, whole and by its sections.
+pub struct Request<'a, C> {
+    /// All of it, as it is saved and compared on resume.
+    pub config: &'a C,
+    /// Where, and what of the machine is asked for.
+    pub run: &'a RunSection,
+    /// Batch, optimizer, schedule, cadence.
+    pub training: &'a TrainingConfig,
+    /// Precision.
+    pub precision: &'a PrecisionConfig,
+    /// Tokens of a row where no phase says otherwise.
+    pub max_seq_length: usize,
+    /// Folder of this run.
+    pub output: &'a Path,
+    /// Seed of this run.
+    pub seed: u64,
+    /// Where it starts.
+    pub start: &'a Start,
+}
+
+/// What a run came to.
+pub struct Outcome<T, D> {
+    /// Why it ended; `None` when it was complete already.
+    pub end: Option<End>,
+    /// Updates done.
+    pub step: u64,
+    /// Scores by the Trainer's names (`eval_loss`, `train_tokens_per_second`, ...).
+    pub results: BTreeMap<String, f64>,
+    /// Folder of the final model.
+    pub model: PathBuf,
+    /// The final model, unless a signal ended the run.
+    pub task: T,
+    /// The data, with what the final model predicted.
+    pub data: D,
+}
+
+/// Trains as `request` says, from where it says.
+pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
+    kind: K,
+    request: &Request<'_, C>,
+    machine: &Machine,
+    progress: &Progress,
+    signals: &Signals,
+) -> Result<Outcome<K::Task, K::Data>> {
+    let output = request.output;
+    let _lock = FolderLock::take(output)?;
+    let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
+    let shapes = kind.shapes()?;
+    let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
+    // From here to the end every step needs the memory of the one before.
+    let _keeping = memory::keep_freed_blocks();
+    let parts = kind.build(Setting { training, machine, seed: request.seed, progress })?;
+    let Parts { task, mut data, total_steps, folders, best: (best_metric, better) } = parts;
+    let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
+    let mut state = TrainState::new(Cursor::default(), better);
+    if let Some(found) = &found {
+        state = found.resumed.state.clone();
+        let results = results::read(output)?;
+        let model = output.join(FINAL);
+        let is_complete = found.is_complete || state.step >= total_steps;
+        if is_complete && results::are_whole(&results) && fs::exists(&model) {
+            load_final(&model, &folders, task.parameters())?;
+            if data.wants_evaluation() {
+                data.evaluate(&task, &|| false)?;
+            }
+            return Ok(Outcome { end: None, step: state.step, results, model, task, data });
+        }
+        found.resumed.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
+        state.finished = false;
+        let place = found.resumed.checkpoint.path().display();
+        progress.note(&format!("resuming after step {} of `{place}`", state.step));
+    }
+    let plan = BatchPlan::new(training, request.max_seq_length);
+    batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
+    fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
+    // Written last when a run is complete: where they are missing, it is not.
+    results::forget(output)?;
+    let options = RunFolderOptions {
+        path: output,
+        folders,
+        config: serde_json::to_value(request.config)?,
+        training,
+        total_steps,
+        tensorboard: request.run.tensorboard,
+        world: machine.world,
+    };
+    let resumed = found.as_ref().map(|found| &found.resumed.checkpoint);
+    let mut folder = RunFolder::open(options, resumed, progress)?;
+    folder.require_space(task.parameters())?;
+    data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
+    let mut trainer = Trainer {
+        task: &task,
+        stepper,
+        schedule: Schedule::new(training, total_steps),
+        cadence: Cadence::new(training, total_steps),
+        rules: stop_rules(training, machine, signals)?,
+        best_metric,
+        keep_best: training.load_best_model_at_end,
+        data: &mut data,
+        meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
+        folder: &mut folder,
+    };
+    let trained = trainer.run(&mut state);
+    let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
+    let mut results = BTreeMap::new();
+    if !matches!(end, End::Signal(_)) {
+        match finish(training, &task, &mut folder, &state, &mut data, output, signals)? {
+            Some(scores) => {
+                results = results::of_training(&state, rates);
+                results.extend(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value)));
+                results::save(output, &results)?;
+            }
+            None => end = End::Signal(signals.received().unwrap_or(0)),
+        }
+    }
+    Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a signal
+/// came in.
+fn finish(
+    training: &TrainingConfig,
+    task: &dyn Task,
+    folder: &mut RunFolder,
+    state: &TrainState,
+    data: &mut dyn Data,
+    output: &Path,
+    signals: &Signals,
+) -> Result<Option<Scores>> {
+    let mut scores = state.last_eval.clone();
+    let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
+    let mut is_loaded = false;
+    match best.map(|step| folder.checkpoint(step)) {
+        None => {}
+        Some(Ok(checkpoint)) => {
+            load_checkpoint(&checkpoint, folder.folders(), task.parameters())?;
+            is_loaded = true;
+        }
+        // It was never saved where `load_best_model_at_end` was set only after it.
+        Some(Err(e)) => folder
+            .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
+    }
+    if is_loaded || data.wants_evaluation() {
+        let Some(found) = data.evaluate(task, &|| signals.received().is_some())? else { return Ok(None) };
+        scores = found;
+    }
+    folder.finish(task.parameters())?;
+    scores.extend(data.finish(output)?);
+    Ok(Some(scores))
+}
+
+/// The step of a run, with fresh moments and no gradients.
+pub fn stepper(
+    parameters: &Parameters,
+    training: &TrainingConfig,
+    machine: &Machine,
+    seed: u64,
+) -> Result<Stepper> {
+    Ok(Stepper {
+        optimizer: Optimizer::new(parameters, training)?,
+        gradients: Gradients::new(parameters)?,
+        max_grad_norm: training.max_grad_norm,
+        seed,
+        loss_scale: machine.policy.loss_scale(),
+        world: machine.world,
+    })
+}
+
+/// When to end early.
+pub(super) fn stop_rules(
+    training: &TrainingConfig,
+    machine: &Machine,
+    signals: &Signals,
+) -> Result<StopRules> {
+    let budget = training
+        .max_train_time
+        .as_deref()
+        .map(quantity::parse_duration)
+        .transpose()
+        .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
+    Ok(StopRules {
+        patience: training.early_stopping_patience,
+        budget_seconds: budget.as_ref().map(Duration::as_secs_f64),
+        signals: signals.clone(),
+        world: machine.world,
+    })
+}
