@@ -1,11 +1,10 @@
-//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients in another.
+//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients are in another
+//! (`gradients.rs`).
 //!
 //! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each
 //! one pass over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 
 use candle_core::DType;
 use candle_core::Device;
@@ -16,7 +15,6 @@ use rayon::iter::IndexedParallelIterator;
 use rayon::iter::IntoParallelRefMutIterator;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda;
 use crate::ops::tensor::with_slice_mut;
 use crate::rng::Purpose;
@@ -42,7 +40,7 @@ pub enum Init {
 
 /// A parameter's place in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ParameterId(usize);
+pub struct ParameterId(pub(super) usize);
 
 /// What is known of a parameter before it has values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +53,8 @@ pub struct ParameterSpec {
     pub init: Init,
     /// Whether weight decay applies: all but biases and `LayerNorm`.
     pub decays: bool,
+    /// Number of its model in the run, from 0.
+    pub model: u8,
     /// The part of the model that it belongs to.
     pub part: Part,
     /// Elements in the flat buffer.
@@ -77,10 +77,18 @@ pub enum Part {
 #[derive(Debug, Default)]
 pub struct Registry {
     specs: Vec<ParameterSpec>,
+    scope: &'static str,
+    model: u8,
     part: Part,
 }
 
 impl Registry {
+    /// The parameters that follow belong to model number `model` of the run, and their names begin with `scope`.
+    /// A run of one model has no scope. What two models share is registered once, by one of them.
+    pub fn begin_model(&mut self, model: u8, scope: &'static str) {
+        (self.model, self.scope, self.part) = (model, scope, Part::default());
+    }
+
     /// The parameters that follow belong to `part`.
     pub fn enter(&mut self, part: Part) {
         self.part = part;
@@ -88,17 +96,18 @@ impl Registry {
 
     /// Adds a weight matrix or table: it decays.
     pub fn weight(&mut self, name: impl Into<String>, shape: &[usize], init: Init) -> ParameterId {
-        self.add(name.into(), shape, init, true)
+        self.add(&name.into(), shape, init, true)
     }
 
     /// Adds a bias or a `LayerNorm` vector: it does not decay.
     pub fn vector(&mut self, name: impl Into<String>, len: usize, init: Init) -> ParameterId {
-        self.add(name.into(), &[len], init, false)
+        self.add(&name.into(), &[len], init, false)
     }
 
-    fn add(&mut self, name: String, shape: &[usize], init: Init, decays: bool) -> ParameterId {
-        let part = self.part;
-        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), init, decays, part, range: 0..0 });
+    fn add(&mut self, name: &str, shape: &[usize], init: Init, decays: bool) -> ParameterId {
+        let (name, model, part) = (format!("{}{name}", self.scope), self.model, self.part);
+        let shape = shape.to_vec();
+        self.specs.push(ParameterSpec { name, shape, init, decays, model, part, range: 0..0 });
         ParameterId(self.specs.len() - 1)
     }
 
@@ -148,7 +157,7 @@ impl Layout {
     }
 
     /// Views of a flat buffer, by [`ParameterId`].
-    fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
+    pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
         self.specs
             .iter()
             .map(|s| flat.narrow(0, s.range.start, s.range.len())?.reshape(s.shape.as_slice()))
@@ -256,49 +265,6 @@ impl Parameters {
     }
 }
 
-/// The gradients of all parameters, accumulated since they were last cleared.
-///
-/// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That
-/// saves two passes over a buffer that no cache holds.
-#[derive(Debug)]
-pub struct Gradients {
-    flat: Tensor,
-    views: Vec<Tensor>,
-    /// Whether a view holds a sum, or what was there before the last clearing.
-    begun: Vec<AtomicBool>,
-}
-
-impl Gradients {
-    /// Room for every parameter of `parameters`, cleared.
-    pub fn new(parameters: &Parameters) -> Result<Self> {
-        let flat = parameters.flat.zeros_like()?;
-        let views = parameters.layout.views(&flat)?;
-        let begun = views.iter().map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { flat, views, begun })
-    }
-
-    /// Forgets what was accumulated.
-    pub fn clear(&mut self) {
-        self.begun.iter_mut().for_each(|begun| *begun.get_mut() = false);
-    }
-
-    /// Where a parameter's gradient accumulates, for an op that is certain to add to it or to begin it.
-    pub fn accumulator(&self, id: ParameterId) -> Accumulator<'_> {
-        Accumulator { sum: &self.views[id.0], begun: self.begun[id.0].swap(true, Ordering::Relaxed) }
-    }
-
-    /// The view into which a parameter's gradient accumulates, for an op that can only add.
-    pub fn get(&self, id: ParameterId) -> Result<&Tensor> {
-        self.accumulator(id).begin()
-    }
-
-    /// The whole buffer, `[N]`; zeros where nothing was accumulated.
-    pub fn flat(&self) -> Result<&Tensor> {
-        (0..self.views.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
-        Ok(&self.flat)
-    }
-}
-
 fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: u64) {
     match spec.init {
         Init::Zeros => values.fill(0.0),
@@ -352,24 +318,6 @@ mod tests {
             .set("b.weight", &Tensor::zeros((2, 5), DType::F32, &Device::Cpu).unwrap())
             .unwrap_err();
         assert!(error.to_string().contains("`b.weight` is [2, 5], the model wants [3, 5]"), "{error}");
-    }
-
-    #[test]
-    fn what_was_cleared_is_overwritten_or_zero() {
-        let (weight, bias, layout) = layout();
-        let parameters = Parameters::initialise(layout, 0.02, 1, &Device::Cpu).unwrap();
-        let mut gradients = Gradients::new(&parameters).unwrap();
-        assert!(!gradients.accumulator(weight).begun && gradients.accumulator(weight).begun);
-        let whole = |gradients: &Gradients| gradients.flat().unwrap().to_vec1::<f32>().unwrap();
-        with_slice_mut(&gradients.flat, |values| values.fill(f32::NAN)).unwrap();
-        gradients.clear();
-        let written = gradients.accumulator(weight);
-        assert!(!written.begun);
-        with_slice_mut(written.sum, |values| values.fill(2.0)).unwrap();
-        assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
-        gradients.clear();
-        assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
     }
 
     #[test]

@@ -164,13 +164,16 @@ impl Encoder {
         gradients: &Gradients,
     ) -> Result<()> {
         let mut d_hidden = d_hidden;
-        for (layer, saved) in self.layers.iter().zip(saved.layers).rev() {
+        for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
                 SavedLayer::Input(x) => layer.forward(&x, ctx)?.1,
             };
             d_hidden = layer.backward(&d_hidden, &saved, ctx, gradients)?;
+            gradients.left(ctx.pass, Part::Layer(index));
         }
-        self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)
+        self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)?;
+        gradients.left(ctx.pass, Part::Embeddings);
+        Ok(())
     }
 }

@@ -137,6 +137,7 @@ impl Head for ClassificationHead {
         let entropy = cross_entropy::forward(&logits, targets.labels)?;
         let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp_m, scale)?;
         let d_gathered = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
+        gradients.left(ctx.pass, Part::Head);
         Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
 }
