@@ -101,7 +101,7 @@ impl Buffers {
                 Some((start, end))
                     if !starts_next && class & STARTS == 0 && *end - *start < WORD_TOKENS_MAX =>
                 {
-                    *end = place + 1
+                    *end = place + 1;
                 }
                 _ => self.words.push((place, place + 1)),
             }
