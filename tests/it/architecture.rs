@@ -9,7 +9,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 24] = [
     "error",
     "quantity",
     "quietly",
@@ -24,6 +24,7 @@ const MODULES: [&str; 23] = [
     "corpus",
     "tokenizer",
     "shards",
+    "prepare",
     "batches",
     "precision",
     "distributed",
