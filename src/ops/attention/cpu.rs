@@ -86,7 +86,7 @@ impl Shape {
 
 fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     let mut tasks = Vec::new();
-    for bounds in segments.cu_seqlens.windows(2) {
+    for bounds in segments.cu_seqlens.host().windows(2) {
         let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
         if len > 0 {
             tasks.extend((0..segments.heads).map(|head| Task { start, len, head }));
@@ -219,7 +219,7 @@ fn score_block<T: Element>(
 fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize) -> Option<(&'a Dropout, u64)> {
     segments
         .dropout
-        .map(|dropout| (dropout, segments.token_keys[token] * segments.heads as u64 + head as u64))
+        .map(|dropout| (dropout, segments.token_keys.host()[token] * segments.heads as u64 + head as u64))
 }
 
 pub(super) fn backward<T: Element>(
