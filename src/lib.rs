@@ -42,8 +42,8 @@
 //! # Invariants
 //!
 //! 1. `config` knows no tensor: `mlmtrain config check` runs anywhere in milliseconds.
-//! 2. `corpus`, `shards`, `prepare`, `batches` know no model; `models` know no file, no batch, no device; `ops` know no
-//!    configuration.
+//! 2. `corpus`, `shards`, `prepare`, `batches` know no model; `models` know no file, no batch, no device;
+//!    `ops` know no configuration.
 //! 3. `checkpoint` stores named tensors and JSON; owners give `snapshot()` and take `restore()`.
 //! 4. Telemetry is write-only for the trainer.
 //! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden

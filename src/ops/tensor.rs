@@ -102,8 +102,8 @@ pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result
     Tensor::from_vec(values, shape.into(), &Device::Cpu)
 }
 
-/// Room for `len` results behind the end of `out`, an empty vector; once they are written, the vector's length
-/// is set. So no pass sets them to zero first.
+/// Room for `len` results in `out`, an empty vector, without the pass that would set them to zero; once they
+/// are written, the caller sets the vector's length.
 pub fn unwritten<T>(out: &mut Vec<T>, len: usize) -> &mut [MaybeUninit<T>] {
     debug_assert!(out.is_empty());
     out.reserve_exact(len);
