@@ -28,7 +28,8 @@
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
 //! | [`corpus`] | read -> clean -> filter -> deduplicate -> split, and the report of what was left out |
 //! | [`tokenizer`] | trains and loads; fast encoding; special tokens; fingerprint |
-//! | [`shards`] | from raw text to tokenised shards: `prepare` and its stages; format, reader, manifest |
+//! | [`shards`] | tokenised text on the disk: format, writer, reader, manifest |
+//! | [`prepare`] | from raw text to tokenizer and shards, stage by stage; the report of it |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where; loss scaling |
 //! | [`distributed`] | the seam for several processes |
@@ -38,13 +39,13 @@
 //! | [`machine`] | what a run computes on: device, number types, threads, processes |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
-//! | [`commands`] | one file a subcommand |
+//! | [`commands`] | one file or folder a subcommand |
 //!
 //! # Invariants
 //!
 //! 1. `config` knows no tensor: `mlmtrain config check` runs anywhere in milliseconds.
-//! 2. `corpus`, `shards`, `batches` know no model; `models` know no file, no batch, no device; `ops` know no
-//!    configuration.
+//! 2. `corpus`, `shards`, `prepare`, `batches` know no model; `models` know no file, no batch, no device;
+//!    `ops` know no configuration.
 //! 3. `checkpoint` stores named tensors and JSON; owners give `snapshot()` and take `restore()`.
 //! 4. Telemetry is write-only for the trainer.
 //! 5. Schedules, cadence, retention, masking, packing, scores: same inputs, same output; no clock, no hidden
@@ -62,7 +63,7 @@
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
 //! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`. The road of
-//! the text starts at `shards/prepare.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
+//! the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
 pub mod quantity;
@@ -89,6 +90,8 @@ pub mod corpus;
 pub mod tokenizer;
 
 pub mod shards;
+
+pub mod prepare;
 
 pub mod batches;
 

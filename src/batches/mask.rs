@@ -5,6 +5,11 @@
 
 use anyhow::Result;
 
+use crate::batches::classes;
+use crate::batches::classes::ENDS;
+use crate::batches::classes::ORDINARY;
+use crate::batches::classes::STARTS;
+use crate::batches::classes::WORD_TOKENS_MAX;
 use crate::batches::spans;
 use crate::config::MaskingUnit;
 use crate::config::MlmConfig;
@@ -13,15 +18,6 @@ use crate::tokenizer::Tokenizer;
 
 /// Random words that are computed at once.
 const LANES: usize = 16;
-
-/// Longer words (addresses, tables, scripts without spaces) are taken in parts, so that no row is masked as a
-/// whole.
-pub(super) const WORD_TOKENS_MAX: u32 = 16;
-
-/// Bits of a token's class: it may be masked; it begins a word; what follows it begins a word.
-pub(super) const ORDINARY: u8 = 1;
-pub(super) const STARTS: u8 = 2;
-pub(super) const ENDS: u8 = 4;
 
 /// How to mask with a given tokenizer.
 #[derive(Debug, Clone)]
@@ -64,7 +60,7 @@ impl Masking {
             random_below: bound(config.mask_replace_prob + config.random_replace_prob),
             mask: tokenizer.special().mask()?,
             ordinary: tokenizer.ordinary_ids(),
-            classes: classes(config.masking, tokenizer)?,
+            classes: classes::of(config.masking, tokenizer)?,
         })
     }
 
@@ -185,19 +181,4 @@ impl Masking {
 /// A share as a bound on a 32-bit random word.
 fn bound(share: f64) -> u64 {
     (share.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
-}
-
-fn classes(unit: MaskingUnit, tokenizer: &Tokenizer) -> Result<Vec<u8>> {
-    let mut classes = vec![ORDINARY | STARTS | ENDS; tokenizer.vocab_size()];
-    if unit != MaskingUnit::Token {
-        let words = tokenizer.word_boundaries()?;
-        for (id, class) in (0..).zip(&mut classes) {
-            let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-            *class = ORDINARY | flag(words.starts_word(id), STARTS) | flag(words.ends_word(id), ENDS);
-        }
-    }
-    for &id in tokenizer.special_ids() {
-        classes[id as usize] = 0;
-    }
-    Ok(classes)
 }

@@ -5,6 +5,7 @@
 
 mod batch;
 mod best_fit;
+mod classes;
 mod collate;
 mod cursor;
 mod efficiency;

@@ -146,7 +146,7 @@ impl<D: Documents> Planner<D> {
         match self.packing {
             Packing::BestFit { window_documents } => self.row_of_window(window_documents)?,
             Packing::Segments | Packing::FullSentences { .. } | Packing::Documents => {
-                self.row_of_documents()?
+                self.row_of_documents()?;
             }
         }
         if self.pieces.is_empty() {

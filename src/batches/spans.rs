@@ -1,10 +1,10 @@
 //! Chooses runs of words to mask: lengths from a geometric distribution, places at random, until the share is
 //! met (Joshi et al., "SpanBERT", TACL 2020, section 3.1 and `masking.py` of its authors).
 
-use crate::batches::mask::ENDS;
-use crate::batches::mask::ORDINARY;
-use crate::batches::mask::STARTS;
-use crate::batches::mask::WORD_TOKENS_MAX;
+use crate::batches::classes::ENDS;
+use crate::batches::classes::ORDINARY;
+use crate::batches::classes::STARTS;
+use crate::batches::classes::WORD_TOKENS_MAX;
 use crate::rng::Stream;
 
 /// Parameter of the geometric distribution: 3.8 words in the mean.
@@ -101,7 +101,7 @@ impl Buffers {
                 Some((start, end))
                     if !starts_next && class & STARTS == 0 && *end - *start < WORD_TOKENS_MAX =>
                 {
-                    *end = place + 1
+                    *end = place + 1;
                 }
                 _ => self.words.push((place, place + 1)),
             }

@@ -4,6 +4,7 @@
 //! safetensors accepts flipped data bits; nothing here does.
 
 use std::io::Read;
+use std::path::Component;
 use std::path::Path;
 
 use anyhow::Context;
@@ -13,7 +14,6 @@ use serde::Serialize;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::checkpoint::part::is_safe_name;
 use crate::error::Problem;
 use crate::fs;
 
@@ -127,6 +127,14 @@ fn hash_file(path: &Path) -> Result<String> {
         }
         hasher.update(&buffer[..count]);
     }
+}
+
+/// Whether a name stays inside the checkpoint's folder: relative, without `..`, `.` or empty pieces.
+pub(super) fn is_safe_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.contains(['\\', '\0'])
+        && name.split('/').all(|piece| !piece.is_empty() && piece != ".")
+        && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
 }
 
 /// Lower-case hexadecimal.

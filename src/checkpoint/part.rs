@@ -1,11 +1,9 @@
 //! What a checkpoint is made of, before it is written.
 
-use std::path::Component;
-use std::path::Path;
-
 use anyhow::Result;
 use candle_core::Tensor;
 
+use crate::checkpoint::manifest;
 use crate::checkpoint::tensor_file;
 use crate::error::Problem;
 
@@ -45,8 +43,8 @@ impl Snapshot {
         let mut names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         for (index, name) in names.iter().enumerate() {
-            if !is_safe_name(name)
-                || *name == super::manifest::FILE_NAME
+            if !manifest::is_safe_name(name)
+                || *name == manifest::FILE_NAME
                 || (index > 0 && names[index - 1] == *name)
             {
                 return Err(Problem::new(format!(
@@ -68,12 +66,4 @@ impl Part {
             Self::Bytes(bytes) => bytes.len() as u64,
         }
     }
-}
-
-/// Whether a name stays inside the checkpoint's folder: relative, without `..`, `.` or empty pieces.
-pub(super) fn is_safe_name(name: &str) -> bool {
-    !name.is_empty()
-        && !name.contains(['\\', '\0'])
-        && name.split('/').all(|piece| !piece.is_empty() && piece != ".")
-        && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
 }

@@ -12,10 +12,10 @@ use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
 
-pub use crate::commands::bench_args::BenchArgs;
-pub use crate::commands::bench_args::BenchJobArgs;
-pub use crate::commands::finetune_args::FinetuneArgs;
-pub use crate::commands::shards_args::ShardsCommand;
+pub use crate::commands::bench::args::BenchArgs;
+pub use crate::commands::bench::args::BenchJobArgs;
+pub use crate::commands::finetune::args::FinetuneArgs;
+pub use crate::commands::shards::args::ShardsCommand;
 use crate::config;
 use crate::config::Loaded;
 use crate::config::Override;

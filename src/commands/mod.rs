@@ -1,20 +1,16 @@
-//! The subcommands: one file each. What they share is the command line (`cli`) and the terminal (`terminal`).
+//! The subcommands: one file or folder each. What they share is the command line (`cli`) and the terminal
+//! (`terminal`).
 
 pub mod bench;
-pub mod bench_args;
 pub mod cli;
 pub mod completions;
 pub mod config;
 pub mod evaluate;
 pub mod finetune;
-pub mod finetune_args;
 pub mod predict;
-
-mod plan;
 pub mod prepare;
 pub mod pretrain;
 pub mod shards;
-pub mod shards_args;
 pub mod terminal;
 pub mod tokenizer;
 

@@ -8,11 +8,11 @@ use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
 use crate::fs;
 use crate::machine;
+use crate::prepare;
+use crate::prepare::Prepared;
+use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::shards;
-use crate::shards::Prepared;
-use crate::shards::Space;
 use crate::tasks::masked_lm::pretraining;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
@@ -29,7 +29,7 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     }
     let prepared = ensure_prepared(&loaded.config, &progress)?;
     let folder = loaded.config.prepared_dir();
-    if let Some(report) = shards::read_report(&folder)? {
+    if let Some(report) = prepare::read_report(&folder)? {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
         terminal::stdout_line("")?;
     }
@@ -40,8 +40,8 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
 
 /// Makes what is missing, with a progress bar for each stage.
 pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> Result<Prepared> {
-    let mut current: Option<(shards::Stage, Stage, u64)> = None;
-    let mut observer = |now: shards::Progress| {
+    let mut current: Option<(prepare::Stage, Stage, u64)> = None;
+    let mut observer = |now: prepare::Progress| {
         if current.as_ref().is_none_or(|(stage, ..)| *stage != now.stage) {
             finish(current.take());
             let unit = if now.stage.is_bytes() { Unit::Bytes } else { Unit::Items };
@@ -52,12 +52,12 @@ pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> R
             *done = now.done;
         }
     };
-    let prepared = shards::ensure_prepared(config, &mut observer);
+    let prepared = prepare::ensure_prepared(config, &mut observer);
     finish(current);
     prepared
 }
 
-fn finish(stage: Option<(shards::Stage, Stage, u64)>) {
+fn finish(stage: Option<(prepare::Stage, Stage, u64)>) {
     if let Some((_, bar, _)) = stage {
         bar.finish("done");
     }

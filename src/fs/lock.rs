@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::fs::TryLockError;
 use std::io::Read;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -30,6 +31,8 @@ impl FolderLock {
             .read(true)
             .write(true)
             .truncate(false)
+            // A link in a shared folder would have the holder's number written into what it points to.
+            .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .with_context(|| format!("cannot open `{}`", path.display()))?;
         match file.try_lock() {

@@ -86,12 +86,8 @@ pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
 ///
 /// `fill` writes the content; the file appears under `path` only after it and the fsync succeeded.
 pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let folder = parent_of(path);
-    create_folder(&folder)?;
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let temporary = folder.join(format!(".tmp-{}-{name}", std::process::id()));
+    let (file, temporary) = staged::create_beside(path)?;
     let written = (|| {
-        let file = File::create(&temporary)?;
         let mut writer = BufWriter::new(file);
         fill(&mut writer)?;
         writer.flush()?;
@@ -104,7 +100,7 @@ pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Resu
         let _ = std::fs::remove_file(&temporary);
         return Err(e.context(format!("cannot write `{}`", path.display())));
     }
-    sync_folder(&folder)
+    sync_folder(&parent_of(path))
 }
 
 /// Writes `bytes` to `path` atomically.

@@ -4,7 +4,6 @@
 //! Nothing in them is durable or meant to be.
 
 use std::fs::File;
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,11 +26,8 @@ impl ScratchFile {
     /// An empty file on the disk of `folder`, which is created when it is missing.
     pub fn create(folder: &Path) -> Result<Self> {
         static CREATED: AtomicU64 = AtomicU64::new(0);
-        super::create_folder(folder)?;
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".tmp-{}-scratch-{number}", std::process::id()));
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = opened.with_context(|| format!("cannot create `{}`", path.display()))?;
+        let (file, path) = super::staged::create_beside(&folder.join(format!("scratch-{number}")))?;
         super::remove_file(&path)?;
         Ok(Self { file, folder: folder.to_path_buf(), len_bytes: 0 })
     }

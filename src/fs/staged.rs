@@ -24,12 +24,7 @@ pub struct StagedFile {
 impl StagedFile {
     /// Starts an empty file that will be `path`.
     pub fn create(path: &Path) -> Result<Self> {
-        let folder = super::parent_of(path);
-        super::create_folder(&folder)?;
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let temporary = folder.join(format!(".tmp-{}-{name}", std::process::id()));
-        let file =
-            File::create(&temporary).with_context(|| format!("cannot create `{}`", temporary.display()))?;
+        let (file, temporary) = create_beside(path)?;
         Ok(Self { writer: BufWriter::new(file), temporary, path: path.to_path_buf(), published: false })
     }
 
@@ -59,5 +54,45 @@ impl Drop for StagedFile {
             // Half a file is of no use to anyone; failing to remove it changes nothing.
             let _ = std::fs::remove_file(&self.temporary);
         }
+    }
+}
+
+/// A new file to write, and later to read, beside `path`; what a killed process left under its name is removed
+/// first. A link under that name is removed, too, and not followed: another user of a shared folder could have
+/// put it there.
+pub(super) fn create_beside(path: &Path) -> Result<(File, PathBuf)> {
+    let folder = super::parent_of(path);
+    super::create_folder(&folder)?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let temporary = folder.join(format!(".tmp-{}-{name}", std::process::id()));
+    super::remove_file(&temporary)?;
+    let file =
+        File::create_new(&temporary).with_context(|| format!("cannot create `{}`", temporary.display()))?;
+    Ok((file, temporary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_under_the_name_of_a_temporary_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "untouched").unwrap();
+        let plant = |name: &str| {
+            let link = folder.path().join(format!(".tmp-{}-{name}", std::process::id()));
+            std::os::unix::fs::symlink(&victim, link).unwrap();
+        };
+        plant("a");
+        crate::fs::write_bytes(&folder.path().join("a"), b"new").unwrap();
+        plant("b");
+        let mut staged = StagedFile::create(&folder.path().join("b")).unwrap();
+        staged.write(b"new").unwrap();
+        staged.publish(b"").unwrap();
+        for (file, content) in [("victim", "untouched"), ("a", "new"), ("b", "new")] {
+            assert_eq!(std::fs::read_to_string(folder.path().join(file)).unwrap(), content);
+        }
+        assert!(std::fs::symlink_metadata(folder.path().join("a")).unwrap().is_file());
     }
 }

@@ -155,7 +155,7 @@ mod tests {
         let pass = Pass { model: 1, ..Pass::new(1, 1) };
         gradients.left(Some(Pass { last_micro_batch: false, ..pass }), Part::Head);
         gradients.left(None, Part::Head);
-        assert_eq!(*told.lock().unwrap(), []);
+        assert!(told.lock().unwrap().is_empty());
         gradients.left(Some(pass), Part::Head);
         gradients.left(Some(pass), Part::Layer(0));
         // Of the second model: its pooler and its classifier lie apart, the tensors of its layer side by side.

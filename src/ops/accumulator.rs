@@ -31,7 +31,7 @@ impl<'a> Accumulator<'a> {
 fn set_to_zero(sum: &Tensor) -> Result<()> {
     if sum.device().is_cpu() {
         return with_slice_mut(sum, |values| {
-            values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0))
+            values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0));
         });
     }
     sum.zero_set()

@@ -1,14 +1,18 @@
 //! Whole numbers that ops read: ids, positions, labels, segment bounds, dropout keys.
 //!
-//! They are made on the host, where they are checked and where the CPU's code reads them. For a GPU all of a
-//! batch are uploaded at once, together with what its kernels want to know of them beforehand; whoever does
-//! not do so (a test, say) passes a plain slice, and each op uploads it for itself.
+//! The CPU's code reads them on the host, a kernel their copy on the GPU. For a GPU all of a batch are
+//! uploaded at once, each with a plan: what the kernel of its op wants to know of them beforehand. What a plan
+//! is, the op alone knows. Without a copy (in a test, say) each op uploads the numbers for itself.
 
-use std::ops::Deref;
+use std::any::Any;
 
-use crate::ops::attention::Tiles;
+use candle_core::Result;
+
+use crate::ops::cuda::Address;
 use crate::ops::cuda::Array;
-use crate::ops::cuda::scatter::Scatter;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Kind;
+use crate::ops::cuda::Values;
 
 /// A slice on the host and its copy on the GPU, if there is one. Made by `into()` from a slice alone.
 #[derive(Debug)]
@@ -18,21 +22,12 @@ pub struct Indices<'a, T = u32> {
 }
 
 /// The copy on the GPU.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Uploaded {
     /// The same numbers.
     pub numbers: Array,
-    /// What a kernel wants to know of them; which one it is, is the business of the op that takes them.
-    pub plan: Option<Plan>,
-}
-
-/// What was worked out on the host for a kernel.
-#[derive(Debug, Clone)]
-pub enum Plan {
-    /// For ids whose rows are added up.
-    Scatter(Scatter),
-    /// For the bounds of segments: what each block of attention works on.
-    Tiles(Tiles),
+    /// What was worked out on the host for a kernel; its type is that of the op which takes the numbers.
+    pub plan: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl<'a, T> Indices<'a, T> {
@@ -41,14 +36,52 @@ impl<'a, T> Indices<'a, T> {
         Self { host, uploaded: Some(uploaded) }
     }
 
-    /// The numbers on the host.
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        self.host.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.host.is_empty()
+    }
+
+    /// The numbers on the host: for the CPU's code, checks, and plans that did not come with the copy.
     pub fn host(&self) -> &'a [T] {
         self.host
     }
 
-    /// Their copy on the GPU.
-    pub fn on_gpu(&self) -> Option<&'a Uploaded> {
-        self.uploaded
+    /// The plan that came with the copy, if it is one of this kind.
+    pub(in crate::ops) fn plan<P: Any>(&self) -> Option<&'a P> {
+        self.uploaded?.plan.as_deref()?.downcast_ref()
+    }
+
+    fn copy(
+        &self,
+        gpu: &Gpu,
+        kind: Kind,
+        values: impl FnOnce(&'a [T]) -> Values<'a>,
+    ) -> Result<(Address, Array)> {
+        let array = match self.uploaded {
+            Some(uploaded) => uploaded.numbers.clone(),
+            None => gpu.send_one(values(self.host))?,
+        };
+        Ok((array.address(kind)?, array))
+    }
+}
+
+impl Indices<'_> {
+    /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is
+    /// launched.
+    pub(in crate::ops) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
+        self.copy(gpu, Kind::U32, Values::U32)
+    }
+}
+
+impl Indices<'_, u64> {
+    /// As for u32.
+    pub(in crate::ops) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
+        self.copy(gpu, Kind::U64, Values::U64)
     }
 }
 
@@ -60,14 +93,6 @@ impl<T> Clone for Indices<'_, T> {
 }
 
 impl<T> Copy for Indices<'_, T> {}
-
-impl<T> Deref for Indices<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.host
-    }
-}
 
 impl<'a, T> From<&'a [T]> for Indices<'a, T> {
     fn from(host: &'a [T]) -> Self {

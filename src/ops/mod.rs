@@ -34,10 +34,12 @@ pub mod norm;
 pub mod parallel;
 pub mod peak;
 pub mod residual_norm;
+pub mod scatter;
 pub mod simd;
 pub mod tanh;
 pub mod tensor;
 pub mod update;
+pub mod upload;
 
 #[cfg(test)]
 pub(crate) mod testing;

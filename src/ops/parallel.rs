@@ -3,13 +3,15 @@
 //! Partial sums are made for each block and added in block order, so a result is bitwise the same for 1, 2 or
 //! N threads. It knows no tensor and no op.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use crate::ops::element::Element;
 use crate::ops::simd::kernel;
-use crate::ops::tensor::written;
+use crate::ops::tensor::filled;
+use crate::ops::tensor::unwritten;
 
 /// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
 pub const BLOCK_VALUES: usize = 32 * 1024;
@@ -50,7 +52,7 @@ pub fn map_rows2<T: Send, P: Send>(
     cols: usize,
     f: impl Fn(Range<usize>, &mut [T], &mut [T]) -> P + Sync,
 ) -> Vec<P> {
-    debug_assert_eq!(first.len(), second.len());
+    assert_eq!(first.len(), second.len(), "two matrices of one shape");
     let size = block_rows(cols);
     let run = |(block, (first, second)): (usize, (&mut [T], &mut [T]))| {
         let start = block * size;
@@ -74,14 +76,16 @@ pub fn sum_rows<T: Send>(
     f: impl Fn(Range<usize>, &mut [T], &mut [f32]) + Sync,
 ) -> PartialSums {
     let step = (block_rows(cols) * cols).max(1);
-    PartialSums::of(width, out.len().div_ceil(step), |sums| {
-        let run = |(block, (values, sums)): (usize, (&mut [T], &mut [f32]))| {
-            sums.fill(0.0);
-            let first = block * block_rows(cols);
-            f(first..first + values.len() / cols.max(1), values, sums);
-        };
-        out.par_chunks_mut(step).zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(run);
-    })
+    let (mut sums, len) = (Vec::new(), width * out.len().div_ceil(step));
+    let of_blocks = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
+    let run = |(block, (values, sums)): (usize, (&mut [T], &mut [MaybeUninit<f32>]))| {
+        let first = block * block_rows(cols);
+        f(first..first + values.len() / cols.max(1), values, filled(sums, 0.0));
+    };
+    out.par_chunks_mut(step).zip(of_blocks).enumerate().for_each(run);
+    // SAFETY: there are as many sums as blocks, and each block has filled its own.
+    unsafe { sums.set_len(len) };
+    PartialSums { values: sums, width }
 }
 
 /// [`sum_rows`] for two matrices of the same shape that are written together.
@@ -92,18 +96,18 @@ pub fn sum_rows2<T: Send>(
     width: usize,
     f: impl Fn(Range<usize>, &mut [T], &mut [T], &mut [f32]) + Sync,
 ) -> PartialSums {
-    debug_assert_eq!(first.len(), second.len());
+    assert_eq!(first.len(), second.len(), "two matrices of one shape");
     let step = (block_rows(cols) * cols).max(1);
-    PartialSums::of(width, first.len().div_ceil(step), |sums| {
-        let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
-        rows.zip(sums.par_chunks_mut(width.max(1))).enumerate().for_each(
-            |(block, ((first, second), sums))| {
-                sums.fill(0.0);
-                let start = block * block_rows(cols);
-                f(start..start + first.len() / cols.max(1), first, second, sums);
-            },
-        );
-    })
+    let (mut sums, len) = (Vec::new(), width * first.len().div_ceil(step));
+    let of_blocks = unwritten(&mut sums, len).par_chunks_mut(width.max(1));
+    let rows = first.par_chunks_mut(step).zip(second.par_chunks_mut(step));
+    rows.zip(of_blocks).enumerate().for_each(|(block, ((first, second), sums))| {
+        let start = block * block_rows(cols);
+        f(start..start + first.len() / cols.max(1), first, second, filled(sums, 0.0));
+    });
+    // SAFETY: as in `sum_rows`.
+    unsafe { sums.set_len(len) };
+    PartialSums { values: sums, width }
 }
 
 /// The sums of all blocks, one block after the other in one vector.
@@ -113,10 +117,6 @@ pub struct PartialSums {
 }
 
 impl PartialSums {
-    fn of(width: usize, blocks: usize, write: impl FnOnce(&mut [f32])) -> Self {
-        Self { values: written(width * blocks, write).0, width }
-    }
-
     /// Adds the sums from the one numbered `first` on to `acc`, block after block.
     pub fn add_to(&self, acc: &mut [f32], first: usize) {
         acc.par_chunks_mut(SUMS).enumerate().for_each(|(chunk, acc)| {

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ops::Range;
 
@@ -101,18 +102,28 @@ pub fn from_vec<T: WithDType>(values: Vec<T>, shape: impl Into<Shape>) -> Result
     Tensor::from_vec(values, shape.into(), &Device::Cpu)
 }
 
-/// A vector of `len` values that `write` fills: without the pass that would set them to zero first. What the
-/// closure returns comes back beside it.
+/// Room for `len` results in `out`, an empty vector, without the pass that would set them to zero; once they
+/// are written, the caller sets the vector's length.
+pub fn unwritten<T>(out: &mut Vec<T>, len: usize) -> &mut [MaybeUninit<T>] {
+    debug_assert!(out.is_empty());
+    out.reserve_exact(len);
+    &mut out.spare_capacity_mut()[..len]
+}
+
+/// Writes `value` to all of the room.
+pub fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
+    room.fill(MaybeUninit::new(value));
+    // SAFETY: all of it was just written.
+    unsafe { assume_written(room) }
+}
+
+/// Room that was written, as the values that are in it.
 ///
-/// The closure must write every element and read none before it has written it.
-#[expect(clippy::uninit_vec, reason = "the closure is what fills it")]
-pub fn written<T: Element, R>(len: usize, write: impl FnOnce(&mut [T]) -> R) -> (Vec<T>, R) {
-    let mut out = Vec::with_capacity(len);
-    // SAFETY: the capacity was just asked for; every bit pattern is a number, and `write` overwrites each
-    // before it is read.
-    unsafe { out.set_len(len) };
-    let result = write(&mut out);
-    (out, result)
+/// # Safety
+/// Every element must have been written.
+pub unsafe fn assume_written<T>(room: &mut [MaybeUninit<T>]) -> &mut [T] {
+    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the caller promises that each holds a value.
+    unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), room.len()) }
 }
 
 /// Adds `values` to the tensor in place: how a gradient that was summed elsewhere reaches the flat gradient

@@ -39,7 +39,7 @@ impl Layout {
 }
 
 /// Bytes of one token id when the vocabulary has `vocab_size` entries.
-pub(super) fn token_bytes_for(vocab_size: usize) -> u64 {
+pub fn token_bytes_for(vocab_size: usize) -> u64 {
     if vocab_size <= 1 << 16 { 2 } else { 4 }
 }
 

@@ -95,7 +95,8 @@ impl ShardSet {
         set
     }
 
-    pub(super) fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
+    /// As [`ShardSet::open`], with the manifest of the folder at hand.
+    pub fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
         let entry = manifest.side(side);
         let source =
             |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };

@@ -1,12 +1,10 @@
-//! Shards written and read back, damaged in many ways, and the whole way from text to shards.
+//! Shards written and read back, and damaged in many ways.
 
 use std::path::Path;
-use std::path::PathBuf;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::PretrainConfig;
 use crate::corpus::Side;
 
 /// Writes the documents as training shards of at most `shard_tokens` tokens.
@@ -101,97 +99,4 @@ proptest! {
             }
         }
     }
-}
-
-struct Story {
-    folder: tempfile::TempDir,
-}
-
-impl Story {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let text: String = (0..400)
-            .map(|n| {
-                format!(
-                    "Paragraph {n}: Mary found the {} garden, and the robin sang {n} songs.\n\n",
-                    ["secret", "locked"][n % 2]
-                )
-            })
-            .collect::<Vec<_>>()
-            .concat();
-        std::fs::write(folder.path().join("story.txt"), text).unwrap();
-        Self { folder }
-    }
-
-    fn config(&self, prepared: &str, more: &str) -> PretrainConfig {
-        let root = self.folder.path().display();
-        let json = format!(
-            r#"{{"data": {{"sources": [{{"files": ["{root}/story.txt"], "document": "paragraph"}}], "prepared_dir": "{root}/{prepared}",
-            "shard_tokens": 3000 {more}}}, "tokenizer": {{"vocab_size": 320}}, "model": {{"roberta": {{}}}}}}"#
-        );
-        serde_json::from_str(&json).unwrap()
-    }
-
-    fn files(&self, prepared: &str) -> Vec<(PathBuf, Vec<u8>)> {
-        let root = self.folder.path().join(prepared);
-        let folders = ["shards", "tokenizer"].map(|name| root.join(name));
-        let paths = folders.iter().flat_map(|folder| crate::fs::list(folder).unwrap());
-        paths
-            .map(|path| (path.strip_prefix(&root).unwrap().to_path_buf(), std::fs::read(&path).unwrap()))
-            .collect()
-    }
-}
-
-#[test]
-fn text_becomes_shards_once_and_is_reused() {
-    let story = Story::new();
-    let mut stages = Vec::new();
-    let made = ensure_prepared(&story.config("a", ""), &mut |progress| stages.push(progress.stage)).unwrap();
-    stages.dedup();
-    assert_eq!(stages, [Stage::Read, Stage::Count, Stage::CountWords, Stage::Tokenize]);
-    assert!(!made.was_reused);
-    assert_eq!((made.manifest.documents(), made.manifest.documents_read), (400, 400));
-    assert_eq!(made.train.num_tokens() + made.validation.num_tokens(), made.manifest.tokens());
-    let first = made.tokenizer.decode(&made.train.document(0).unwrap(), false).unwrap();
-    assert!(first.starts_with("Paragraph 0: Mary found the secret garden"), "{first}");
-
-    let before = story.files("a");
-    let again = ensure_prepared(&story.config("a", ""), &mut |_| panic!("nothing is left to do")).unwrap();
-    assert!(again.was_reused);
-    std::fs::remove_file(story.folder.path().join("story.txt")).unwrap();
-    assert!(ensure_prepared(&story.config("a", ""), &mut |_| {}).unwrap().was_reused);
-    assert_eq!(story.files("a"), before);
-}
-
-#[test]
-fn bytes_are_the_same_for_any_number_of_threads_and_after_an_interruption() {
-    let story = Story::new();
-    for threads in [1, 2, 7] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let config = story.config(&format!("threads-{threads}"), "");
-        pool.install(|| ensure_prepared(&config, &mut |_| {}).map(|_| ())).unwrap();
-    }
-    let expected = story.files("threads-1");
-    assert_eq!(story.files("threads-2"), expected);
-    assert_eq!(story.files("threads-7"), expected);
-    let shards = story.folder.path().join("threads-2/shards");
-    std::fs::remove_file(shards.join(MANIFEST_JSON)).unwrap();
-    std::fs::remove_file(shards.join("train-00001.safetensors")).unwrap();
-    assert!(!ensure_prepared(&story.config("threads-2", ""), &mut |_| {}).unwrap().was_reused);
-    assert_eq!(story.files("threads-2"), expected);
-}
-
-#[test]
-fn other_settings_are_named_and_nothing_is_overwritten() {
-    let story = Story::new();
-    ensure_prepared(&story.config("a", ""), &mut |_| {}).unwrap();
-    let before = story.files("a");
-    let message =
-        |config| ensure_prepared(&config, &mut |_| {}).err().expect("the settings differ").to_string();
-    let changed = message(story.config("a", r#", "validation_fraction": 0.5"#));
-    assert!(changed.contains("`data.validation_fraction` was 0.01, now is 0.5"), "{changed}");
-    std::fs::write(story.folder.path().join("story.txt"), "another text").unwrap();
-    let changed = message(story.config("a", ""));
-    assert!(changed.contains("`files.0.bytes` was "), "{changed}");
-    assert_eq!(story.files("a"), before);
 }

@@ -10,10 +10,10 @@ use crate::layers::Rows;
 use crate::models::Targets;
 use crate::models::TokenIds;
 use crate::ops::cuda::Gpu;
-use crate::ops::cuda::upload::Numbers;
-use crate::ops::cuda::upload::upload;
 use crate::ops::indices::Indices;
 use crate::ops::indices::Uploaded;
+use crate::ops::upload::Numbers;
+use crate::ops::upload::upload;
 
 /// What a pass over a batch reads.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use candle_core::DType;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::commands::bench_args::BenchJobArgs;
+use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;

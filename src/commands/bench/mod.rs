@@ -3,6 +3,7 @@
 //! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that
 //! does not fit takes nothing else with it. `table.rs` is how rows look.
 
+pub mod args;
 mod job;
 mod table;
 
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::job::Ended;
 use crate::commands::bench::job::Job;
 use crate::commands::bench::job::Machine;
@@ -22,7 +24,6 @@ use crate::commands::bench::table::Measured;
 use crate::commands::bench::table::Outcome;
 use crate::commands::bench::table::Row;
 use crate::commands::bench::table::Table;
-use crate::commands::bench_args::BenchArgs;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::BatchSize;

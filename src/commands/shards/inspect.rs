@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::commands::shards::Folders;
+use crate::commands::shards::args::InspectArgs;
+use crate::commands::shards::args::SplitName;
 use crate::commands::shards::rows;
 use crate::commands::shards::rows::Rows;
 use crate::commands::shards::statistics;
-use crate::commands::shards_args::InspectArgs;
-use crate::commands::shards_args::SplitName;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config;

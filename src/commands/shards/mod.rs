@@ -1,5 +1,6 @@
 //! `mlmtrain shards`: looks into tokenised text and checks it.
 
+pub mod args;
 mod inspect;
 mod rows;
 mod statistics;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use rayon::prelude::*;
 
 use crate::commands::shards::Folders;
-use crate::commands::shards_args::VerifyArgs;
+use crate::commands::shards::args::VerifyArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;

@@ -4,6 +4,8 @@
 //! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are
 //! rounded to the type of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -18,8 +20,8 @@ use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::product;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
-use crate::ops::tensor::written;
 
 /// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2
 /// cache.
@@ -34,6 +36,10 @@ unsafe impl<T: Element> Send for SharedOutput<T> {}
 unsafe impl<T: Element> Sync for SharedOutput<T> {}
 
 impl<T> SharedOutput<T> {
+    fn of(room: &mut [MaybeUninit<T>]) -> Self {
+        Self(room.as_mut_ptr().cast())
+    }
+
     fn pointer(&self) -> *mut T {
         self.0
     }
@@ -80,7 +86,7 @@ impl Shape {
 
 fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     let mut tasks = Vec::new();
-    for bounds in segments.cu_seqlens.windows(2) {
+    for bounds in segments.cu_seqlens.host().windows(2) {
         let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
         if len > 0 {
             tasks.extend((0..segments.heads).map(|head| Task { start, len, head }));
@@ -135,17 +141,17 @@ pub(super) fn forward<T: Element>(
     let (tokens, hidden) = q.dims2()?;
     let shape = Shape::of(q, segments.heads)?;
     let (q, k, v) = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?);
-    // Every token is in a segment, so every element is written.
-    let (output, log_sum_exp_th) = written::<T, _>(tokens * hidden, |output| {
-        let out = SharedOutput(output.as_mut_ptr());
-        written::<f32, _>(tokens * segments.heads, |log_sum_exp| {
-            let log_sum_exp = SharedOutput(log_sum_exp.as_mut_ptr());
-            tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
-                forward_task(&shape, task, [&q, &k, &v], segments, scratch, &out, &log_sum_exp);
-            });
-        })
-        .0
+    let (mut output, mut log_sum_exp_th) = (Vec::new(), Vec::new());
+    let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
+    let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * segments.heads));
+    tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+        forward_task(&shape, task, [&q, &k, &v], segments, scratch, &out, &log_sum_exp);
     });
+    // SAFETY: every token is in a segment, and the tasks of its heads have written its row.
+    unsafe {
+        output.set_len(tokens * hidden);
+        log_sum_exp_th.set_len(tokens * segments.heads);
+    }
     Ok((
         from_vec(output, (tokens, hidden))?,
         Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))? },
@@ -173,14 +179,14 @@ fn forward_task<T: Element>(
             // SAFETY: only this task owns (token, head).
             unsafe {
                 *log_sum_exp.pointer().add(token * shape.heads + task.head) =
-                    rows::softmax(scores, keep, factors, probabilities)
+                    rows::softmax(scores, keep, factors, probabilities);
             };
         }
         let probabilities = Matrix::rows(probabilities, n);
         let out = shape.output(out, task, first);
         // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
         unsafe {
-            product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false)
+            product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false);
         };
     }
 }
@@ -205,7 +211,7 @@ fn score_block<T: Element>(
             keys,
             shape.scale,
             false,
-        )
+        );
     };
 }
 
@@ -213,7 +219,7 @@ fn score_block<T: Element>(
 fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize) -> Option<(&'a Dropout, u64)> {
     segments
         .dropout
-        .map(|dropout| (dropout, segments.token_keys[token] * segments.heads as u64 + head as u64))
+        .map(|dropout| (dropout, segments.token_keys.host()[token] * segments.heads as u64 + head as u64))
 }
 
 pub(super) fn backward<T: Element>(
@@ -229,20 +235,14 @@ pub(super) fn backward<T: Element>(
     let log_sum_exp = values::<f32>(&saved.log_sum_exp_th)?;
     let inputs: [&[T]; 5] = [&inputs.0, &inputs.1, &inputs.2, &inputs.3, &inputs.4];
     let len = tokens * hidden;
-    // Every token is in a segment, so every element is written.
-    let (dq, (dk, dv)) = written::<T, _>(len, |dq| {
-        let (dk, dv) = written::<T, _>(len, |dk| {
-            let dkv = (SharedOutput(dq.as_mut_ptr()), SharedOutput(dk.as_mut_ptr()));
-            written::<T, _>(len, |dv| {
-                let outputs = [dkv.0, dkv.1, SharedOutput(dv.as_mut_ptr())];
-                tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
-                    backward_task(&shape, task, inputs, &log_sum_exp, segments, scratch, &outputs);
-                });
-            })
-            .0
-        });
-        (dk, dv)
+    let mut gradients = [const { Vec::new() }; 3];
+    let outputs = gradients.each_mut().map(|gradient| SharedOutput::of(unwritten(gradient, len)));
+    tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+        backward_task(&shape, task, inputs, &log_sum_exp, segments, scratch, &outputs);
     });
+    // SAFETY: every token is in a segment, and the tasks of its heads have written its rows.
+    gradients.iter_mut().for_each(|gradient| unsafe { gradient.set_len(len) });
+    let [dq, dk, dv] = gradients;
     Ok([from_vec(dq, (tokens, hidden))?, from_vec(dk, (tokens, hidden))?, from_vec(dv, (tokens, hidden))?])
 }
 
@@ -318,9 +318,11 @@ fn backward_task<T: Element>(
     for (sums, out) in [(d_keys, dk), (d_values, dv)] {
         for (row, sums) in sums.chunks_exact(head_size).enumerate() {
             // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
-            let out =
-                unsafe { std::slice::from_raw_parts_mut(out.pointer().add(shape.at(task, row)), head_size) };
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::narrow(*sum));
+            let out = unsafe {
+                let first = out.pointer().add(shape.at(task, row)).cast::<MaybeUninit<T>>();
+                std::slice::from_raw_parts_mut(first, head_size)
+            };
+            out.iter_mut().zip(sums).for_each(|(out, sum)| _ = out.write(T::narrow(*sum)));
         }
     }
 }

@@ -12,13 +12,13 @@ use super::Tiles;
 use super::tiles::TILE_ROWS;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Array;
-use crate::ops::cuda::DropoutArgs;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::Kind;
 use crate::ops::cuda::wide;
 use crate::ops::dropout::Dropout;
+use crate::ops::dropout::DropoutArgs;
 use crate::ops::tensor::check_shape;
 
 /// The kernels of one way to compute.
@@ -102,7 +102,7 @@ impl Launch {
         let dropout = Dropout::active(segments.dropout)?;
         let (token_keys, kept_alive) = match dropout {
             None => (Address::NULL, None),
-            Some(_) => gpu.keys(segments.token_keys).map(|(address, array)| (address, Some(array)))?,
+            Some(_) => segments.token_keys.on_gpu(gpu).map(|(address, array)| (address, Some(array)))?,
         };
         let head_size = hidden / heads;
         let args = Args {

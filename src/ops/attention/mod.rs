@@ -101,13 +101,10 @@ fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     if *heads == 0 || hidden % heads != 0 {
         bail!("attention: {heads} heads do not divide hidden size {hidden}");
     }
-    let ordered = cu_seqlens.first() == Some(&0) && cu_seqlens.windows(2).all(|w| w[0] <= w[1]);
-    if !ordered || cu_seqlens.last() != Some(&(tokens as u32)) || token_keys.len() != tokens {
-        bail!(
-            "attention: segments {:?} with {} token keys do not cover {tokens} tokens",
-            cu_seqlens.host(),
-            token_keys.len()
-        );
+    let (bounds, keys) = (cu_seqlens.host(), token_keys.len());
+    let ordered = bounds.first() == Some(&0) && bounds.windows(2).all(|w| w[0] <= w[1]);
+    if !ordered || bounds.last() != Some(&(tokens as u32)) || keys != tokens {
+        bail!("attention: segments {bounds:?} with {keys} token keys do not cover {tokens} tokens");
     }
     Ok(())
 }

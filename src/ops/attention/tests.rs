@@ -12,8 +12,6 @@ use crate::ops::attention::Segments;
 use crate::ops::attention::cuda;
 use crate::ops::attention::reference;
 use crate::ops::cuda::Gpu;
-use crate::ops::cuda::upload::Numbers;
-use crate::ops::cuda::upload::upload;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::rounding;
 use crate::ops::indices::Indices;
@@ -30,6 +28,8 @@ use crate::ops::testing::has_room;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
+use crate::ops::upload::Numbers;
+use crate::ops::upload::upload;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 

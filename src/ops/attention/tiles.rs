@@ -6,7 +6,6 @@ use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Values;
 use crate::ops::indices::Indices;
-use crate::ops::indices::Plan;
 
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
@@ -41,7 +40,7 @@ pub struct Tiles {
 impl Tiles {
     /// The plan that came with `cu_seqlens`; without one, it is made now.
     pub(super) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
-        if let Some(Plan::Tiles(tiles)) = cu_seqlens.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+        if let Some(tiles) = cu_seqlens.plan::<Self>() {
             return Ok(tiles.clone());
         }
         let tiles = TilesOnHost::of(cu_seqlens.host());

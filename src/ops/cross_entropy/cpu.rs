@@ -1,5 +1,6 @@
 //! Softmax cross-entropy on the CPU: two passes over a row forward, one in place backward.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use candle_core::Result;
@@ -76,12 +77,12 @@ kernel! {
     }
 
     /// The gradient of one row's logits, times `scale`.
-    pub(in crate::ops) fn gradient_row<T>(logits: &[f32], label: usize, log_sum_exp: f32, scale: f32, out: &mut [T]) {
+    pub(in crate::ops) fn gradient_row<T>(logits: &[f32], label: usize, log_sum_exp: f32, scale: f32, out: &mut [MaybeUninit<T>]) {
         for (out, z) in out.iter_mut().zip(logits) {
-            *out = T::narrow(scale * simd::exp_f32(z - log_sum_exp));
+            out.write(T::narrow(scale * simd::exp_f32(z - log_sum_exp)));
         }
         // The label's gradient is a difference: rounded once, after it.
-        out[label] = T::narrow(scale * simd::exp_f32(logits[label] - log_sum_exp) - scale);
+        out[label].write(T::narrow(scale * simd::exp_f32(logits[label] - log_sum_exp) - scale));
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
     let rows = logits_mv.dim(0)?;
     let found = Found::new(gpu, rows)?;
     if rows > 0 {
-        let (labels, _kept) = gpu.numbers(labels)?;
+        let (labels, _kept) = labels.on_gpu(gpu)?;
         let logits = gpu.input(logits_mv, logits_mv.dtype())?;
         // SAFETY: there are `rows` logits rows, labels and places for what they come to; the labels were
         // checked.
@@ -151,7 +151,7 @@ pub(super) fn backward(
     if rows == 0 {
         return Ok(());
     }
-    let (labels, _kept) = gpu.numbers(labels)?;
+    let (labels, _kept) = labels.on_gpu(gpu)?;
     let args = BackwardArgs {
         logits: gpu.output(logits_mv, logits_mv.dtype())?,
         labels,

@@ -57,9 +57,9 @@ impl Totals {
 /// Loss and score of `logits_mv`; an error names a label that is not below `V`.
 pub fn forward<'a>(logits_mv: &Tensor, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
     let labels = labels.into();
-    check(logits_mv, &labels)?;
+    check(logits_mv, labels)?;
     match Gpu::of(logits_mv)? {
-        None => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, &labels)),
+        None => by_dtype!("cross entropy", logits_mv, T => cpu::forward::<T>(logits_mv, labels.host())),
         Some(gpu) => cuda::forward(&gpu, logits_mv, labels),
     }
 }
@@ -72,18 +72,18 @@ pub fn backward<'a>(
     scale: f32,
 ) -> Result<Tensor> {
     let labels = labels.into();
-    check(&logits_mv, &labels)?;
+    check(&logits_mv, labels)?;
     check_shape("cross entropy: log sum exp", log_sum_exp_m, &[labels.len()])?;
     match Gpu::of(&logits_mv)? {
         None => {
-            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, &labels, log_sum_exp_m, scale))
+            by_dtype!("cross entropy", logits_mv, T => cpu::backward::<T>(&logits_mv, labels.host(), log_sum_exp_m, scale))
         }
         Some(gpu) => cuda::backward(&gpu, &logits_mv, labels, log_sum_exp_m, scale),
     }?;
     Ok(logits_mv)
 }
 
-fn check(logits_mv: &Tensor, labels: &[u32]) -> Result<()> {
+fn check(logits_mv: &Tensor, labels: Indices<'_>) -> Result<()> {
     let (rows, classes) = logits_mv.dims2()?;
     check_len("cross entropy: labels", labels.len(), rows)?;
     check_ids("cross entropy: label", labels, classes)

@@ -15,15 +15,12 @@
 //! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
 
 pub(in crate::ops) mod activation;
-mod args;
 pub(in crate::ops) mod columns;
 pub mod gemm;
 mod machine;
 mod packet;
-pub mod scatter;
 mod slots;
 pub(in crate::ops) mod sums;
-pub mod upload;
 pub(in crate::ops) mod wide;
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-on-host")))]
@@ -43,8 +40,6 @@ use candle_core::Tensor;
 use candle_core::WithDType;
 use candle_core::bail;
 
-pub(in crate::ops) use args::Address;
-pub(in crate::ops) use args::DropoutArgs;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::backwards;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
@@ -66,6 +61,21 @@ pub use packet::locks_pages;
 /// A GPU with its stream; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Gpu(driver::Driver);
+
+/// A place in the memory of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(in crate::ops) struct Address(pub(in crate::ops) u64);
+
+impl Address {
+    /// For what a kernel does not look at.
+    pub(in crate::ops) const NULL: Self = Self(0);
+
+    /// So many bytes further on.
+    pub(in crate::ops) fn plus(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}
 
 /// A kernel of an op's `kernel.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,7 @@
 //! Dropout on the CPU: the mask is made a row at a time, in the cache, and used at once.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -8,8 +10,8 @@ use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
-use crate::ops::tensor::written;
 use crate::rng::Stream;
 
 /// Counters that are advanced side by side; each gives the decisions of eight columns.
@@ -42,29 +44,24 @@ fn keep_block(stream: &Stream, first: u64, threshold: u32, scale: f32, factors: 
 pub(super) fn apply<T: Element>(x_td: &Tensor, row_keys: &[u64], dropout: &Dropout) -> Result<Tensor> {
     let cols = x_td.dims2()?.1;
     let x = values::<T>(x_td)?;
-    let (y, ()) = written::<T, _>(x.len(), |y| {
-        parallel::for_rows(y, cols, |rows, y| {
-            let mut room = vec![0.0; cols];
-            apply_rows(
-                dropout,
-                &row_keys[rows.clone()],
-                &x[rows.start * cols..rows.end * cols],
-                &mut room,
-                y,
-            );
-        });
+    let mut y = Vec::new();
+    parallel::for_rows(unwritten(&mut y, x.len()), cols, |rows, y| {
+        let mut room = vec![0.0; cols];
+        apply_rows(dropout, &row_keys[rows.clone()], &x[rows.start * cols..rows.end * cols], &mut room, y);
     });
+    // SAFETY: `apply_rows` has written every row: each has its key, and there is room for its factors.
+    unsafe { y.set_len(x.len()) };
     from_vec(y, x_td.shape())
 }
 
 kernel! {
     /// `y = keep * x` for the rows with these keys; `room` is for the factors of one row.
-    fn apply_rows<T>(dropout: &Dropout, row_keys: &[u64], x: &[T], room: &mut [f32], y: &mut [T]) {
+    fn apply_rows<T>(dropout: &Dropout, row_keys: &[u64], x: &[T], room: &mut [f32], y: &mut [MaybeUninit<T>]) {
         let cols = room.len();
         for ((y, x), &row_key) in y.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(row_keys) {
             dropout.keep_row(row_key, room);
             for ((y, x), keep) in y.iter_mut().zip(x).zip(&*room) {
-                *y = T::narrow(keep * x.widen());
+                y.write(T::narrow(keep * x.widen()));
             }
         }
     }

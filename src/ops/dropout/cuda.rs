@@ -4,7 +4,6 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::cuda::Address;
-use crate::ops::cuda::DropoutArgs;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::columns::Columns;
@@ -15,6 +14,27 @@ use crate::ops::dropout::Dropout;
 use crate::ops::indices::Indices;
 
 const APPLY: Kernel = Kernel { op: "dropout", name: "dropout_apply" };
+
+/// What a kernel with dropout takes: twin of `Dropout` in `cuda/kernels/common.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
+pub(in crate::ops) struct DropoutArgs {
+    key: [u32; 2],
+    id: [u32; 2],
+    threshold: u32,
+    scale: f32,
+}
+
+impl DropoutArgs {
+    /// Nothing is dropped without one.
+    pub(in crate::ops) fn of(dropout: Option<&Dropout>) -> Self {
+        let Some(dropout) = dropout else {
+            return Self { key: [0; 2], id: [0; 2], threshold: 0, scale: 1.0 };
+        };
+        let (key, id) = dropout.stream.counter();
+        Self { key, id, threshold: dropout.threshold(), scale: dropout.scale() }
+    }
+}
 
 /// Twin of `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +57,7 @@ pub(super) fn apply(
     let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
     let y_td = gpu.uninitialised((rows, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_td, dtype)?);
-    let (row_keys, _keys) = gpu.keys(row_keys)?;
+    let (row_keys, _keys) = row_keys.on_gpu(gpu)?;
     let args = Args {
         x,
         row_keys,

@@ -27,6 +27,8 @@ use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::rng::Stream;
 
+pub(in crate::ops) use cuda::DropoutArgs;
+
 /// Dropout at one site of the model in one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
@@ -78,7 +80,7 @@ pub fn forward<'a>(
     let row_keys = row_keys.into();
     check_len("dropout: row keys", row_keys.len(), x_td.dims2()?.0)?;
     match Gpu::of(x_td)? {
-        None => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, &row_keys, dropout)),
+        None => by_dtype!("dropout", x_td, T => cpu::apply::<T>(x_td, row_keys.host(), dropout)),
         Some(gpu) => cuda::apply(&gpu, x_td, row_keys, dropout),
     }
 }

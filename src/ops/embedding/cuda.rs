@@ -9,12 +9,12 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::Kind;
-use crate::ops::cuda::scatter::PIECE_ROWS;
-use crate::ops::cuda::scatter::Scatter;
 use crate::ops::cuda::wide;
 use crate::ops::embedding::Ids;
 use crate::ops::embedding::Tables;
 use crate::ops::indices::Indices;
+use crate::ops::scatter::PIECE_ROWS;
+use crate::ops::scatter::Scatter;
 
 const FORWARD: Kernel = Kernel { op: "embedding", name: "embedding_forward" };
 const SUM_PIECES: Kernel = Kernel { op: "embedding", name: "embedding_sum_pieces" };
@@ -41,7 +41,7 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
     let y_td = gpu.uninitialised((tokens, cols), dtype)?;
     let y = gpu.output(&y_td, dtype)?;
     let [word, position, kind] =
-        [gpu.numbers(ids.word)?, gpu.numbers(ids.position)?, gpu.numbers(ids.token_type)?];
+        [ids.word.on_gpu(gpu)?, ids.position.on_gpu(gpu)?, ids.token_type.on_gpu(gpu)?];
     let table = |table: &Tensor| gpu.input(table, DType::F32);
     let tables = [table(tables.word_vd)?, table(tables.position_pd)?, table(tables.type_nd)?];
     let args = ForwardArgs {
@@ -84,7 +84,7 @@ pub(super) fn backward(
 ) -> Result<()> {
     let (dtype, (tokens, cols)) = (dy_td.dtype(), dy_td.dims2()?);
     let groups = Scatter::of(gpu, ids, padding)?;
-    let (numbers, _numbers) = gpu.numbers(ids)?;
+    let (numbers, _numbers) = ids.on_gpu(gpu)?;
     // Without an id that has several pieces there is nothing to keep until they are all there.
     let split = groups.pieces > groups.count;
     let partials_rows = if split { 2 * (tokens / PIECE_ROWS + 1) } else { 0 };

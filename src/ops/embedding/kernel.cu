@@ -2,7 +2,7 @@
 //
 // Forward: a block has 8 warps, each makes the row of one token.
 //
-// Backward, for one table, in two kernels. `Groups` (src/ops/cuda/scatter.rs) has put the tokens of one id
+// Backward, for one table, in two kernels. `Groups` (src/ops/scatter.rs) has put the tokens of one id
 // side by side and cut them into pieces. First a block of 128 threads takes a piece: a thread adds up N
 // columns over its tokens, straight into the gradient where the id has that piece alone, else into a row of
 // partial sums. Then a block takes an id, and where it has several pieces adds their sums to the gradient, in

@@ -73,9 +73,9 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     match Gpu::of(dy_td)? {
         None => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
-            cpu::backward::<T>(dy_td, &ids.word, padding.word, gradients.word_vd)?;
-            cpu::backward::<T>(dy_td, &ids.position, padding.position, gradients.position_pd)?;
-            cpu::backward::<T>(dy_td, &ids.token_type, None, gradients.type_nd)
+            cpu::backward::<T>(dy_td, ids.word.host(), padding.word, gradients.word_vd)?;
+            cpu::backward::<T>(dy_td, ids.position.host(), padding.position, gradients.position_pd)?;
+            cpu::backward::<T>(dy_td, ids.token_type.host(), None, gradients.type_nd)
         }),
         Some(gpu) => {
             cuda::backward(&gpu, dy_td, ids.word, padding.word, gradients.word_vd)?;
@@ -96,7 +96,7 @@ fn check(ids: Ids<'_>, tables: &Tables<'_>) -> Result<()> {
         let rows = table.dims2()?.0;
         check_shape(&format!("embedding: {name} table"), table, &[rows, hidden])?;
         check_len(&format!("embedding: {name} ids"), ids_t.len(), ids.word.len())?;
-        check_ids(&format!("embedding: {name} id"), &ids_t, rows)?;
+        check_ids(&format!("embedding: {name} id"), ids_t, rows)?;
     }
     Ok(())
 }

@@ -1,8 +1,6 @@
 //! The sum of embeddings against its reference, padding rows, and ids outside.
 
 use super::*;
-use crate::ops::cuda::upload::Numbers;
-use crate::ops::cuda::upload::upload;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
@@ -14,6 +12,8 @@ use crate::ops::testing::fresh_in;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
+use crate::ops::upload::Numbers;
+use crate::ops::upload::upload;
 
 fn tables(tensors: &[Tensor; 3]) -> Tables<'_> {
     let [word_vd, position_pd, type_nd] = tensors.each_ref();

@@ -9,9 +9,10 @@ use rayon::prelude::*;
 use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd::kernel;
+use crate::ops::tensor::filled;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
-use crate::ops::tensor::written;
 
 /// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy
 /// few threads.
@@ -20,13 +21,16 @@ const FEW_ROWS: usize = 8;
 pub(super) fn forward<T: Element>(x_td: &Tensor, positions: &[u32]) -> Result<Tensor> {
     let cols = x_td.dims2()?.1;
     let x = values::<T>(x_td)?;
-    let (y, ()) = written::<T, _>(positions.len() * cols, |y| {
-        parallel::for_rows(y, cols, |rows, y| {
-            for (position, y) in positions[rows].iter().zip(y.chunks_exact_mut(cols)) {
-                y.copy_from_slice(&x[*position as usize * cols..][..cols]);
+    let mut y = Vec::new();
+    parallel::for_rows(unwritten(&mut y, positions.len() * cols), cols, |rows, y| {
+        for (position, y) in positions[rows].iter().zip(y.chunks_exact_mut(cols)) {
+            for (y, x) in y.iter_mut().zip(&x[*position as usize * cols..][..cols]) {
+                y.write(*x);
             }
-        });
+        }
     });
+    // SAFETY: every row was written with a whole row of `x`.
+    unsafe { y.set_len(positions.len() * cols) };
     from_vec(y, (positions.len(), cols))
 }
 
@@ -37,19 +41,20 @@ pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: us
     let dy = values::<T>(dy_md)?;
     let order = by_id(positions, None);
     let position = |i: &u32| positions[*i as usize] as usize;
-    let (dx, ()) = written::<T, _>(tokens * cols, |dx| {
-        parallel::for_rows(dx, cols, |rows, dx| {
-            let mut sum = vec![0.0; cols];
-            dx.fill(T::narrow(0.0));
-            let picked = &order[order.partition_point(|i| position(i) < rows.start)..];
-            let picked = &picked[..picked.partition_point(|i| position(i) < rows.end)];
-            for group in picked.chunk_by(|a, b| position(a) == position(b)) {
-                sum.fill(0.0);
-                parallel::add_in_order(&mut sum, group.iter().map(|&i| &dy[i as usize * cols..][..cols]));
-                narrow(&sum, &mut dx[(position(&group[0]) - rows.start) * cols..][..cols]);
-            }
-        });
+    let mut dx = Vec::new();
+    parallel::for_rows(unwritten(&mut dx, tokens * cols), cols, |rows, dx| {
+        let mut sum = vec![0.0; cols];
+        let dx = filled(dx, T::narrow(0.0));
+        let picked = &order[order.partition_point(|i| position(i) < rows.start)..];
+        let picked = &picked[..picked.partition_point(|i| position(i) < rows.end)];
+        for group in picked.chunk_by(|a, b| position(a) == position(b)) {
+            sum.fill(0.0);
+            parallel::add_in_order(&mut sum, group.iter().map(|&i| &dy[i as usize * cols..][..cols]));
+            narrow(&sum, &mut dx[(position(&group[0]) - rows.start) * cols..][..cols]);
+        }
     });
+    // SAFETY: every block was filled.
+    unsafe { dx.set_len(tokens * cols) };
     from_vec(dx, (tokens, cols))
 }
 

@@ -8,9 +8,9 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::Kind;
-use crate::ops::cuda::scatter::Scatter;
 use crate::ops::cuda::wide;
 use crate::ops::indices::Indices;
+use crate::ops::scatter::Scatter;
 
 const FORWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_forward" };
 const BACKWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward" };
@@ -37,7 +37,7 @@ pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, positions: Indices<'_>) -> Resul
     let (dtype, cols, picked) = (x_td.dtype(), x_td.dims2()?.1, positions.len());
     let y_md = gpu.uninitialised((picked, cols), dtype)?;
     let (x, y) = (gpu.input(x_td, dtype)?, gpu.output(&y_md, dtype)?);
-    let (positions, _numbers) = gpu.numbers(positions)?;
+    let (positions, _numbers) = positions.on_gpu(gpu)?;
     let args = ForwardArgs {
         x,
         positions,

@@ -23,9 +23,9 @@ use crate::ops::tensor::check_len;
 /// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
     let positions = positions.into();
-    check_ids("gather rows: position", &positions, x_td.dims2()?.0)?;
+    check_ids("gather rows: position", positions, x_td.dims2()?.0)?;
     match Gpu::of(x_td)? {
-        None => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, &positions)),
+        None => by_dtype!("gather rows", x_td, T => cpu::forward::<T>(x_td, positions.host())),
         Some(gpu) => cuda::forward(&gpu, x_td, positions),
     }
 }
@@ -33,16 +33,17 @@ pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<T
 /// `dx_td` with `tokens` rows from `dy_md`; rows picked several times add up in the order of `positions`.
 pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: usize) -> Result<Tensor> {
     let positions = positions.into();
-    check_ids("gather rows: position", &positions, tokens)?;
+    check_ids("gather rows: position", positions, tokens)?;
     check_len("gather rows: positions", positions.len(), dy_md.dims2()?.0)?;
     match Gpu::of(dy_md)? {
-        None => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, &positions, tokens)),
+        None => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, positions.host(), tokens)),
         Some(gpu) => cuda::backward(&gpu, dy_md, positions, tokens),
     }
 }
 
 /// An error that names the first of `ids` that is not below `size`.
-pub(in crate::ops) fn check_ids(what: &str, ids: &[u32], size: usize) -> Result<()> {
+pub(in crate::ops) fn check_ids(what: &str, ids: Indices<'_>, size: usize) -> Result<()> {
+    let ids = ids.host();
     match ids.iter().position(|&id| id as usize >= size) {
         Some(at) => bail!("{what} {} (number {at} of {}) is not below {size}", ids[at], ids.len()),
         None => Ok(()),

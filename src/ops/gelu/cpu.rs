@@ -1,5 +1,7 @@
 //! Bias and GELU on the CPU, one pass over the rows.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -8,9 +10,9 @@ use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::written;
 
 /// The normal distribution function.
 #[inline(always)]
@@ -28,21 +30,22 @@ fn phi(u: f32) -> f32 {
 pub(super) fn forward<T: Element>(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
     let (x, bias) = (values::<T>(x_tf)?, values::<f32>(bias_f)?);
-    let (y, ()) = written::<T, _>(x.len(), |y| {
-        parallel::for_rows(y, cols, |rows, y| {
-            for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
-                forward_row(&x[row * cols..][..cols], &bias, y);
-            }
-        });
+    let mut y = Vec::new();
+    parallel::for_rows(unwritten(&mut y, x.len()), cols, |rows, y| {
+        for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
+            forward_row(&x[row * cols..][..cols], &bias, y);
+        }
     });
+    // SAFETY: `forward_row` has written every row, which is as long as the bias.
+    unsafe { y.set_len(x.len()) };
     from_vec(y, x_tf.shape())
 }
 
 kernel! {
-    fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [T]) {
+    fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [MaybeUninit<T>]) {
         for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
             let u = x.widen() + bias;
-            *y = T::narrow(u * phi_integral(u));
+            y.write(T::narrow(u * phi_integral(u)));
         }
     }
 }
@@ -56,24 +59,26 @@ pub(super) fn backward<T: Element>(
     let cols = x_tf.dims2()?.1;
     let (dx, sums) = {
         let (dy, x, bias) = (values::<T>(dy_tf)?, values::<T>(x_tf)?, values::<f32>(bias_f)?);
-        written::<T, _>(x.len(), |dx| {
-            parallel::sum_rows(dx, cols, cols, |rows, dx, dbias| {
-                for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
-                    backward_row(&dy[row * cols..][..cols], &x[row * cols..][..cols], &bias, dx, &mut *dbias);
-                }
-            })
-        })
+        let mut dx = Vec::new();
+        let sums = parallel::sum_rows(unwritten(&mut dx, x.len()), cols, cols, |rows, dx, dbias| {
+            for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
+                backward_row(&dy[row * cols..][..cols], &x[row * cols..][..cols], &bias, dx, &mut *dbias);
+            }
+        });
+        // SAFETY: `backward_row` has written every row, which is as long as bias and sums.
+        unsafe { dx.set_len(x.len()) };
+        (dx, sums)
     };
     with_slice_mut(dbias_f, |acc| sums.add_to(acc, 0))?;
     from_vec(dx, x_tf.shape())
 }
 
 kernel! {
-    fn backward_row<T>(dy: &[T], x: &[T], bias: &[f32], dx: &mut [T], dbias: &mut [f32]) {
+    fn backward_row<T>(dy: &[T], x: &[T], bias: &[f32], dx: &mut [MaybeUninit<T>], dbias: &mut [f32]) {
         for ((((dx, dy), x), bias), dbias) in dx.iter_mut().zip(dy).zip(x).zip(bias).zip(dbias) {
             let u = x.widen() + bias;
             let value = dy.widen() * u.mul_add(phi(u), phi_integral(u));
-            *dx = T::narrow(value);
+            dx.write(T::narrow(value));
             *dbias += value;
         }
     }

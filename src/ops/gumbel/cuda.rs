@@ -37,7 +37,7 @@ pub(super) fn sample(
     if rows == 0 {
         return Ok(ids);
     }
-    let (keys, _kept) = gpu.keys(keys)?;
+    let (keys, _kept) = keys.on_gpu(gpu)?;
     let ((key, id), logits) = (stream.counter(), gpu.input(logits_mv, dtype)?);
     // Four values at once, 16 bytes of f32 and 8 of a half type.
     let wide = cols.is_multiple_of(4) && logits.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);

@@ -41,7 +41,7 @@ pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'
         bail!("gumbel: {classes} classes, there must be 1 to {MOST_CLASSES}");
     }
     match Gpu::of(logits_mv)? {
-        None => by_dtype!("gumbel", logits_mv, T => cpu::sample::<T>(logits_mv, stream, &keys)),
+        None => by_dtype!("gumbel", logits_mv, T => cpu::sample::<T>(logits_mv, stream, keys.host())),
         Some(gpu) => cuda::sample(&gpu, logits_mv, stream, keys),
     }
 }

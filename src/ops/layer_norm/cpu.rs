@@ -1,6 +1,8 @@
 //! Layer normalisation on the CPU: a row stays in the cache for all its passes; the variance is that of the
 //! centred row, not a difference of squares, which would lose all digits for rows far from zero.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -10,16 +12,16 @@ use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::written;
 
 /// The mean and inverse standard deviation of one row.
 pub(in crate::ops) type Moments = (f32, f32);
 
 kernel! {
     /// Normalises one row into `y`; `row` is room for its values in f32.
-    pub(in crate::ops) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [T]) -> Moments {
+    pub(in crate::ops) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [MaybeUninit<T>]) -> Moments {
         let len = y.len();
         let (weight, bias) = (&weight[..len], &bias[..len]);
         let x = &T::widen_row(&x[..len], row)[..len];
@@ -27,7 +29,7 @@ kernel! {
         let variance = simd::sum_of([x], |[v]| (v - mean) * (v - mean)) / len as f32;
         let rstd = (1.0 / (f64::from(variance) + eps).sqrt()) as f32;
         for i in 0..len {
-            y[i] = T::narrow(((x[i] - mean) * rstd).mul_add(weight[i], bias[i]));
+            y[i].write(T::narrow(((x[i] - mean) * rstd).mul_add(weight[i], bias[i])));
         }
         (mean, rstd)
     }
@@ -54,7 +56,7 @@ pub(in crate::ops) fn backward_row<T: Element>(
     weight: &[f32],
     moments: Moments,
     room: &mut Room,
-    dx: &mut [T],
+    dx: &mut [MaybeUninit<T>],
     sums: [&mut [f32]; 2],
 ) {
     backward_values(inputs, weight, moments, [&mut room.dx, &mut room.dy], dx, sums);
@@ -62,7 +64,7 @@ pub(in crate::ops) fn backward_row<T: Element>(
 
 kernel! {
     fn backward_values<T>(
-        inputs: [&[T]; 2], weight: &[f32], moments: Moments, room: [&mut [f32]; 2], dx: &mut [T], sums: [&mut [f32]; 2],
+        inputs: [&[T]; 2], weight: &[f32], moments: Moments, room: [&mut [f32]; 2], dx: &mut [MaybeUninit<T>], sums: [&mut [f32]; 2],
     ) {
         let len = dx.len();
         let ([dy, x], (mean, rstd), weight) = (inputs.map(|input| &input[..len]), moments, &weight[..len]);
@@ -80,7 +82,7 @@ kernel! {
             dbias[i] += dy[i];
             let value = rstd * (dy[i].mul_add(weight[i], -gradient_mean) - normalised * gradient_dot);
             row[i] = value;
-            dx[i] = T::narrow(value);
+            dx[i].write(T::narrow(value));
         }
     }
 }
@@ -100,15 +102,16 @@ pub(super) fn forward<T: Element>(
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
     let (x, weight, bias) = (values::<T>(x_td)?, values::<f32>(weight_d)?, values::<f32>(bias_d)?);
-    let (y, moments) = written::<T, _>(x.len(), |y| {
-        parallel::map_rows(y, hidden, |rows, y| {
-            let mut room = vec![0.0; hidden];
-            let row = |(row, y): (usize, &mut [T])| {
-                forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y)
-            };
-            rows.zip(y.chunks_exact_mut(hidden)).map(row).collect::<Vec<_>>()
-        })
+    let mut y = Vec::new();
+    let moments = parallel::map_rows(unwritten(&mut y, x.len()), hidden, |rows, y| {
+        let mut room = vec![0.0; hidden];
+        let row = |(row, y): (usize, &mut [MaybeUninit<T>])| {
+            forward_row(&x[row * hidden..], &mut room, &weight, &bias, eps, y)
+        };
+        rows.zip(y.chunks_exact_mut(hidden)).map(row).collect::<Vec<_>>()
     });
+    // SAFETY: `forward_row` has written every row.
+    unsafe { y.set_len(x.len()) };
     Ok((from_vec(y, x_td.shape())?, saved(&moments)?))
 }
 
@@ -124,16 +127,18 @@ pub(super) fn backward<T: Element>(
     let (dx, sums) = {
         let (dy, x, weight) = (values::<T>(dy_td)?, values::<T>(x_td)?, values::<f32>(weight_d)?);
         let (mean, rstd) = (values::<f32>(&saved.mean_t)?, values::<f32>(&saved.rstd_t)?);
-        written::<T, _>(x.len(), |dx| {
-            parallel::sum_rows(dx, hidden, 2 * hidden, |rows, dx, sums| {
-                let mut room = Room::new(hidden);
-                let (dweight, dbias) = sums.split_at_mut(hidden);
-                for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
-                    let inputs = [&dy[row * hidden..], &x[row * hidden..]];
-                    backward_row(inputs, &weight, (mean[row], rstd[row]), &mut room, dx, [dweight, dbias]);
-                }
-            })
-        })
+        let mut dx = Vec::new();
+        let sums = parallel::sum_rows(unwritten(&mut dx, x.len()), hidden, 2 * hidden, |rows, dx, sums| {
+            let mut room = Room::new(hidden);
+            let (dweight, dbias) = sums.split_at_mut(hidden);
+            for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
+                let inputs = [&dy[row * hidden..], &x[row * hidden..]];
+                backward_row(inputs, &weight, (mean[row], rstd[row]), &mut room, dx, [dweight, dbias]);
+            }
+        });
+        // SAFETY: `backward_row` has written every row.
+        unsafe { dx.set_len(x.len()) };
+        (dx, sums)
     };
     with_slice_mut(dweight_d, |acc| sums.add_to(acc, 0))?;
     with_slice_mut(dbias_d, |acc| sums.add_to(acc, hidden))?;

@@ -12,49 +12,51 @@ use crate::ops::matmul::cpu::product;
 use crate::ops::matmul::cpu::sum_of_products;
 use crate::ops::parallel::column_sums_into;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
 use crate::ops::tensor::with_values_mut;
-use crate::ops::tensor::written;
 
 pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     let bias = bias.map(values::<f32>).transpose()?;
     let (x, weight) = (values::<T>(x)?, values::<T>(weight)?);
-    let (y, ()) = written::<T, _>(rows * outputs, |y| {
-        let out = Output { bias: bias.as_deref(), ..Output::rows(y.as_mut_ptr(), outputs) };
-        // SAFETY: `x`, `weight` and `y` are whole matrices of the shapes checked by the caller.
-        unsafe {
-            product(
-                (rows, outputs, inputs),
-                out,
-                Matrix::rows(&x, inputs),
-                Matrix::rows(&weight, inputs).transposed(),
-                1.0,
-                true,
-            );
-        }
-    });
+    let mut y = Vec::<T>::new();
+    let out = Output::unwritten(unwritten(&mut y, rows * outputs), outputs);
+    // SAFETY: `x`, `weight` and `y` are whole matrices of the shapes checked by the caller, and the product
+    // writes all of `y`.
+    unsafe {
+        product(
+            (rows, outputs, inputs),
+            Output { bias: bias.as_deref(), ..out },
+            Matrix::rows(&x, inputs),
+            Matrix::rows(&weight, inputs).transposed(),
+            1.0,
+            true,
+        );
+        y.set_len(rows * outputs);
+    }
     from_vec(y, (rows, outputs))
 }
 
 pub(super) fn backward_input<T: Element>(dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let ((rows, outputs), inputs) = (dy.dims2()?, weight.dim(1)?);
     let (dy, weight) = (values::<T>(dy)?, values::<T>(weight)?);
-    let (dx, ()) = written::<T, _>(rows * inputs, |dx| {
-        let out = Output::rows(dx.as_mut_ptr(), inputs);
-        // SAFETY: `dy`, `weight` and `dx` are whole matrices of the shapes checked by the caller.
-        unsafe {
-            product(
-                (rows, inputs, outputs),
-                out,
-                Matrix::rows(&dy, outputs),
-                Matrix::rows(&weight, inputs),
-                1.0,
-                true,
-            )
-        }
-    });
+    let mut dx = Vec::<T>::new();
+    let out = Output::unwritten(unwritten(&mut dx, rows * inputs), inputs);
+    // SAFETY: `dy`, `weight` and `dx` are whole matrices of the shapes checked by the caller, and the product
+    // writes all of `dx`.
+    unsafe {
+        product(
+            (rows, inputs, outputs),
+            out,
+            Matrix::rows(&dy, outputs),
+            Matrix::rows(&weight, inputs),
+            1.0,
+            true,
+        );
+        dx.set_len(rows * inputs);
+    }
     from_vec(dx, (rows, inputs))
 }
 
@@ -100,7 +102,7 @@ pub(super) fn backward_parameters<T: Element>(
                 Matrix::rows(&x, inputs),
                 1.0,
                 true,
-            )
+            );
         }
     })?;
     dbias.map_or(Ok(()), |dbias| with_slice_mut(dbias.begin()?, |dbias| column_sums_into(&dy, dbias)))

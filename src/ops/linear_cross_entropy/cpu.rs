@@ -20,9 +20,9 @@ use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::product;
 use crate::ops::parallel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::written;
 
 /// Rows whose logits are in memory at once: a function of the shapes alone.
 fn pieces(rows: usize, classes: usize) -> impl Iterator<Item = Range<usize>> {
@@ -35,21 +35,21 @@ fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
     let classes = bias.len();
     let inputs = weight.len() / classes.max(1);
     let rows = x.len() / inputs.max(1);
-    let logits = written::<f32, _>(rows * classes, |logits| {
-        let out = Output { bias: Some(bias), ..Output::rows(logits.as_mut_ptr(), classes) };
-        // SAFETY: all three are whole matrices of these shapes.
-        unsafe {
-            product(
-                (rows, classes, inputs),
-                out,
-                Matrix::rows(x, inputs),
-                Matrix::rows(weight, inputs).transposed(),
-                1.0,
-                true,
-            )
-        }
-    });
-    logits.0
+    let mut logits = Vec::new();
+    let out = Output::unwritten(unwritten(&mut logits, rows * classes), classes);
+    // SAFETY: all three are whole matrices of these shapes, and the product writes all logits.
+    unsafe {
+        product(
+            (rows, classes, inputs),
+            Output { bias: Some(bias), ..out },
+            Matrix::rows(x, inputs),
+            Matrix::rows(weight, inputs).transposed(),
+            1.0,
+            true,
+        );
+        logits.set_len(rows * classes);
+    }
+    logits
 }
 
 pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Entropy> {
@@ -67,7 +67,7 @@ pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -
 }
 
 /// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
-fn each_row<T: Element>(
+fn each_row<T: Send>(
     matrix: &mut [T],
     cols: usize,
     f: impl Fn(usize, &mut [T], &mut [f32]) -> Row + Sync,
@@ -89,50 +89,49 @@ pub(super) fn forward_backward<T: Element>(
     let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
     let (x, weight) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?);
     let mut found: Vec<Row> = Vec::with_capacity(rows);
-    let (dx, done) = written::<T, _>(rows * inputs, |dx| -> Result<()> {
-        for piece in pieces(rows, classes) {
-            let (at, count) = (piece.start * inputs..piece.end * inputs, piece.len());
-            let (x, labels, dx) = (&x[at.clone()], &labels[piece], &mut dx[at]);
-            let (dz, ()) = {
-                let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
-                written::<T, _>(count * classes, |dz| {
-                    found.extend(each_row(dz, classes, |row, dz, room| {
-                        let (logits, label) =
-                            (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
-                        let found = forward_row(logits, label, room);
-                        gradient_row(logits, label, found.log_sum_exp, scale, dz);
-                        found
-                    }));
-                })
-            };
-            let gradient = Matrix::rows(&dz, classes);
-            // SAFETY: `dz`, `weight` and this part of `dx` are whole matrices of these shapes.
-            unsafe {
-                let out = Output::rows(dx.as_mut_ptr(), inputs);
-                product((count, inputs, classes), out, gradient, Matrix::rows(&weight, inputs), 1.0, true);
-            }
-            with_slice_mut(into.dweight_vd.sum, |dweight| {
-                let out = Output {
-                    accumulate: into.dweight_vd.begun,
-                    ..Output::rows(dweight.as_mut_ptr(), inputs)
-                };
-                // SAFETY: `dz`, this part of `x` and `dweight` are whole matrices of these shapes.
-                unsafe {
-                    product(
-                        (classes, inputs, count),
-                        out,
-                        gradient.transposed(),
-                        Matrix::rows(x, inputs),
-                        1.0,
-                        true,
-                    )
-                }
-            })?;
-            with_slice_mut(into.dbias_v.begin()?, |dbias| parallel::column_sums_into(&dz, dbias))?;
-            into = into.continued();
+    let mut dx = Vec::<T>::new();
+    let out = unwritten(&mut dx, rows * inputs);
+    for piece in pieces(rows, classes) {
+        let (at, count) = (piece.start * inputs..piece.end * inputs, piece.len());
+        let (x, labels, out) = (&x[at.clone()], &labels[piece], &mut out[at]);
+        let mut dz = Vec::<T>::new();
+        {
+            let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
+            found.extend(each_row(unwritten(&mut dz, count * classes), classes, |row, dz, room| {
+                let (logits, label) = (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
+                let found = forward_row(logits, label, room);
+                gradient_row(logits, label, found.log_sum_exp, scale, dz);
+                found
+            }));
         }
-        into.begin()
-    });
-    done?;
+        // SAFETY: `gradient_row` has written every row.
+        unsafe { dz.set_len(count * classes) };
+        let gradient = Matrix::rows(&dz, classes);
+        // SAFETY: `dz`, `weight` and this part of `dx` are whole matrices of these shapes.
+        unsafe {
+            let out = Output::unwritten(out, inputs);
+            product((count, inputs, classes), out, gradient, Matrix::rows(&weight, inputs), 1.0, true);
+        }
+        with_slice_mut(into.dweight_vd.sum, |dweight| {
+            let out =
+                Output { accumulate: into.dweight_vd.begun, ..Output::rows(dweight.as_mut_ptr(), inputs) };
+            // SAFETY: `dz`, this part of `x` and `dweight` are whole matrices of these shapes.
+            unsafe {
+                product(
+                    (classes, inputs, count),
+                    out,
+                    gradient.transposed(),
+                    Matrix::rows(x, inputs),
+                    1.0,
+                    true,
+                );
+            }
+        })?;
+        with_slice_mut(into.dbias_v.begin()?, |dbias| parallel::column_sums_into(&dz, dbias))?;
+        into = into.continued();
+    }
+    // SAFETY: the pieces are all rows, and a product has written those of each.
+    unsafe { dx.set_len(rows * inputs) };
+    into.begin()?;
     Ok((entropy(&found)?, from_vec(dx, (rows, inputs))?))
 }

@@ -172,7 +172,7 @@ fn with_decoder<R>(
     let (labels, _kept) = if labels.is_empty() {
         (Address::NULL, None)
     } else {
-        gpu.numbers(labels).map(|(at, t)| (at, Some(t)))?
+        labels.on_gpu(gpu).map(|(at, t)| (at, Some(t)))?
     };
     f(&Decoder {
         gpu,

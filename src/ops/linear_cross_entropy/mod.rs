@@ -72,9 +72,9 @@ impl MapGradients<'_> {
 /// Loss and score without gradients; an error names a label that is not below `V`.
 pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
     let labels = labels.into();
-    check(x_md, map, &labels)?;
+    check(x_md, map, labels)?;
     match Gpu::of(x_md)? {
-        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, &labels)),
+        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels.host())),
         Some(gpu) => cuda::forward(&gpu, x_md, map, labels, cuda::PIECE_VALUES),
     }
 }
@@ -88,18 +88,18 @@ pub fn forward_backward<'a>(
     into: MapGradients<'_>,
 ) -> Result<(Entropy, Tensor)> {
     let labels = labels.into();
-    check(x_md, map, &labels)?;
+    check(x_md, map, labels)?;
     check_shape("linear cross entropy: weight gradient", into.dweight_vd.sum, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v.sum, map.bias_v.dims())?;
     match Gpu::of(x_md)? {
         None => {
-            by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, &labels, scale, into))
+            by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels.host(), scale, into))
         }
         Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, cuda::PIECE_VALUES),
     }
 }
 
-fn check(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<()> {
+fn check(x_md: &Tensor, map: Map<'_>, labels: Indices<'_>) -> Result<()> {
     let ((rows, inputs), (classes, width)) = (x_md.dims2()?, map.weight_vd.dims2()?);
     if inputs != width || x_md.dtype() != map.weight_vd.dtype() {
         let (x, weight) = (x_md, map.weight_vd);

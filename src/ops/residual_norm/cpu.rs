@@ -1,5 +1,7 @@
 //! Bias, dropout, residual and layer normalisation on the CPU, row by row while the row is in the cache.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -14,10 +16,11 @@ use crate::ops::residual_norm::Saved;
 use crate::ops::residual_norm::WeightGradients;
 use crate::ops::residual_norm::Weights;
 use crate::ops::simd::kernel;
+use crate::ops::tensor::assume_written;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::written;
 
 pub(super) fn forward<T: Element>(
     x_td: &Tensor,
@@ -30,23 +33,27 @@ pub(super) fn forward<T: Element>(
     let (x, residual, bias) = (values::<T>(x_td)?, values::<T>(residual_td)?, values::<f32>(weights.bias)?);
     let (weight, norm_bias, eps) =
         (values::<f32>(weights.norm_weight)?, values::<f32>(weights.norm_bias)?, weights.eps);
-    let (sum, (y, moments)) = written::<T, _>(x.len(), |sum| {
-        written::<T, _>(x.len(), |y| {
-            parallel::map_rows2(sum, y, hidden, |rows, sum, y| {
-                let mut room = vec![0.0; hidden];
-                let row = |(row, (sum, y)): (usize, (&mut [T], &mut [T]))| {
-                    let at = row * hidden..(row + 1) * hidden;
-                    let keep = dropout.map(|dropout| (dropout, row_keys[row]));
-                    add_row(&x[at.clone()], &bias, &residual[at], keep, &mut room, &mut *sum);
-                    // The moments are those of the sum as rounded, which is what backward will see.
-                    forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
-                };
-                rows.zip(sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden)))
-                    .map(row)
-                    .collect::<Vec<_>>()
-            })
-        })
+    let (mut sum, mut y, len) = (Vec::new(), Vec::new(), x.len());
+    let outputs = (unwritten(&mut sum, len), unwritten(&mut y, len));
+    let moments = parallel::map_rows2(outputs.0, outputs.1, hidden, |rows, sum, y| {
+        let mut room = vec![0.0; hidden];
+        let row = |(row, [sum, y]): (usize, [&mut [MaybeUninit<T>]; 2])| {
+            let at = row * hidden..(row + 1) * hidden;
+            let keep = dropout.map(|dropout| (dropout, row_keys[row]));
+            add_row(&x[at.clone()], &bias, &residual[at], keep, &mut room, &mut *sum);
+            // SAFETY: `add_row` has written the whole row.
+            let sum = unsafe { assume_written(sum) };
+            // The moments are those of the sum as rounded, which is what backward will see.
+            forward_row(&*sum, &mut room, &weight, &norm_bias, eps, y)
+        };
+        let outputs = sum.chunks_exact_mut(hidden).zip(y.chunks_exact_mut(hidden));
+        rows.zip(outputs.map(<[_; 2]>::from)).map(row).collect::<Vec<_>>()
     });
+    // SAFETY: `add_row` and `forward_row` have written every row of both.
+    unsafe {
+        sum.set_len(len);
+        y.set_len(len);
+    }
     Ok((
         from_vec(y, x_td.shape())?,
         Saved { sum_td: from_vec(sum, x_td.shape())?, moments: saved_moments(&moments)? },
@@ -55,17 +62,17 @@ pub(super) fn forward<T: Element>(
 
 kernel! {
     /// `sum = residual + keep * (x + bias)` for one row; `room` is for the factors.
-    fn add_row<T>(x: &[T], bias: &[f32], residual: &[T], keep: Option<(&Dropout, u64)>, room: &mut [f32], sum: &mut [T]) {
+    fn add_row<T>(x: &[T], bias: &[f32], residual: &[T], keep: Option<(&Dropout, u64)>, room: &mut [f32], sum: &mut [MaybeUninit<T>]) {
         let len = sum.len();
         let (x, bias, residual, room) = (&x[..len], &bias[..len], &residual[..len], &mut room[..len]);
         if let Some((dropout, row_key)) = keep {
             dropout.keep_row(row_key, room);
             for i in 0..len {
-                sum[i] = T::narrow(room[i].mul_add(x[i].widen() + bias[i], residual[i].widen()));
+                sum[i].write(T::narrow(room[i].mul_add(x[i].widen() + bias[i], residual[i].widen())));
             }
         } else {
             for i in 0..len {
-                sum[i] = T::narrow(residual[i].widen() + (x[i].widen() + bias[i]));
+                sum[i].write(T::narrow(residual[i].widen() + (x[i].widen() + bias[i])));
             }
         }
     }
@@ -80,39 +87,44 @@ pub(super) fn backward<T: Element>(
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
     let hidden = dy_td.dims2()?.1;
-    let (dresidual, (dx, sums)) = {
+    let (dresidual, dx, sums) = {
         let (dy, sum, weight) =
             (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
         let (mean, rstd) = (values::<f32>(&saved.moments.mean_t)?, values::<f32>(&saved.moments.rstd_t)?);
-        let norm_row = |row: usize, room: &mut Room, dsum: &mut [T], sums: [&mut [f32]; 2]| {
+        let norm_row = |row: usize, room: &mut Room, dsum: &mut [MaybeUninit<T>], sums: [&mut [f32]; 2]| {
             let inputs = [&dy[row * hidden..], &sum[row * hidden..]];
             backward_row(inputs, &weight, (mean[row], rstd[row]), room, dsum, sums);
         };
-        written::<T, _>(dy.len(), |dresidual| {
-            if let Some(dropout) = dropout {
-                written::<T, _>(dy.len(), |dx| {
-                    parallel::sum_rows2(dresidual, dx, hidden, 3 * hidden, |rows, dsum, dx, sums| {
-                        let (mut room, mut keep, [dbias, dweight, dnorm_bias]) =
-                            (Room::new(hidden), vec![0.0; hidden], thirds(sums));
-                        for (row, (dsum, dx)) in
-                            rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden)))
-                        {
-                            norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
-                            drop_row(dropout, row_keys[row], &room.dx, &mut keep, dx, &mut *dbias);
-                        }
-                    })
-                })
-            } else {
-                let sums = parallel::sum_rows(dresidual, hidden, 3 * hidden, |rows, dsum, sums| {
-                    let (mut room, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), thirds(sums));
-                    for (row, dsum) in rows.zip(dsum.chunks_exact_mut(hidden)) {
+        let (mut dresidual, mut dx, len) = (Vec::new(), Vec::new(), dy.len());
+        let dsum = unwritten(&mut dresidual, len);
+        let sums = if let Some(dropout) = dropout {
+            let outputs = (dsum, unwritten(&mut dx, len));
+            let sums =
+                parallel::sum_rows2(outputs.0, outputs.1, hidden, 3 * hidden, |rows, dsum, dx, sums| {
+                    let (mut room, mut keep, [dbias, dweight, dnorm_bias]) =
+                        (Room::new(hidden), vec![0.0; hidden], thirds(sums));
+                    for (row, (dsum, dx)) in
+                        rows.zip(dsum.chunks_exact_mut(hidden).zip(dx.chunks_exact_mut(hidden)))
+                    {
                         norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
-                        parallel::add_in_order(dbias, [room.dx.as_slice()]);
+                        drop_row(dropout, row_keys[row], &room.dx, &mut keep, dx, &mut *dbias);
                     }
                 });
-                (Vec::new(), sums)
-            }
-        })
+            // SAFETY: `drop_row` has written every row.
+            unsafe { dx.set_len(len) };
+            sums
+        } else {
+            parallel::sum_rows(dsum, hidden, 3 * hidden, |rows, dsum, sums| {
+                let (mut room, [dbias, dweight, dnorm_bias]) = (Room::new(hidden), thirds(sums));
+                for (row, dsum) in rows.zip(dsum.chunks_exact_mut(hidden)) {
+                    norm_row(row, &mut room, dsum, [&mut *dweight, &mut *dnorm_bias]);
+                    parallel::add_in_order(dbias, [room.dx.as_slice()]);
+                }
+            })
+        };
+        // SAFETY: `norm_row` has written every row.
+        unsafe { dresidual.set_len(len) };
+        (dresidual, dx, sums)
     };
     for (third, acc) in [into.dbias, into.dnorm_weight, into.dnorm_bias].into_iter().enumerate() {
         with_slice_mut(acc, |acc| sums.add_to(acc, third * hidden))?;
@@ -131,13 +143,13 @@ fn thirds(sums: &mut [f32]) -> [&mut [f32]; 3] {
 
 kernel! {
     /// `dx = keep * dsum` for one row, added to the gradient of the bias.
-    fn drop_row<T>(dropout: &Dropout, row_key: u64, dsum: &[f32], keep: &mut [f32], dx: &mut [T], dbias: &mut [f32]) {
+    fn drop_row<T>(dropout: &Dropout, row_key: u64, dsum: &[f32], keep: &mut [f32], dx: &mut [MaybeUninit<T>], dbias: &mut [f32]) {
         let len = dx.len();
         let (dsum, keep, dbias) = (&dsum[..len], &mut keep[..len], &mut dbias[..len]);
         dropout.keep_row(row_key, keep);
         for i in 0..len {
             let value = keep[i] * dsum[i];
-            dx[i] = T::narrow(value);
+            dx[i].write(T::narrow(value));
             dbias[i] += value;
         }
     }

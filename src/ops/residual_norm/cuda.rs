@@ -6,10 +6,10 @@ use candle_core::Tensor;
 
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Array;
-use crate::ops::cuda::DropoutArgs;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::dropout::Dropout;
+use crate::ops::dropout::DropoutArgs;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm::cuda::BackwardInputs;
 use crate::ops::layer_norm::cuda::ByWidth;
@@ -116,6 +116,6 @@ fn keys(
     if dropout.is_none() {
         return Ok((Address::NULL, None));
     }
-    let (address, keys) = gpu.keys(row_keys)?;
+    let (address, keys) = row_keys.on_gpu(gpu)?;
     Ok((address, Some(keys)))
 }

@@ -85,7 +85,7 @@ pub fn forward<'a>(
     check_one_dtype("residual norm", &[("the input", x_td), ("the residual", residual_td)])?;
     match Gpu::of(x_td)? {
         None => {
-            by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, &row_keys, dropout))
+            by_dtype!("residual norm", x_td, T => cpu::forward::<T>(x_td, residual_td, weights, row_keys.host(), dropout))
         }
         Some(gpu) => cuda::forward(&gpu, x_td, residual_td, weights, row_keys, dropout),
     }
@@ -121,7 +121,7 @@ pub fn backward<'a>(
     check_one_dtype("residual norm", &[("the saved sum", &saved.sum_td), ("the output gradient", dy_td)])?;
     match Gpu::of(dy_td)? {
         None => {
-            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, &row_keys, dropout))
+            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, row_keys.host(), dropout))
         }
         Some(gpu) => cuda::backward(&gpu, dy_td, saved, norm_weight_d, into, row_keys, dropout),
     }

@@ -1,5 +1,7 @@
 //! Bias and hyperbolic tangent on the CPU, one pass over the rows.
 
+use std::mem::MaybeUninit;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -8,27 +10,28 @@ use crate::ops::parallel;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
+use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::written;
 
 pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
     let cols = x_bd.dims2()?.1;
     let (x, bias) = (values::<T>(x_bd)?, values::<f32>(bias_d)?);
-    let (y, ()) = written::<T, _>(x.len(), |y| {
-        parallel::for_rows(y, cols, |rows, y| {
-            for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
-                forward_row(&x[row * cols..][..cols], &bias, y);
-            }
-        });
+    let mut y = Vec::new();
+    parallel::for_rows(unwritten(&mut y, x.len()), cols, |rows, y| {
+        for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
+            forward_row(&x[row * cols..][..cols], &bias, y);
+        }
     });
+    // SAFETY: `forward_row` has written every row, which is as long as the bias.
+    unsafe { y.set_len(x.len()) };
     from_vec(y, x_bd.shape())
 }
 
 kernel! {
-    fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [T]) {
+    fn forward_row<T>(x: &[T], bias: &[f32], y: &mut [MaybeUninit<T>]) {
         for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
-            *y = T::narrow(simd::tanh_f32(x.widen() + bias));
+            y.write(T::narrow(simd::tanh_f32(x.widen() + bias)));
         }
     }
 }
@@ -37,24 +40,26 @@ pub(super) fn backward<T: Element>(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tens
     let cols = y_bd.dims2()?.1;
     let (dx, sums) = {
         let (dy, y) = (values::<T>(dy_bd)?, values::<T>(y_bd)?);
-        written::<T, _>(y.len(), |dx| {
-            parallel::sum_rows(dx, cols, cols, |rows, dx, dbias| {
-                for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
-                    backward_row(&dy[row * cols..][..cols], &y[row * cols..][..cols], dx, &mut *dbias);
-                }
-            })
-        })
+        let mut dx = Vec::new();
+        let sums = parallel::sum_rows(unwritten(&mut dx, y.len()), cols, cols, |rows, dx, dbias| {
+            for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
+                backward_row(&dy[row * cols..][..cols], &y[row * cols..][..cols], dx, &mut *dbias);
+            }
+        });
+        // SAFETY: `backward_row` has written every row, which is as long as the sums.
+        unsafe { dx.set_len(y.len()) };
+        (dx, sums)
     };
     with_slice_mut(dbias_d, |acc| sums.add_to(acc, 0))?;
     from_vec(dx, y_bd.shape())
 }
 
 kernel! {
-    fn backward_row<T>(dy: &[T], y: &[T], dx: &mut [T], dbias: &mut [f32]) {
+    fn backward_row<T>(dy: &[T], y: &[T], dx: &mut [MaybeUninit<T>], dbias: &mut [f32]) {
         for (((dx, dy), y), dbias) in dx.iter_mut().zip(dy).zip(y).zip(dbias) {
             let y = y.widen();
             let value = dy.widen() * (1.0 - y * y);
-            *dx = T::narrow(value);
+            dx.write(T::narrow(value));
             *dbias += value;
         }
     }

@@ -227,7 +227,7 @@ __device__ __forceinline__ Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, 
     return {{c0, c1, c2, c3}};
 }
 
-// Twin of `ops::cuda::DropoutArgs`. A threshold of 0 drops nothing; keys are then not read.
+// Twin of `ops::dropout::DropoutArgs`. A threshold of 0 drops nothing; keys are then not read.
 struct Dropout {
     u32 key[2];
     u32 id[2];

@@ -81,9 +81,9 @@ impl TileKernel for Kernel {
             unsafe {
                 let (a, out) = (a.from(row, 0), out.add(number * panel_stride));
                 if a.col_stride == 1 {
-                    transpose_rows(a, count, depth, out)
+                    transpose_rows(a, count, depth, out);
                 } else {
-                    gather(a, count, depth, out, ROWS)
+                    gather(a, count, depth, out, ROWS);
                 }
             }
         }
@@ -105,10 +105,10 @@ impl TileKernel for Kernel {
         unsafe {
             match left {
                 Left::Packed(panel) => {
-                    by_rows::<O, true>((rows, cols), steps, panel.as_ptr().cast(), 4, strip, &target)
+                    by_rows::<O, true>((rows, cols), steps, panel.as_ptr().cast(), 4, strip, &target);
                 }
                 Left::InPlace(a) => {
-                    by_rows::<O, false>((rows, cols), steps, a.data.cast(), 2 * a.row_stride, strip, &target)
+                    by_rows::<O, false>((rows, cols), steps, a.data.cast(), 2 * a.row_stride, strip, &target);
                 }
             }
         }

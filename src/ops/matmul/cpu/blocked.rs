@@ -179,9 +179,9 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     };
     let shares_cols = row_tasks > 1;
     if !shares_cols && !shares_rows {
-        // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
         for_each(&|index| {
-            with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) })
+            // SAFETY: blocks of different tasks are disjoint and inside `[m, n]`.
+            with_buffers(|buffers| unsafe { run_task::<K, O>(block(index), out, terms, scale, buffers) });
         });
         return;
     }
@@ -380,7 +380,7 @@ unsafe fn tiles<K: TileKernel, O: Element>(
         let size = (K::ROWS.min(rows - row), K::COLS.min(cols - col));
         // SAFETY: the tile lies inside the block.
         unsafe {
-            K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col))
+            K::tile(size, packed.steps(), packed.left(row), packed.strip(col).as_ptr(), target(row, col));
         };
     };
     // SAFETY: the machine has the instructions.

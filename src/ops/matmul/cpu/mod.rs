@@ -12,6 +12,8 @@ mod packing;
 mod pairs;
 mod widened;
 
+use std::mem::MaybeUninit;
+
 use candle_core::DType;
 
 use crate::ops::element::Element;
@@ -79,6 +81,11 @@ impl<O: Element> Output<'_, O> {
     /// A row-major matrix with rows of `cols` values that is overwritten.
     pub fn rows(data: *mut O, cols: usize) -> Self {
         Self { data, row_stride: cols, accumulate: false, bias: None }
+    }
+
+    /// [`Output::rows`] for memory that nobody has written yet.
+    pub fn unwritten(room: &mut [MaybeUninit<O>], cols: usize) -> Self {
+        Self::rows(room.as_mut_ptr().cast(), cols)
     }
 
     /// The same place, added to.
@@ -160,7 +167,7 @@ fn has_amx() -> bool {
 ///
 /// # Safety
 /// `a`, `b` and `out` must cover `[m, depth]`, `[depth, n]` and `[m, n]`; nothing else may touch `out`
-/// meanwhile.
+/// meanwhile. All of `[m, n]` is written; only where `accumulate` is set must it hold values before.
 pub unsafe fn product<T: Element, O: Element>(
     (m, n, depth): (usize, usize, usize),
     out: Output<'_, O>,
@@ -214,11 +221,11 @@ pub(super) unsafe fn sum_by<T: Element, O: Element>(
         match code {
             #[cfg(target_arch = "x86_64")]
             Code::Amx => {
-                blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel)
+                blocked::run::<amx_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel);
             }
             #[cfg(target_arch = "x86_64")]
             Code::Avx512Bf16 => {
-                blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel)
+                blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel);
             }
             _ => blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel),
         }
@@ -257,9 +264,14 @@ unsafe fn of_f32<T: Element>(
     let mut accumulate = out.accumulate;
     if let Some(bias) = out.bias {
         for row in 0..m {
-            // SAFETY: `out` covers `[m, n]`, and the bias has `n` values.
-            unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), n) }
-                .copy_from_slice(bias);
+            // SAFETY: `out` covers `[m, n]`.
+            let room = unsafe {
+                std::slice::from_raw_parts_mut(
+                    out.data.add(row * out.row_stride).cast::<MaybeUninit<f32>>(),
+                    n,
+                )
+            };
+            room.iter_mut().zip(&bias[..n]).for_each(|(out, bias)| _ = out.write(*bias));
         }
         accumulate = true;
     }

@@ -110,7 +110,7 @@ impl<'a, K: TileKernel> Strips<'a, K> {
                     depth,
                     packed.as_mut_ptr(),
                     stride,
-                )
+                );
             };
         };
         in_parts(packed, strips * stride, parts, pack);
@@ -161,7 +161,7 @@ impl<'a, K: TileKernel> Rows<'a, K> {
                     depth,
                     packed.as_mut_ptr(),
                     stride,
-                )
+                );
             };
         };
         in_parts(packed, panels * stride, parts, pack);

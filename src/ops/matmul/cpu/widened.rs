@@ -4,6 +4,7 @@
 //! The loops are plain, compiled for the vectors that the machine has.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use super::Matrix;
 use super::blocked::Left;
@@ -36,7 +37,7 @@ impl<T: Element> TileKernel for Kernel<T> {
         for (number, row) in (0..rows).step_by(ROWS).enumerate() {
             // SAFETY: the caller promises the extents and the room.
             unsafe {
-                pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * panel_stride), ROWS)
+                pack(a.from(row, 0), ROWS.min(rows - row), depth, out.add(number * panel_stride), ROWS);
             };
         }
     }
@@ -51,7 +52,7 @@ impl<T: Element> TileKernel for Kernel<T> {
                     depth,
                     out.add(number * strip_stride),
                     COLS,
-                )
+                );
             };
         }
     }
@@ -79,7 +80,8 @@ impl<T: Element> TileKernel for Kernel<T> {
                 };
                 let (partial, bias) =
                     (optional(target.partial, row * target.partial_stride), optional(target.bias, 0));
-                let out = std::slice::from_raw_parts_mut(target.data.add(row * target.row_stride), cols);
+                let out = target.data.add(row * target.row_stride).cast::<MaybeUninit<O>>();
+                let out = std::slice::from_raw_parts_mut(out, cols);
                 store(sums, partial, bias, target.scale, target.accumulate, out);
             }
         }
@@ -99,10 +101,15 @@ kernel! {
         *sums = tile;
     }
 
-    fn store<O>(sums: &[f32; COLS], partial: Option<&[f32]>, bias: Option<&[f32]>, scale: f32, accumulate: bool, out: &mut [O]) {
+    fn store<O>(sums: &[f32; COLS], partial: Option<&[f32]>, bias: Option<&[f32]>, scale: f32, accumulate: bool, out: &mut [MaybeUninit<O>]) {
         for (i, out) in out.iter_mut().enumerate() {
-            let start = if accumulate { out.widen() } else { bias.map_or(0.0, |bias| bias[i]) };
-            *out = O::narrow((sums[i] + partial.map_or(0.0, |partial| partial[i])).mul_add(scale, start));
+            let start = if accumulate {
+                // SAFETY: what is added to holds values, as the caller of the product promises.
+                unsafe { out.assume_init_read() }.widen()
+            } else {
+                bias.map_or(0.0, |bias| bias[i])
+            };
+            out.write(O::narrow((sums[i] + partial.map_or(0.0, |partial| partial[i])).mul_add(scale, start)));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! `mlmtrain pretrain`: trains a masked language model on raw text.
 
+mod plan;
+
 use anyhow::Result;
 
 use crate::commands::cli::PretrainArgs;
 use crate::commands::cli::Resume;
-use crate::commands::plan;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;

@@ -15,11 +15,11 @@ use crate::corpus::Side;
 use crate::corpus::Split;
 use crate::error::Problem;
 use crate::fs;
+use crate::prepare::meter::Meter;
+use crate::prepare::portions;
+use crate::prepare::portions::Kept;
 use crate::shards::ShardWriter;
 use crate::shards::SplitEntry;
-use crate::shards::meter::Meter;
-use crate::shards::portions;
-use crate::shards::portions::Kept;
 use crate::tokenizer::Fertility;
 use crate::tokenizer::Tokenizer;
 

@@ -101,7 +101,7 @@ fn compare(name: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
             }
         }
         (Value::Array(a), Value::Array(b)) => {
-            found.push(format!("`{name}` had {} entries, now has {}", a.len(), b.len()))
+            found.push(format!("`{name}` had {} entries, now has {}", a.len(), b.len()));
         }
         (a, b) if a == b => {}
         (a, b) => found.push(format!("`{name}` was {a}, now is {b}")),

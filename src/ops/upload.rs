@@ -1,17 +1,18 @@
 //! The numbers of a batch on their way to the GPU, each with the plan that its op wants: one packet, one
 //! copy.
 
+use std::any::Any;
+
 use candle_core::Result;
 
-use super::Gpu;
-use super::packet::Array;
-use super::packet::Values;
-use super::scatter::Groups;
-use super::scatter::Scatter;
 use crate::ops::attention::Tiles;
 use crate::ops::attention::TilesOnHost;
-use crate::ops::indices::Plan;
+use crate::ops::cuda::Array;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Values;
 use crate::ops::indices::Uploaded;
+use crate::ops::scatter::Groups;
+use crate::ops::scatter::Scatter;
 
 /// An array of a batch, by what it is for.
 #[derive(Debug, Clone, Copy)]
@@ -56,13 +57,11 @@ impl PlanOnHost {
     }
 
     /// The plan with its arrays, which are the next of those that were sent.
-    fn sent(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Plan> {
+    fn sent(&self, arrays: &mut impl Iterator<Item = Array>) -> Option<Box<dyn Any + Send + Sync>> {
         match self {
             Self::None => None,
-            Self::Scatter(groups) => {
-                Some(Plan::Scatter(Scatter::new(groups, [(); 4].map(|()| next(arrays)))))
-            }
-            Self::Tiles(tiles) => Some(Plan::Tiles(Tiles::new(tiles, next(arrays)))),
+            Self::Scatter(groups) => Some(Box::new(Scatter::new(groups, [(); 4].map(|()| next(arrays))))),
+            Self::Tiles(tiles) => Some(Box::new(Tiles::new(tiles, next(arrays)))),
         }
     }
 }

@@ -1,9 +1,6 @@
-//! From raw text to shards: read and curate, train the tokenizer, tokenize; only the stages that are missing
-//! run.
+//! One call of [`ensure_prepared`]: which stages are missing, and running them in order.
 //!
-//! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the
-//! end), `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The
-//! bytes written do not depend on the number of threads, nor on how often the work was interrupted.
+//! What a stage does stands in its own file.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -21,18 +18,17 @@ use crate::corpus::Step;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::prepare::meter::Meter;
+use crate::prepare::meter::Progress;
+use crate::prepare::meter::Stage;
+use crate::prepare::report;
+use crate::prepare::settings;
+use crate::prepare::space::Space;
+use crate::prepare::tokenize;
+use crate::prepare::vocabulary;
 use crate::shards::MANIFEST_JSON;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
-use crate::shards::Space;
-use crate::shards::manifest;
-use crate::shards::meter::Meter;
-use crate::shards::meter::Progress;
-use crate::shards::meter::Stage;
-use crate::shards::report;
-use crate::shards::settings;
-use crate::shards::tokenize;
-use crate::shards::vocabulary;
 use crate::tokenizer::Fertility;
 use crate::tokenizer::Tokenizer;
 
@@ -52,13 +48,6 @@ pub struct Prepared {
     pub was_reused: bool,
     /// What is worth telling about the training of the tokenizer.
     pub notes: Vec<String>,
-}
-
-/// The shards that were just written.
-pub(super) struct Made {
-    pub(super) manifest: Manifest,
-    /// How well the tokenizer fits each source.
-    pub(super) fertility: Vec<Fertility>,
 }
 
 /// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
@@ -194,9 +183,10 @@ impl<'a> Job<'a> {
             notes = trained.map(|trained| trained.notes).unwrap_or_default();
         }
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
-        let manifest = self.write_shards(&curated, &scan, &tokenizer, sources, observer)?;
-        report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), &manifest)?.write(report_folder)?;
-        manifest.manifest.write(&self.shards())?;
+        let (manifest, fertility) = self.write_shards(&curated, &scan, &tokenizer, sources, observer)?;
+        report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), (&manifest, &fertility))?
+            .write(report_folder)?;
+        manifest.write(&self.shards())?;
         Ok(notes)
     }
 
@@ -206,6 +196,7 @@ impl<'a> Job<'a> {
         if self.config.data.keep_documents { Ok(()) } else { fs::remove_folder(&self.documents()) }
     }
 
+    /// The manifest of the new shards, which is yet to be written, and how well the tokenizer fits each source.
     fn write_shards(
         &self,
         curated: &Curated,
@@ -213,7 +204,7 @@ impl<'a> Job<'a> {
         tokenizer: &Tokenizer,
         sources: &[String],
         observer: &mut dyn FnMut(Progress),
-    ) -> Result<Made> {
+    ) -> Result<(Manifest, Vec<Fertility>)> {
         let folder = self.shards();
         let settings_sha256 = settings::sha256(&self.stored_settings()?);
         let options = tokenize::Options {
@@ -238,10 +229,9 @@ impl<'a> Job<'a> {
             validation: validation.written,
         };
         if manifest.train.tokens == 0 {
-            let message = format!("no {} document has a token", manifest::name_of(Side::Train));
-            return Err(Problem::new(message).at("data.sources").into());
+            return Err(Problem::new("no train document has a token").at("data.sources").into());
         }
-        Ok(Made { manifest, fertility })
+        Ok((manifest, fertility))
     }
 }
 

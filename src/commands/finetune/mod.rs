@@ -1,5 +1,7 @@
 //! `mlmtrain finetune`: trains a classifier on labelled examples, once for each seed.
 
+pub mod args;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

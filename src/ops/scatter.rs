@@ -5,11 +5,10 @@ use std::borrow::Cow;
 
 use candle_core::Result;
 
-use super::Gpu;
-use super::packet::Array;
-use super::packet::Values;
+use crate::ops::cuda::Array;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Values;
 use crate::ops::indices::Indices;
-use crate::ops::indices::Plan;
 
 /// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
 pub const PIECE_ROWS: usize = 128;
@@ -74,7 +73,7 @@ pub struct Scatter {
 impl Scatter {
     /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
     pub(in crate::ops) fn of<'a>(gpu: &Gpu, rows: Indices<'a>, skip: Option<u32>) -> Result<Cow<'a, Self>> {
-        if let Some(Plan::Scatter(plan)) = rows.on_gpu().and_then(|uploaded| uploaded.plan.as_ref()) {
+        if let Some(plan) = rows.plan() {
             return Ok(Cow::Borrowed(plan));
         }
         let groups = Groups::of(rows.host(), skip);

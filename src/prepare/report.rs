@@ -15,7 +15,7 @@ use crate::corpus::report::ShardsSummary;
 use crate::corpus::report::SplitSummary;
 use crate::error::Problem;
 use crate::fs;
-use crate::shards::prepare::Made;
+use crate::shards::Manifest;
 use crate::tokenizer::Comparison;
 use crate::tokenizer::Fertility;
 use crate::tokenizer::Tokenizer;
@@ -61,20 +61,19 @@ pub(super) fn whole(
     scan: &Scan,
     tokenizer: &Tokenizer,
     other: Option<&Tokenizer>,
-    made: &Made,
+    (manifest, fertility): (&Manifest, &[Fertility]),
 ) -> Result<Written> {
     let mut report = Report::new(curated.tally.clone(), summary(scan));
     report.tokenizer = Some(match other {
-        None => fertility_table(&made.manifest.sources, &made.fertility),
-        Some(other) => comparison_table(
-            &made.manifest.sources,
-            &compare(curated, scan, tokenizer, other, made.fertility.len())?,
-        ),
+        None => fertility_table(&manifest.sources, fertility),
+        Some(other) => {
+            comparison_table(&manifest.sources, &compare(curated, scan, tokenizer, other, fertility.len())?)
+        }
     });
-    let (train, validation) = (&made.manifest.train, &made.manifest.validation);
+    let (train, validation) = (&manifest.train, &manifest.validation);
     report.shards = Some(ShardsSummary {
-        source_tokens: made.fertility.iter().map(|fertility| fertility.tokens).collect(),
-        tokens: made.manifest.tokens(),
+        source_tokens: fertility.iter().map(|fertility| fertility.tokens).collect(),
+        tokens: manifest.tokens(),
         text_bytes: train.text_bytes + validation.text_bytes,
         disk_bytes: train.shards.iter().chain(&validation.shards).map(|shard| shard.bytes).sum(),
     });

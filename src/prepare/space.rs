@@ -13,7 +13,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::Compression;
 use crate::quantity::format_bytes;
-use crate::shards::format;
+use crate::shards::token_bytes_for;
 
 /// A document of the web has some thousand bytes; how many there are is not known before they are read.
 const DOCUMENT_BYTES: u64 = 1000;
@@ -48,7 +48,7 @@ impl Space {
         // vocabulary of some ten thousand entries stands for 4 to 5 bytes, smaller vocabularies for 3.
         let documents = text_bytes * 45 / 100;
         let vocab_size = if config.tokenizer.path.is_some() { 1 << 17 } else { config.tokenizer.vocab_size };
-        let shards = text_bytes * format::token_bytes_for(vocab_size) / 3;
+        let shards = text_bytes * token_bytes_for(vocab_size) / 3;
         let sketches =
             text_bytes / DOCUMENT_BYTES * deduplication_bytes_per_document(&config.data.deduplication);
         let final_bytes = shards + if config.data.keep_documents { documents } else { 0 };

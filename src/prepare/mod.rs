@@ -1,0 +1,25 @@
+//! From raw text to shards: read and curate, train the tokenizer, tokenize; only the stages that are missing
+//! run.
+//!
+//! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the
+//! end), `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The
+//! bytes written do not depend on the number of threads, nor on how often the work was interrupted.
+
+mod job;
+mod meter;
+mod portions;
+mod report;
+mod settings;
+mod space;
+mod tokenize;
+mod vocabulary;
+
+pub use job::Prepared;
+pub use job::ensure_prepared;
+pub use meter::Progress;
+pub use meter::Stage;
+pub use report::read_report;
+pub use space::Space;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Circles inside a top-level module: its files and folders that use each other, also by way of others.
+//!
+//! Its own `mod.rs` has no part in them, since it declares all of them; what it exports is a use of the file
+//! that it comes from.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+
+use super::source::Source;
+
+/// Modules that have circles still. None may be added.
+const STILL_CIRCULAR: [&str; 3] = ["models", "train", "commands"];
+
+/// Which file or folder of a module uses which other one, and where first.
+type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, String>>;
+
+/// Each circle once, from the member that is the first by name.
+pub(super) fn circles(sources: &[Source]) -> Vec<String> {
+    let modules: BTreeSet<&str> = sources.iter().map(Source::module).collect();
+    let checked = modules.into_iter().filter(|module| !STILL_CIRCULAR.contains(module));
+    checked.flat_map(|module| circles_of(module, sources)).collect()
+}
+
+fn circles_of(module: &str, sources: &[Source]) -> Vec<String> {
+    let uses = uses_of(module, sources);
+    let mut told = BTreeSet::new();
+    let mut found = Vec::new();
+    for first in uses.keys() {
+        let Some(circle) = way_back(first, &uses).filter(|_| !told.contains(first)) else { continue };
+        let steps = circle.windows(2).map(|step| format!(" -> {} ({})", step[1], uses[step[0]][step[1]]));
+        found.push(format!("`{module}` has a circle: {first}{}", steps.collect::<String>()));
+        told.extend(circle);
+    }
+    found
+}
+
+fn uses_of<'a>(module: &str, sources: &'a [Source]) -> Uses<'a> {
+    let inside = || sources.iter().filter(|source| source.module() == module);
+    let exports: BTreeMap<&str, &str> =
+        inside().filter(|source| source.path.len() == 1).flat_map(exports_of).collect();
+    let mut uses = Uses::new();
+    for source in inside().filter(|source| source.path.len() > 1) {
+        let user = source.path[1].as_str();
+        for line in source.lines.iter().filter(|line| !line.in_tests) {
+            for name in source.used(1, line) {
+                let used = exports.get(name).copied().unwrap_or(name);
+                if used != user {
+                    let place = || format!("{}:{}", source.file, line.number);
+                    uses.entry(user).or_default().entry(used).or_insert_with(place);
+                }
+            }
+        }
+    }
+    uses
+}
+
+/// The names that a `mod.rs` exports, and the child that each comes from: `pub use child::Name;`.
+fn exports_of(source: &Source) -> Vec<(&str, &str)> {
+    let exports = source.lines.iter().filter_map(|line| {
+        let (visibility, path) = line.code.strip_suffix(';')?.split_once("use ")?;
+        let (child, rest) = path.split_once("::")?;
+        let name = rest.rsplit([':', ' ']).next()?;
+        visibility.starts_with("pub").then_some((name, child))
+    });
+    exports.collect()
+}
+
+/// The shortest way from a member over others back to it, both ends included.
+fn way_back<'a>(first: &'a str, uses: &Uses<'a>) -> Option<Vec<&'a str>> {
+    let mut seen = BTreeSet::new();
+    let mut ways = VecDeque::from([vec![first]]);
+    while let Some(way) = ways.pop_front() {
+        for used in uses.get(way[way.len() - 1]).into_iter().flat_map(BTreeMap::keys) {
+            let longer = || way.iter().chain([used]).copied().collect();
+            if *used == first {
+                return Some(longer());
+            }
+            if seen.insert(*used) {
+                ways.push_back(longer());
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,113 @@
+//! A source file as the rules see it: its place in the module tree, and its lines without comments.
+//!
+//! It knows no rule.
+
+use std::path::Path;
+
+/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`, `lib.rs` and `main.rs`
+/// are `[]`.
+pub(super) struct Source {
+    pub(super) file: String,
+    pub(super) path: Vec<String>,
+    pub(super) lines: Vec<Line>,
+    pub(super) starts_with_documentation: bool,
+}
+
+/// A line of a source file.
+pub(super) struct Line {
+    pub(super) number: usize,
+    /// What stands before a comment.
+    pub(super) code: String,
+    /// How many modules that are written out in this file it stands in.
+    inline_depth: usize,
+    /// Whether it is compiled for tests alone.
+    pub(super) in_tests: bool,
+}
+
+impl Source {
+    pub(super) fn new(file: &Path, text: &str) -> Self {
+        let parts = file.with_extension("");
+        let mut path: Vec<String> = parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        if path.last().is_some_and(|last| last == "mod") || path == ["lib"] || path == ["main"] {
+            path.pop();
+        }
+        let is_test_file = path.iter().any(|part| part == "tests");
+        let starts_with_documentation = text.starts_with("//!");
+        let lines = lines(text, is_test_file);
+        Self { file: file.display().to_string(), path, lines, starts_with_documentation }
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.path.is_empty()
+    }
+
+    pub(super) fn module(&self) -> &str {
+        self.path.first().map_or("", String::as_str)
+    }
+
+    /// The names below the first `level` parts of this file's path that a line uses: by `crate::`, or by as
+    /// many `super::` as lead there. For level 0 these are top-level modules.
+    pub(super) fn used<'a>(&self, level: usize, line: &'a Line) -> Vec<&'a str> {
+        let code = line.code.as_str();
+        let from_root =
+            self.path[..level].iter().fold("crate::".to_string(), |path, part| path + part + "::");
+        let mut names: Vec<&str> =
+            code.match_indices(&from_root).map(|(at, path)| first_name(&code[at + path.len()..])).collect();
+        let climb = "super::".repeat(self.path.len() + line.inline_depth - level);
+        for (at, path) in code.match_indices(&climb).filter(|_| !climb.is_empty()) {
+            let longer = code[..at].ends_with("super::");
+            if !self.is_root() && !longer {
+                names.push(first_name(&code[at + path.len()..]));
+            }
+        }
+        names.retain(|name| !name.is_empty());
+        names
+    }
+
+    /// What a file of `families` gives the name of: `families/roberta.rs` is `Family::ROBERTA`.
+    pub(super) fn family_name(&self) -> Option<String> {
+        let [room, family] = self.path.as_slice() else { return None };
+        (room == "families" && family != "tests").then(|| format!("Family::{}", family.to_uppercase()))
+    }
+}
+
+/// rustfmt keeps the braces of what stands at the left margin at the left margin.
+fn lines(text: &str, is_test_file: bool) -> Vec<Line> {
+    let mut inline_depth = 0;
+    // Whether an item for tests alone is announced, or has begun.
+    let (mut announced, mut in_test_item) = (false, false);
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or("").trim_end();
+        if line.starts_with("#[cfg(test)]") {
+            announced = true;
+        } else if announced && !code.is_empty() && !code.starts_with('#') {
+            (announced, in_test_item) = (false, true);
+        }
+        let in_tests = is_test_file || announced || in_test_item;
+        lines.push(Line { number: index + 1, code: code.to_string(), inline_depth, in_tests });
+        if !code.starts_with(' ') && code.ends_with([';', '}']) {
+            in_test_item = false;
+        }
+        match code {
+            "}" => inline_depth = 0,
+            start if is_inline_module(start) => inline_depth = 1,
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn is_inline_module(line: &str) -> bool {
+    line.split_once("mod ").is_some_and(|(before, after)| {
+        (before.is_empty() || before.starts_with("pub")) && after.ends_with('{')
+    })
+}
+
+fn first_name(path: &str) -> &str {
+    path.split(|c| !is_part_of_name(c)).next().unwrap_or(path)
+}
+
+pub(super) fn is_part_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
