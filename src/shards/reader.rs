@@ -95,7 +95,7 @@ impl ShardSet {
         set
     }
 
-    /// As [`ShardSet::open`], with the manifest of the folder at hand.
+    /// Opens the shards of one side by a manifest that was read already.
     pub fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
         let entry = manifest.side(side);
         let source =

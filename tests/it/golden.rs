@@ -1,7 +1,10 @@
-//! Our numbers against PyTorch transformers': logits, every gradient and five AdamW steps, on the folders
-//! that `scripts/make_golden.py` wrote (its header names the versions).
+//! Our numbers against PyTorch transformers': hidden states, logits, every gradient and five AdamW steps, on
+//! the folders that `scripts/make_golden.py` wrote (its header names the versions).
+//!
+//! PyTorch computed in f64, so that a difference is our rounding alone. No tensor of a folder stays unread.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use candle_core::Device;
@@ -31,16 +34,40 @@ struct Golden {
     config: ModelConfig,
     folder: PretrainedFolder,
     batch: Batch,
-    outputs: HashMap<String, Tensor>,
+    outputs: Tensors,
+}
+
+/// Tensors by name, and which of them were asked for.
+struct Tensors {
+    all: BTreeMap<String, Tensor>,
+    unread: RefCell<Vec<String>>,
+}
+
+impl Tensors {
+    fn new(all: impl IntoIterator<Item = (String, Tensor)>) -> Self {
+        let all: BTreeMap<String, Tensor> = all.into_iter().collect();
+        Self { unread: RefCell::new(all.keys().cloned().collect()), all }
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        self.unread.borrow_mut().retain(|unread| unread != name);
+        self.all.get(name).unwrap_or_else(|| panic!("no golden tensor `{name}`"))
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f32> {
+        self.get(name).to_vec1().unwrap()
+    }
 }
 
 impl Golden {
     fn read(name: &'static str) -> Self {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-        let tensors = |file: &str| candle_core::safetensors::load(folder.join(file), &Device::Cpu).unwrap();
+        let tensors = |file: &str| {
+            Tensors::new(candle_core::safetensors::load(folder.join(file), &Device::Cpu).unwrap())
+        };
         let pretrained = read_folder(&folder).unwrap();
         let inputs = tensors("inputs.safetensors");
-        let ids = |key: &str| inputs[key].to_vec1::<u32>().unwrap();
+        let ids = |key: &str| inputs.get(key).to_vec1::<u32>().unwrap();
         let batch = Batch {
             token_keys: (0..ids("ids").len() as u64).collect(),
             sample_ids: vec![0],
@@ -51,6 +78,7 @@ impl Golden {
             label_positions: ids("label_positions"),
             labels: ids("labels"),
         };
+        assert_eq!(*inputs.unread.borrow(), Vec::<String>::new(), "{name}: inputs");
         Self {
             name,
             config: pretrained.config.clone(),
@@ -61,7 +89,8 @@ impl Golden {
     }
 
     fn fill(&self, parameters: &Parameters) {
-        self.folder.fill(parameters, false).unwrap();
+        let filled = self.folder.fill(parameters, false).unwrap();
+        assert_eq!(filled.notes, Vec::<String>::new(), "{}: weights that nothing reads", self.name);
     }
 
     fn masked_lm(&self) -> MaskedLm {
@@ -71,27 +100,42 @@ impl Golden {
     }
 
     fn classify(&self) -> Classify {
-        let labels = self.outputs["logits"].dim(1).unwrap();
+        let labels = self.outputs.get("logits").dim(1).unwrap();
         let model = Model::classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
         Classify { model }
     }
 
-    fn check_logits(&self, logits: &Tensor) {
-        let worst = (logits - &self.outputs["logits"])
-            .unwrap()
-            .abs()
-            .unwrap()
-            .max_all()
-            .unwrap()
-            .to_scalar::<f32>()
-            .unwrap();
-        println!("{}: logits differ by at most {worst:.2e}", self.name);
-        assert!(worst < 1e-4, "{}: logits differ by {worst}", self.name);
+    /// The largest difference of two tensors, relative to the largest value.
+    #[track_caller]
+    fn check(&self, what: &str, got: &Tensor, tolerance: f64) {
+        let want = self.outputs.get(what);
+        let error = largest(&(got - want).unwrap()) / largest(want);
+        println!("{}: `{what}` differs by at most {error:.2e}", self.name);
+        assert!(error < tolerance, "{}: `{what}` differs by {error:.2e}", self.name);
     }
 
-    fn golden_gradient(&self, name: &str) -> &Tensor {
-        self.outputs.get(&format!("grad.{name}")).unwrap_or_else(|| panic!("no golden gradient of {name}"))
+    /// A number that should be `want`.
+    #[track_caller]
+    fn check_number(&self, what: &str, got: f64, want: f32, tolerance: f64) {
+        let error = (got / f64::from(want) - 1.0).abs();
+        println!("{}: {what} is off by {error:.2e}", self.name);
+        assert!(error < tolerance, "{}: {what} is {got}, not {want}", self.name);
+    }
+
+    fn check_hidden_states<H>(&self, model: &Model<H>) {
+        let batch = &self.batch;
+        let rows = Rows { cu_seqlens: (&batch.cu_seqlens).into(), token_keys: (&batch.token_keys).into() };
+        let ctx = Context { parameters: &model.parameters, rows, pass: None };
+        let offset = self.config.position_offset() as u32;
+        let position_ids: Vec<u32> = batch.position_ids.iter().map(|position| position + offset).collect();
+        let tokens = TokenIds {
+            ids: (&batch.ids).into(),
+            position_ids: (&position_ids).into(),
+            token_type_ids: (&batch.token_type_ids).into(),
+        };
+        let (hidden_td, _) = model.encoder.forward(tokens, &ctx).unwrap();
+        self.check("hidden", &hidden_td, 1e-5);
     }
 
     /// Every gradient of the mean loss, which is what a trainer asks for.
@@ -100,68 +144,32 @@ impl Golden {
         let mean = 1.0 / self.batch.num_labels() as f32;
         let losses = task.accumulate(&self.batch, Pass::new(1, 1), &[mean], &gradients).unwrap();
         let loss = losses[0].read().unwrap();
-        let want = self.outputs["loss"].to_vec1::<f32>().unwrap()[0];
-        assert!(
-            (loss.mean() as f32 - want).abs() < 1e-5,
-            "{}: loss {} instead of {want}",
-            self.name,
-            loss.mean()
-        );
-        let (mut compared, mut worst) = (0, 0.0f64);
+        self.check_number("the loss", loss.mean(), self.outputs.numbers("loss")[0], 2e-6);
+        let norm_of_all = norm(gradients.flat().unwrap());
+        self.check_number("the gradient norm", norm_of_all, self.outputs.numbers("grad_norm")[0], 1e-5);
+        let golden = |name: &str| self.outputs.get(&format!("grad.{name}"));
+        let mut worst = 0.0f64;
         for spec in task.parameters().layout().specs() {
-            let want = self.golden_gradient(&spec.name);
+            let want = golden(&spec.name);
             let got = gradients.flat().unwrap().narrow(0, spec.range.start, spec.range.len()).unwrap();
             let got = got.reshape(want.dims()).unwrap();
-            let norm = |t: &Tensor| {
-                f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt()
-            };
             // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only
             // rounding is there: it is compared with the gradient of the weight beside it.
             let size = if spec.name.ends_with("self.key.bias") {
-                norm(self.golden_gradient(&spec.name.replace("bias", "weight")))
+                norm(golden(&spec.name.replace("bias", "weight")))
             } else {
                 norm(want)
             };
             let error = norm(&(&got - want).unwrap()) / size;
             worst = worst.max(error);
-            assert!(error < 1e-4, "{}: gradient of `{}` is off by {error:.2e}", self.name, spec.name);
-            compared += 1;
+            assert!(error < 1e-5, "{}: gradient of `{}` is off by {error:.2e}", self.name, spec.name);
         }
-        assert_eq!(
-            compared,
-            self.outputs.keys().filter(|k| k.starts_with("grad.")).count(),
-            "{}: a gradient was not compared",
-            self.name
-        );
-        println!("{}: {compared} gradients, worst relative error {worst:.2e}", self.name);
+        println!("{}: worst relative error of a gradient {worst:.2e}", self.name);
     }
-}
 
-#[test]
-fn masked_lm_logits_and_gradients_are_those_of_transformers() {
-    for name in ["roberta", "bert"] {
-        let golden = Golden::read(name);
-        let task = golden.masked_lm();
-        golden.check_logits(&task.logits(&golden.batch).unwrap());
-        golden.check_gradients(&task);
-    }
-}
-
-#[test]
-fn classifier_logits_and_gradients_are_those_of_transformers() {
-    for name in ["roberta_cls", "bert_cls"] {
-        let golden = Golden::read(name);
-        let task = golden.classify();
-        golden.check_logits(&task.logits(&golden.batch).unwrap());
-        golden.check_gradients(&task);
-    }
-}
-
-#[test]
-fn five_adamw_steps_give_the_losses_of_pytorch() {
-    for name in ["roberta", "bert"] {
-        let golden = Golden::read(name);
-        let task = golden.masked_lm();
+    /// Losses and gradient norms before each of five AdamW steps, the weights after them, and the loss with
+    /// these.
+    fn check_five_steps(&self, task: &dyn Task) {
         let config = TrainingConfig { weight_decay: 0.01, ..TrainingConfig::default() };
         let mut stepper = Stepper {
             optimizer: Optimizer::new(task.parameters(), &config).unwrap(),
@@ -171,21 +179,64 @@ fn five_adamw_steps_give_the_losses_of_pytorch() {
             loss_scale: None,
             world: World::ALONE,
         };
-        let want = golden.outputs["step_losses"].to_vec1::<f32>().unwrap();
-        for (step, want) in want.iter().enumerate() {
+        let (losses, norms) = (self.outputs.numbers("step_losses"), self.outputs.numbers("step_grad_norms"));
+        for (step, (loss, norm)) in (1..).zip(losses.iter().zip(&norms)) {
             // Two halves of the batch would do as well: the loss divides by the global count.
-            let got = stepper
-                .run(&task, std::slice::from_ref(&golden.batch), step as u64 + 1, 1e-3)
-                .unwrap()
-                .losses[0]
-                .mean();
-            println!("{name}: loss {got:.6} before step {}, PyTorch's {want:.6}", step + 1);
-            assert!(
-                (got as f32 - want).abs() < 1e-5,
-                "{name}: loss {got} instead of {want} before step {}",
-                step + 1
-            );
+            let outcome = stepper.run(task, std::slice::from_ref(&self.batch), step, 1e-3).unwrap();
+            self.check_number(&format!("the loss before step {step}"), outcome.losses[0].mean(), *loss, 2e-6);
+            self.check_number(&format!("the gradient norm of step {step}"), outcome.grad_norm, *norm, 1e-5);
         }
+        let last = task.evaluate(&self.batch).unwrap()[0].mean();
+        self.check_number("the loss after the last step", last, losses[norms.len()], 2e-6);
+        for (name, weight) in task.parameters().named().unwrap() {
+            let golden = format!("final.{name}");
+            if self.outputs.all.contains_key(&golden) {
+                self.check(&golden, &weight, 1e-5);
+            }
+        }
+    }
+
+    /// Every tensor of the folder was looked at.
+    fn assert_all_read(&self) {
+        assert_eq!(
+            *self.outputs.unread.borrow(),
+            Vec::<String>::new(),
+            "{}: compared with nothing",
+            self.name
+        );
+    }
+}
+
+fn norm(t: &Tensor) -> f64 {
+    f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt()
+}
+
+fn largest(t: &Tensor) -> f64 {
+    f64::from(t.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap())
+}
+
+#[test]
+fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
+    for name in ["roberta", "bert"] {
+        let golden = Golden::read(name);
+        let task = golden.masked_lm();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
+        golden.assert_all_read();
+    }
+}
+
+#[test]
+fn a_classifier_is_that_of_transformers() {
+    for name in ["roberta_cls", "bert_cls"] {
+        let golden = Golden::read(name);
+        let task = golden.classify();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.assert_all_read();
     }
 }
 

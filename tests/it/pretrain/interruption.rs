@@ -219,7 +219,20 @@ fn two_runs_in_one_folder_are_refused() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_a_closed_terminal_hurts_nobody() {
+fn a_second_signal_ends_at_once() {
+    let place = Workplace::new();
+    // A step takes long: were the second signal not heeded, the end of the step would save it.
+    let sets = ["training.max_steps=100", "training.gradient_accumulation_steps=60"];
+    let child = place.start_and_reach(1, &sets).expect("a hundred steps take long");
+    send(&child, SIGTERM);
+    send(&child, SIGINT);
+    let ended: Finished = child.wait_with_output().expect("ends").into();
+    assert_eq!(ended.code, Some(128 + SIGINT), "{ended:#?}");
+    assert_eq!(place.checkpoints(), Vec::<u64>::new(), "nothing is saved");
+}
+
+#[test]
+fn a_closed_terminal_hurts_nobody() {
     let place = Workplace::new();
     let mut command = place.command(&["training.max_steps=100000", "training.logging_steps=1"], &[]);
     let (reader, writer) = std::io::pipe().expect("a pipe");
