@@ -21,6 +21,8 @@ pub mod tokenizer;
 pub mod training;
 
 mod check;
+mod foreign;
+mod kind;
 mod load;
 mod overrides;
 mod resume;
