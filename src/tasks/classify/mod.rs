@@ -10,6 +10,7 @@ pub mod report;
 pub mod rows;
 pub mod subset;
 mod task;
+pub mod texts;
 
 pub use classifier::Classifier;
 pub use classifier::TextPair;
@@ -24,6 +25,9 @@ pub use read::read_examples;
 pub use report::PredictionRow;
 pub use report::confusion_table;
 pub use report::write_rows;
+pub use rows::RowFormat;
 pub use subset::stratified;
 pub use subset::subset_size;
 pub use task::Classify;
+pub use texts::InputText;
+pub use texts::InputTexts;
