@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fmt::Write;
 
-/// What an error means for whoever started the program; the exit code follows from it.
+/// What an error means for the caller of the program; the exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Class {
     /// Anything without a class of its own: exit code 1.
@@ -118,7 +118,7 @@ impl std::error::Error for Problems {}
 
 /// The text of an error and its chain of causes, as the terminal shows it, ending in a newline.
 pub fn render(error: &anyhow::Error) -> String {
-    // Who stops a program has asked for its end: nothing went wrong.
+    // The user asked the program to stop: nothing went wrong.
     let what = if matches!(class_of(error), Class::Interrupted(_)) { "note" } else { "error" };
     let mut text = format!("{what}: {error}\n");
     for cause in error.chain().skip(1) {
@@ -127,7 +127,7 @@ pub fn render(error: &anyhow::Error) -> String {
     }
     if class_of(error) == Class::Disk && !text.contains("hint:") {
         text.push_str(
-            "  hint: free some room and run the same command again: it goes on where this one stopped\n",
+            "  hint: free some room and run the same command again: it continues where this one stopped\n",
         );
     }
     text

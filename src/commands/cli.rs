@@ -66,18 +66,18 @@ pub enum Command {
     /// Make the tokenizer and the shards of a configuration, without training
     ///
     /// Reads, cleans, filters and deduplicates the corpus, and leaves a report (report.html, report.json) of
-    /// what was left out. It may be stopped at any moment: the same command goes on behind its last finished
-    /// part.
+    /// what was left out. It may be stopped at any moment: the same command continues after its last
+    /// finished part.
     #[command(after_help = "Examples:
   mlmtrain prepare --config configs/quickstart.yaml
-  mlmtrain prepare --config configs/corpus/finnish.yaml --set data.filters.length.min_words=10
+  mlmtrain prepare --config configs/corpus/sample.yaml --set data.filters.length.min_words=10
   zcat crawl.gz | mlmtrain prepare --config my.yaml --set 'data.sources.0.files=[\"-\"]'")]
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
     /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win.
     #[command(after_help = "Examples:
-  mlmtrain finetune --task classify --config configs/finetune-agnews.yaml
+  mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
   mlmtrain finetune --task classify --model models/minilm --train train.tsv --eval dev.tsv \\
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment

@@ -89,8 +89,8 @@ impl Confusion {
 
     /// The unweighted mean of F1 over the classes that occur as truth or prediction.
     pub fn macro_f1(&self) -> f64 {
-        // scikit-learn takes the labels from the data: a class that nobody has and nobody predicted does not
-        // count.
+        // scikit-learn takes the labels from the data: a class that neither occurs nor is predicted does
+        // not count.
         let scores: Vec<f64> = self
             .per_class()
             .iter()

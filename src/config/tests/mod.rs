@@ -487,17 +487,17 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
     let current = load(SMALL, &sets).expect("is right").config;
     insta::assert_snapshot!(compare_for_resume(&saved, &current).expect_err("is wrong"), @r#"
     run.seed: was `42` when this run began and is `1` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     error: data.sources.0.files: was `["corpus/*.txt.zst"]` when this run began and is `["b.txt"]` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     error: model.roberta.hidden_size: was `128` when this run began and is `64` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     "#);
     let lamb = load(SMALL, &["training.optim=lamb", "training.weight_decay=0.01"]).expect("is right").config;
     let other = load(SMALL, &["training.weight_decay=0.01"]).expect("is right").config;
     insta::assert_snapshot!(compare_for_resume(&other, &lamb).expect_err("is wrong"), @r#"
     training.optim: was `"adamw"` when this run began and is `"lamb"` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     "#);
     let bert = load("data: {sources: [{files: [corpus/*.txt.zst]}]}\nmodel: {bert: {}}\n", &[])
         .expect("is right")
@@ -514,11 +514,28 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
 }
 
 #[test]
+fn the_guide_in_configs_names_every_key() {
+    fn keys(schema: &serde_json::Value) -> Vec<String> {
+        let tables = schema["$defs"].as_object().into_iter().flat_map(|tables| tables.values());
+        let keys = tables.chain([schema]).filter_map(|table| table["properties"].as_object());
+        keys.flatten().filter(|(_, key)| key["deprecated"] != true).map(|(name, _)| name.clone()).collect()
+    }
+    let guide = include_str!("../../../configs/README.md");
+    for kind in [Kind::Pretrain, Kind::Finetune] {
+        let schema = serde_json::from_str(&schema_json(kind)).expect("is JSON");
+        for key in keys(&schema) {
+            let is_named = [format!("`{key}`"), format!(".{key}`"), format!("`{key}: ")];
+            assert!(is_named.iter().any(|name| guide.contains(name)), "{key}");
+        }
+    }
+}
+
+#[test]
 fn every_file_in_configs_is_right() {
     let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/**/*.yaml");
     let files: Vec<PathBuf> =
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
-    assert!(files.len() >= 6);
+    assert!(files.len() >= 8);
     for file in files {
         let loaded = match kind_of(&file).expect("is readable") {
             Kind::Pretrain => load_pretrain(&file, &[]).map(|_| ()),
