@@ -247,7 +247,7 @@ pub enum ConfigCommand {
 Then put this line first in a configuration (VS Code with the YAML extension, Zed, Neovim):
   # yaml-language-server: $schema=mlmtrain.schema.json")]
     Schema {
-        /// Of which configuration
+        /// Which configuration to describe
         #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
         of: SchemaOf,
     },
@@ -287,6 +287,6 @@ pub enum SchemaOf {
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// For which shell
+    /// Which shell
     pub shell: clap_complete::Shell,
 }

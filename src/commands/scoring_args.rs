@@ -44,7 +44,7 @@ pub struct PredictArgs {
     /// .bz2, .xz); `-` is standard input
     #[arg(long, value_name = "FILE|-")]
     pub input: PathBuf,
-    /// How the input is to be read, where its name does not tell
+    /// How to read the input; else its name tells, and standard input is a text a line
     #[arg(long, value_enum)]
     pub format: Option<InputFormat>,
     /// Which fields of the input to read.

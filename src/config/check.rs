@@ -70,10 +70,10 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let elsewhere = root.find(name_of(key));
     let hint = if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", quoted(&names))
+    } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
+        hint.to_string()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {
         format!("`{key}` belongs elsewhere: {}", quoted(&elsewhere))
-    } else if let Some(hint) = foreign::key_hint(key) {
-        hint.to_string()
     } else if let Some(name) = closest(key, &names) {
         format!("did you mean `{name}`?")
     } else if names.len() <= 10 {
