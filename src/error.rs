@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fmt::Write;
 
-/// What an error means for whoever started the program; the exit code follows from it.
+/// What an error means for the caller of the program; the exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Class {
     /// Anything without a class of its own: exit code 1.
@@ -118,14 +118,16 @@ impl std::error::Error for Problems {}
 
 /// The text of an error and its chain of causes, as the terminal shows it, ending in a newline.
 pub fn render(error: &anyhow::Error) -> String {
-    let mut text = format!("error: {error}\n");
+    // The user asked the program to stop: nothing went wrong.
+    let what = if matches!(class_of(error), Class::Interrupted(_)) { "note" } else { "error" };
+    let mut text = format!("{what}: {error}\n");
     for cause in error.chain().skip(1) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
     if class_of(error) == Class::Disk && !text.contains("hint:") {
         text.push_str(
-            "  hint: free some room and run the same command again: it goes on where this one stopped\n",
+            "  hint: free some room and run the same command again: it continues where this one stopped\n",
         );
     }
     text
@@ -147,4 +149,18 @@ pub fn class_of(error: &anyhow::Error) -> Class {
         }
     }
     Class::Failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_is_a_note_and_keeps_its_exit_code() {
+        let stopped = |class| Problem::new("stopped; step 3 is saved").class(class).hint("go on").into();
+        let interrupted: anyhow::Error = stopped(Class::Interrupted(2));
+        assert_eq!(render(&interrupted), "note: stopped; step 3 is saved\n  hint: go on\n");
+        assert_eq!(class_of(&interrupted).exit_code(), 130);
+        assert!(render(&stopped(Class::Failed)).starts_with("error: "));
+    }
 }

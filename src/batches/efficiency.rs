@@ -51,7 +51,8 @@ impl fmt::Display for PackingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} rows an epoch, {:.1} % full, {:.1} % special tokens, {} of {} documents cut",
+            "{} rows an epoch, {:.1} % full, {:.1} % special tokens, \
+             {} of {} documents continued in another row",
             format_count(self.rows),
             100.0 * self.fill(),
             100.0 * self.special_share(),

@@ -84,7 +84,7 @@ impl<D: Documents> Planner<D> {
         if cursor.index > places || cursor.tokens > tokens {
             let (index, used) = (cursor.index, cursor.tokens);
             return Err(Problem::new(format!(
-                "the position to go on from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
+                "the position to continue from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
             ))
             .hint("the shards are not those that the checkpoint was trained on")
             .into());
@@ -167,7 +167,7 @@ impl<D: Documents> Planner<D> {
             // Only a cursor that belongs to other shards can point behind the document.
             let left = document_tokens.checked_sub(from).ok_or_else(|| {
                 Problem::new(format!(
-                    "the position to go on from is token {from} of a document of {document_tokens}"
+                    "the position to continue from is token {from} of a document of {document_tokens}"
                 ))
             })?;
             let count = left.min(room);
@@ -241,7 +241,7 @@ impl<D: Documents> Planner<D> {
         let length = self.cursor.window_seq_length;
         if length <= SPECIAL || length > self.max_seq_length {
             let message = format!(
-                "the position to go on from is of rows of {length} tokens, these have {}",
+                "the position to continue from is of rows of {length} tokens, these have {}",
                 self.max_seq_length
             );
             return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());

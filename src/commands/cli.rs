@@ -15,6 +15,8 @@ use clap::ValueEnum;
 pub use crate::commands::bench::args::BenchArgs;
 pub use crate::commands::bench::args::BenchJobArgs;
 pub use crate::commands::finetune::args::FinetuneArgs;
+pub use crate::commands::scoring_args::EvaluateArgs;
+pub use crate::commands::scoring_args::PredictArgs;
 pub use crate::commands::shards::args::ShardsCommand;
 use crate::config;
 use crate::config::Loaded;
@@ -64,18 +66,18 @@ pub enum Command {
     /// Make the tokenizer and the shards of a configuration, without training
     ///
     /// Reads, cleans, filters and deduplicates the corpus, and leaves a report (report.html, report.json) of
-    /// what was left out. It may be stopped at any moment: the same command goes on behind its last finished
-    /// part.
+    /// what was left out. It may be stopped at any moment: the same command continues after its last
+    /// finished part.
     #[command(after_help = "Examples:
   mlmtrain prepare --config configs/quickstart.yaml
-  mlmtrain prepare --config configs/corpus/finnish.yaml --set data.filters.length.min_words=10
+  mlmtrain prepare --config configs/corpus/sample.yaml --set data.filters.length.min_words=10
   zcat crawl.gz | mlmtrain prepare --config my.yaml --set 'data.sources.0.files=[\"-\"]'")]
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
     /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win.
     #[command(after_help = "Examples:
-  mlmtrain finetune --task classify --config configs/finetune-agnews.yaml
+  mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
   mlmtrain finetune --task classify --model models/minilm --train train.tsv --eval dev.tsv \\
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
@@ -84,12 +86,17 @@ pub enum Command {
     /// Score a model on a file: a classifier on labelled examples, a masked language model on text
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv
-  mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst")]
+  mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst --json")]
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
+    ///
+    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, then all
+    /// other columns of the input under their own names. A column whose name is taken is kept with `input_`
+    /// before it: `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
-  mlmtrain predict --model runs/agnews/final --input news.jsonl --text-column title
+  mlmtrain predict --model runs/agnews/final --input news.csv.gz --text-column title
+  zcat news.csv.gz | mlmtrain predict --model runs/agnews/final --input - --format csv
   echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
     Predict(PredictArgs),
     /// Look into tokenised text as a model sees it, or check it for damage
@@ -198,68 +205,6 @@ pub enum Task {
     Classify,
 }
 
-/// Arguments of `evaluate`.
-#[derive(Debug, Args)]
-pub struct EvaluateArgs {
-    /// Model folder in the Hugging Face layout
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
-    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model
-    #[arg(long, value_name = "FILE")]
-    pub data: PathBuf,
-    /// Which columns of the data to read.
-    #[command(flatten)]
-    pub columns: ColumnArgs,
-    /// Column of the label
-    #[arg(long, value_name = "NAME")]
-    pub label_column: Option<String>,
-    /// Also write the first batch and its logits to this safetensors file (masked language models)
-    #[arg(long, value_name = "FILE")]
-    pub dump_logits: Option<PathBuf>,
-    /// Size of the batches.
-    #[command(flatten)]
-    pub compute: ComputeArgs,
-}
-
-/// Arguments of `predict`.
-#[derive(Debug, Args)]
-pub struct PredictArgs {
-    /// Model folder in the Hugging Face layout
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
-    /// Texts, one a line or one a JSONL row; `-` is standard input
-    #[arg(long, value_name = "FILE|-")]
-    pub input: PathBuf,
-    /// Which fields of the input to read.
-    #[command(flatten)]
-    pub columns: ColumnArgs,
-    /// Size of the batches.
-    #[command(flatten)]
-    pub compute: ComputeArgs,
-}
-
-/// Columns that hold the texts.
-#[derive(Debug, Args)]
-pub struct ColumnArgs {
-    /// Column or JSON field of the text
-    #[arg(long, value_name = "NAME")]
-    pub text_column: Option<String>,
-    /// Column or JSON field of the second text of a pair
-    #[arg(long, value_name = "NAME")]
-    pub text_pair_column: Option<String>,
-}
-
-/// How much at once.
-#[derive(Debug, Args)]
-pub struct ComputeArgs {
-    /// Texts in one batch
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch_size: u32,
-    /// Threads; 0 means one for each core that this process may use
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub threads: usize,
-}
-
 /// Subcommands of `tokenizer`.
 #[derive(Debug, Subcommand)]
 pub enum TokenizerCommand {
@@ -293,15 +238,16 @@ pub enum ConfigCommand {
     Check(FileArgs),
     /// Print a configuration with all defaults, and where each value comes from
     #[command(after_help = "Examples:
-  mlmtrain config show configs/quickstart.yaml --set run.seed=7")]
-    Show(FileArgs),
+  mlmtrain config show configs/quickstart.yaml --set run.seed=7
+  mlmtrain config show configs/quickstart.yaml --json")]
+    Show(ShowArgs),
     /// Print the JSON Schema, for completion in editors
     #[command(after_help = "Examples:
   mlmtrain config schema > mlmtrain.schema.json
 Then put this line first in a configuration (VS Code with the YAML extension, Zed, Neovim):
   # yaml-language-server: $schema=mlmtrain.schema.json")]
     Schema {
-        /// Of which configuration
+        /// Which configuration to describe
         #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
         of: SchemaOf,
     },
@@ -318,6 +264,17 @@ pub struct FileArgs {
     pub set: Vec<String>,
 }
 
+/// Arguments of `config show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// What to show.
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Print one JSON object with the values alone, which is a configuration, too
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which configuration a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
@@ -330,6 +287,6 @@ pub enum SchemaOf {
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// For which shell
+    /// Which shell
     pub shell: clap_complete::Shell,
 }

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use crate::commands::cli::ConfigCommand;
 use crate::commands::cli::FileArgs;
 use crate::commands::cli::SchemaOf;
+use crate::commands::cli::ShowArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config;
 use crate::config::Kind;
+use crate::config::Loaded;
 use crate::error::Problems;
 
 /// Runs the subcommand.
@@ -32,9 +35,13 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
     Ok(format!("{}: right, a configuration of `{command}`", path.display()))
 }
 
-fn show(args: &FileArgs) -> Result<String, Problems> {
-    match config::kind_of(&args.file)? {
-        Kind::Pretrain => Ok(config::load_pretrain(&args.file, &args.set)?.show()),
-        Kind::Finetune => Ok(config::load_finetune(&args.file, &args.set)?.show()),
-    }
+fn show(ShowArgs { file: FileArgs { file, set }, json }: &ShowArgs) -> Result<String, Problems> {
+    Ok(match config::kind_of(file)? {
+        Kind::Pretrain => shown(&config::load_pretrain(file, set)?, *json),
+        Kind::Finetune => shown(&config::load_finetune(file, set)?, *json),
+    })
+}
+
+fn shown<T: Serialize>(loaded: &Loaded<T>, json: bool) -> String {
+    if json { config::to_json(&loaded.config) } else { loaded.show() }
 }

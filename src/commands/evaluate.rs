@@ -6,6 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use candle_core::Device;
 use candle_core::Tensor;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::batches::Batch;
 use crate::batches::EvaluationBatches;
@@ -13,6 +16,7 @@ use crate::batches::Frame;
 use crate::batches::Masking;
 use crate::checkpoint::write_tensors;
 use crate::commands::cli::EvaluateArgs;
+use crate::commands::device;
 use crate::commands::terminal;
 use crate::config::DataConfig;
 use crate::config::SourceConfig;
@@ -43,24 +47,39 @@ const ROW_TOKENS: usize = 512;
 /// Runs the subcommand.
 pub fn run(args: &EvaluateArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
-    let lines = match read_folder(&args.model)?.head {
-        HeadKind::SequenceClassification => classifier(args)?,
-        HeadKind::MaskedLm => masked_lm(args)?,
+    let device = device::pick(args.compute.device)?;
+    let scores = match read_folder(&args.model)?.head {
+        HeadKind::SequenceClassification => classifier(args, &device)?,
+        HeadKind::MaskedLm => masked_lm(args, &device)?,
         HeadKind::None => {
             return Err(Problem::new("holds an encoder without a head, which cannot be scored")
                 .at(args.model.display())
                 .into());
         }
     };
-    lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    if args.json {
+        return terminal::stdout_line(&Value::from(scores.json).to_string());
+    }
+    scores.lines.iter().try_for_each(|line| terminal::stdout_line(line))
 }
 
-fn row(name: &str, text: impl std::fmt::Display) -> String {
-    format!("{name:20} {text}")
+/// What was found, for people and for programs.
+#[derive(Default)]
+struct Scores {
+    lines: Vec<String>,
+    json: Map<String, Value>,
 }
 
-fn classifier(args: &EvaluateArgs) -> Result<Vec<String>> {
-    let classifier = Classifier::load(&args.model, &Device::Cpu)?;
+impl Scores {
+    /// A number by the name that the Trainer gives it, and a line with a name of its own.
+    fn add(&mut self, key: &str, value: impl Into<Value>, name: &str, text: impl std::fmt::Display) {
+        self.json.insert(format!("eval_{key}"), value.into());
+        self.lines.push(format!("{name:20} {text}"));
+    }
+}
+
+fn classifier(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
+    let classifier = Classifier::load(&args.model, device)?;
     let columns = Columns {
         text: args.columns.text_column.as_deref(),
         text_pair: args.columns.text_pair_column.as_deref(),
@@ -72,29 +91,40 @@ fn classifier(args: &EvaluateArgs) -> Result<Vec<String>> {
     let texts: Vec<TextPair> = examples.into_iter().map(|e| (e.text, e.text_pair)).collect();
     let (encoded, lost) = classifier.encode(&texts, &ids)?;
     let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), 0.0);
-    for batch in encoded.chunks(args.compute.batch_size as usize) {
+    for (number, batch) in encoded.chunks(args.compute.batch_size as usize).enumerate() {
+        if let (0, Some(path)) = (number, &args.dump_logits) {
+            dump_logits(path, &classifier.task, &classifier.collator.batch(batch, 0))?;
+        }
         for (example, probabilities) in batch.iter().zip(classifier.probabilities(batch)?) {
             predicted.push(best_class(&probabilities) as u32);
             loss -= f64::from(probabilities[example.label as usize]).ln();
         }
     }
     let confusion = Confusion::of(classifier.labels.len(), &ids, &predicted);
-    let mut lines = vec![
-        row("examples", ids.len()),
-        row("loss", format!("{:.4}", loss / ids.len() as f64)),
-        row("accuracy", format!("{:.2} %", 100.0 * confusion.accuracy())),
-        row("macro F1", format!("{:.2} %", 100.0 * confusion.macro_f1())),
-        row("Matthews", format!("{:.4}", confusion.matthews())),
-    ];
+    let (loss, accuracy, f1) = (loss / ids.len() as f64, confusion.accuracy(), confusion.macro_f1());
+    let mut scores = Scores::default();
+    scores.add("examples", ids.len(), "examples", ids.len());
+    scores.add("loss", loss, "loss", format!("{loss:.4}"));
+    scores.add("accuracy", accuracy, "accuracy", format!("{:.2} %", 100.0 * accuracy));
+    scores.add("f1", f1, "macro F1", format!("{:.2} %", 100.0 * f1));
+    let matthews = confusion.matthews();
+    scores.add("matthews_correlation", matthews, "Matthews", format!("{matthews:.4}"));
     if lost.examples > 0 {
-        lines.push(row("cut", format!("{} examples, {} tokens lost", lost.examples, lost.tokens)));
+        let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
+        scores.add("examples_cut", lost.examples, "cut", text);
     }
-    lines.push(confusion_table(&confusion.rows(), &classifier.labels).trim_end().to_string());
-    Ok(lines)
+    let by_class = classifier.labels.iter().zip(confusion.per_class());
+    let by_class = by_class.map(|(label, of)| {
+        let of = json!({"precision": of.precision, "recall": of.recall, "f1": of.f1, "support": of.support});
+        (label.clone(), of)
+    });
+    scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
+    scores.lines.push(confusion_table(&confusion.rows(), &classifier.labels).trim_end().to_string());
+    Ok(scores)
 }
 
-fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
-    let (task, tokenizer) = MaskedLm::load(&args.model, &Device::Cpu)?;
+fn masked_lm(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
+    let (task, tokenizer) = MaskedLm::load(&args.model, device)?;
     let (documents, left_out) = documents(args)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];
@@ -119,21 +149,21 @@ fn masked_lm(args: &EvaluateArgs) -> Result<Vec<String>> {
         }
         task.evaluate(&batch)?.into_iter().for_each(|loss| total += loss);
     }
-    let mut lines = vec![
-        row("documents", documents.len()),
-        row("tokens", tokens),
-        row("loss", format!("{:.4}", total.mean())),
-        row("perplexity", format!("{:.2}", total.mean().exp())),
-        row("masked accuracy", format!("{:.2} %", 100.0 * total.accuracy())),
-        row("unigram baseline", format!("{:.4}", unigram_entropy(&counts))),
-    ];
+    let (loss, accuracy, entropy) = (total.mean(), total.accuracy(), unigram_entropy(&counts));
+    let mut scores = Scores::default();
+    scores.add("examples", documents.len(), "documents", documents.len());
+    scores.add("tokens", tokens, "tokens", tokens);
+    scores.add("loss", loss, "loss", format!("{loss:.4}"));
+    scores.add("perplexity", loss.exp(), "perplexity", format!("{:.2}", loss.exp()));
+    scores.add("accuracy", accuracy, "masked accuracy", format!("{:.2} %", 100.0 * accuracy));
+    // A baseline that has seen the file which it is scored on is better than any that has not.
+    let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
+    scores.add("own_unigram_entropy", entropy, "unigram entropy", text);
     if left_out > 0 {
-        lines.push(row(
-            "left out",
-            format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes),
-        ));
+        let text = format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes);
+        scores.add("documents_left_out", left_out, "left out", text);
     }
-    Ok(lines)
+    Ok(scores)
 }
 
 /// The texts of the file, and how many were left out for their length; empty ones are not missed.
@@ -155,7 +185,7 @@ fn documents(args: &EvaluateArgs) -> Result<(Vec<String>, u64)> {
 }
 
 /// Writes the first batch and its logits, so that another program can be held against them.
-fn dump_logits(path: &Path, task: &MaskedLm, batch: &Batch) -> Result<()> {
+fn dump_logits(path: &Path, task: &dyn Task, batch: &Batch) -> Result<()> {
     let ids = |name: &str, values: &[u32]| anyhow::Ok((name.to_string(), Tensor::new(values, &Device::Cpu)?));
     let tensors = vec![
         ids("ids", &batch.ids)?,
@@ -164,7 +194,7 @@ fn dump_logits(path: &Path, task: &MaskedLm, batch: &Batch) -> Result<()> {
         ids("cu_seqlens", &batch.cu_seqlens)?,
         ids("label_positions", &batch.label_positions)?,
         ids("labels", &batch.labels)?,
-        ("logits".to_string(), task.logits(batch)?),
+        ("logits".to_string(), task.logits(batch)?.to_device(&Device::Cpu)?),
     ];
     fs::write_atomic(path, |file| write_tensors(file, &tensors))
 }

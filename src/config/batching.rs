@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PackingMode {
-    /// Pieces of documents end to end; attention stays inside a piece. A document that does not fit goes on
+    /// Pieces of documents end to end; attention stays inside a piece. A document that does not fit continues
     /// in the next row.
     Segments,
     /// Text of one document after the other as one sequence that attention sees whole (RoBERTa's

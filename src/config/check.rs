@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 use serde_json::Value as Json;
 
+use crate::config::foreign;
 use crate::config::scalar;
 use crate::config::shape::Field;
 use crate::config::shape::Shape;
+use crate::config::shape::name_of;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
 use crate::config::tree::Entry;
@@ -19,6 +21,9 @@ use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+
+/// The key that holds a family's table in one kind of configuration and a folder in the other.
+const MODEL: &str = "model";
 
 /// What came of the comparison.
 #[derive(Debug, Default)]
@@ -55,14 +60,26 @@ pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
-/// "unknown key" with the best guess of what was meant.
+/// More places than this are no help to someone who looks for one.
+const MOST_PLACES: usize = 3;
+
+/// "unknown key" with the best guess of what was meant: what is known for certain goes before what only looks
+/// alike.
 pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, root: &Shape) -> Wrong {
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
-    let hint = match (closest(key, &names), root.find(key)) {
-        (Some(name), _) => format!("did you mean `{name}`?"),
-        (None, Some(elsewhere)) => format!("`{key}` belongs elsewhere: `{elsewhere}`"),
-        (None, None) if names.len() <= 10 => format!("known keys here: {}", quoted(&names)),
-        (None, None) => "`mlmtrain config schema` lists every key".to_string(),
+    let elsewhere = root.find(name_of(key));
+    let hint = if path == MODEL && foreign::is_family(key) {
+        format!("this family is not built; those that are: {}", quoted(&names))
+    } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
+        hint.to_string()
+    } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {
+        format!("`{key}` belongs elsewhere: {}", quoted(&elsewhere))
+    } else if let Some(name) = closest(key, &names) {
+        format!("did you mean `{name}`?")
+    } else if names.len() <= 10 {
+        format!("known keys here: {}", quoted(&names))
+    } else {
+        "`mlmtrain config schema` lists every key".to_string()
     };
     let within = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
     Wrong { place, message: format!("unknown key `{}`{within}", shortened(key)), hint: Some(hint) }
@@ -88,6 +105,9 @@ impl Checker<'_> {
             (_, value) => match scalar::scalar(value, shape, path) {
                 Ok(value) => Some(value),
                 Err((message, hint)) => {
+                    let is_table = matches!(value, Value::Table(_));
+                    let hint =
+                        if path == MODEL && is_table { foreign::model_hint(false).into() } else { hint };
                     self.report(&node.place, format!("`{path}` {message}"), Some(hint));
                     return None;
                 }
@@ -95,11 +115,10 @@ impl Checker<'_> {
         };
         match &found {
             None => {
-                let is_list = matches!(shape, Shape::List(_));
-                let hint = if is_list {
-                    "write it as `[a, b]`, or one `- item` a line"
-                } else {
-                    "write its keys below it, indented by two spaces"
+                let hint = match shape {
+                    Shape::List(_) => "write it as `[a, b]`, or one `- item` a line",
+                    _ if path == MODEL => foreign::model_hint(true),
+                    _ => "write its keys below it, indented by two spaces",
                 };
                 let name = if path.is_empty() { "a configuration".to_string() } else { format!("`{path}`") };
                 self.report(
@@ -126,6 +145,8 @@ impl Checker<'_> {
                 // One mistyped key is one problem: that the key it was meant for is missing is no second one.
                 let names: Vec<&str> = shape.fields().iter().map(|f| f.name.as_str()).collect();
                 self.checked.replaced.extend(closest(&entry.key, &names).map(|name| join(path, name)));
+                // Nor that a model whose family is not known has none.
+                self.checked.replaced.extend((path == MODEL).then(|| MODEL.to_string()));
                 continue;
             };
             if let Some(first) = seen.insert(&field.name, entry) {

@@ -14,6 +14,7 @@ use crate::config::PretrainConfig;
 use crate::config::check::Checked;
 use crate::config::check::Wrong;
 use crate::config::check::check;
+use crate::config::kind;
 use crate::config::overrides::Override;
 use crate::config::schema::Kind;
 use crate::config::shape::Shape;
@@ -22,7 +23,6 @@ use crate::config::show::Origins;
 use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Place;
-use crate::config::tree::Value;
 use crate::config::validate;
 use crate::config::validate::Finding;
 use crate::error::Class;
@@ -59,7 +59,7 @@ pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConf
 
 /// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
 pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
-    load(Some(path), overrides, validate::pretrain_findings)
+    load(Some(path), overrides, Kind::Pretrain, validate::pretrain_findings)
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
@@ -72,7 +72,7 @@ pub fn load_finetune_with(
     path: Option<&Path>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
-    load(path, overrides, validate::finetune_findings)
+    load(path, overrides, Kind::Finetune, validate::finetune_findings)
 }
 
 /// Reads the texts after `--set`, reporting all that are malformed.
@@ -87,22 +87,15 @@ pub fn overrides(sets: &[String]) -> Result<Vec<Override>, Problems> {
     }
 }
 
-/// Which command a file is for: `finetune` when its `model` is a text or its `data` names labelled files.
+/// Which command a file is for.
 pub fn kind_of(path: &Path) -> Result<Kind, Problems> {
-    let root = read(path).map_err(|problem| Problems(vec![problem]))?;
-    let is_finetune = root.entries().iter().any(|entry| match (entry.key.as_str(), &entry.node.value) {
-        ("model", Value::Text(_)) | ("model_name_or_path", _) => true,
-        ("data", Value::Table(data)) => {
-            data.iter().any(|e| ["train_file", "eval_file"].contains(&e.key.as_str()))
-        }
-        _ => false,
-    });
-    Ok(if is_finetune { Kind::Finetune } else { Kind::Pretrain })
+    read(path).map(|root| kind::of(&root)).map_err(|problem| Problems(vec![problem]))
 }
 
 fn load<T>(
     path: Option<&Path>,
     overrides: &[Override],
+    kind: Kind,
     findings: fn(&T) -> Vec<Finding>,
 ) -> Result<Loaded<T>, Problems>
 where
@@ -111,6 +104,8 @@ where
     let file = path.map(|p| p.display().to_string());
     let root = path.map_or_else(|| Ok(Node::empty_table(Place::Flag("command line".to_string()))), read);
     let mut root = root.map_err(|problem| Problems(vec![problem]))?;
+    kind::expect(&root, kind)
+        .map_err(|problem| Problems(vec![Problem { place: file.clone(), ..problem }]))?;
     let shape = Shape::of::<T>();
     let mut wrong: Vec<Wrong> =
         overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()).collect();

@@ -22,6 +22,8 @@ pub mod tokenizer;
 pub mod training;
 
 mod check;
+mod foreign;
+mod kind;
 mod load;
 mod overrides;
 mod resume;

@@ -1,5 +1,5 @@
 //! What changed between the configuration saved in a run folder and the one given now, and whether a run may
-//! go on with it.
+//! continue with it.
 //!
 //! Pure: it reads no folder; `train` decides when to ask.
 
@@ -54,7 +54,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a run may go on with it.
+    /// Whether a run may continue with it.
     pub fn is_free(&self) -> bool {
         FREE.iter().any(|key| self.path == *key || self.path.starts_with(&format!("{key}.")))
     }
@@ -94,7 +94,7 @@ fn problem(change: &Change) -> Problem {
     let text = |value: &Json| if value.is_null() { "absent".to_string() } else { format!("`{value}`") };
     Problem::usage(format!("was {} when this run began and is {} now", text(&change.old), text(&change.new)))
         .at(&change.path)
-        .hint("restore the value to go on with this run, or start a new one in another `run.output_dir`")
+        .hint("restore the value to continue this run, or start a new one in another `run.output_dir`")
 }
 
 fn compare(path: &str, old: &Json, new: &Json, changes: &mut Vec<Change>) {

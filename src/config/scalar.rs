@@ -4,6 +4,7 @@
 
 use serde_json::Value as Json;
 
+use crate::config::foreign;
 use crate::config::shape::Shape;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
@@ -47,11 +48,10 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         (Shape::Choice(names), Value::Text(text)) if names.contains(text) => Ok(Json::from(text.as_str())),
         (Shape::Choice(names), Value::Text(text)) => {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let guess = || closest(text, &names).map(|name| format!("did you mean `{name}`?"));
+            let hint = foreign::value_hint(path, text).map(str::to_string).or_else(guess);
             let all = || format!("choose one of {}", quoted(&names));
-            Err((
-                format!("cannot be `{}`", shortened(text)),
-                closest(text, &names).map_or_else(all, |name| format!("did you mean `{name}`?")),
-            ))
+            Err((format!("cannot be `{}`", shortened(text)), hint.unwrap_or_else(all)))
         }
         (_, Value::Null) => no_value("give it a value, or remove the key to take its default"),
         (Shape::Text, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => wrong("put it in quotes"),

@@ -72,9 +72,7 @@ impl Shape {
     /// The field that `key` names, also by one of its other names.
     pub(super) fn field(&self, key: &str) -> Option<&Field> {
         let by_name = |name: &str| self.fields().iter().find(|f| f.name == name);
-        by_name(key).or_else(|| {
-            OTHER_NAMES.iter().filter(|(other, _)| *other == key).find_map(|(_, name)| by_name(name))
-        })
+        by_name(key).or_else(|| by_name(name_of(key)))
     }
 
     /// "a whole number", "a list": for messages.
@@ -91,16 +89,22 @@ impl Shape {
         }
     }
 
-    /// The dotted path of the key named `name`, wherever it is below this shape; for "it belongs under ...".
-    pub(super) fn find(&self, name: &str) -> Option<String> {
-        let direct = self.fields().iter().find(|f| f.name == name).map(|f| f.name.clone());
-        direct.or_else(|| {
-            self.fields().iter().find_map(|field| match &field.shape {
-                Self::Table(_) => field.shape.find(name).map(|rest| format!("{}.{rest}", field.name)),
-                _ => None,
-            })
-        })
+    /// The dotted paths of all keys named `name` below this shape; for "it belongs elsewhere".
+    pub(super) fn find(&self, name: &str) -> Vec<String> {
+        let mut paths = Vec::new();
+        for field in self.fields() {
+            paths.extend((field.name == name).then(|| field.name.clone()));
+            if let Self::Table(_) = field.shape {
+                paths.extend(field.shape.find(name).iter().map(|rest| format!("{}.{rest}", field.name)));
+            }
+        }
+        paths
     }
+}
+
+/// The name that another name of a key stands for; of any other text, the text itself.
+pub(super) fn name_of(key: &str) -> &str {
+    OTHER_NAMES.iter().find(|(other, _)| *other == key).map_or(key, |(_, name)| name)
 }
 
 /// "`a`, `b`, `c`".
@@ -224,15 +228,16 @@ mod tests {
             "one of `auto`, `cpu`, `cuda`, `cuda:0`, `cuda:1`, `cuda:2`, `cuda:3`, `cuda:4`, `cuda:5`, `cuda:6`, `cuda:7`"
         );
         assert!(shape.field("model").expect("is a field").required);
-        assert_eq!(shape.find("seed").as_deref(), Some("run.seed"));
+        assert_eq!(shape.find("seed"), ["run.seed"]);
+        assert_eq!(shape.find("hidden_size"), ["model.roberta.hidden_size", "model.bert.hidden_size"]);
     }
 
     #[test]
     fn every_other_name_leads_to_a_key_that_exists() {
         let shapes = [Shape::of::<PretrainConfig>(), Shape::of::<FinetuneConfig>()];
         for (other, name) in OTHER_NAMES {
-            assert!(shapes.iter().any(|s| s.find(name).is_some()), "{name}");
-            assert!(shapes.iter().all(|s| s.find(other).is_none()), "{other} is a key of its own");
+            assert!(shapes.iter().any(|s| !s.find(name).is_empty()), "{name}");
+            assert!(shapes.iter().all(|s| s.find(other).is_empty()), "{other} is a key of its own");
         }
     }
 }

@@ -10,7 +10,9 @@ pub(super) fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |name: &str| {
         let typos = strsim::normalized_damerau_levenshtein(&typed, name);
         // `batch_size` for `per_device_train_batch_size`: far in letters, near in meaning.
-        let part = typed.len() >= 5 && (name.contains(&typed) || typed.contains(name));
+        // But not `bert` for `deberta-v2`: what is typed must be the name for the most part.
+        let holds = typed.contains(name) && 2 * name.len() > typed.len();
+        let part = typed.len() >= 5 && (name.contains(&typed) || holds);
         if part { typos.max(0.7) } else { typos }
     };
     let scored = names.iter().map(|name| (likeness(name), *name)).filter(|(score, _)| *score >= 0.6);
@@ -35,6 +37,8 @@ mod tests {
         assert_eq!(closest("Learning-Rate", &names), Some("learning_rate"));
         assert_eq!(closest("batch_size", &names), Some("per_device_train_batch_size"));
         assert_eq!(closest("colour", &names), None);
+        assert_eq!(closest("deberta-v2", &["roberta", "bert"]), None);
+        assert_eq!(closest("robertaa", &["roberta", "bert"]), Some("roberta"));
         assert_eq!(closest(&"x".repeat(100_000), &names), None);
     }
 }

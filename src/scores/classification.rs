@@ -38,6 +38,12 @@ impl Confusion {
         confusion
     }
 
+    /// The matrix with these rows, one a true class; each must be as long as there are rows.
+    pub fn of_rows(rows: &[&[u64]]) -> Self {
+        assert!(rows.iter().all(|row| row.len() == rows.len()), "a confusion matrix is square");
+        Self { classes: rows.len(), counts: rows.concat() }
+    }
+
     /// Counts one example; both class ids must be below the number of classes.
     pub fn add(&mut self, truth: u32, predicted: u32) {
         let (truth, predicted) = (truth as usize, predicted as usize);
@@ -83,8 +89,8 @@ impl Confusion {
 
     /// The unweighted mean of F1 over the classes that occur as truth or prediction.
     pub fn macro_f1(&self) -> f64 {
-        // scikit-learn takes the labels from the data: a class that nobody has and nobody predicted does not
-        // count.
+        // scikit-learn takes the labels from the data: a class that neither occurs nor is predicted does
+        // not count.
         let scores: Vec<f64> = self
             .per_class()
             .iter()
@@ -145,6 +151,7 @@ mod tests {
         let predicted = [0, 1, 0, 0, 1, 1, 2, 2, 2, 0, 2, 1, 0, 2];
         let confusion = Confusion::of(4, &truth, &predicted);
         assert_eq!(confusion.rows(), [&[3, 1, 0, 0][..], &[0, 2, 1, 0], &[1, 1, 3, 0], &[1, 0, 1, 0]]);
+        assert_eq!(Confusion::of_rows(&confusion.rows()), confusion);
         close(confusion.accuracy(), 0.571_428_571_428_571_4);
         close(confusion.macro_f1(), 0.459_523_809_523_809_56);
         close(confusion.matthews(), 0.404_805_906_970_892_1);

@@ -57,7 +57,7 @@ impl Sinks {
                 Ok(()) => slot.failed = false,
                 Err(e) if !slot.failed => {
                     slot.failed = true;
-                    warnings.push(format!("{e:#}; training goes on without these records"));
+                    warnings.push(format!("{e:#}; training continues without these records"));
                 }
                 Err(_) => {}
             }

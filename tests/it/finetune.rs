@@ -97,6 +97,41 @@ fn a_classifier_learns_evaluates_and_predicts_the_same() {
 }
 
 #[test]
+fn tables_are_read_by_their_columns_and_programs_get_json() {
+    let place = workplace();
+    finetune(&place, &["--output-dir", "cls"]).ok();
+    let predict = |more: &[&str], input: &str| {
+        rows(&place.program(&[&["predict", "--model", "cls/final"], more].concat(), input).ok().stdout)
+    };
+    let labelled = predict(&["--input", "dev.csv", "--device", "cpu"], "");
+    assert_eq!(labelled.len(), 40, "the header is no text");
+    assert_eq!((&labelled[0]["input_label"], &labelled[1]["input_label"]), (&"bird".into(), &"fish".into()));
+    assert!(labelled[0]["text"].as_str().unwrap().starts_with("the eagle sees"));
+    let csv = fs::read_to_string(place.path("dev.csv")).unwrap();
+    assert_eq!(predict(&["--input", "-", "--format", "csv"], &csv), labelled);
+
+    let evaluate =
+        ["evaluate", "--model", "cls/final", "--data", "dev.csv", "--json", "--dump-logits", "l.st"];
+    let scores = rows(&place.program(&evaluate, "").ok().stdout);
+    let [scores] = scores.as_slice() else { panic!("one object, not {scores:?}") };
+    let right = labelled.iter().filter(|row| row["label"] == row["input_label"]).count();
+    assert_eq!(scores["eval_accuracy"].as_f64(), Some(right as f64 / 40.0));
+    assert_eq!(
+        (&scores["eval_examples"], &scores["eval_by_class"]["bird"]["support"]),
+        (&40.into(), &20.into())
+    );
+    assert!(scores["eval_loss"].is_number() && scores["eval_matthews_correlation"].is_number(), "{scores}");
+    let logits = candle_core::safetensors::load(place.path("l.st"), &candle_core::Device::Cpu).unwrap();
+    assert_eq!(logits["logits"].dims(), [32, 2], "a row for each example of the first batch");
+
+    if cfg!(not(feature = "cuda")) {
+        place
+            .program(&["predict", "--model", "cls/final", "--input", "dev.csv", "--device", "cuda"], "")
+            .refused(2, &["--device: cannot compute on `cuda`"]);
+    }
+}
+
+#[test]
 fn several_seeds_give_mean_and_deviation_and_a_part_of_the_data_is_enough() {
     let place = workplace();
     let more = [
@@ -147,7 +182,7 @@ fn masks_are_filled_and_a_text_without_one_is_refused() {
         .program(&["predict", "--model", "run/final", "--input", "-"], "no mask here\n")
         .refused(1, &["standard input:1", "no mask", "<mask>"]);
     let scored = place.program(&["evaluate", "--model", "run/final", "--data", "corpus.txt"], "").ok().stdout;
-    assert!(scored.contains("perplexity") && scored.contains("unigram baseline"), "{scored}");
+    assert!(scored.contains("perplexity") && scored.contains("entropy of this file's own"), "{scored}");
 }
 
 #[test]

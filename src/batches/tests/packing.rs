@@ -143,7 +143,7 @@ fn best_fit_cuts_fewer_documents_and_wastes_less() {
         (report(Packing::Segments), report(Packing::BestFit { window_documents: 1024 }));
     assert_eq!(
         best_fit.to_string(),
-        "1.6k rows an epoch, 98.6 % full, 3.0 % special tokens, 0 of 3k documents cut"
+        "1.6k rows an epoch, 98.6 % full, 3.0 % special tokens, 0 of 3k documents continued in another row"
     );
     assert!(segments.cut_share() > 0.4 && best_fit.documents_cut == 0, "{segments:?} {best_fit:?}");
     assert!(best_fit.fill() > 0.97, "{best_fit:?}");

@@ -22,13 +22,13 @@ pub struct BenchArgs {
     /// Type of activations and products; f32 when not given
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', value_enum)]
     pub compute: Vec<ComputeType>,
-    /// Time at least so many steps (two more come first, unseen)
+    /// Time at least this many steps; two untimed ones come first
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// Time steps for at least so many seconds
+    /// Time steps for at least this many seconds
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Fill the rows with documents of 20 to 60 tokens instead of one a row
+    /// Fill the rows with documents of 20 to 60 tokens, instead of one document each
     #[arg(long)]
     pub short: bool,
     /// Save only the input of each layer and compute the rest again in backward
@@ -40,10 +40,10 @@ pub struct BenchArgs {
     /// Let a GPU round the operands of f32 products to TF32
     #[arg(long)]
     pub tf32: bool,
-    /// Threads; 0 means one a core
+    /// Threads; 0 means one for each core that this process may use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Print one JSON object a row instead of a table
+    /// Print a JSON object for each row instead of a table
     #[arg(long)]
     pub json: bool,
 }

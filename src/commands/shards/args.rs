@@ -38,13 +38,13 @@ pub struct InspectArgs {
     /// Rows to print
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rows: usize,
-    /// Of which side of the split
+    /// Which side of the split
     #[arg(long, value_enum, default_value_t = SplitName::Train)]
     pub split: SplitName,
     /// Print this document whole instead of rows; the first is 0
     #[arg(long, value_name = "I", conflicts_with = "rows")]
     pub document: Option<u64>,
-    /// Configuration of `pretrain` whose row length, masking and seed are to be used
+    /// Configuration of `pretrain` that gives row length, masking and seed
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seed of order and masks; by default that of the configuration, or 42
@@ -63,8 +63,8 @@ pub struct VerifyArgs {
 /// A side of the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SplitName {
-    /// What a model is trained on
+    /// The text that a model is trained on
     Train,
-    /// What it is evaluated on
+    /// The text that it is evaluated on
     Validation,
 }

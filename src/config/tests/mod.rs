@@ -1,5 +1,6 @@
 //! Whole files through the loader: messages as a user sees them, origins, saving and resuming.
 
+mod guidance;
 mod hostile;
 
 use std::path::Path;
@@ -134,14 +135,14 @@ fn missing_keys_are_named_with_what_they_are_for() {
 
 #[test]
 fn a_key_in_the_wrong_table_is_sent_home() {
-    insta::assert_snapshot!(problems(format!("{SMALL}seed: 3\ntraining:\n  mlm_probability: 0.3\n  fp16: true\n"), &[]), @r#"
+    insta::assert_snapshot!(problems(format!("{SMALL}seed: 3\ntraining:\n  mlm_probability: 0.3\n  fp16: true\n"), &[]), @"
     error: a.yaml:8:1: unknown key `seed`
       hint: `seed` belongs elsewhere: `run.seed`
     error: a.yaml:10:3: unknown key `mlm_probability` in `training`
       hint: `mlm_probability` belongs elsewhere: `mlm.mlm_probability`
     error: a.yaml:11:3: unknown key `fp16` in `training`
-      hint: `mlmtrain config schema` lists every key
-    "#);
+      hint: write `precision.compute: f16`
+    ");
 }
 
 #[test]
@@ -382,6 +383,8 @@ fn the_kind_is_told_by_the_content() {
     assert_eq!(kind("model: a\n"), Kind::Finetune);
     assert_eq!(kind("data:\n  train_file: a\n"), Kind::Finetune);
     assert_eq!(kind(""), Kind::Pretrain);
+    assert_eq!(kind("model: runs/a/final\ndata: {sources: [{files: [a.txt]}]}\n"), Kind::Pretrain);
+    assert_eq!(kind("model: {roberta: {}}\ndata: {train_file: a, eval_file: b}\n"), Kind::Finetune);
 }
 
 #[test]
@@ -402,17 +405,17 @@ fn resuming_takes_on_some_changes_and_refuses_others() {
     let current = load(SMALL, &sets).expect("is right").config;
     insta::assert_snapshot!(compare_for_resume(&saved, &current).expect_err("is wrong"), @r#"
     run.seed: was `42` when this run began and is `1` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     error: data.sources.0.files: was `["corpus/*.txt.zst"]` when this run began and is `["b.txt"]` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     error: model.roberta.hidden_size: was `128` when this run began and is `64` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     "#);
     let lamb = load(SMALL, &["training.optim=lamb", "training.weight_decay=0.01"]).expect("is right").config;
     let other = load(SMALL, &["training.weight_decay=0.01"]).expect("is right").config;
     insta::assert_snapshot!(compare_for_resume(&other, &lamb).expect_err("is wrong"), @r#"
     training.optim: was `"adamw"` when this run began and is `"lamb"` now
-      hint: restore the value to go on with this run, or start a new one in another `run.output_dir`
+      hint: restore the value to continue this run, or start a new one in another `run.output_dir`
     "#);
     let bert = load("data: {sources: [{files: [corpus/*.txt.zst]}]}\nmodel: {bert: {}}\n", &[])
         .expect("is right")
@@ -433,7 +436,7 @@ fn every_file_in_configs_is_right() {
     let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/**/*.yaml");
     let files: Vec<PathBuf> =
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
-    assert!(files.len() >= 6);
+    assert!(files.len() >= 8);
     for file in files {
         let loaded = match kind_of(&file).expect("is readable") {
             Kind::Pretrain => load_pretrain(&file, &[]).map(|_| ()),

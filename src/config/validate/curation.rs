@@ -175,7 +175,7 @@ fn language(filters: &FiltersConfig, findings: &mut Findings) {
         for (index, name) in names.iter().enumerate().filter(|(_, name)| language_code(name).is_none()) {
             let path = format!("data.filters.language.{key}.{index}");
             let message = format!(
-                "`{}` is no language that can be told apart",
+                "`{}` is not a language that can be detected",
                 name.chars().take(40).collect::<String>()
             );
             findings.add(&[&path, &format!("data.filters.language.{key}")], message, language_hint(name));
@@ -293,11 +293,11 @@ mod tests {
 
     #[test]
     fn languages() {
-        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["fin".to_string(), "finnish".to_string()]), @"`finnish` is no language that can be told apart (write an ISO 639 code; near ones are `fin` (Finnish), `eng` (English), `spa` (Spanish))");
-        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["est".to_string(), "eet".to_string()]), @"`eet` is no language that can be told apart (write an ISO 639 code; near ones are `est` (Estonian), `epo` (Esperanto), `vie` (Vietnamese))");
+        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["fin".to_string(), "finnish".to_string()]), @"`finnish` is not a language that can be detected (write an ISO 639 code; near ones are `fin` (Finnish), `eng` (English), `spa` (Spanish))");
+        insta::assert_snapshot!(found(|d| d.filters.language.expected = vec!["est".to_string(), "eet".to_string()]), @"`eet` is not a language that can be detected (write an ISO 639 code; near ones are `est` (Estonian), `epo` (Esperanto), `vie` (Vietnamese))");
         assert!(
             found(|d| d.filters.language.expected = vec!["x".repeat(100_000)])
-                .starts_with("`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is no language")
+                .starts_with("`xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is not a language")
         );
         let candidates = |d: &mut DataConfig| {
             (d.filters.language.expected, d.filters.language.candidates) =

@@ -15,6 +15,7 @@ mod precision;
 mod sources;
 mod tokenizer;
 mod training;
+mod unused;
 
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     precision::precision(&config.precision, &mut findings);
+    unused::pretrain(config, &mut findings);
     findings.0
 }
 
@@ -65,6 +67,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     precision::precision(&config.precision, &mut findings);
+    unused::finetune(&config.run, &mut findings);
     findings.0
 }
 

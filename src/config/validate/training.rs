@@ -6,6 +6,7 @@ use crate::config::OptimizerType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
 use crate::config::validate::Findings;
+use crate::config::validate::unused;
 use crate::quantity;
 
 pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
@@ -13,6 +14,7 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     duration(training, findings);
     optimizer(training, findings);
     schedule(training, findings);
+    unused::schedule(training, findings);
     cadence(training, findings);
 }
 

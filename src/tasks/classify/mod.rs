@@ -12,6 +12,7 @@ pub mod read;
 pub mod report;
 pub mod rows;
 pub mod subset;
+pub mod texts;
 
 pub use classifier::Classifier;
 pub use classifier::TextPair;
@@ -28,8 +29,11 @@ pub use read::read_examples;
 pub use report::PredictionRow;
 pub use report::confusion_table;
 pub use report::write_rows;
+pub use rows::RowFormat;
 pub use subset::stratified;
 pub use subset::subset_size;
+pub use texts::InputText;
+pub use texts::InputTexts;
 
 use crate::models::ClassificationHead;
 use crate::tasks::Supervised;

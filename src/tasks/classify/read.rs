@@ -9,10 +9,9 @@ use anyhow::Result;
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
-use crate::fs;
-use crate::tasks::classify::rows::JsonRows;
 use crate::tasks::classify::rows::Row;
-use crate::tasks::classify::rows::TableRows;
+use crate::tasks::classify::rows::RowFormat;
+use crate::tasks::classify::rows::Source;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
@@ -61,29 +60,23 @@ impl<'a> Columns<'a> {
 /// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
 /// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8.
 pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>> {
-    let plain = fs::without_compression(path);
-    let extension =
-        plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
-    let rows: Box<dyn Iterator<Item = Result<Row>>> = match extension.as_str() {
-        "csv" => Box::new(TableRows::csv(path)?),
-        "tsv" => Box::new(TableRows::tsv(path)?),
-        "jsonl" | "ndjson" | "json" => Box::new(JsonRows::open(path)?),
-        _ => {
-            return Err(Problem::new("cannot tell the format of the file from its name")
-                .at(path.display())
-                .hint("name it `.csv`, `.tsv` or `.jsonl`, with `.gz`, `.zst` or `.bz2` behind where it is compressed")
-                .into());
-        }
+    let Some(format) = RowFormat::of(path) else {
+        return Err(Problem::new("cannot tell the format of the file from its name")
+            .at(path.display())
+            .hint("name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed")
+            .into());
     };
+    let source = Source::file(path)?;
+    let name = source.name.clone();
     let mut examples = Vec::new();
     let mut chosen: Option<Chosen> = None;
-    for row in rows {
+    for row in source.rows(format)? {
         let row = row?;
         let chosen = match &mut chosen {
             Some(chosen) => chosen,
-            none => none.insert(Chosen::new(path, &row, columns)?),
+            none => none.insert(Chosen::new(&name, &row, columns)?),
         };
-        examples.push(chosen.example(path, row)?);
+        examples.push(chosen.example(&name, row)?);
     }
     if examples.is_empty() {
         return Err(Problem::new("has no examples").at(path.display()).into());
@@ -92,20 +85,22 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
 }
 
 /// The columns of one file by name, settled on its first row.
-struct Chosen {
-    text: String,
-    text_pair: Option<String>,
+pub(super) struct Chosen {
+    pub(super) text: String,
+    pub(super) text_pair: Option<String>,
     label: Option<String>,
 }
 
 impl Chosen {
-    fn new(path: &Path, row: &Row, columns: &Columns<'_>) -> Result<Self> {
+    pub(super) fn new(source: &str, row: &Row, columns: &Columns<'_>) -> Result<Self> {
         let pick = |asked: Option<&str>, defaults: &[&str], option: &str| -> Result<String> {
             let found = match asked {
                 Some(name) => row.has(name).then_some(name),
                 None => defaults.iter().copied().find(|name| row.has(name)),
             };
-            found.map(str::to_string).ok_or_else(|| missing_column(path, row, asked, defaults, option).into())
+            found
+                .map(str::to_string)
+                .ok_or_else(|| missing_column(source, row, asked, defaults, option).into())
         };
         Ok(Self {
             text: pick(columns.text, &TEXT_COLUMNS, "text_column")?,
@@ -118,21 +113,13 @@ impl Chosen {
         })
     }
 
-    fn example(&self, path: &Path, mut row: Row) -> Result<Example> {
+    fn example(&self, source: &str, mut row: Row) -> Result<Example> {
         let line = row.line;
         let mut take = |name: &String, what: &str| -> Result<String> {
-            let place = || format!("{}:{line}", path.display());
-            if !row.has(name) {
-                let there = list(row.names());
-                return Err(Problem::new(format!("has no field `{name}`; there are {there}"))
-                    .at(place())
-                    .into());
-            }
-            let value = row.take(name).map_err(|problem| problem.at(place()))?;
-            match value {
+            match take(source, &mut row, name)? {
                 Some(value) if !value.trim().is_empty() => Ok(value),
                 _ => Err(Problem::new(format!("{what} `{name}` is empty"))
-                    .at(place())
+                    .at(format!("{source}:{line}"))
                     .hint("give the row one, or take the row out of the file")
                     .into()),
             }
@@ -148,7 +135,17 @@ impl Chosen {
     }
 }
 
-fn missing_column(path: &Path, row: &Row, asked: Option<&str>, defaults: &[&str], option: &str) -> Problem {
+/// The value of a field that the row must have; `None` where it is null.
+pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>> {
+    let place = format!("{source}:{}", row.line);
+    if !row.has(name) {
+        let there = list(row.names());
+        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
+    }
+    Ok(row.take(name).map_err(|problem| problem.at(place))?)
+}
+
+fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str], option: &str) -> Problem {
     let there = list(row.names());
     let (message, place_line) = match asked {
         Some(name) => (format!("has no column `{name}`; there are {there}"), row.header_line),
@@ -161,7 +158,7 @@ fn missing_column(path: &Path, row: &Row, asked: Option<&str>, defaults: &[&str]
         (strsim::jaro_winkler(name, closest) > 0.8).then(|| format!("did you mean `{closest}`?"))
     });
     let hint = near.unwrap_or_else(|| format!("name the column with `{option}`"));
-    Problem::new(message).at(format!("{}:{place_line}", path.display())).hint(hint)
+    Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {

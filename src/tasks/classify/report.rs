@@ -10,8 +10,18 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
-/// The widest table that is printed whole; above, only the most frequent confusions are listed.
-const TABLE_LABELS: usize = 20;
+use crate::scores::ClassScore;
+use crate::scores::Confusion;
+
+/// Columns of a terminal that a table may take.
+const WIDEST: usize = 100;
+
+/// Characters of a label before its scores, and before a row of a matrix with numbered columns.
+const LABEL_CHARS: usize = 50;
+const NUMBERED_CHARS: usize = 16;
+
+/// What rows and columns of the matrix are.
+const CORNER: &str = "gold \\ predicted";
 
 /// How many confusions are listed where the table would be too wide.
 const LISTED_CONFUSIONS: usize = 20;
@@ -76,37 +86,63 @@ pub fn write_rows<'a>(out: &mut impl Write, rows: impl IntoIterator<Item = &'a P
     Ok(())
 }
 
-/// The confusion matrix as text: a row for each label in the file, a column for each predicted one.
+/// The confusion matrix as text, then precision, recall, F1 and support of each label.
 ///
-/// `counts[gold][predicted]` is square, in the order of `labels`. Of more than 20 labels, only the most
-/// frequent confusions are listed. Ends in a newline.
+/// `counts[gold][predicted]` is square, in the order of `labels`: a row for each label in the file, a column
+/// for each predicted one. Where the names make it too wide, columns have the numbers of their labels; where
+/// that is too wide, only the most frequent confusions are listed. Ends in a newline.
 pub fn confusion_table(counts: &[&[u64]], labels: &[String]) -> String {
-    if labels.len() > TABLE_LABELS {
-        frequent_confusions(counts, labels)
-    } else {
-        whole_table(counts, labels)
-    }
+    let matrix = named_columns(counts, labels)
+        .or_else(|| numbered_columns(counts, labels))
+        .unwrap_or_else(|| frequent_confusions(counts, labels));
+    format!("{matrix}\n{}", scores_by_label(counts, labels))
 }
 
-fn whole_table(counts: &[&[u64]], labels: &[String]) -> String {
-    let header = std::iter::once("gold \\ predicted".to_string()).chain(labels.iter().cloned()).collect();
-    let row = |(label, counts): (&String, &&[u64])| {
-        std::iter::once(label.clone()).chain(counts.iter().map(u64::to_string)).collect()
+fn named_columns(counts: &[&[u64]], labels: &[String]) -> Option<String> {
+    let rows = labels.iter().zip(counts).map(|(label, counts)| numbers(label.clone(), counts));
+    let header = std::iter::once(CORNER.to_string()).chain(labels.iter().cloned()).collect();
+    aligned(std::iter::once(header).chain(rows).collect())
+}
+
+/// The number before a row's label is that of its column.
+fn numbered_columns(counts: &[&[u64]], labels: &[String]) -> Option<String> {
+    let row = |(index, label): (usize, &String)| {
+        numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), counts[index])
     };
-    let cells: Vec<Vec<String>> = std::iter::once(header).chain(labels.iter().zip(counts).map(row)).collect();
-    let widths: Vec<usize> = (0..=labels.len())
-        .map(|column| cells.iter().map(|row| width(&row[column])).max().unwrap_or(0))
-        .collect();
-    let numbers = |row: &Vec<String>| {
-        row.iter()
-            .zip(&widths)
-            .skip(1)
-            .map(|(cell, columns)| right(cell, *columns))
-            .collect::<Vec<_>>()
-            .join("  ")
+    let header = std::iter::once(CORNER.to_string()).chain((1..=labels.len()).map(|n| n.to_string()));
+    aligned(std::iter::once(header.collect()).chain(labels.iter().enumerate().map(row)).collect())
+}
+
+fn numbers(first: String, counts: &[u64]) -> Vec<String> {
+    std::iter::once(first).chain(counts.iter().map(u64::to_string)).collect()
+}
+
+fn scores_by_label(counts: &[&[u64]], labels: &[String]) -> String {
+    let percent = |share: f64| format!("{:.2}", 100.0 * share);
+    let row = |(label, of): (&String, ClassScore)| {
+        let label = shortened(label, LABEL_CHARS);
+        vec![label, percent(of.precision), percent(of.recall), percent(of.f1), of.support.to_string()]
     };
-    let line = |row: &Vec<String>| format!("{}  {}\n", left(&row[0], widths[0]), numbers(row));
-    cells.iter().map(line).collect()
+    let header = ["label", "precision %", "recall %", "F1 %", "examples"].map(str::to_string).to_vec();
+    let scores = Confusion::of_rows(counts).per_class();
+    let rows = std::iter::once(header).chain(labels.iter().zip(scores).map(row)).collect();
+    aligned(rows).expect("the label is shortened and the numbers are narrow")
+}
+
+/// Rows of cells, the first to the left and all others to the right; `None` where that is too wide.
+fn aligned(rows: Vec<Vec<String>>) -> Option<String> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|column| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0)).collect();
+    if widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1) > WIDEST {
+        return None;
+    }
+    let line = |row: Vec<String>| {
+        let cells =
+            row.iter().zip(&widths).skip(1).map(|(cell, columns)| format!("  {}", right(cell, *columns)));
+        format!("{}{}\n", left(&row[0], widths[0]), cells.collect::<String>())
+    };
+    Some(rows.into_iter().map(line).collect())
 }
 
 fn frequent_confusions(counts: &[&[u64]], labels: &[String]) -> String {
@@ -131,6 +167,13 @@ fn frequent_confusions(counts: &[&[u64]], labels: &[String]) -> String {
 // Padding counts characters: labels may hold letters of several bytes.
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+fn shortened(text: &str, characters: usize) -> String {
+    if width(text) <= characters {
+        return text.to_string();
+    }
+    text.chars().take(characters - 1).chain(['…']).collect()
 }
 
 fn left(text: &str, columns: usize) -> String {
@@ -177,21 +220,48 @@ mod tests {
         gold \ predicted    ympäristöministeri  pos
         ympäristöministeri                 120    3
         pos                                  7   88
+
+        label               precision %  recall %   F1 %  examples
+        ympäristöministeri        94.49     97.56  96.00       123
+        pos                       96.70     92.63  94.62        95
+        ");
+    }
+
+    #[test]
+    fn fifteen_long_labels_fit_the_terminal_by_their_numbers() {
+        let names: Vec<String> = (0..15).map(|id| format!("ympäristöministeriö, osasto {id}")).collect();
+        let mut counts = vec![vec![0u64; 15]; 15];
+        (counts[0][0], counts[0][14], counts[14][14]) = (812, 7, 1204);
+        let rows: Vec<&[u64]> = counts.iter().map(Vec::as_slice).collect();
+        let table = confusion_table(&rows, &names);
+        assert!(table.lines().all(|line| line.chars().count() <= WIDEST), "{table}");
+        insta::assert_snapshot!(table.lines().step_by(15).collect::<Vec<_>>().join("\n"), @r"
+        gold \ predicted       1  2  3  4  5  6  7  8  9  10  11  12  13  14    15
+        15 ympäristöminist…    0  0  0  0  0  0  0  0  0   0   0   0   0   0  1204
+        ympäristöministeriö, osasto 12         0.00      0.00   0.00         0
         ");
     }
 
     #[test]
     fn of_many_labels_only_the_confusions_are_listed() {
-        let names: Vec<String> = (0..21).map(|id| format!("c{id}")).collect();
-        let mut counts = vec![vec![0u64; 21]; 21];
+        let names: Vec<String> = (0..77).map(|id| format!("c{id}")).collect();
+        let mut counts = vec![vec![0u64; 77]; 77];
         counts[4][4] = 50;
         counts[4][5] = 2;
         counts[7][1] = 9;
         let rows: Vec<&[u64]> = counts.iter().map(Vec::as_slice).collect();
-        insta::assert_snapshot!(confusion_table(&rows, &names), @r"
+        let table = confusion_table(&rows, &names);
+        insta::assert_snapshot!(table.lines().take(10).collect::<Vec<_>>().join("\n"), @"
         2 most frequent of 2 confusions, as count  gold -> predicted
              9  c7 -> c1
              2  c4 -> c5
+
+        label  precision %  recall %   F1 %  examples
+        c0            0.00      0.00   0.00         0
+        c1            0.00      0.00   0.00         0
+        c2            0.00      0.00   0.00         0
+        c3            0.00      0.00   0.00         0
+        c4          100.00     96.15  98.04        52
         ");
     }
 }

@@ -1,5 +1,5 @@
-//! The corpora that `configs/corpus` describes, where their text is there: many formats, kinds and faults in
-//! one run.
+//! The corpora that `configs/corpus` describes, the large ones where their text is there: many formats, kinds
+//! and faults in one run.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,27 +9,52 @@ use serde_json::Value;
 /// The report of `prepare` with a configuration of the project; `None`, and a line that says so, without the
 /// data.
 fn report(name: &str) -> Option<Value> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if !root.join("../shared/data/text_fi").is_dir() {
+    if !Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/text_fi").is_dir() {
         println!("skipped: no real data beside the project");
         return None;
     }
+    Some(prepared(name))
+}
+
+fn prepared(name: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_mlmtrain"))
         .args(["prepare", "--quiet", "--config", &format!("configs/corpus/{name}.yaml"), "--set"])
         .arg(format!("run.output_dir={}", folder.path().display()))
-        .current_dir(root)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let bytes = std::fs::read(folder.path().join("data/report.json")).unwrap();
-    Some(serde_json::from_slice(&bytes).unwrap())
+    serde_json::from_slice(&bytes).unwrap()
 }
 
 fn documents(report: &Value, source: &str, what: &str) -> u64 {
     let sources = report["sources"].as_array().unwrap();
     let source = sources.iter().find(|table| table["name"] == source).unwrap();
     source.pointer(what).map_or(0, |amount| amount["documents"].as_u64().unwrap())
+}
+
+#[test]
+fn the_sample_in_the_repository_gives_every_rule_something_to_do() {
+    let report = prepared("sample");
+    for (source, read, kept) in [("village", 9, 6), ("pages", 9, 4), ("letters", 4, 3), ("web", 1, 0)] {
+        assert_eq!(
+            (documents(&report, source, "/read"), documents(&report, source, "/kept")),
+            (read, kept),
+            "{source}"
+        );
+    }
+    for (source, reason) in [
+        ("letters", "exact_duplicate"),
+        ("pages", "near_duplicate"),
+        ("pages", "language"),
+        ("pages", "few_letters"),
+        ("village", "no_lines_left"),
+        ("web", "html_markup"),
+    ] {
+        assert!(documents(&report, source, &format!("/dropped/{reason}")) > 0, "{source}: {reason}");
+    }
 }
 
 #[test]

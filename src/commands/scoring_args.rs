@@ -1,0 +1,105 @@
+//! The command lines of `evaluate` and `predict`, as typed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::ValueEnum;
+
+use crate::config::DeviceChoice;
+use crate::tasks::classify::RowFormat;
+
+/// Arguments of `evaluate`.
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// Model folder in the Hugging Face layout
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// Which columns of the data to read.
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+    /// Column of the label
+    #[arg(long, value_name = "NAME")]
+    pub label_column: Option<String>,
+    /// Also write the first batch and its logits to this safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub dump_logits: Option<PathBuf>,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Size of the batches.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// Model folder in the Hugging Face layout
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Texts: .csv, .tsv or .jsonl with columns, anything else a text a line; also compressed (.gz, .zst,
+    /// .bz2, .xz); `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub input: PathBuf,
+    /// How to read the input; else its name tells, and standard input is a text a line
+    #[arg(long, value_enum)]
+    pub format: Option<InputFormat>,
+    /// Which fields of the input to read.
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+    /// Size of the batches.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// How `predict` reads its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InputFormat {
+    /// One text a line, without a header
+    Text,
+    /// Comma-separated columns with a header line
+    Csv,
+    /// Tab-separated columns with a header line
+    Tsv,
+    /// One JSON object a line
+    Jsonl,
+}
+
+impl From<InputFormat> for RowFormat {
+    fn from(format: InputFormat) -> Self {
+        match format {
+            InputFormat::Text => Self::Text,
+            InputFormat::Csv => Self::Csv,
+            InputFormat::Tsv => Self::Tsv,
+            InputFormat::Jsonl => Self::Jsonl,
+        }
+    }
+}
+
+/// Columns that hold the texts.
+#[derive(Debug, Args)]
+pub struct ColumnArgs {
+    /// Column or JSON field of the text; else `text`, `sentence` or `content`
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+    /// Column or JSON field of the second text of a pair
+    #[arg(long, value_name = "NAME")]
+    pub text_pair_column: Option<String>,
+}
+
+/// How much at once.
+#[derive(Debug, Args)]
+pub struct ComputeArgs {
+    /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceChoice,
+    /// Texts in one batch
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: u32,
+    /// Threads; 0 means one for each core that this process may use
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+}

@@ -1,0 +1,109 @@
+//! What a user of another trainer, or of the wrong command, is told; and that the guide names every key.
+
+use super::*;
+
+#[test]
+fn a_configuration_of_the_other_kind_is_named_as_such() {
+    let labelled = "model: m\ndata: {train_file: a.csv, eval_file: b.csv}\n";
+    insta::assert_snapshot!(problems(labelled, &[]), @"
+    error: a.yaml: is a configuration of `finetune`, and one of `pretrain` is wanted
+      hint: `mlmtrain finetune --task classify --config FILE` reads it
+    ");
+    insta::assert_snapshot!(load_labelled(SMALL, &[]).expect_err("is wrong"), @"
+    error: a.yaml: is a configuration of `pretrain`, and one of `finetune` is wanted
+      hint: `mlmtrain pretrain --config FILE` reads it
+    ");
+    let folder = "model: runs/a/final\ndata: {sources: [{files: [a.txt]}]}\n";
+    insta::assert_snapshot!(problems(folder, &[]), @"
+    error: a.yaml:1:8: `model` wants a table of keys, not the text `runs/a/final`
+      hint: pretraining makes a new model: put its family's table below it; a model folder is for `finetune`
+    ");
+    let family = "model: {roberta: {}}\ndata: {train_file: a.csv, eval_file: b.csv}\n";
+    insta::assert_snapshot!(load_labelled(family, &[]).expect_err("is wrong"), @"
+    error: a.yaml:1:8: `model` wants a text, not a table
+      hint: fine-tuning starts from a model folder: name it; a family is for `pretrain`
+    ");
+}
+
+#[test]
+fn a_family_that_is_not_built_is_answered_with_those_that_are() {
+    let with = |family: &str| {
+        problems(format!("data: {{sources: [{{files: [a.txt]}}]}}\nmodel: {{{family}: {{}}}}\n"), &[])
+    };
+    insta::assert_snapshot!(with("deberta-v2"), @"
+    error: a.yaml:2:9: unknown key `deberta-v2` in `model`
+      hint: this family is not built; those that are: `roberta`, `bert`
+    ");
+    insta::assert_snapshot!(with("albert"), @"
+    error: a.yaml:2:9: unknown key `albert` in `model`
+      hint: this family is not built; those that are: `roberta`, `bert`
+    ");
+    insta::assert_snapshot!(with("robreta"), @"
+    error: a.yaml:2:9: unknown key `robreta` in `model`
+      hint: did you mean `roberta`?
+    ");
+}
+
+#[test]
+fn keys_of_other_trainers_lead_to_ours() {
+    insta::assert_snapshot!(problems("data: {files: [a.txt]}\nmodel: {roberta: {}}\n", &[]).lines().take(2).collect::<Vec<_>>().join("\n"), @"
+    error: a.yaml:1:8: unknown key `files` in `data`
+      hint: name the files under `data.sources`: `- files: [corpus/*.txt]`
+    ");
+    let text = format!(
+        "{SMALL}learning_rate: 1e-4\noutput_dir: runs/a\nmlm: true\ntokenizer_name: roberta-base\ntrain_file: a.txt\ntraining:\n  \
+         fp16: true\n  lr: 0.1\n  optim: adamw_torch\n  lr_scheduler_type: cosine_with_restarts\n  eval_strategy: steps\n  report_to: wandb\n  \
+         num_epochs: 3\n  class_weights: [1, 2]\n  batch_size: 8\n  max_length: 64\n  hidden_size: 3\ndata:\n"
+    );
+    insta::assert_snapshot!(problems(text.trim_end_matches("data:\n"), &[]), @"
+    error: a.yaml:8:1: unknown key `learning_rate`
+      hint: `learning_rate` belongs elsewhere: `training.learning_rate`
+    error: a.yaml:9:1: unknown key `output_dir`
+      hint: `output_dir` belongs elsewhere: `run.output_dir`
+    error: a.yaml:10:6: `mlm` wants a table of keys, not `true`
+      hint: write its keys below it, indented by two spaces
+    error: a.yaml:11:1: unknown key `tokenizer_name`
+      hint: write `tokenizer.path`
+    error: a.yaml:12:1: unknown key `train_file`
+      hint: name the files under `data.sources`: `- files: [corpus/*.txt]`
+    error: a.yaml:14:3: unknown key `fp16` in `training`
+      hint: write `precision.compute: f16`
+    error: a.yaml:15:3: unknown key `lr` in `training`
+      hint: write `training.learning_rate`
+    error: a.yaml:16:10: `training.optim` cannot be `adamw_torch`
+      hint: write `adamw`, which is the same
+    error: a.yaml:17:22: `training.lr_scheduler_type` cannot be `cosine_with_restarts`
+      hint: not built; `cosine` and `warmup_stable_decay` come nearest
+    error: a.yaml:18:3: unknown key `eval_strategy` in `training`
+      hint: write `training.eval_steps`; 0 evaluates only at the end
+    error: a.yaml:19:3: unknown key `report_to` in `training`
+      hint: write `run.tensorboard`: true or false; metrics.jsonl is always written
+    error: a.yaml:20:3: unknown key `num_epochs` in `training`
+      hint: write `training.num_train_epochs`
+    error: a.yaml:21:3: unknown key `class_weights` in `training`
+      hint: not built: every example counts the same
+    error: a.yaml:22:3: unknown key `batch_size` in `training`
+      hint: write `training.per_device_train_batch_size`
+    error: a.yaml:23:3: unknown key `max_length` in `training`
+      hint: `max_length` belongs elsewhere: `data.max_seq_length`
+    error: a.yaml:24:3: unknown key `hidden_size` in `training`
+      hint: `hidden_size` belongs elsewhere: `model.roberta.hidden_size`, `model.bert.hidden_size`
+    ");
+}
+
+#[test]
+fn the_guide_in_configs_names_every_key() {
+    fn keys(schema: &serde_json::Value) -> Vec<String> {
+        let tables = schema["$defs"].as_object().into_iter().flat_map(|tables| tables.values());
+        let keys = tables.chain([schema]).filter_map(|table| table["properties"].as_object());
+        keys.flatten().filter(|(_, key)| key["deprecated"] != true).map(|(name, _)| name.clone()).collect()
+    }
+    let guide = include_str!("../../../configs/README.md");
+    for kind in [Kind::Pretrain, Kind::Finetune] {
+        let schema = serde_json::from_str(&schema_json(kind)).expect("is JSON");
+        for key in keys(&schema) {
+            let is_named = [format!("`{key}`"), format!(".{key}`"), format!("`{key}: ")];
+            assert!(is_named.iter().any(|name| guide.contains(name)), "{key}");
+        }
+    }
+}

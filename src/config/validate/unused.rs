@@ -1,0 +1,277 @@
+//! Keys that are given, but that another key leaves without effect: each would be a silent surprise.
+//!
+//! A key counts as given when its value is not the default, so that a saved configuration, which names every
+//! key, is read again without complaint.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::config::BatchSize;
+use crate::config::DataConfig;
+use crate::config::DeduplicationConfig;
+use crate::config::DocumentUnit;
+use crate::config::FiltersConfig;
+use crate::config::Format;
+use crate::config::PackingMode;
+use crate::config::PretrainConfig;
+use crate::config::RunSection;
+use crate::config::SchedulerType;
+use crate::config::SourceConfig;
+use crate::config::TokenizerConfig;
+use crate::config::TrainingConfig;
+use crate::config::validate::Findings;
+
+pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
+    tokenizer(&config.tokenizer, findings);
+    sources(&config.data.sources, findings);
+    packing(&config.data, findings);
+    deduplication(&config.data.deduplication, findings);
+    filters(&config.data.filters, findings);
+    let contamination = &config.data.contamination;
+    if contamination.files.is_empty() {
+        let why = "`data.contamination.files` is empty";
+        ignored("data.contamination", contamination, &["files"], why, "name the evaluation files", findings);
+    }
+    let ramp = &config.training.batch_size_ramp;
+    // Beside `auto`, a ramp is refused as a whole.
+    if ramp.steps == 0 && config.training.per_device_train_batch_size != BatchSize::Auto {
+        let why = "`training.batch_size_ramp.steps` is 0";
+        ignored(
+            "training.batch_size_ramp",
+            ramp,
+            &[],
+            why,
+            "say over how many steps the ramp goes",
+            findings,
+        );
+    }
+}
+
+/// What neither kind of run reads.
+pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
+    let (defaults, kind) = (TrainingConfig::default(), training.lr_scheduler_type);
+    let keys = [
+        ("lr_power", training.lr_power, defaults.lr_power, SchedulerType::Polynomial, "polynomial"),
+        (
+            "lr_decay_steps",
+            training.lr_decay_steps,
+            defaults.lr_decay_steps,
+            SchedulerType::WarmupStableDecay,
+            "warmup_stable_decay",
+        ),
+    ];
+    for (key, value, default, reader, name) in keys {
+        if kind != reader && value.total_cmp(&default).is_ne() {
+            let path = format!("training.{key}");
+            let message = format!("`{path}` is given, but only the schedule `{name}` reads it");
+            let hint = format!("remove it, or use `lr_scheduler_type: {name}`");
+            findings.add(&[&path, "training.lr_scheduler_type"], message, hint);
+        }
+    }
+}
+
+/// What only pretraining reads.
+pub(super) fn finetune(run: &RunSection, findings: &mut Findings) {
+    if run.sample_text.is_some() {
+        let path = "run.sample_text";
+        let message = format!("`{path}` is given, but a classifier fills in no masks");
+        findings.add(&[path], message, "remove it: it is for pretraining");
+    }
+}
+
+fn tokenizer(tokenizer: &TokenizerConfig, findings: &mut Findings) {
+    if tokenizer.path.is_some() {
+        let why = "`tokenizer.path` names a tokenizer that exists";
+        let hint = "remove it: it says how to train a tokenizer";
+        ignored("tokenizer", tokenizer, &["path", "compare_with"], why, hint, findings);
+    }
+}
+
+fn sources(sources: &[SourceConfig], findings: &mut Findings) {
+    let defaults = SourceConfig::of_files(Vec::new());
+    for (index, source) in sources.iter().enumerate() {
+        let is_text = matches!(source.format, Format::Auto | Format::Text);
+        let unread = [
+            (
+                "document",
+                !is_text && source.document != DocumentUnit::File,
+                "only plain text is cut into documents",
+            ),
+            (
+                "field",
+                source.format == Format::Text && source.field != defaults.field,
+                "plain text has no fields",
+            ),
+        ];
+        for (key, _, why) in unread.into_iter().filter(|(_, is_unread, _)| *is_unread) {
+            let path = format!("data.sources.{index}.{key}");
+            let message = format!("`{path}` is given, but {why}");
+            let format = format!("data.sources.{index}.format");
+            findings.add(&[&path, &format], message, "leave it out, or correct `format`");
+        }
+    }
+}
+
+fn packing(data: &DataConfig, findings: &mut Findings) {
+    let packing = &data.packing;
+    let (read, name) = match packing.mode {
+        PackingMode::FullSentences => ("separator", "full_sentences"),
+        PackingMode::BestFit => ("window_documents", "best_fit"),
+        PackingMode::Segments => ("", "segments"),
+        PackingMode::Documents => ("", "documents"),
+    };
+    let why = format!("`data.packing.mode: {name}` does not read it");
+    let hint = "`separator` is for `full_sentences`, `window_documents` for `best_fit`";
+    ignored("data.packing", packing, &["mode", read], &why, hint, findings);
+}
+
+fn deduplication(config: &DeduplicationConfig, findings: &mut Findings) {
+    let path = "data.deduplication";
+    match (config.near_threshold, config.exact) {
+        (Some(_), _) => {}
+        (None, true) => {
+            let why = "without `near_threshold` only equal texts are looked for";
+            ignored(path, config, &["exact", "memory_bytes"], why, "add `near_threshold: 0.8`", findings);
+        }
+        (None, false) => {
+            let why = "neither `exact` nor `near_threshold` is set";
+            ignored(path, config, &[], why, "add `exact: true`, `near_threshold: 0.8` or both", findings);
+        }
+    }
+}
+
+fn filters(filters: &FiltersConfig, findings: &mut Findings) {
+    let language = &filters.language;
+    if language.expected.is_empty() {
+        let why = "`data.filters.language.expected` is empty";
+        let read: &[&str] = if language.detect { &["detect", "min_letters", "candidates"] } else { &[] };
+        let hint = "name the languages to keep: `expected: [en]`";
+        ignored("data.filters.language", language, read, why, hint, findings);
+    }
+    let perplexity = &filters.perplexity;
+    if perplexity.max_perplexity.is_none() {
+        // That the files need a limit is reported with the other rules of the filter.
+        let why = "`data.filters.perplexity.max_perplexity` is not set";
+        let hint = "`max_perplexity: 30` is a start";
+        ignored("data.filters.perplexity", perplexity, &["reference_files"], why, hint, findings);
+    }
+}
+
+/// Reports every key of a table that is not at its default and that is not among those that are `read`.
+fn ignored<T: Serialize + Default>(
+    table: &str,
+    values: &T,
+    read: &[&str],
+    why: &str,
+    hint: &str,
+    findings: &mut Findings,
+) {
+    let [given, defaults] = [values, &T::default()]
+        .map(|table| serde_json::to_value(table).expect("configurations hold only tables with text keys"));
+    let is_default = |key: &str, value: &Json| defaults.get(key).unwrap_or(&Json::Null) == value;
+    for (key, value) in given.as_object().into_iter().flatten() {
+        if !read.contains(&key.as_str()) && !is_default(key, value) {
+            let path = format!("{table}.{key}");
+            findings.add(&[&path, table], format!("`{path}` is given, but {why}"), hint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use crate::config::FinetuneConfig;
+    use crate::config::PretrainConfig;
+    use crate::config::validate_finetune;
+    use crate::config::validate_pretrain;
+
+    /// The problems with these sections put over a right configuration, a line each.
+    fn found(sections: &Value) -> String {
+        let mut all = json!({"data": {"sources": [{"files": ["a.txt"]}]}, "model": {"roberta": {}}});
+        for (name, section) in sections.as_object().expect("is a table") {
+            let mut table = all[name].as_object().cloned().unwrap_or_default();
+            table.extend(section.as_object().expect("is a table").clone());
+            all[name] = table.into();
+        }
+        let config: PretrainConfig = serde_json::from_value(all).expect("has the shape");
+        let problems = validate_pretrain(&config);
+        problems.iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn keys_beside_an_existing_tokenizer() {
+        let beside =
+            json!({"tokenizer": {"path": "t", "vocab_size": 8000, "lowercase": true, "compare_with": "u"}});
+        insta::assert_snapshot!(found(&beside), @"
+        `tokenizer.vocab_size` is given, but `tokenizer.path` names a tokenizer that exists
+        `tokenizer.lowercase` is given, but `tokenizer.path` names a tokenizer that exists
+        ");
+        assert_eq!(found(&json!({"tokenizer": {"path": "t", "vocab_size": 30_000}})), "");
+    }
+
+    #[test]
+    fn keys_of_another_schedule() {
+        insta::assert_snapshot!(found(&json!({"training": {"lr_power": 2.0, "lr_decay_steps": 50}})), @"
+        `training.lr_power` is given, but only the schedule `polynomial` reads it
+        `training.lr_decay_steps` is given, but only the schedule `warmup_stable_decay` reads it
+        ");
+        for right in [
+            json!({"training": {"lr_power": 2.0, "lr_scheduler_type": "polynomial"}}),
+            json!({"training": {"lr_decay_steps": 50, "lr_scheduler_type": "warmup_stable_decay"}}),
+        ] {
+            assert_eq!(found(&right), "");
+        }
+    }
+
+    #[test]
+    fn keys_of_rules_that_are_off() {
+        let data = json!({"data": {
+            "packing": {"separator": false, "window_documents": 16},
+            "deduplication": {"shingle_words": 3, "memory_bytes": 2_097_152},
+            "contamination": {"action": "report", "ngram_words": 8},
+            "filters": {"language": {"min_letters": 20}, "perplexity": {"order": 4}},
+            "sources": [{"files": ["a"], "format": "jsonl", "document": "line"},
+                {"files": ["b"], "format": "text", "field": "body"}],
+        }, "training": {"batch_size_ramp": {"start_micro_batches": 2}}});
+        insta::assert_snapshot!(found(&data), @"
+        `data.sources.0.document` is given, but only plain text is cut into documents
+        `data.sources.1.field` is given, but plain text has no fields
+        `data.packing.separator` is given, but `data.packing.mode: segments` does not read it
+        `data.packing.window_documents` is given, but `data.packing.mode: segments` does not read it
+        `data.deduplication.shingle_words` is given, but neither `exact` nor `near_threshold` is set
+        `data.deduplication.memory_bytes` is given, but neither `exact` nor `near_threshold` is set
+        `data.filters.language.min_letters` is given, but `data.filters.language.expected` is empty
+        `data.filters.perplexity.order` is given, but `data.filters.perplexity.max_perplexity` is not set
+        `data.contamination.action` is given, but `data.contamination.files` is empty
+        `data.contamination.ngram_words` is given, but `data.contamination.files` is empty
+        `training.batch_size_ramp.start_micro_batches` is given, but `training.batch_size_ramp.steps` is 0
+        ");
+        for right in [
+            json!({"data": {"packing": {"mode": "full_sentences", "separator": false}}}),
+            json!({"data": {"packing": {"mode": "best_fit", "window_documents": 16}}}),
+            json!({"data": {"deduplication": {"exact": true, "memory_bytes": 2_097_152}}}),
+            json!({"data": {"deduplication": {"near_threshold": 0.9, "shingle_words": 3}}}),
+            json!({"data": {"contamination": {"files": ["dev.csv"], "ngram_words": 8}}}),
+            json!({"data": {"filters": {"language": {"detect": true, "candidates": ["fi", "sv"]}}}}),
+            json!({"data": {"filters": {"language": {"expected": ["fi"], "min_confidence": 0.5}}}}),
+            json!({"data": {"sources": [{"files": ["a"], "document": "line", "field": "body"}]}}),
+        ] {
+            assert_eq!(found(&right), "", "{right}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_to_fill_in_is_for_pretraining() {
+        let all = json!({"run": {"sample_text": "a <mask>"}, "model": "m",
+            "data": {"train_file": "a.csv", "eval_file": "b.csv"}});
+        let config: FinetuneConfig = serde_json::from_value(all).expect("has the shape");
+        let problems = validate_finetune(&config);
+        insta::assert_snapshot!(problems[0], @"
+        run.sample_text: `run.sample_text` is given, but a classifier fills in no masks
+          hint: remove it: it is for pretraining
+        ");
+        assert_eq!(problems.len(), 1);
+    }
+}
