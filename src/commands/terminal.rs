@@ -57,7 +57,7 @@ pub fn printable(text: &str) -> String {
             '\n' => safe.push('⏎'),
             // What turns the direction of the text around would show it in another order than it has.
             '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                safe.extend(character.escape_unicode())
+                safe.extend(character.escape_unicode());
             }
             _ if character.is_control() => safe.extend(character.escape_default()),
             _ => safe.push(character),

@@ -246,7 +246,7 @@ mod tests {
         assert_close("right", &right, &gradients[0], 1e-6);
         for wrong in [right.neg().unwrap(), (&right + 1e-3).unwrap(), (&right * f64::NAN).unwrap()] {
             let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                assert_close("wrong", &wrong, &gradients[0], 1e-5)
+                assert_close("wrong", &wrong, &gradients[0], 1e-5);
             }));
             assert!(outcome.is_err());
         }

@@ -81,7 +81,7 @@ impl Task for Parabola {
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
         with_slice_mut(gradients.flat()?, |g| {
-            g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0))
+            g.iter_mut().zip(values).take(6).for_each(|(g, w)| *g += scale * (w - 1.0));
         })?;
         let totals = Tensor::new(&[self.loss()?, 0.0], &Device::Cpu)?;
         Ok(vec![PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1)])

@@ -14,7 +14,7 @@ fn masks_keep_to_their_shares_and_off_special_tokens() {
         let mut ids = original.clone();
         let mut labels = Vec::new();
         masking.apply(Stream::new(3, Purpose::Mask, sample), &mut ids, |place, id| {
-            labels.push((place as usize, id))
+            labels.push((place as usize, id));
         });
         ordinary += 99;
         chosen += labels.len();

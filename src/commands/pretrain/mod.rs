@@ -73,9 +73,10 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
 
 /// What a signal ends with: the state is safe.
 pub(super) fn interrupted(signal: u8, step: u64) -> Problem {
-    Problem::new(format!("stopped by signal {signal}; step {step} is saved"))
+    let by = if signal == 2 { "Ctrl-C".to_string() } else { format!("signal {signal}") };
+    Problem::new(format!("stopped by {by}; step {step} is saved"))
         .class(Class::Interrupted(signal))
-        .hint("the same command goes on from there")
+        .hint("the same command continues from there")
 }
 
 /// The lines at the end of a run.

@@ -75,7 +75,7 @@ impl Rows<'_> {
             let mut row = packer.next_row()?;
             let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
             masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| {
-                chosen[place as usize] = true
+                chosen[place as usize] = true;
             });
             for line in self.row_lines(number, &row, &original, &chosen)? {
                 output.line(&line)?;

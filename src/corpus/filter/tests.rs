@@ -318,7 +318,7 @@ fn listed_words() {
     let with = |max_count, max_share| {
         let files = vec![list.display().to_string()];
         move |f: &mut FiltersConfig| {
-            (f.words.files, f.words.max_count, f.words.max_share) = (files, max_count, max_share)
+            (f.words.files, f.words.max_count, f.words.max_share) = (files, max_count, max_share);
         }
     };
     let text = "KASINO! Täällä on ilmainen raha, eikä ilmainen lounas.";
@@ -360,7 +360,7 @@ fn language() {
     let short = judged("Hej på dig!", expect(&["fin"]));
     assert_eq!((short.rejection, short.language), (None, None), "too short to be judged");
     let unsure = |f: &mut FiltersConfig| {
-        (f.language.expected, f.language.min_confidence) = (vec!["fin".to_string()], 1.0)
+        (f.language.expected, f.language.min_confidence) = (vec!["fin".to_string()], 1.0);
     };
     assert_eq!(found(finnish, unsure), "kept");
 }
@@ -412,7 +412,7 @@ fn cleaning_comes_first_and_the_first_rule_gives_the_reason() {
 fn fewer_candidates_take_every_text_for_one_of_them() {
     let swedish = "Vintern i Finland är lång och mörk, men på sommaren går solen inte ner i norr alls.";
     let two = |f: &mut FiltersConfig| {
-        (f.language.candidates, f.language.detect) = (vec!["fin".to_string(), "deu".to_string()], true)
+        (f.language.candidates, f.language.detect) = (vec!["fin".to_string(), "deu".to_string()], true);
     };
     assert_eq!(judged(swedish, two).language, Some("deu"));
 }

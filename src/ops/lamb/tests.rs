@@ -230,7 +230,7 @@ fn the_shadow_is_the_rounded_parameters_and_the_number_of_threads_does_not_chang
         state.shadow = dtype.map(|dtype| state.tensors[0].to_dtype(dtype).unwrap());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step)))
+            (1..=2).for_each(|step| state.step(&values(&fresh(100_003, 10 + step)), &groups(), &hyper(step)));
         });
         state
     };
