@@ -62,8 +62,9 @@
 //! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/mod.rs`, then `tasks/mlm.rs`, `models/encoder.rs`, `ops/layer_norm/`. The road of
-//! the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
+//! Start reading at `train/run.rs` (a whole run) and `train/mod.rs` (the loop), then `tasks/supervised.rs`,
+//! `models/encoder.rs`, `ops/layer_norm/`. A family is a file of data in `families/`, a task a folder in
+//! `tasks/`. The road of the text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
 pub mod quantity;

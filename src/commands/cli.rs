@@ -198,13 +198,6 @@ pub struct PrepareArgs {
     pub config: ConfigArgs,
 }
 
-/// What a model is fine-tuned for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Task {
-    /// One label for each text or pair of texts
-    Classify,
-}
-
 /// Subcommands of `tokenizer`.
 #[derive(Debug, Subcommand)]
 pub enum TokenizerCommand {

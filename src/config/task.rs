@@ -1,5 +1,6 @@
 //! What a model is trained for, by name.
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
@@ -14,7 +15,7 @@ pub enum PretrainTask {
 }
 
 /// What `finetune` trains for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinetuneTask {
     /// One label for each text, or pair of texts.

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::ValueEnum;
 
-use crate::commands::cli::Task;
 use crate::config;
 use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
 use crate::config::Loaded;
 use crate::config::Override;
 use crate::error::Problem;
@@ -16,9 +17,9 @@ use crate::error::Problems;
 /// Arguments of `finetune`.
 #[derive(Debug, Args)]
 pub struct FinetuneArgs {
-    /// What to fine-tune for
+    /// What to fine-tune for (key `task`)
     #[arg(long, value_enum)]
-    pub task: Task,
+    pub task: Option<FinetuneTask>,
     /// YAML or JSON configuration
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -93,6 +94,8 @@ impl FinetuneArgs {
             ("--label-column", "data.label_column", &self.label_column),
         ];
         let mut flags = Vec::new();
+        let task = self.task.and_then(|task| task.to_possible_value());
+        flags.extend(task.map(|task| Override::flag("--task", "task", task.get_name())));
         for (flag, key, path) in paths {
             if let Some(path) = path {
                 flags.push(Override::flag(flag, key, text_of(flag, path)?));

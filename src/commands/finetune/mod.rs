@@ -122,7 +122,7 @@ const COLUMNS: [(&str, &str, f64); 4] = [
 
 fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     let header = cells(|_, title, _| title.to_string());
-    let mut lines = vec![format!("{:>8}{header}{:>10}  model", "seed", "seconds")];
+    let mut lines = vec![format!("{:>8}{header}{:>12}  model", "seed", "training s")];
     let column =
         |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
@@ -130,7 +130,7 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
         let row = cells(|name, _, factor| digits(value(name) * factor, factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
-            "{:>8}{row}{:>10.0}  {}{note}",
+            "{:>8}{row}{:>12.0}  {}{note}",
             outcome.seed,
             value("train_runtime"),
             outcome.model.display()

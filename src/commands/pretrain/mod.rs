@@ -83,7 +83,10 @@ pub(super) fn interrupted(signal: u8, step: u64) -> Problem {
 fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<Candidate>]) -> Vec<String> {
     let mut lines = vec![match outcome.end {
         None => format!("this run is complete ({} steps); nothing was done", outcome.step),
-        Some(End::Time) => format!("the time budget is used up after {} steps", outcome.step),
+        Some(End::Time) => format!(
+            "the time budget is used up after {} steps, before the learning rate has decayed",
+            outcome.step
+        ),
         Some(End::Patience) => format!("stopped after {} steps: evaluation no longer improves", outcome.step),
         Some(End::Steps | End::Signal(_)) => format!("trained {} steps", outcome.step),
     }];
@@ -103,6 +106,8 @@ fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<
         "training time",
         value("train_runtime").map(|v| format_duration(std::time::Duration::from_secs_f64(v.max(0.0)))),
     );
+    let cost = config.run.usd_per_hour.zip(value("train_runtime"));
+    row("cost", cost.map(|(usd, seconds)| format!("${:.2}", usd * seconds / 3600.0)));
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {
         lines.push(format!("  {text}"));

@@ -66,6 +66,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
     };
     row("steps", steps);
+    if let Some(limit) = &config.training.max_train_time {
+        let cut = "if time runs out first, training ends before the learning rate has decayed";
+        row("time limit", format!("{limit}; {cut}"));
+    }
     let folder = config.prepared_dir();
     let state = |name: &str| if fs::exists(&folder.join(name)) { "there" } else { "to be made" };
     row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));

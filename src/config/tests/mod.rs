@@ -314,6 +314,7 @@ fn show_names_the_origin_of_each_value() {
       usd_per_hour: null              # default
       tensorboard: true               # default
       sample_text: null               # default
+    task: classify                    # default
     model: models/mini                # a.yaml:1
     data:
       train_file: a.csv               # a.yaml:3

@@ -63,8 +63,9 @@ fn a_signal_saves_the_last_step_and_the_same_command_goes_on_as_if_nothing_had_b
             Some(&saved),
             "the last finished step is the one that was saved"
         );
+        let by = if signal == SIGINT { "Ctrl-C".to_string() } else { format!("signal {signal}") };
         assert!(
-            stopped.stderr.contains(&format!("stopped by signal {signal}; step {saved} is saved")),
+            stopped.stderr.contains(&format!("stopped by {by}; step {saved} is saved")),
             "{}",
             stopped.stderr
         );
