@@ -1,28 +1,22 @@
-//! The command line as typed: subcommands, flags, help texts.
+//! The command line as typed: subcommands and their help texts.
 //!
-//! It only describes; what a subcommand does is in the file of its name. Hyper-parameters have no flags of
+//! It only describes; arguments and what a subcommand does are in the file or folder of its name. Hyper-parameters have no flags of
 //! their own: they live in the configuration, and `--set` changes any of them.
 
-use std::convert::Infallible;
-use std::path::PathBuf;
-use std::str::FromStr;
-
-use clap::Args;
 use clap::Parser;
 use clap::Subcommand;
-use clap::ValueEnum;
 
-pub use crate::commands::bench::args::BenchArgs;
-pub use crate::commands::bench::args::BenchJobArgs;
-pub use crate::commands::finetune::args::FinetuneArgs;
-pub use crate::commands::scoring_args::EvaluateArgs;
-pub use crate::commands::scoring_args::PredictArgs;
-pub use crate::commands::shards::args::ShardsCommand;
-use crate::config;
-use crate::config::Loaded;
-use crate::config::Override;
-use crate::config::PretrainConfig;
-use crate::error::Problems;
+use crate::commands::bench::args::BenchArgs;
+use crate::commands::bench::args::BenchJobArgs;
+use crate::commands::completions::CompletionsArgs;
+use crate::commands::config::ConfigCommand;
+use crate::commands::config_args::PrepareArgs;
+use crate::commands::config_args::PretrainArgs;
+use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::scoring_args::EvaluateArgs;
+use crate::commands::scoring_args::PredictArgs;
+use crate::commands::shards::args::ShardsCommand;
+use crate::commands::tokenizer::TokenizerCommand;
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
@@ -126,160 +120,4 @@ pub enum Command {
   mlmtrain completions bash > ~/.local/share/bash-completion/completions/mlmtrain
   mlmtrain completions fish > ~/.config/fish/completions/mlmtrain.fish")]
     Completions(CompletionsArgs),
-}
-
-/// A configuration file and changes to it.
-#[derive(Debug, Args)]
-pub struct ConfigArgs {
-    /// YAML or JSON configuration
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
-}
-
-impl ConfigArgs {
-    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
-    pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        let mut overrides =
-            Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
-        overrides.extend(config::overrides(&self.set)?);
-        config::load_pretrain_with(&self.config, &overrides)
-    }
-}
-
-/// Arguments of `pretrain`.
-#[derive(Debug, Args)]
-pub struct PretrainArgs {
-    /// The configuration.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),
-    /// or a checkpoint
-    #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
-    pub resume: Resume,
-    /// Say what would be done, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-/// Where `pretrain` starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resume {
-    /// At the newest valid checkpoint of the output folder, or afresh.
-    Auto,
-    /// Afresh; an output folder with checkpoints is refused.
-    Never,
-    /// At this checkpoint folder.
-    From(PathBuf),
-}
-
-impl FromStr for Resume {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match text {
-            "auto" => Self::Auto,
-            "never" => Self::Never,
-            path => Self::From(PathBuf::from(path)),
-        })
-    }
-}
-
-/// Arguments of `prepare`.
-#[derive(Debug, Args)]
-pub struct PrepareArgs {
-    /// The configuration.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-}
-
-/// Subcommands of `tokenizer`.
-#[derive(Debug, Subcommand)]
-pub enum TokenizerCommand {
-    /// Print the token ids of each line of a text: one JSON array a line
-    ///
-    /// Lines are content: a special token that is spelled out in one is text, and none are put around it.
-    #[command(after_help = "Examples:
-  mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
-  echo 'The capital of France' | mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
-    Encode(TokenizerEncodeArgs),
-}
-
-/// Arguments of `tokenizer encode`.
-#[derive(Debug, Args)]
-pub struct TokenizerEncodeArgs {
-    /// Folder with a tokenizer.json, or the file itself
-    #[arg(long, value_name = "DIR")]
-    pub tokenizer: PathBuf,
-    /// Text, plain or compressed (.gz, .zst, .bz2); `-` is standard input
-    #[arg(long, value_name = "FILE|-")]
-    pub input: PathBuf,
-}
-
-/// Subcommands of `config`.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Report every problem of a configuration with its line and column
-    #[command(after_help = "Examples:
-  mlmtrain config check configs/quickstart.yaml
-  mlmtrain config check configs/quickstart.yaml --set data.max_seq_length=128")]
-    Check(FileArgs),
-    /// Print a configuration with all defaults, and where each value comes from
-    #[command(after_help = "Examples:
-  mlmtrain config show configs/quickstart.yaml --set run.seed=7
-  mlmtrain config show configs/quickstart.yaml --json")]
-    Show(ShowArgs),
-    /// Print the JSON Schema, for completion in editors
-    #[command(after_help = "Examples:
-  mlmtrain config schema > mlmtrain.schema.json
-Then put this line first in a configuration (VS Code with the YAML extension, Zed, Neovim):
-  # yaml-language-server: $schema=mlmtrain.schema.json")]
-    Schema {
-        /// Which configuration to describe
-        #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
-        of: SchemaOf,
-    },
-}
-
-/// A configuration file to look at, and changes to it.
-#[derive(Debug, Args)]
-pub struct FileArgs {
-    /// YAML or JSON configuration of `pretrain` or of `finetune`
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Change one key, as the other commands do; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-}
-
-/// Arguments of `config show`.
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// What to show.
-    #[command(flatten)]
-    pub file: FileArgs,
-    /// Print one JSON object with the values alone, which is a configuration, too
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Which configuration a schema describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SchemaOf {
-    /// Of `pretrain` and `prepare`
-    Pretrain,
-    /// Of `finetune`
-    Finetune,
-}
-
-/// Arguments of `completions`.
-#[derive(Debug, Args)]
-pub struct CompletionsArgs {
-    /// Which shell
-    pub shell: clap_complete::Shell,
 }

@@ -1,17 +1,23 @@
 //! `mlmtrain completions SHELL`: a script that completes subcommands and flags.
 
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::Args;
+use clap::Command;
 
-use crate::commands::cli::Cli;
-use crate::commands::cli::CompletionsArgs;
 use crate::commands::terminal::Output;
 
-/// Prints the script.
-pub fn run(args: &CompletionsArgs) -> Result<()> {
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Prints the script for a command line.
+pub fn run(args: &CompletionsArgs, mut cli: Command) -> Result<()> {
     // The generator panics when its writer fails, and memory does not.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "mlmtrain", &mut script);
+    clap_complete::generate(args.shell, &mut cli, "mlmtrain", &mut script);
     let mut output = Output::stdout();
     output.write(&script)?;
     output.finish()

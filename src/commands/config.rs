@@ -1,19 +1,75 @@
 //! `mlmtrain config check|show|schema`: looks at a configuration without reading anything that it names.
 
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
+use clap::Subcommand;
+use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::commands::cli::ConfigCommand;
-use crate::commands::cli::FileArgs;
-use crate::commands::cli::SchemaOf;
-use crate::commands::cli::ShowArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config;
 use crate::config::Kind;
 use crate::config::Loaded;
 use crate::error::Problems;
+
+/// Subcommands of `config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Report every problem of a configuration with its line and column
+    #[command(after_help = "Examples:
+  mlmtrain config check configs/quickstart.yaml
+  mlmtrain config check configs/quickstart.yaml --set data.max_seq_length=128")]
+    Check(FileArgs),
+    /// Print a configuration with all defaults, and where each value comes from
+    #[command(after_help = "Examples:
+  mlmtrain config show configs/quickstart.yaml --set run.seed=7
+  mlmtrain config show configs/quickstart.yaml --json")]
+    Show(ShowArgs),
+    /// Print the JSON Schema, for completion in editors
+    #[command(after_help = "Examples:
+  mlmtrain config schema > mlmtrain.schema.json
+Then put this line first in a configuration (VS Code with the YAML extension, Zed, Neovim):
+  # yaml-language-server: $schema=mlmtrain.schema.json")]
+    Schema {
+        /// Which configuration to describe
+        #[arg(value_enum, default_value_t = SchemaOf::Pretrain)]
+        of: SchemaOf,
+    },
+}
+
+/// A configuration file to look at, and changes to it.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// YAML or JSON configuration of `pretrain` or of `finetune`
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Change one key, as the other commands do; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Arguments of `config show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// What to show.
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Print one JSON object with the values alone, which is a configuration, too
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which configuration a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Of `pretrain` and `prepare`
+    Pretrain,
+    /// Of `finetune`
+    Finetune,
+}
 
 /// Runs the subcommand.
 pub fn run(command: &ConfigCommand) -> Result<()> {

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cli;
 pub mod completions;
 pub mod config;
+pub mod config_args;
 mod device;
 pub mod evaluate;
 pub mod finetune;
@@ -20,6 +21,7 @@ pub mod tokenizer;
 mod tests;
 
 use anyhow::Result;
+use clap::CommandFactory;
 
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
@@ -38,6 +40,6 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Bench(args) => bench::run(args),
         Command::BenchJob(args) => bench::run_job(args),
         Command::Config(command) => config::run(command),
-        Command::Completions(args) => completions::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

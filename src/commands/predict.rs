@@ -5,8 +5,8 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::commands::cli::PredictArgs;
 use crate::commands::device;
+use crate::commands::scoring_args::PredictArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::commands::cli::PrepareArgs;
+use crate::commands::config_args::PrepareArgs;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;

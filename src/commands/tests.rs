@@ -5,8 +5,8 @@ use clap::Parser;
 
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
-use crate::commands::cli::FinetuneArgs;
-use crate::commands::cli::Resume;
+use crate::commands::config_args::Resume;
+use crate::commands::finetune::args::FinetuneArgs;
 
 fn parse(line: &str) -> Result<Command, String> {
     Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command).map_err(|e| e.to_string())

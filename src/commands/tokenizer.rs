@@ -4,12 +4,13 @@ use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
+use clap::Args;
+use clap::Subcommand;
 
-use crate::commands::cli::TokenizerCommand;
-use crate::commands::cli::TokenizerEncodeArgs;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
@@ -20,6 +21,29 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// Lines are encoded in portions of about this many bytes.
 const PORTION_BYTES: usize = 4 << 20;
+
+/// Subcommands of `tokenizer`.
+#[derive(Debug, Subcommand)]
+pub enum TokenizerCommand {
+    /// Print the token ids of each line of a text: one JSON array a line
+    ///
+    /// Lines are content: a special token that is spelled out in one is text, and none are put around it.
+    #[command(after_help = "Examples:
+  mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input novels.txt > ids.jsonl
+  echo 'The capital of France' | mlmtrain tokenizer encode --tokenizer runs/quickstart/final --input -")]
+    Encode(TokenizerEncodeArgs),
+}
+
+/// Arguments of `tokenizer encode`.
+#[derive(Debug, Args)]
+pub struct TokenizerEncodeArgs {
+    /// Folder with a tokenizer.json, or the file itself
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: PathBuf,
+    /// Text, plain or compressed (.gz, .zst, .bz2); `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub input: PathBuf,
+}
 
 /// Runs the subcommand.
 pub fn run(command: &TokenizerCommand) -> Result<()> {

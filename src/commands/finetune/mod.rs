@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::commands::cli::FinetuneArgs;
+use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::pretrain::interrupted;
 use crate::commands::terminal;
 use crate::config;

@@ -4,8 +4,8 @@ mod plan;
 
 use anyhow::Result;
 
-use crate::commands::cli::PretrainArgs;
-use crate::commands::cli::Resume;
+use crate::commands::config_args::PretrainArgs;
+use crate::commands::config_args::Resume;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::commands::cli::ShardsCommand;
+use crate::commands::shards::args::ShardsCommand;
 use crate::error::Problem;
 use crate::fs;
 use crate::shards::MANIFEST_JSON;

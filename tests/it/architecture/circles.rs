@@ -9,17 +9,13 @@ use std::collections::VecDeque;
 
 use super::source::Source;
 
-/// Modules that have circles still. None may be added.
-const STILL_CIRCULAR: [&str; 1] = ["commands"];
-
 /// Which file or folder of a module uses which other one, and where first.
 type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, String>>;
 
 /// Each circle once, from the member that is the first by name.
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let modules: BTreeSet<&str> = sources.iter().map(Source::module).collect();
-    let checked = modules.into_iter().filter(|module| !STILL_CIRCULAR.contains(module));
-    checked.flat_map(|module| circles_of(module, sources)).collect()
+    modules.into_iter().flat_map(|module| circles_of(module, sources)).collect()
 }
 
 fn circles_of(module: &str, sources: &[Source]) -> Vec<String> {

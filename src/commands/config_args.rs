@@ -1,0 +1,83 @@
+//! The command lines of `pretrain` and `prepare`, which name a configuration.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::config;
+use crate::config::Loaded;
+use crate::config::Override;
+use crate::config::PretrainConfig;
+use crate::error::Problems;
+
+/// A configuration file and changes to it.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// YAML or JSON configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+}
+
+impl ConfigArgs {
+    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
+    pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
+        let mut overrides =
+            Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+        overrides.extend(config::overrides(&self.set)?);
+        config::load_pretrain_with(&self.config, &overrides)
+    }
+}
+
+/// Arguments of `pretrain`.
+#[derive(Debug, Args)]
+pub struct PretrainArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),
+    /// or a checkpoint
+    #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
+    pub resume: Resume,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Where `pretrain` starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// At the newest valid checkpoint of the output folder, or afresh.
+    Auto,
+    /// Afresh; an output folder with checkpoints is refused.
+    Never,
+    /// At this checkpoint folder.
+    From(PathBuf),
+}
+
+impl FromStr for Resume {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "never" => Self::Never,
+            path => Self::From(PathBuf::from(path)),
+        })
+    }
+}
+
+/// Arguments of `prepare`.
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
