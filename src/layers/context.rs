@@ -53,7 +53,7 @@ pub struct Pass {
     pub seed: u64,
     /// Step (update) that is being computed.
     pub step: u64,
-    /// Number of the model in the run, from 0: each draws its own dropout.
+    /// Number of the model in the run, from 0 to 3: each draws its own dropout.
     pub model: u8,
     /// Whether no micro-batch of this step follows: gradients are final when the pass leaves them.
     pub last_micro_batch: bool,
@@ -81,8 +81,9 @@ impl<'a> Context<'a> {
     /// The dropout of a site; `None` in evaluation or at probability 0.
     pub fn dropout_at(&self, site: Site, probability: f64) -> Option<Dropout> {
         let Pass { seed, step, model, .. } = self.pass?;
-        // The id holds 8 bits of model, 40 bits of step and 16 bits of site.
-        let id = u64::from(model) << 56 | step << 16 | site.number();
+        // The id has 56 bits: 40 of step, 2 of model and 14 of site, which are enough for 5,459 layers.
+        debug_assert!(model < 4 && site.number() < 1 << 14, "model {model}, {site:?}");
+        let id = step << 16 | u64::from(model) << 14 | site.number();
         let stream = Stream::new(seed, Purpose::Dropout, id);
         (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
     }
