@@ -1,7 +1,8 @@
 //! The command line as typed: subcommands and their help texts.
 //!
-//! It only describes; arguments and what a subcommand does are in the file or folder of its name. Hyper-parameters have no flags of
-//! their own: they live in the configuration, and `--set` changes any of them.
+//! It only describes; arguments and what a subcommand does are in the file or folder of its name.
+//! Hyper-parameters have no flags of their own: they live in the configuration, and `--set` changes any of
+//! them.
 
 use clap::Parser;
 use clap::Subcommand;
