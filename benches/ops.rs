@@ -370,7 +370,7 @@ impl<W: Write> Bench<'_, W> {
             let map = linear_cross_entropy::Map { weight_vd, bias_v };
             let into =
                 linear_cross_entropy::MapGradients { dweight_vd: dweight_vd.into(), dbias_v: dbias_v.into() };
-            black_box(linear_cross_entropy::forward_backward(x, map, &labels, 1.0, into)?);
+            black_box(linear_cross_entropy::forward_backward(x, map, &labels, 1.0, into, None)?);
             Ok(())
         })
     }
@@ -394,9 +394,16 @@ impl<W: Write> Bench<'_, W> {
                 if shadow_dtype == DType::F32 { None } else { Some(vector(count)?.to_dtype(shadow_dtype)?) };
             Ok(([vector(count)?, vector(count)?, zeros(&[count])?, zeros(&[count])?], shadow))
         };
-        let groups = [adamw::Group { range: 0..count, weight_decay: 0.01 }];
-        let hyper =
-            adamw::Hyper { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, gradient_multiplier: 1.0 };
+        let groups = [adamw::Group { range: 0..count, weight_decay: 0.01, lr_scale: 1.0 }];
+        let hyper = adamw::Hyper {
+            lr: 1e-4,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            step: 1,
+            bias_correction: true,
+            gradient_multiplier: 1.0,
+        };
         let shadowed = if shadow_dtype == DType::F32 { 0 } else { count };
         for name in ["adamw", "lamb"] {
             // Four buffers are read, four written, and the copy; lamb reads three of them again and writes

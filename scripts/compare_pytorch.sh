@@ -7,7 +7,8 @@
 #   scripts/compare_pytorch.sh [-r 3] [-n THREADS] [-s 5] [-t fp32,bf16] [-p stock,best,compiled] [-w FOLDER]
 #   [-l] [CASE...]
 #
-#   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given     -r  rounds
+#   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given; also large, electra-small,
+#         electra-base                                                                    -r  rounds
 #   -n  threads of each (all cores)      -s  timed steps a round        -t  fp32, bf16, fp16
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
 #   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops.rs; no cases)
@@ -22,7 +23,7 @@ rounds=3 threads=$(nproc) steps=5 types=fp32,bf16 peers=stock,best,compiled work
 while getopts r:n:s:t:p:w:l option; do
     case $option in
         r) rounds=$OPTARG ;; n) threads=$OPTARG ;; s) steps=$OPTARG ;; t) types=$OPTARG ;; p) peers=$OPTARG ;; w) work=$OPTARG ;; l) products=1 ;;
-        *) sed -n '2,16p' "$0" >&2; exit 2 ;;
+        *) sed -n '2,17p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))

@@ -5,8 +5,9 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
     python scripts/make_golden.py            # rewrites tests/golden/
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
-`roberta/`, `bert/`           masked LM: logits, hidden states, loss, gradients, five AdamW steps
-`roberta_cls/`, `bert_cls/`   sequence classification: logits, loss, gradients
+`roberta/`, `bert/`                           masked LM: logits, hidden states, loss, gradients, five AdamW steps
+`roberta_cls/`, `bert_cls/`, `electra_cls/`   sequence classification: logits, loss, gradients
+`electra_rtd/`                                replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
 
@@ -48,6 +49,9 @@ FAMILY = {
     "roberta": dict(pad_token_id=1, bos_token_id=0, eos_token_id=2, type_vocab_size=1, layer_norm_eps=1e-5),
     "bert": dict(pad_token_id=0, type_vocab_size=2, layer_norm_eps=1e-12),
 }
+ELECTRA = dict(pad_token_id=0, type_vocab_size=2, layer_norm_eps=1e-12, embedding_size=20)
+GENERATOR = dict(hidden_size=28, num_attention_heads=2, intermediate_size=36, embedding_size=20)
+DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
 WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
@@ -154,7 +158,83 @@ def write(folder, model_class, config, classes, seed):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
+def write_pair(folder, seed):
+    """A generator and a discriminator on one set of embeddings, in folders of their own, with the ids that were drawn.
+
+    inputs.safetensors has `drawn` [M] besides. outputs.safetensors has generator_logits [M, V], discriminator_logits [T],
+    generator_loss, discriminator_loss, loss (generator + 50 x discriminator), grad_norm, generator.grad.NAME,
+    discriminator.grad.NAME (those of the embeddings are the sums over both, under the discriminator's name), and of five
+    steps on the same drawn ids step_generator_losses and step_discriminator_losses [6], step_grad_norms [5].
+    """
+    draw = torch.Generator().manual_seed(seed)
+    classes = dict(generator=transformers.ElectraForMaskedLM, discriminator=transformers.ElectraForPreTraining)
+    configs = dict(
+        generator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA | GENERATOR)),
+        discriminator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA)),
+    )
+    made = {name: random_model(classes[name], configs[name], draw) for name in classes}
+    made["generator"].electra.embeddings.load_state_dict(made["discriminator"].electra.embeddings.state_dict())
+    packed = packed_inputs(configs["discriminator"], 0, draw)
+    # Every third drawn id is the original one.
+    words = torch.randint(FIRST_WORD, SIZES["vocab_size"], packed["labels"].shape, generator=draw).to(torch.uint32)
+    packed["drawn"] = torch.where(torch.arange(len(words)) % 3 == 0, packed["labels"].long(), words.long()).to(torch.uint32)
+    for name, model in made.items():
+        model.save_pretrained(folder / name)
+        (folder / name / "generation_config.json").unlink(missing_ok=True)
+    save_file(packed, folder / "inputs.safetensors")
+
+    pair = {name: classes[name].from_pretrained(folder / name, attn_implementation="eager").double().eval() for name in classes}
+    pair["generator"].electra.embeddings = pair["discriminator"].electra.embeddings
+    pair["generator"].tie_weights()
+    assert pair["generator"].generator_lm_head.weight is pair["discriminator"].electra.embeddings.word_embeddings.weight
+    batch, real = padded(packed, configs["discriminator"], 0)
+    places = packed["label_positions"].long()
+    corrupted, flat = batch["input_ids"].clone(), packed["ids"].long()
+    flat[places] = packed["drawn"].long()
+    corrupted[real] = flat
+    replaced = torch.zeros(len(flat), dtype=torch.double)
+    replaced[places] = (packed["drawn"] != packed["labels"]).double()
+    common = {name: batch[name] for name in ("token_type_ids", "attention_mask")}
+
+    def losses():
+        generator_logits = pair["generator"](input_ids=batch["input_ids"], **common).logits[real][places]
+        discriminator_logits = pair["discriminator"](input_ids=corrupted, **common).logits[real]
+        generator = torch.nn.functional.cross_entropy(generator_logits, packed["labels"].long())
+        discriminator = torch.nn.functional.binary_cross_entropy_with_logits(discriminator_logits, replaced)
+        return generator, discriminator, generator_logits, discriminator_logits
+
+    named = {f"discriminator.{name}": p for name, p in pair["discriminator"].named_parameters()}
+    known = {id(p) for p in named.values()}
+    named |= {f"generator.{name}": p for name, p in pair["generator"].named_parameters() if id(p) not in known}
+    generator, discriminator, generator_logits, discriminator_logits = losses()
+    (generator + DISCRIMINATOR_WEIGHT * discriminator).backward()
+    grads = {name: p.grad.clone() for name, p in named.items()}
+    outputs = dict(generator_logits=generator_logits, discriminator_logits=discriminator_logits)
+    outputs |= dict(generator_loss=generator.reshape(1), discriminator_loss=discriminator.reshape(1))
+    outputs["loss"] = (generator + DISCRIMINATOR_WEIGHT * discriminator).reshape(1)
+    outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
+    outputs |= {name.replace(".", ".grad.", 1): grad for name, grad in grads.items()}
+    plain = [p for n, p in named.items() if n.endswith("bias") or "LayerNorm" in n]
+    decayed = [p for p in named.values() if all(p is not q for q in plain)]
+    groups = [dict(params=decayed, weight_decay=WEIGHT_DECAY), dict(params=plain, weight_decay=0.0)]
+    optimizer, steps, norms = torch.optim.AdamW(groups, **ADAMW), [], []
+    for step in range(STEPS + 1):
+        optimizer.zero_grad()
+        generator, discriminator, *_ = losses()
+        steps.append((generator.item(), discriminator.item()))
+        if step < STEPS:
+            (generator + DISCRIMINATOR_WEIGHT * discriminator).backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(named.values(), MAX_GRAD_NORM).item())
+            optimizer.step()
+    outputs["step_generator_losses"], outputs["step_discriminator_losses"] = torch.tensor(steps).unbind(1)
+    outputs["step_grad_norms"] = torch.tensor(norms)
+    save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
+
+
 def write_all(root):
+    write_pair(root / "electra_rtd", 300)
+    electra = transformers.ElectraConfig(**(SMALL_SIZES | SHARED | ELECTRA), num_labels=3)
+    write(root / "electra_cls", transformers.ElectraForSequenceClassification, electra, 3, 301)
     for seed, family in enumerate(FAMILY):
         config_class, lm, classifier = {
             "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM, transformers.RobertaForSequenceClassification),
@@ -167,7 +247,7 @@ def write_all(root):
 def compare(root):
     """The largest difference of any tensor between `root` and the committed folders, relative to its norm; None when names differ."""
     worst = 0.0
-    for made in sorted(root.glob("*/*.safetensors")):
+    for made in sorted(root.glob("**/*.safetensors")):
         new, old = load_file(made), load_file(GOLDEN / made.relative_to(root))
         if new.keys() != old.keys():
             return None

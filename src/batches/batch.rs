@@ -28,6 +28,21 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// One segment, with labels (of class 0) at these positions.
+    pub fn of_segment(ids: Vec<u32>, label_positions: Vec<u32>) -> Self {
+        let tokens = ids.len();
+        Self {
+            token_type_ids: vec![0; tokens],
+            position_ids: (0..tokens as u32).collect(),
+            cu_seqlens: vec![0, tokens as u32],
+            token_keys: (0..tokens as u64).collect(),
+            labels: vec![0; label_positions.len()],
+            label_positions,
+            sample_ids: vec![0],
+            ids,
+        }
+    }
+
     /// Tokens in all rows (T).
     pub fn num_tokens(&self) -> usize {
         self.ids.len()

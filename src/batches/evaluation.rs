@@ -26,6 +26,8 @@ pub struct EvaluationBatches {
     settings: StepSettings,
     buffers: MaskBuffers,
     rows_per_batch: usize,
+    /// Rows of the batches so far: what is drawn for a token does not depend on the size of a batch.
+    rows_done: usize,
 }
 
 impl EvaluationBatches {
@@ -51,16 +53,18 @@ impl EvaluationBatches {
             settings,
             buffers: MaskBuffers::default(),
             rows_per_batch: rows_per_batch.max(1),
+            rows_done: 0,
         })
     }
 
     fn batch(&mut self) -> Result<Option<Batch>> {
         let Some(packer) = &mut self.packer else { return Ok(None) };
-        let mut rows = Unmasked::new(Batch::default(), 0);
+        let mut rows = Unmasked::new(Batch::default(), self.rows_done);
         for _ in 0..self.rows_per_batch {
             if !rows.add_row_of_epoch(packer)? {
                 break;
             }
+            self.rows_done += 1;
         }
         let is_empty = rows.num_tokens() == 0;
         Ok((!is_empty).then(|| rows.finish(&self.masking, self.settings, &mut self.buffers)))

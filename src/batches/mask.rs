@@ -13,6 +13,7 @@ use crate::batches::classes::WORD_TOKENS_MAX;
 use crate::batches::spans;
 use crate::config::MaskingUnit;
 use crate::config::MlmConfig;
+use crate::config::PretrainTask;
 use crate::rng::Stream;
 use crate::tokenizer::Tokenizer;
 
@@ -52,31 +53,23 @@ pub(super) enum Fate {
 impl Masking {
     /// Masking as configured; a tokenizer without a mask token is an error.
     pub fn new(config: &MlmConfig, tokenizer: &Tokenizer) -> Result<Self> {
+        let (mask, random) = config.replaced_shares();
         Ok(Self {
             unit: config.masking,
             probability: config.mlm_probability,
             probability_end: config.mlm_probability_end.unwrap_or(config.mlm_probability),
-            mask_below: bound(config.mask_replace_prob),
-            random_below: bound(config.mask_replace_prob + config.random_replace_prob),
+            mask_below: bound(mask),
+            random_below: bound(mask + random),
             mask: tokenizer.special().mask()?,
             ordinary: tokenizer.ordinary_ids(),
             classes: classes::of(config.masking, tokenizer)?,
         })
     }
 
-    /// The masking of every evaluation: 15 % of the tokens, 80/10/10, so that runs with other settings can be
-    /// compared.
-    pub fn for_evaluation(tokenizer: &Tokenizer) -> Result<Self> {
-        Self::new(
-            &MlmConfig {
-                masking: MaskingUnit::Token,
-                mlm_probability: 0.15,
-                mlm_probability_end: None,
-                mask_replace_prob: 0.8,
-                random_replace_prob: 0.1,
-            },
-            tokenizer,
-        )
+    /// The masking of every evaluation of a task: 15 % of the tokens, with the task's usual shares, so that runs
+    /// with other settings can be compared.
+    pub fn for_evaluation(task: PretrainTask, tokenizer: &Tokenizer) -> Result<Self> {
+        Self::new(&MlmConfig::of(task), tokenizer)
     }
 
     /// The share to mask in the step after `steps_done` of `total_steps`: a straight line from the first to

@@ -1,6 +1,7 @@
 //! The command lines of `pretrain` and `prepare`, which name a configuration.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -29,8 +30,15 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
+        self.load_with(None)
+    }
+
+    /// As [`ConfigArgs::load`], with the model of a folder instead of the file's.
+    fn load_with(&self, model: Option<&Path>) -> Result<Loaded<PretrainConfig>, Problems> {
         let mut overrides =
             Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+        let model = model.map(|path| Override::flag("--model", "model", serde_json::json!({"path": path})));
+        overrides.extend(model);
         overrides.extend(config::overrides(&self.set)?);
         config::load_pretrain_with(&self.config, &overrides)
     }
@@ -42,6 +50,10 @@ pub struct PretrainArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Model folder in the Hugging Face layout to train on from, with its tokenizer unless the configuration has
+    /// one (key `model.path`)
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
     /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),
     /// or a checkpoint
     #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
@@ -49,6 +61,13 @@ pub struct PretrainArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+impl PretrainArgs {
+    /// The configuration with the flags and then the `--set` values put over it.
+    pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
+        self.config.load_with(self.model.as_deref())
+    }
 }
 
 /// Where `pretrain` starts.

@@ -25,6 +25,7 @@ use crate::corpus::Item;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::fs;
+use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::scores::Confusion;
@@ -40,6 +41,10 @@ use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::read_examples;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::corpus;
+use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tokenizer::Tokenizer;
 
 /// Longest rows that text is scored in, unless the model takes less.
 const ROW_TOKENS: usize = 512;
@@ -48,15 +53,27 @@ const ROW_TOKENS: usize = 512;
 pub fn run(args: &EvaluateArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
     let device = device::pick(args.compute.device)?;
+    if holds_pair(&args.model) {
+        return print(args, replaced_tokens(args, &device)?);
+    }
     let scores = match read_folder(&args.model)?.head {
         HeadKind::SequenceClassification => classifier(args, &device)?,
         HeadKind::MaskedLm => masked_lm(args, &device)?,
+        HeadKind::ReplacedTokenDetection => {
+            let message = "holds a discriminator, whose replaced tokens a generator must draw";
+            let hint = "name the folder that holds both, in `generator/` and `discriminator/`";
+            return Err(Problem::new(message).at(args.model.display()).hint(hint).into());
+        }
         HeadKind::None => {
             return Err(Problem::new("holds an encoder without a head, which cannot be scored")
                 .at(args.model.display())
                 .into());
         }
     };
+    print(args, scores)
+}
+
+fn print(args: &EvaluateArgs, scores: Scores) -> Result<()> {
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }
@@ -125,6 +142,38 @@ fn classifier(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
 
 fn masked_lm(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
     let (task, tokenizer) = MaskedLm::load(&args.model, device)?;
+    let mut scores = Scores::default();
+    let (losses, entropy) = pretrained(args, &task, &tokenizer, &mut scores)?;
+    let (loss, accuracy) = (losses[0].mean(), losses[0].accuracy());
+    scores.add("loss", loss, "loss", format!("{loss:.4}"));
+    scores.add("perplexity", loss.exp(), "perplexity", format!("{:.2}", loss.exp()));
+    scores.add("accuracy", accuracy, "masked accuracy", format!("{:.2} %", 100.0 * accuracy));
+    // A baseline that has seen the file which it is scored on is better than any that has not.
+    let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
+    scores.add("own_unigram_entropy", entropy, "unigram entropy", text);
+    Ok(scores)
+}
+
+/// Scores of a generator and its discriminator.
+fn replaced_tokens(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
+    let (task, tokenizer) = ReplacedTokenDetection::load(&args.model, device)?;
+    let mut scores = Scores::default();
+    let (losses, _) = pretrained(args, &task, &tokenizer, &mut scores)?;
+    for (name, value) in ReplacedTokenDetection::scores(task.terms(), &losses) {
+        let is_share = !name.ends_with("loss");
+        let text = if is_share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") };
+        scores.add(&name, value, &name.replace('_', " "), text);
+    }
+    Ok(scores)
+}
+
+/// The losses of a task over the documents of the file, and the entropy of their tokens; says what was read.
+fn pretrained<T: Pretrained>(
+    args: &EvaluateArgs,
+    task: &T,
+    tokenizer: &Tokenizer,
+    scores: &mut Scores,
+) -> Result<(Vec<Loss>, f64)> {
     let (documents, left_out) = documents(args)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];
@@ -133,37 +182,26 @@ fn masked_lm(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
     if tokens == 0 {
         return Err(Problem::new("holds no text").at(args.data.display()).into());
     }
-    let frame = Frame::new(&tokenizer, ROW_TOKENS.min(task.model.config.max_sequence_length()))?;
+    let frame = Frame::new(tokenizer, ROW_TOKENS.min(task.longest()))?;
     let shards = Arc::new(ShardSet::in_memory(&ids, tokenizer.vocab_size()));
     let batches = EvaluationBatches::new(
         &shards,
         frame,
-        Masking::for_evaluation(&tokenizer)?,
+        Masking::for_evaluation(T::NAME, tokenizer)?,
         args.compute.batch_size as usize,
     )?;
-    let mut total = Loss::default();
-    for (number, batch) in batches.enumerate() {
-        let batch = batch?;
-        if let (0, Some(path)) = (number, &args.dump_logits) {
-            dump_logits(path, &task, &batch)?;
-        }
-        task.evaluate(&batch)?.into_iter().for_each(|loss| total += loss);
+    let mut batches = batches.peekable();
+    if let (Some(path), Some(Ok(first))) = (&args.dump_logits, batches.peek()) {
+        dump_logits(path, task, first)?;
     }
-    let (loss, accuracy, entropy) = (total.mean(), total.accuracy(), unigram_entropy(&counts));
-    let mut scores = Scores::default();
+    let losses = corpus::evaluate(task, batches, &|| false)?.unwrap_or_default();
     scores.add("examples", documents.len(), "documents", documents.len());
     scores.add("tokens", tokens, "tokens", tokens);
-    scores.add("loss", loss, "loss", format!("{loss:.4}"));
-    scores.add("perplexity", loss.exp(), "perplexity", format!("{:.2}", loss.exp()));
-    scores.add("accuracy", accuracy, "masked accuracy", format!("{:.2} %", 100.0 * accuracy));
-    // A baseline that has seen the file which it is scored on is better than any that has not.
-    let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
-    scores.add("own_unigram_entropy", entropy, "unigram entropy", text);
     if left_out > 0 {
         let text = format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes);
         scores.add("documents_left_out", left_out, "left out", text);
     }
-    Ok(scores)
+    Ok((losses, unigram_entropy(&counts)))
 }
 
 /// The texts of the file, and how many were left out for their length; empty ones are not missed.

@@ -1,6 +1,9 @@
 //! `mlmtrain predict`: labels texts, or fills in their masks; one JSON line each on standard output.
 
+use std::path::Path;
+
 use anyhow::Result;
+use candle_core::Device;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -11,6 +14,9 @@ use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::families::HeadKind;
+use crate::interop::DISCRIMINATOR;
+use crate::interop::GENERATOR;
+use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::tasks::classify::Classifier;
@@ -19,8 +25,12 @@ use crate::tasks::classify::InputText;
 use crate::tasks::classify::InputTexts;
 use crate::tasks::classify::PredictionRow;
 use crate::tasks::classify::TextPair;
+use crate::tasks::fill_mask::Candidate;
+use crate::tasks::fill_mask::fill_mask;
 use crate::tasks::masked_lm::MaskedLm;
-use crate::tasks::masked_lm::fill_mask::fill_mask;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::replaced_token_detection::told::Discriminator;
+use crate::tokenizer::Tokenizer;
 
 /// Candidates of each mask.
 const CANDIDATES: usize = 5;
@@ -36,6 +46,9 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         ..Columns::default()
     };
     let texts = InputTexts::open(&args.input, args.format.map(Into::into), &columns)?;
+    if holds_pair(&args.model) {
+        return replaced_tokens(&args.model, texts, &device, out);
+    }
     match read_folder(&args.model)?.head {
         HeadKind::SequenceClassification => {
             let classifier = Classifier::load(&args.model, &device)?;
@@ -44,17 +57,13 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         HeadKind::MaskedLm => {
             let (task, tokenizer) = MaskedLm::load(&args.model, &device)?;
             for text in texts {
-                let text = text?;
-                let masks = fill_mask(&task, &tokenizer, &text.texts.0, CANDIDATES, &text.place)?;
-                let masks: Vec<Vec<Value>> = masks
-                    .iter()
-                    .map(|m| {
-                        m.iter()
-                            .map(|c| json!({"token": c.token, "id": c.id, "score": c.probability}))
-                            .collect()
-                    })
-                    .collect();
-                write(json!({"text": text.texts.0, "masks": masks}), &text, &mut out)?;
+                fill(&task, &tokenizer, &text?, &mut out)?;
+            }
+        }
+        HeadKind::ReplacedTokenDetection => {
+            let discriminator = Discriminator::load(&args.model, &device)?;
+            for text in texts {
+                tell(&discriminator, &text?, &mut out)?;
             }
         }
         HeadKind::None => {
@@ -65,6 +74,41 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         }
     }
     out.finish()
+}
+
+/// A text with masks goes to the generator, any other to the discriminator.
+fn replaced_tokens(path: &Path, texts: InputTexts, device: &Device, mut out: Output) -> Result<()> {
+    let (task, tokenizer) = MaskedLm::load(&path.join(GENERATOR), device)?;
+    let discriminator = Discriminator::load(&path.join(DISCRIMINATOR), device)?;
+    let place = path.display();
+    terminal::note(&format!(
+        "note: {place}: `{GENERATOR}` fills in the masks of a text, `{DISCRIMINATOR}` tells replaced tokens where there are none"
+    ));
+    let mask = tokenizer.token(tokenizer.special().mask()?).unwrap_or_default();
+    for text in texts {
+        let text = text?;
+        if text.texts.0.contains(&mask) {
+            fill(&task, &tokenizer, &text, &mut out)?;
+        } else {
+            tell(&discriminator, &text, &mut out)?;
+        }
+    }
+    out.finish()
+}
+
+/// What stands in the place of each mask.
+fn fill(task: &MaskedLm, tokenizer: &Tokenizer, text: &InputText, out: &mut Output) -> Result<()> {
+    let masks = fill_mask(task, task.longest(), tokenizer, &text.texts.0, CANDIDATES, &text.place)?;
+    let candidate = |c: &Candidate| json!({"token": c.token, "id": c.id, "score": c.probability});
+    let masks: Vec<Vec<Value>> = masks.iter().map(|m| m.iter().map(candidate).collect()).collect();
+    write(json!({"text": text.texts.0, "masks": masks}), text, out)
+}
+
+/// How probably each token was replaced.
+fn tell(discriminator: &Discriminator, text: &InputText, out: &mut Output) -> Result<()> {
+    let told = discriminator.tell(&text.texts.0, &text.place)?;
+    let (tokens, replaced): (Vec<String>, Vec<f64>) = told.into_iter().map(|t| (t.token, t.replaced)).unzip();
+    write(json!({"text": text.texts.0, "tokens": tokens, "replaced": replaced}), text, out)
 }
 
 fn label(classifier: &Classifier, texts: InputTexts, batch_size: usize, out: &mut Output) -> Result<()> {

@@ -13,7 +13,7 @@ use crate::prepare::Prepared;
 use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::tasks::masked_lm::pretraining;
+use crate::tasks::pretraining;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;

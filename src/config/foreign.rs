@@ -6,7 +6,10 @@
 const KEYS: &[(&[&str], &str)] = &[
     (&["fp16", "half_precision"], "write `precision.compute: f16`"),
     (&["bf16"], "write `precision.compute: bf16`"),
-    (&["dtype", "torch_dtype", "mixed_precision", "autocast"], "write `precision.compute`: f32, bf16 or f16"),
+    (
+        &["dtype", "torch_dtype", "mixed_precision", "autocast"],
+        "write `precision.compute`: auto, f32, bf16 or f16",
+    ),
     (&["lr", "max_lr", "peak_lr"], "write `training.learning_rate`"),
     (&["lr_scheduler", "scheduler", "schedule"], "write `training.lr_scheduler_type`"),
     (

@@ -59,7 +59,13 @@ pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConf
 
 /// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
 pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
-    load(Some(path), overrides, Kind::Pretrain, validate::pretrain_findings)
+    load(
+        Some(path),
+        overrides,
+        Kind::Pretrain,
+        PretrainConfig::with_task_defaults,
+        validate::pretrain_findings,
+    )
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
@@ -72,7 +78,7 @@ pub fn load_finetune_with(
     path: Option<&Path>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
-    load(path, overrides, Kind::Finetune, validate::finetune_findings)
+    load(path, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
 }
 
 /// Reads the texts after `--set`, reporting all that are malformed.
@@ -96,6 +102,7 @@ fn load<T>(
     path: Option<&Path>,
     overrides: &[Override],
     kind: Kind,
+    resolved: fn(T) -> T,
     findings: fn(&T) -> Vec<Finding>,
 ) -> Result<Loaded<T>, Problems>
 where
@@ -113,6 +120,7 @@ where
     wrong.append(&mut checked.problems);
     match serde_json::from_value::<T>(json) {
         Ok(config) => {
+            let config = resolved(config);
             wrong
                 .extend(findings(&config).into_iter().filter_map(|finding| placed(finding, &checked, &root)));
             if wrong.is_empty() {

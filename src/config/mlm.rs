@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::task::PretrainTask;
+
 /// What is chosen as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -16,7 +18,8 @@ pub enum MaskingUnit {
     Span,
 }
 
-/// Masking of tokens for the masked language model. Evaluation is always by token, 15 %, 80/10/10.
+/// Masking of tokens for the masked language model, or for the generator of replaced-token detection. Evaluation
+/// is always by token, 15 %, with the task's own shares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlmConfig {
@@ -27,10 +30,27 @@ pub struct MlmConfig {
     /// That share at the last step: it changes along a straight line over the run. It stays the same when
     /// absent.
     pub mlm_probability_end: Option<f64>,
-    /// Share of those replaced by the mask token.
-    pub mask_replace_prob: f64,
-    /// Share of those replaced by a random token; the rest stays as it is.
-    pub random_replace_prob: f64,
+    /// Share of those replaced by the mask token; when absent 0.8, for replaced-token detection 0.85.
+    pub mask_replace_prob: Option<f64>,
+    /// Share of those replaced by a random token; the rest stays as it is. When absent 0.1, for replaced-token
+    /// detection 0.
+    pub random_replace_prob: Option<f64>,
+}
+
+impl MlmConfig {
+    /// The usual masking of a task (BERT's, section 3.1; ELECTRA's code).
+    pub fn of(task: PretrainTask) -> Self {
+        let (mask, random) = match task {
+            PretrainTask::MaskedLm => (0.8, 0.1),
+            PretrainTask::ReplacedTokenDetection => (0.85, 0.0),
+        };
+        Self { mask_replace_prob: Some(mask), random_replace_prob: Some(random), ..Self::default() }
+    }
+
+    /// The shares that become a mask and a random token.
+    pub fn replaced_shares(&self) -> (f64, f64) {
+        (self.mask_replace_prob.unwrap_or(0.8), self.random_replace_prob.unwrap_or(0.1))
+    }
 }
 
 impl Default for MlmConfig {
@@ -39,8 +59,8 @@ impl Default for MlmConfig {
             masking: MaskingUnit::Token,
             mlm_probability: 0.15,
             mlm_probability_end: None,
-            mask_replace_prob: 0.8,
-            random_replace_prob: 0.1,
+            mask_replace_prob: None,
+            random_replace_prob: None,
         }
     }
 }

@@ -1,6 +1,8 @@
-//! The `model:` table of a pretraining configuration: one table below it, named after the family.
+//! The `model:` table of a pretraining configuration: one table below it, named after the family, or the path of a
+//! model folder to begin with.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use schemars::Schema;
@@ -11,6 +13,7 @@ use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
 use serde::de::Error;
+use serde::ser::SerializeMap;
 use serde_json::Map;
 use serde_json::Value;
 
@@ -18,16 +21,34 @@ use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
-/// The family tables that are there: validation wants one.
-#[derive(Debug, Clone, PartialEq)]
+const PATH: &str = "path";
+const GENERATOR_PATH: &str = "generator_path";
+const POSITIONS: &str = "max_position_embeddings";
+
+/// The family tables that are there, and the folder to begin with: validation wants one of all.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSection {
+    /// A model folder: architecture, weights and tokenizer.
+    pub path: Option<PathBuf>,
+    /// The folder of the generator beside it, for replaced-token detection.
+    pub generator_path: Option<PathBuf>,
+    /// More positions than the folder's model has.
+    pub max_position_embeddings: Option<usize>,
     /// In the order of [`Family::ALL`].
     pub tables: Vec<ModelConfig>,
 }
 
 impl Serialize for ModelSection {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.tables.iter().map(|model| (model.family.name, &model.encoder)))
+        let mut map = serializer.serialize_map(None)?;
+        for (key, path) in [(PATH, &self.path), (GENERATOR_PATH, &self.generator_path)] {
+            path.as_ref().map_or(Ok(()), |path| map.serialize_entry(key, path))?;
+        }
+        self.max_position_embeddings.map_or(Ok(()), |count| map.serialize_entry(POSITIONS, &count))?;
+        for model in &self.tables {
+            map.serialize_entry(model.family.name, &model.encoder)?;
+        }
+        map.end()
     }
 }
 
@@ -35,6 +56,8 @@ impl<'de> Deserialize<'de> for ModelSection {
     /// Absent keys take the family's own defaults, which serde's `default` cannot know.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut given = Map::<String, Value>::deserialize(deserializer)?;
+        let mut take = |key: &str| given.shift_remove(key).filter(|value| !value.is_null());
+        let (path, generator_path, positions) = (take(PATH), take(GENERATOR_PATH), take(POSITIONS));
         let mut tables = Vec::new();
         for family in Family::ALL {
             let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
@@ -50,7 +73,18 @@ impl<'de> Deserialize<'de> for ModelSection {
             Some(other) => {
                 Err(D::Error::custom(format!("unknown family `{other}`: there are {}", Family::names("and"))))
             }
-            None => Ok(Self { tables }),
+            None => Ok(Self {
+                path: path.map(serde_json::from_value).transpose().map_err(D::Error::custom)?,
+                generator_path: generator_path
+                    .map(serde_json::from_value)
+                    .transpose()
+                    .map_err(D::Error::custom)?,
+                max_position_embeddings: positions
+                    .map(serde_json::from_value)
+                    .transpose()
+                    .map_err(D::Error::custom)?,
+                tables,
+            }),
         }
     }
 }
@@ -69,10 +103,25 @@ impl JsonSchema for ModelSection {
                 serde_json::json!({"description": about, "anyOf": [encoder, {"type": "null"}]}),
             )
         };
-        let properties: Map<String, Value> = Family::ALL.into_iter().map(table).collect();
+        let path = |about: &str| serde_json::json!({"description": about, "type": ["string", "null"]});
+        let mut properties = Map::new();
+        properties.insert(
+            PATH.to_string(),
+            path("A model folder to begin with: its architecture, its weights, and its tokenizer unless `tokenizer` is given."),
+        );
+        properties.insert(
+            GENERATOR_PATH.to_string(),
+            path("The folder of the generator beside `path`, for replaced-token detection; it begins fresh when there is none."),
+        );
+        let about = "More positions than the model of `path` has; the rows that are there are repeated.";
+        properties.insert(
+            POSITIONS.to_string(),
+            serde_json::json!({"description": about, "type": ["integer", "null"], "format": "uint", "minimum": 0}),
+        );
+        properties.extend(Family::ALL.into_iter().map(table));
         json_schema!({
             "type": "object",
-            "description": "The model: one table, named after the family.",
+            "description": "The model: one table, named after the family, or the path of a folder.",
             "properties": properties,
             "additionalProperties": false,
         })

@@ -33,12 +33,49 @@ impl ComputeType {
     }
 }
 
+/// The type that a configuration asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeChoice {
+    /// bf16 where the machine computes in it by instructions of its own (AVX-512-BF16, AMX, Ampere and later), else
+    /// f32. A resumed run keeps the type that it began with.
+    Auto,
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats with the range of f32.
+    Bf16,
+    /// 16-bit floats with a loss scale.
+    F16,
+}
+
+impl ComputeChoice {
+    /// The type; `None` as long as the machine is to be asked.
+    pub fn known(self) -> Option<ComputeType> {
+        match self {
+            Self::Auto => None,
+            Self::F32 => Some(ComputeType::F32),
+            Self::Bf16 => Some(ComputeType::Bf16),
+            Self::F16 => Some(ComputeType::F16),
+        }
+    }
+}
+
+impl From<ComputeType> for ComputeChoice {
+    fn from(compute: ComputeType) -> Self {
+        match compute {
+            ComputeType::F32 => Self::F32,
+            ComputeType::Bf16 => Self::Bf16,
+            ComputeType::F16 => Self::F16,
+        }
+    }
+}
+
 /// Which precision where.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrecisionConfig {
     /// Type of activations and products.
-    pub compute: ComputeType,
+    pub compute: ComputeChoice,
     /// Whether a GPU may round the operands of f32 products to TF32 (10 bits of mantissa): several times the
     /// speed on Ampere and newer. Nothing else of f32 changes; a CPU does not know it.
     pub tf32: bool,
@@ -49,7 +86,7 @@ pub struct PrecisionConfig {
 
 impl Default for PrecisionConfig {
     fn default() -> Self {
-        Self { compute: ComputeType::F32, tf32: false, loss_scale: None }
+        Self { compute: ComputeChoice::F32, tf32: false, loss_scale: None }
     }
 }
 

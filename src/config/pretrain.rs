@@ -10,6 +10,7 @@ use crate::config::data::DataConfig;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::ModelSection;
 use crate::config::precision::PrecisionConfig;
+use crate::config::rtd::RtdConfig;
 use crate::config::run::RunSection;
 use crate::config::task::PretrainTask;
 use crate::config::tokenizer::TokenizerConfig;
@@ -23,19 +24,22 @@ pub struct PretrainConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// What the model is trained for.
+    /// What the model is trained for: `masked_lm`, or `replaced_token_detection`, which is ELECTRA's when absent.
     #[serde(default)]
-    pub task: PretrainTask,
+    pub task: Option<PretrainTask>,
     /// The corpus and its split.
     pub data: DataConfig,
     /// The tokenizer.
     #[serde(default)]
     pub tokenizer: TokenizerConfig,
-    /// Family and size of the model: a table `roberta:` or `bert:`.
+    /// Family and size of the model: a table named after the family, as `roberta:`.
     pub model: ModelSection,
     /// Masking.
     #[serde(default)]
     pub mlm: MlmConfig,
+    /// Replaced-token detection.
+    #[serde(default)]
+    pub rtd: RtdConfig,
     /// Batch, optimizer, schedule, cadence.
     #[serde(default)]
     pub training: TrainingConfig,
@@ -45,6 +49,21 @@ pub struct PretrainConfig {
 }
 
 impl PretrainConfig {
+    /// A configuration that names a model and nothing else.
+    pub fn of_model(model: ModelConfig) -> Self {
+        Self {
+            run: RunSection::default(),
+            task: None,
+            data: DataConfig::default(),
+            tokenizer: TokenizerConfig::default(),
+            model: ModelSection { tables: vec![model], ..ModelSection::default() },
+            mlm: MlmConfig::default(),
+            rtd: RtdConfig::default(),
+            training: TrainingConfig::default(),
+            precision: PrecisionConfig::default(),
+        }
+    }
+
     /// The chosen family and its encoder; `None` unless exactly one family table is there (validation reports
     /// that).
     pub fn model(&self) -> Option<ModelConfig> {
@@ -52,6 +71,26 @@ impl PretrainConfig {
             [model] => Some(model.clone()),
             _ => None,
         }
+    }
+
+    /// What the model is trained for.
+    pub fn task(&self) -> PretrainTask {
+        let of_family = || self.model().map_or_else(PretrainTask::default, |m| PretrainTask::of(m.family));
+        self.task.unwrap_or_else(of_family)
+    }
+
+    /// The same with values for what hangs on the task, where nothing was said.
+    pub fn with_task_defaults(mut self) -> Self {
+        // What the folder of a model was trained for is known when it is read.
+        if self.task.is_none() && self.model.path.is_some() {
+            return self;
+        }
+        let task = self.task();
+        self.task = Some(task);
+        let masking = MlmConfig::of(task);
+        self.mlm.mask_replace_prob = self.mlm.mask_replace_prob.or(masking.mask_replace_prob);
+        self.mlm.random_replace_prob = self.mlm.random_replace_prob.or(masking.random_replace_prob);
+        self
     }
 
     /// Folder of the tokenizer and the shards.

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::families::Family;
+
 /// What `pretrain` trains for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -12,6 +14,15 @@ pub enum PretrainTask {
     /// Finding masked tokens again.
     #[default]
     MaskedLm,
+    /// Telling the tokens that a generator put in from the original ones (ELECTRA).
+    ReplacedTokenDetection,
+}
+
+impl PretrainTask {
+    /// What models of a family are pretrained for unless a configuration says otherwise.
+    pub fn of(family: Family) -> Self {
+        if family.replaced_tokens.is_some() { Self::ReplacedTokenDetection } else { Self::MaskedLm }
+    }
 }
 
 /// What `finetune` trains for.

@@ -60,9 +60,9 @@ pub struct TrainingConfig {
     pub phases: Vec<TrainingPhase>,
     /// Fewer micro-batches at the beginning; needs `max_steps`.
     pub batch_size_ramp: BatchSizeRamp,
-    /// Passes over the training data; ignored when `max_steps` is positive.
+    /// Passes over the training data; ignored when `max_steps` is given.
     pub num_train_epochs: f64,
-    /// Updates in all; -1 means "as `num_train_epochs` says".
+    /// Updates in all; -1 means "as `num_train_epochs` says", 0 writes the model as it begins.
     pub max_steps: i64,
     /// Wall-clock budget such as `4m` or `24h`; training ends with a checkpoint when it is used up.
     pub max_train_time: Option<String>,
@@ -87,6 +87,11 @@ pub struct TrainingConfig {
     pub adam_beta2: f64,
     /// Added to the root of the second moment; the papers on LAMB use 1e-6.
     pub adam_epsilon: f64,
+    /// Correct the moments for their beginning at zero. BERT's and ELECTRA's own code does not.
+    pub adam_bias_correction: bool,
+    /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes with
+    /// 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's code.
+    pub layerwise_lr_decay: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
     /// Steps between two log records.
@@ -141,6 +146,8 @@ impl Default for TrainingConfig {
             adam_beta1: 0.9,
             adam_beta2: 0.999,
             adam_epsilon: 1e-8,
+            adam_bias_correction: true,
+            layerwise_lr_decay: 1.0,
             max_grad_norm: 1.0,
             logging_steps: 500,
             eval_steps: 500,

@@ -5,6 +5,7 @@ use crate::families::ClassificationNames;
 use crate::families::Descriptor;
 use crate::families::EncoderConfig;
 use crate::families::Family;
+use crate::families::HeadActivation;
 use crate::families::HeadKind;
 use crate::families::MaskedLmNames;
 use crate::families::SpecialNames;
@@ -23,16 +24,19 @@ static DESCRIPTOR: Descriptor = Descriptor {
     defaults: EncoderConfig::BASE,
     hub_defaults: EncoderConfig { vocab_size: 30_522, ..EncoderConfig::BASE },
     positions_follow_padding: false,
+    projects_embeddings: false,
     masked_lm: MaskedLmNames {
         dense: "cls.predictions.transform.dense",
         norm: "cls.predictions.transform.LayerNorm",
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
     },
+    replaced_tokens: None,
     classification: ClassificationNames {
         dense: "bert.pooler.dense",
         output: "classifier",
         drops_input: false,
+        activation: HeadActivation::Tanh,
     },
     unused_tensors: &[],
     special: SpecialNames {

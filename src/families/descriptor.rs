@@ -24,8 +24,12 @@ pub struct Descriptor {
     /// Whether positions count from one past the padding id, whose row of the position embedding is padding
     /// too; else from 0, and every row is trained.
     pub positions_follow_padding: bool,
+    /// Whether embeddings may have a width of their own (`embedding_size`), with a map behind them.
+    pub projects_embeddings: bool,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
+    /// Names of the head that tells replaced tokens, where the family has one: then it is pretrained so.
+    pub replaced_tokens: Option<ReplacedTokenNames>,
     /// Names and form of the sequence classifier.
     pub classification: ClassificationNames,
     /// Beginnings of the names of tensors that some folders have and nothing reads.
@@ -52,8 +56,14 @@ impl Descriptor {
 
     /// The head of the model that a class of transformers makes; `None` for classes that are not known.
     pub fn head_of(&self, class: &str) -> Option<HeadKind> {
-        let own = HeadKind::ALL.into_iter().find(|&head| self.architecture(head) == class);
-        own.or_else(|| self.other_classes.iter().find(|(name, _)| *name == class).map(|&(_, head)| head))
+        let other = self.other_classes.iter().find(|(name, _)| *name == class).map(|&(_, head)| head);
+        let own = || HeadKind::ALL.into_iter().find(|&head| self.architecture(head) == class);
+        other.or_else(own).filter(|&head| self.has(head))
+    }
+
+    /// Whether there are models of this family with this head.
+    pub fn has(&self, head: HeadKind) -> bool {
+        head != HeadKind::ReplacedTokenDetection || self.replaced_tokens.is_some()
     }
 }
 
@@ -70,7 +80,25 @@ pub struct MaskedLmNames {
     pub decoder: &'static str,
 }
 
-/// Names of the parameters of the sequence classifier, and where it drops.
+/// Names of the parameters of the head that tells replaced tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplacedTokenNames {
+    /// The map.
+    pub dense: &'static str,
+    /// The map to one number.
+    pub output: &'static str,
+}
+
+/// What stands between the two maps of a sequence classifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadActivation {
+    /// The hyperbolic tangent.
+    Tanh,
+    /// GELU, erf form.
+    Gelu,
+}
+
+/// Names of the parameters of the sequence classifier, and its form.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassificationNames {
     /// The first map; where it is the encoder's pooler, it is there in folders without a classifier, too.
@@ -79,6 +107,8 @@ pub struct ClassificationNames {
     pub output: &'static str,
     /// Whether the input of the first map is dropped as well.
     pub drops_input: bool,
+    /// Between the two maps.
+    pub activation: HeadActivation,
 }
 
 /// Names of special tokens, by role.

@@ -12,6 +12,10 @@ use crate::families::Family;
 pub struct EncoderConfig {
     /// Entries of the word embedding; 0 means "as many as the tokenizer has".
     pub vocab_size: usize,
+    /// Width of the embeddings and of the masked-LM decoder (E), where a map to `hidden_size` follows them
+    /// (ELECTRA); `hidden_size` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_size: Option<usize>,
     /// Width of every hidden state (D).
     pub hidden_size: usize,
     /// Number of layers (L).
@@ -48,6 +52,7 @@ impl EncoderConfig {
     /// The sizes of every base model, with the numbers of BERT's paper and of transformers' classes.
     pub(super) const BASE: Self = Self {
         vocab_size: 0,
+        embedding_size: None,
         hidden_size: 768,
         num_hidden_layers: 12,
         num_attention_heads: 12,
@@ -61,6 +66,11 @@ impl EncoderConfig {
         initializer_range: 0.02,
         pad_token_id: 0,
     };
+
+    /// Width of the embeddings (E).
+    pub fn embedding_width(&self) -> usize {
+        self.embedding_size.unwrap_or(self.hidden_size)
+    }
 
     /// Width of one attention head (K).
     pub fn head_size(&self) -> usize {

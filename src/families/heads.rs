@@ -9,11 +9,14 @@ pub enum HeadKind {
     MaskedLm,
     /// One class for a sequence.
     SequenceClassification,
+    /// Whether each token was replaced: the discriminator of ELECTRA.
+    ReplacedTokenDetection,
 }
 
 impl HeadKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::None, Self::MaskedLm, Self::SequenceClassification];
+    pub const ALL: [Self; 4] =
+        [Self::None, Self::MaskedLm, Self::SequenceClassification, Self::ReplacedTokenDetection];
 
     /// The end of the name of transformers' class, behind the family's: `RobertaForMaskedLM`.
     pub fn class_suffix(self) -> &'static str {
@@ -21,6 +24,7 @@ impl HeadKind {
             Self::None => "Model",
             Self::MaskedLm => "ForMaskedLM",
             Self::SequenceClassification => "ForSequenceClassification",
+            Self::ReplacedTokenDetection => "ForPreTraining",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod bert;
 mod descriptor;
+mod electra;
 mod encoder;
 mod heads;
 mod named;
@@ -21,7 +22,9 @@ use serde::de::Error;
 
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
+pub use descriptor::HeadActivation;
 pub use descriptor::MaskedLmNames;
+pub use descriptor::ReplacedTokenNames;
 pub use descriptor::SpecialNames;
 pub use encoder::EncoderConfig;
 pub use encoder::ModelConfig;
@@ -36,7 +39,7 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 2] = [Self::ROBERTA, Self::BERT];
+    pub const ALL: [Self; 3] = [Self::ROBERTA, Self::BERT, Self::ELECTRA];
 
     /// The family of this name, as configurations and `config.json` write it.
     pub fn named(name: &str) -> Option<Self> {
@@ -48,7 +51,7 @@ impl Family {
         &self.0.special
     }
 
-    /// "`roberta` and `bert`".
+    /// "`roberta`, `bert` and `electra`".
     pub fn names(joined_by: &str) -> String {
         let names: Vec<String> = Self::ALL.iter().map(|family| format!("`{}`", family.name)).collect();
         match names.split_last() {
@@ -108,7 +111,7 @@ mod tests {
         }
         assert_eq!(Family::names("and"), "`roberta` and `bert`");
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
-        assert!(error.contains("unknown family `gpt`: there are `roberta` and `bert`"), "{error}");
+        assert!(error.contains("unknown family `gpt`: there are `roberta`, `bert` and `electra`"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::families::ClassificationNames;
 use crate::families::Descriptor;
 use crate::families::EncoderConfig;
 use crate::families::Family;
+use crate::families::HeadActivation;
 use crate::families::MaskedLmNames;
 use crate::families::SpecialNames;
 
@@ -27,16 +28,19 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     hub_defaults: EncoderConfig { vocab_size: 50_265, ..BASE },
     positions_follow_padding: true,
+    projects_embeddings: false,
     masked_lm: MaskedLmNames {
         dense: "lm_head.dense",
         norm: "lm_head.layer_norm",
         bias: "lm_head.bias",
         decoder: "lm_head.decoder",
     },
+    replaced_tokens: None,
     classification: ClassificationNames {
         dense: "classifier.dense",
         output: "classifier.out_proj",
         drops_input: true,
+        activation: HeadActivation::Tanh,
     },
     // transformers makes a pooler for `RobertaModel`, which is never trained and which no head reads.
     unused_tensors: &["roberta.pooler."],

@@ -77,6 +77,9 @@ impl HubConfig {
         };
         keys.extend(sizes);
         let family = self.model.family;
+        if family.projects_embeddings {
+            keys.insert("embedding_size".to_string(), json!(encoder.embedding_width()));
+        }
         let class = family.architecture(self.head.unwrap_or(HeadKind::None));
         keys.insert("model_type".to_string(), json!(family.name));
         keys.insert("architectures".to_string(), json!([class]));
@@ -168,6 +171,7 @@ impl Reader<'_> {
         let absent = &family.hub_defaults;
         let encoder = EncoderConfig {
             vocab_size: self.size("vocab_size", absent.vocab_size),
+            embedding_size: absent.embedding_size.map(|width| self.size("embedding_size", width)),
             hidden_size: self.size("hidden_size", absent.hidden_size),
             num_hidden_layers: self.whole(
                 "num_hidden_layers",

@@ -23,10 +23,26 @@ use crate::fs;
 use crate::interop::config_json::HubConfig;
 use crate::interop::names;
 use crate::interop::names::Mapped;
+use crate::interop::refit::Refit;
 use crate::layers::Parameters;
 use crate::layers::Part;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
+
+/// Where the two models of replaced-token detection lie below the folder of both.
+pub const DISCRIMINATOR: &str = "discriminator";
+/// The model beside [`DISCRIMINATOR`].
+pub const GENERATOR: &str = "generator";
+/// [`DISCRIMINATOR`] with a slash at the end.
+pub const DISCRIMINATOR_PLACE: &str = "discriminator/";
+/// [`GENERATOR`] with a slash at the end.
+pub const GENERATOR_PLACE: &str = "generator/";
+
+/// Whether a folder holds generator and discriminator, each in a folder of its own.
+pub fn holds_pair(folder: &Path) -> bool {
+    let has = |name: &str| fs::exists(&folder.join(name).join("config.json"));
+    !fs::exists(&folder.join("config.json")) && has(GENERATOR) && has(DISCRIMINATOR)
+}
 
 /// The files of a tokenizer that travel with a model.
 pub const TOKENIZER_FILES: [&str; 6] = [
@@ -41,6 +57,8 @@ pub const TOKENIZER_FILES: [&str; 6] = [
 /// A model that somebody trained before: what its files say, and its tensors when they are asked for.
 #[derive(Debug)]
 pub struct PretrainedFolder {
+    /// Where it lies.
+    pub path: PathBuf,
     /// Family and encoder.
     pub config: ModelConfig,
     /// The head, as `config.json` or else the names of the tensors tell it.
@@ -58,8 +76,15 @@ pub struct PretrainedFolder {
     sources: BTreeMap<String, String>,
 }
 
-/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key.
+/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of a
+/// generator and a discriminator it takes the discriminator, and says so in a note.
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
+    if holds_pair(folder) {
+        let mut discriminator = read_folder(&folder.join(DISCRIMINATOR))?;
+        let note = format!("holds a generator and a discriminator: `{DISCRIMINATOR}` is taken");
+        discriminator.notes.insert(0, note);
+        return Ok(discriminator);
+    }
     if !fs::exists(&folder.join("config.json")) {
         let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
         return Err(Problem::new("there is no `config.json`, so this is no model folder")
@@ -75,7 +100,18 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
         .then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
     let tokenizer_files =
         TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
-    Ok(PretrainedFolder { config: model, head, id2label, extra, notes, tokenizer_files, weights, sources })
+    let path = folder.to_path_buf();
+    Ok(PretrainedFolder {
+        path,
+        config: model,
+        head,
+        id2label,
+        extra,
+        notes,
+        tokenizer_files,
+        weights,
+        sources,
+    })
 }
 
 /// What filling a model from a folder came to.
@@ -92,17 +128,52 @@ impl PretrainedFolder {
     /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error that
     /// names it, unless it is of the head and `head_may_be_new`.
     pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
+        let specs = parameters.layout().specs();
+        let names: Vec<_> = specs.map(|spec| (spec.name.clone(), spec.name.clone())).collect();
+        self.fill_as(parameters, &names, head_may_be_new)
+    }
+
+    /// As [`PretrainedFolder::fill`] for the parameters of `names`: each with its canonical name.
+    pub fn fill_as(
+        &self,
+        parameters: &Parameters,
+        names: &[(String, String)],
+        head_may_be_new: bool,
+    ) -> Result<Filled> {
+        self.fill_with(parameters, names, head_may_be_new, None)
+    }
+
+    /// As [`PretrainedFolder::fill_as`] for a model with another vocabulary or more positions; its head may be new.
+    pub fn fill_refitted(
+        &self,
+        parameters: &Parameters,
+        names: &[(String, String)],
+        refit: &Refit,
+    ) -> Result<Filled> {
+        self.fill_with(parameters, names, true, Some(refit))
+    }
+
+    fn fill_with(
+        &self,
+        parameters: &Parameters,
+        names: &[(String, String)],
+        head_may_be_new: bool,
+        refit: Option<&Refit>,
+    ) -> Result<Filled> {
         let mut filled = Filled::default();
         let mut taken = BTreeSet::new();
+        let names: BTreeMap<&str, &str> =
+            names.iter().map(|(own, name)| (own.as_str(), name.as_str())).collect();
         for spec in parameters.layout().specs() {
+            let Some(&name) = names.get(spec.name.as_str()) else { continue };
             let may_be_new = head_may_be_new && spec.part == Part::Head;
-            match self.tensor(&spec.name, &spec.shape) {
+            match self.tensor(name, &spec.shape, refit) {
                 Ok(tensor) => {
-                    taken.insert(spec.name.as_str());
+                    taken.insert(name);
                     parameters.set(&spec.name, &tensor)?;
                 }
                 Err(Unfit::Missing | Unfit::Misshapen(_)) if may_be_new => filled.new.push(spec.name.clone()),
-                Err(Unfit::Missing) => return Err(self.missing(&spec.name, spec.part).into()),
+                Err(Unfit::Missing) => return Err(self.missing(name, spec.part).into()),
                 Err(Unfit::Misshapen(problem)) => return Err(problem.into()),
                 Err(Unfit::Unreadable(error)) => return Err(error),
             }
@@ -117,15 +188,35 @@ impl PretrainedFolder {
     }
 
     /// The tensor of a canonical name, in f32 on the CPU.
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, Unfit> {
+    fn tensor(&self, name: &str, shape: &[usize], refit: Option<&Refit>) -> Result<Tensor, Unfit> {
         let source = self.sources.get(name).ok_or(Unfit::Missing)?;
-        let tensor = self.weights.load(source).map_err(Unfit::Unreadable)?;
+        let mut tensor = self.weights.load(source).map_err(Unfit::Unreadable)?;
+        if let Some(refit) = refit {
+            tensor = self.refitted(name, tensor, shape, refit).map_err(|e| Unfit::Unreadable(e.into()))?;
+        }
         if tensor.dims() == shape {
             return Ok(tensor);
         }
         let message =
             format!("tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}", tensor.dims());
         Err(Unfit::Misshapen(self.weights.problem(&message)))
+    }
+
+    fn refitted(
+        &self,
+        name: &str,
+        tensor: Tensor,
+        shape: &[usize],
+        refit: &Refit,
+    ) -> candle_core::Result<Tensor> {
+        let family = self.config.family;
+        match name {
+            name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
+                refit.of_words(&tensor)
+            }
+            name if name == names::position_embedding(family) => refit.of_positions(&tensor, shape[0]),
+            _ => Ok(tensor),
+        }
     }
 
     fn missing(&self, name: &str, part: Part) -> Problem {
@@ -291,6 +382,9 @@ fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKi
     match () {
         () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         () if has(family.classification.output) => HeadKind::SequenceClassification,
+        () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
+            HeadKind::ReplacedTokenDetection
+        }
         () => HeadKind::None,
     }
 }

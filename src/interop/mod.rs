@@ -5,11 +5,18 @@
 mod config_json;
 mod folder;
 mod names;
+mod refit;
 #[cfg(test)]
 mod tests;
 
 pub use config_json::HubConfig;
+pub use folder::DISCRIMINATOR;
+pub use folder::DISCRIMINATOR_PLACE;
 pub use folder::Filled;
+pub use folder::GENERATOR;
+pub use folder::GENERATOR_PLACE;
 pub use folder::PretrainedFolder;
 pub use folder::TOKENIZER_FILES;
+pub use folder::holds_pair;
 pub use folder::read_folder;
+pub use refit::Refit;

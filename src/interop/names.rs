@@ -24,7 +24,10 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
             name = format!("{start}{new}");
         }
     }
-    if ["embeddings.", "encoder.", "pooler."].iter().any(|start| name.starts_with(start)) {
+    if ["embeddings.", "embeddings_project.", "encoder.", "pooler."]
+        .iter()
+        .any(|start| name.starts_with(start))
+    {
         name = format!("{}.{name}", family.prefix);
     }
     match name.strip_prefix(family.masked_lm.decoder) {
@@ -39,4 +42,9 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
 /// The word embedding, to which the decoder is tied.
 pub(super) fn word_embedding(family: Family) -> String {
     format!("{}.embeddings.word_embeddings.weight", family.prefix)
+}
+
+/// The table of positions.
+pub(super) fn position_embedding(family: Family) -> String {
+    format!("{}.embeddings.position_embeddings.weight", family.prefix)
 }

@@ -52,6 +52,9 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
         HeadKind::SequenceClassification => Blueprint::classifier(config, LABELS.len()).layout,
+        HeadKind::ReplacedTokenDetection => {
+            Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
+        }
         HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
     }
 }
@@ -255,7 +258,7 @@ fn a_wrong_shape_names_tensor_and_both_shapes() {
 #[test]
 fn the_head_is_found_without_architectures() {
     for family in Family::ALL {
-        for head in HeadKind::ALL {
+        for head in HeadKind::ALL.into_iter().filter(|&head| family.has(head)) {
             let mut config = config_json(family, head);
             config.as_object_mut().unwrap().remove("architectures");
             let folder = write_folder(&config, &tensors_of(&model(family), head));

@@ -28,16 +28,16 @@ pub struct TokenIds<'a> {
 /// The three tables and their norm.
 #[derive(Debug, Clone)]
 pub struct Embeddings {
-    /// `[V, D]`; the masked-LM decoder uses it too.
+    /// `[V, E]`; the masked-LM decoder uses it too.
     pub word: ParameterId,
-    /// `[P, D]`.
+    /// `[P, E]`.
     pub position: ParameterId,
-    /// `[types, D]`.
+    /// `[types, E]`.
     pub token_type: ParameterId,
     /// After the sum.
     pub norm: Norm,
-    /// D.
-    pub hidden: usize,
+    /// E: the width of the tables.
+    pub width: usize,
     /// Row of the word embedding that gets no gradient.
     pub word_padding: Option<u32>,
     /// Row of the position embedding that gets no gradient.
@@ -56,10 +56,10 @@ pub struct Saved {
 impl Embeddings {
     /// What is kept for backward: the sum of the tables, the norm's mean and deviation, and the output.
     pub fn saved(&self) -> Footprint {
-        Footprint { values: 2 * self.hidden as u64, statistics_bytes: 8 }
+        Footprint { values: 2 * self.width as u64, statistics_bytes: 8 }
     }
 
-    /// `[T, D]`.
+    /// `[T, E]`.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let get = |id| ctx.parameters.get(id);
         let tables = embedding::Tables {

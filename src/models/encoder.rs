@@ -1,4 +1,4 @@
-//! The encoder that all families share: embeddings, then `L` layers.
+//! The encoder that all families share: embeddings, a map where they have a width of their own, then `L` layers.
 
 use std::ops::Add;
 
@@ -19,6 +19,7 @@ use crate::layers::encoder_layer;
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::feed_forward::FeedForward;
 use crate::layers::feed_forward::FeedForwardSizes;
+use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::self_attention::AttentionSizes;
 use crate::layers::self_attention::SelfAttention;
@@ -31,13 +32,19 @@ pub struct Encoder {
     /// Save only the input of each layer and run its forward pass again in backward: less memory, a third
     /// more work. Dropout is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
+    /// From the width of the embeddings to D, where they differ.
+    projection: Option<Linear>,
     layers: Vec<EncoderLayer>,
+    /// D.
+    hidden: usize,
 }
 
 /// What backward needs of a whole forward pass.
 #[derive(Debug)]
 pub struct Saved {
     embeddings: embeddings::Saved,
+    /// What the projection took, `[T, E]`.
+    embedded: Option<Tensor>,
     layers: Vec<SavedLayer>,
 }
 
@@ -53,31 +60,49 @@ enum SavedLayer {
 impl Encoder {
     /// Registers all parameters under the family's prefix.
     pub fn new(registry: &mut Registry, config: &ModelConfig) -> Self {
+        let embeddings = Self::embeddings(registry, config);
+        Self::on(registry, config, embeddings)
+    }
+
+    /// An encoder on embeddings that another model of the run has registered, and shares.
+    pub fn on(registry: &mut Registry, config: &ModelConfig, embeddings: Embeddings) -> Self {
         let (shape, prefix) = (&config.encoder, config.family.prefix);
-        let d = shape.hidden_size;
+        let hidden = shape.hidden_size;
+        let projection = (embeddings.width != hidden).then(|| {
+            Linear::new(registry, &format!("{prefix}.embeddings_project"), embeddings.width, hidden)
+        });
+        let layers = (0..shape.num_hidden_layers).map(|layer| Self::layer(registry, config, layer)).collect();
+        Self { embeddings, gradient_checkpointing: false, projection, layers, hidden }
+    }
+
+    fn embeddings(registry: &mut Registry, config: &ModelConfig) -> Embeddings {
+        let (shape, prefix) = (&config.encoder, config.family.prefix);
+        let width = shape.embedding_width();
         let name = |rest: &str| format!("{prefix}.embeddings.{rest}");
         let padding = config.padding_rows();
         let init = |row: Option<u32>| row.map_or(Init::Normal, Init::NormalWithZeroRow);
-        let embeddings = Embeddings {
-            word: registry.weight(name("word_embeddings.weight"), &[shape.vocab_size, d], init(padding.word)),
+        Embeddings {
+            word: registry.weight(
+                name("word_embeddings.weight"),
+                &[shape.vocab_size, width],
+                init(padding.word),
+            ),
             position: registry.weight(
                 name("position_embeddings.weight"),
-                &[shape.max_position_embeddings, d],
+                &[shape.max_position_embeddings, width],
                 init(padding.position),
             ),
             token_type: registry.weight(
                 name("token_type_embeddings.weight"),
-                &[shape.type_vocab_size, d],
+                &[shape.type_vocab_size, width],
                 Init::Normal,
             ),
-            norm: Norm::new(registry, &name("LayerNorm"), d, shape.layer_norm_eps),
-            hidden: d,
+            norm: Norm::new(registry, &name("LayerNorm"), width, shape.layer_norm_eps),
+            width,
             word_padding: padding.word,
             position_padding: padding.position,
             hidden_dropout: shape.hidden_dropout_prob,
-        };
-        let layers = (0..shape.num_hidden_layers).map(|layer| Self::layer(registry, config, layer)).collect();
-        Self { embeddings, gradient_checkpointing: false, layers }
+        }
     }
 
     fn layer(registry: &mut Registry, config: &ModelConfig, layer: usize) -> EncoderLayer {
@@ -108,14 +133,16 @@ impl Encoder {
     /// Floating-point operations of forward and backward for each token of segments of mean length
     /// `mean_length`; a layer that is computed twice is counted once.
     pub fn flops(&self, mean_length: f64) -> f64 {
-        self.layers.iter().map(|layer| layer.flops(mean_length)).sum()
+        let projection = self.projection.map_or(0.0, |map| map.flops());
+        self.layers.iter().map(|layer| layer.flops(mean_length)).sum::<f64>() + projection
     }
 
     /// What is kept between forward and backward, for each token.
     pub fn saved(&self, gradient_checkpointing: bool) -> Footprint {
-        let input = Footprint { values: self.embeddings.hidden as u64, statistics_bytes: 0 };
+        let input = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
         let layer = |layer: &EncoderLayer| if gradient_checkpointing { input } else { layer.saved() };
-        self.layers.iter().map(layer).fold(self.embeddings.saved(), Footprint::add)
+        let projected = self.projection.map_or(Footprint::default(), |_| input);
+        self.layers.iter().map(layer).fold(self.embeddings.saved() + projected, Footprint::add)
     }
 
     /// The most that backward needs besides, for each token.
@@ -126,7 +153,7 @@ impl Encoder {
         }
         // And what the layer in hand saves, but for its output.
         let mut again = layer.saved();
-        again.values -= self.embeddings.hidden as u64;
+        again.values -= self.hidden as u64;
         layer.temporary() + again
     }
 
@@ -134,12 +161,14 @@ impl Encoder {
     /// freed when the next one begins.
     pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
-        self.layers.iter().try_fold(embedded, |hidden, layer| Ok(layer.forward(&hidden, ctx)?.0))
+        let (projected, _) = self.project(embedded, ctx)?;
+        self.layers.iter().try_fold(projected, |hidden, layer| Ok(layer.forward(&hidden, ctx)?.0))
     }
 
     /// Hidden states of the last layer, `[T, D]`, and what backward needs.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let (mut hidden, embeddings) = self.embeddings.forward(tokens, ctx)?;
+        let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
+        let (mut hidden, embedded) = self.project(embedded, ctx)?;
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             let (next, saved) = layer.forward(&hidden, ctx)?;
@@ -150,7 +179,15 @@ impl Encoder {
                 SavedLayer::Whole(saved)
             });
         }
-        Ok((hidden, Saved { embeddings, layers }))
+        Ok((hidden, Saved { embeddings, embedded, layers }))
+    }
+
+    /// What the first layer takes, `[T, D]`; and `embedded`, where a projection took it.
+    fn project(&self, embedded: Tensor, ctx: &Context<'_>) -> Result<(Tensor, Option<Tensor>)> {
+        match &self.projection {
+            None => Ok((embedded, None)),
+            Some(map) => Ok((map.forward(&embedded, ctx)?, Some(embedded))),
+        }
     }
 
     /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is
@@ -171,6 +208,9 @@ impl Encoder {
             };
             d_hidden = layer.backward(&d_hidden, &saved, ctx, gradients)?;
             gradients.left(ctx.pass, Part::Layer(index));
+        }
+        if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
+            d_hidden = map.backward(&d_hidden, embedded, ctx, gradients)?;
         }
         self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Embeddings);

@@ -8,8 +8,11 @@ use std::ops::Add;
 use candle_core::DType;
 
 use crate::layers::Footprint;
+use crate::layers::Layout;
 use crate::models::Blueprint;
+use crate::models::Encoder;
 use crate::models::Head;
+use crate::models::heads::HeadMemory;
 
 /// The program itself, its threads and their buffers for matrix products: 15 to 90 MiB were measured beside
 /// the counted tensors on two threads, the more the larger the model.
@@ -42,7 +45,7 @@ pub struct StepSizes {
 }
 
 /// What a training step takes at its peak, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prediction {
     /// Values, gradients and moments; and the copy of the values in the compute type, unless that is f32.
     pub state_bytes: u64,
@@ -92,16 +95,25 @@ impl<H: Head> Outline for Blueprint<H> {
     }
 
     fn memory(&self, step: &StepSizes) -> Prediction {
-        let StepSizes { tokens, targets, compute, gradient_checkpointing, on_gpu } = *step;
-        let value_bytes = compute.size_in_bytes() as u64;
-        let shadow_bytes = if compute == DType::F32 { 0 } else { value_bytes };
-        let head = self.head.memory(targets, compute, on_gpu);
-        let of = |footprint: Footprint| footprint.bytes(tokens, value_bytes);
-        Prediction {
-            state_bytes: self.layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes),
-            activation_bytes: of(self.encoder.saved(gradient_checkpointing)) + head.saved_bytes,
-            temporary_bytes: of(self.encoder.temporary(gradient_checkpointing)) + head.temporary_bytes,
-        }
+        let head = self.head.memory(step.targets, step.compute, step.on_gpu);
+        let state_bytes = state_bytes(&self.layout, step.compute);
+        Prediction { state_bytes, ..activations(&self.encoder, head, step) }
+    }
+}
+
+/// Values, gradients and moments of these parameters, and their copy in the compute type.
+pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
+    let shadow_bytes = if compute == DType::F32 { 0 } else { compute.size_in_bytes() as u64 };
+    layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes)
+}
+
+/// What a model with such a head takes in a step, beside its parameters.
+pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes) -> Prediction {
+    let of = |footprint: Footprint| footprint.bytes(step.tokens, step.compute.size_in_bytes() as u64);
+    Prediction {
+        state_bytes: 0,
+        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + head.saved_bytes,
+        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + head.temporary_bytes,
     }
 }
 

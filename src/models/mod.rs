@@ -6,12 +6,14 @@
 pub mod encoder;
 pub mod heads;
 pub mod memory;
+pub mod pair;
 
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
 use crate::families::ModelConfig;
+use crate::families::ReplacedTokenNames;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
@@ -21,7 +23,10 @@ pub use encoder::Encoder;
 pub use heads::Head;
 pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
+pub use heads::replaced_tokens::ReplacedTokenHead;
 pub use heads::sequence_classification::ClassificationHead;
+pub use pair::Pair;
+pub use pair::PairBlueprint;
 
 /// An encoder with the head of a task, before its parameters have values.
 #[derive(Debug, Clone)]
@@ -40,6 +45,13 @@ impl Blueprint<MaskedLmHead> {
     /// A masked language model, its decoder tied to the word embedding.
     pub fn masked_lm(config: &ModelConfig) -> Self {
         Self::new(config, |registry, encoder| MaskedLmHead::new(registry, config, encoder.embeddings.word))
+    }
+}
+
+impl Blueprint<ReplacedTokenHead> {
+    /// A discriminator without its generator.
+    pub fn replaced_tokens(config: &ModelConfig, names: ReplacedTokenNames) -> Self {
+        Self::new(config, |registry, _| ReplacedTokenHead::new(registry, config, names))
     }
 }
 

@@ -27,6 +27,7 @@ pub mod indices;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;
+pub mod linear_binary_cross_entropy;
 pub mod linear_cross_entropy;
 pub mod matmul;
 pub mod memory;

@@ -3,8 +3,7 @@
 //!
 //! Knows no loop and no file; its state goes out by `snapshot` and comes back by `restore`.
 
-mod adamw;
-mod lamb;
+mod groups;
 mod optimizer;
 pub mod schedule;
 

@@ -19,8 +19,7 @@ use crate::ops::update::Buffers;
 use crate::ops::update::Clip;
 use crate::ops::update::Hyper;
 use crate::ops::update::KeptGroups;
-use crate::optim::adamw;
-use crate::optim::lamb;
+use crate::optim::groups;
 
 /// Moments in the layout of the parameters, and the number of updates done.
 #[derive(Debug)]
@@ -32,6 +31,7 @@ pub struct Optimizer {
     beta1: f64,
     beta2: f64,
     eps: f64,
+    bias_correction: bool,
     updates: u64,
 }
 
@@ -39,17 +39,18 @@ impl Optimizer {
     /// Zero moments; decay for all parameters but biases and `LayerNorm`.
     pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
         let groups = match config.optim {
-            OptimizerType::Adamw => adamw::groups,
-            OptimizerType::Lamb => lamb::groups,
+            OptimizerType::Adamw => groups::by_neighbours,
+            OptimizerType::Lamb => groups::by_tensor,
         };
         Ok(Self {
             rule: config.optim,
             first_moment: parameters.flat().zeros_like()?,
             second_moment: parameters.flat().zeros_like()?,
-            groups: KeptGroups::new(groups(parameters.layout(), config.weight_decay as f32)),
+            groups: KeptGroups::new(groups(parameters.layout(), config)),
             beta1: config.adam_beta1,
             beta2: config.adam_beta2,
             eps: config.adam_epsilon,
+            bias_correction: config.adam_bias_correction,
             updates: 0,
         })
     }
@@ -72,6 +73,7 @@ impl Optimizer {
             beta2: self.beta2,
             eps: self.eps,
             step: self.updates,
+            bias_correction: self.bias_correction,
             gradient_multiplier: gradient_multiplier as f32,
         };
         let buffers = Buffers {

@@ -3,6 +3,7 @@
 use candle_core::DType;
 use candle_core::Device;
 
+use crate::config::ComputeType;
 use crate::ops::cuda;
 use crate::ops::matmul::cpu::is_native;
 
@@ -67,6 +68,11 @@ impl Hardware {
                 "on a CPU it is for checking what a GPU will do, and slower than f32".to_string(),
             ),
         }
+    }
+
+    /// The shortest type that it computes in quickly without a loss scale.
+    pub fn best(&self) -> ComputeType {
+        if self.bf16 == Support::Native { ComputeType::Bf16 } else { ComputeType::F32 }
     }
 
     /// Support of `dtype`.

@@ -31,13 +31,13 @@ pub struct Policy {
 impl Policy {
     /// A policy without a configuration: this type on this hardware, whatever its speed.
     pub fn plain(compute: ComputeType, hardware: &Hardware) -> Result<Self, Problem> {
-        Self::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, hardware)
+        Self::new(&PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() }, hardware)
     }
 
     /// The policy that a configuration asks for; an error where the hardware cannot, with the types that it
     /// can.
     pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
-        let compute = dtype(config.compute);
+        let compute = dtype(config.compute.known().unwrap_or_else(|| hardware.best()));
         let notes = match hardware.support(compute) {
             Support::Native => Vec::new(),
             Support::Slow(why) => {
@@ -62,6 +62,12 @@ impl Policy {
         Ok(Self { compute, notes, loss_scale })
     }
 
+    /// The type as configurations name it.
+    pub fn compute_type(&self) -> ComputeType {
+        let named = ComputeType::ALL.into_iter().find(|compute| dtype(*compute) == self.compute);
+        named.unwrap_or(ComputeType::F32)
+    }
+
     /// The scale of the loss at the beginning of a run; `None` where none is needed.
     pub fn loss_scale(&self) -> Option<LossScale> {
         self.loss_scale.as_ref().map(LossScale::new)
@@ -83,7 +89,7 @@ mod tests {
     use crate::ops::cuda::Properties;
 
     fn policy(compute: ComputeType, hardware: &Hardware) -> Result<Policy, Problem> {
-        Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, hardware)
+        Policy::new(&PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() }, hardware)
     }
 
     #[test]

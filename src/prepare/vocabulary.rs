@@ -25,9 +25,7 @@ pub(super) fn train(
     scan: &Scan,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Trained> {
-    let model = config
-        .model()
-        .ok_or_else(|| Problem::usage("wants exactly one family: `roberta` or `bert`").at("model"))?;
+    let model = config.model().ok_or_else(|| Problem::usage("wants exactly one family").at("model"))?;
     let mut trainer =
         Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))?;
     let mut sample =

@@ -52,6 +52,11 @@ impl PendingLoss {
         Self { totals: Some(entropy.totals), count }
     }
 
+    /// The loss of `count` targets from f64 totals that begin as those of [`Entropy`].
+    pub fn of_totals(totals: Tensor, count: usize) -> Self {
+        Self { totals: Some(totals), count }
+    }
+
     /// Makes `norm` NaN unless this loss is finite, without waiting for either.
     pub fn poison(&self, norm: &Tensor) -> Result<()> {
         self.totals.as_ref().map_or(Ok(()), |totals| norm::poison(norm, totals))

@@ -4,9 +4,13 @@
 //! sinks. [`run`] is what a task brings along for a whole run; the skeleton of a run is `train/run.rs`.
 
 pub mod classify;
+pub mod fill_mask;
 mod inputs;
 pub mod loss;
 pub mod masked_lm;
+pub mod pretrained;
+pub mod pretraining;
+pub mod replaced_token_detection;
 pub mod run;
 mod supervised;
 #[cfg(test)]
@@ -62,7 +66,8 @@ pub trait Task {
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;
 
-    /// The losses of `batch`, one a term, without dropout and without gradients.
+    /// The losses of `batch`, one a term, without dropout and without gradients. Behind them stands what else a
+    /// task counts of its predictions: how many there are, and how many of them are right.
     fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>>;
 
     /// The values that training changes.

@@ -117,9 +117,19 @@ impl ModelFolder {
     /// The only model of a run, its parameters by their own names.
     pub fn whole(config: &HubConfig, tokenizer: &Tokenizer, layout: &Layout) -> Self {
         let names = layout.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect();
+        Self::new("", config, tokenizer, names)
+    }
+
+    /// A model at `place`, with the parameters of `names`: as the run and as the folder calls them.
+    pub fn new(
+        place: &'static str,
+        config: &HubConfig,
+        tokenizer: &Tokenizer,
+        names: Vec<(String, String)>,
+    ) -> Self {
         let mut files = vec![("config.json".to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
         files.extend(tokenizer.files().iter().cloned());
-        Self { place: "", files, names }
+        Self { place, files, names }
     }
 }
 
@@ -163,7 +173,7 @@ impl Shapes {
 
 /// Updates of a run: `max_steps`, or as many as the epochs need.
 pub fn total_steps(training: &TrainingConfig, rows_per_epoch: u64) -> u64 {
-    if training.max_steps > 0 {
+    if training.max_steps >= 0 {
         return training.max_steps as u64;
     }
     let rows = training.num_train_epochs * rows_per_epoch as f64;

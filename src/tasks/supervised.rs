@@ -91,7 +91,7 @@ impl<H: Head> Task for Supervised<H> {
 }
 
 /// Length of the segment that a token attends to, averaged over tokens.
-fn mean_length(batch: &Batch) -> f64 {
+pub(super) fn mean_length(batch: &Batch) -> f64 {
     let squares: f64 = batch.cu_seqlens.windows(2).map(|w| f64::from(w[1] - w[0]).powi(2)).sum();
     squares / batch.num_tokens().max(1) as f64
 }

@@ -11,12 +11,12 @@ use candle_core::Device;
 
 use crate::batches::Batch;
 use crate::config::ComputeType;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
+use crate::config::RtdConfig;
 use crate::config::TrainingConfig;
 use crate::families::ModelConfig;
 use crate::machine::Machine;
-use crate::models::Blueprint;
-use crate::models::Model;
-use crate::models::memory::Outline;
 use crate::models::memory::StepSizes;
 use crate::ops::memory;
 use crate::precision;
@@ -24,8 +24,11 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::rng::Purpose;
 use crate::rng::Stream;
-use crate::tasks::Task;
-use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::pretrained;
+use crate::tasks::pretrained::Visitor;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::run::Setting;
+use crate::telemetry::Progress;
 use crate::train::run::stepper;
 
 /// Steps before the clock counts: the first ones fetch memory from the system.
@@ -44,6 +47,10 @@ const SHORT_TOKENS: (u32, u32) = (20, 60);
 pub struct Case {
     /// Family and shape.
     pub model: ModelConfig,
+    /// What it is trained for; the family's own task when absent.
+    pub task: Option<PretrainTask>,
+    /// The generator beside it, if any.
+    pub rtd: RtdConfig,
     /// Type of activations and products.
     pub compute: ComputeType,
     /// Rows of a step (B).
@@ -88,36 +95,25 @@ impl Case {
         device: &Device,
         least_steps: usize,
         least_seconds: f64,
-        mut after_step: impl FnMut(),
+        after_step: impl FnMut(),
     ) -> Result<Timing> {
         // From here to the end every step needs the memory of the one before.
         let _keeping = memory::keep_freed_blocks();
         let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
-        let mut model = Model::masked_lm(&self.model, SEED, device)?;
-        model.encoder.gradient_checkpointing = self.gradient_checkpointing;
-        let task = MaskedLm { model }.computing_in(machine.policy.compute)?;
-        let training = TrainingConfig { weight_decay: 0.01, max_grad_norm: 1.0, ..TrainingConfig::default() };
-        let mut stepper = stepper(task.parameters(), &training, &machine, SEED)?;
-        let batch = [self.batch()];
-        let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
-        while step < WARM_UP_STEPS
-            || sorted_seconds.len() < least_steps.max(1)
-            || sorted_seconds.iter().sum::<f64>() < least_seconds
-        {
-            step += 1;
-            let start = Instant::now();
-            step_flops = stepper.run(&task, &batch, step, LEARNING_RATE)?.flops;
-            if step > WARM_UP_STEPS {
-                sorted_seconds.push(start.elapsed().as_secs_f64());
-                after_step();
-            }
+        let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
+        pretrained::visit(&self.config(), watch)
+    }
+
+    fn config(&self) -> PretrainConfig {
+        PretrainConfig {
+            task: self.task,
+            rtd: self.rtd.clone(),
+            ..PretrainConfig::of_model(self.model.clone())
         }
-        sorted_seconds.sort_by(f64::total_cmp);
-        Ok(Timing { sorted_seconds, step_flops })
     }
 
     /// Bytes that a step takes at its peak, from the shapes alone.
-    pub fn predicted_bytes(&self, on_gpu: bool) -> u64 {
+    pub fn predicted_bytes(&self, on_gpu: bool) -> Result<u64> {
         let step = StepSizes {
             tokens: self.tokens() as u64,
             targets: self.masked() as u64,
@@ -125,7 +121,7 @@ impl Case {
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Blueprint::masked_lm(&self.model).memory(&step).total()
+        Ok(pretrained::shapes(&self.config(), &self.model)?.outline.memory(&step).total())
     }
 
     fn masked(&self) -> usize {
@@ -175,14 +171,60 @@ impl Case {
     }
 }
 
+/// Times the steps of a task.
+struct Watch<'a, F> {
+    case: &'a Case,
+    machine: &'a Machine,
+    least_steps: usize,
+    least_seconds: f64,
+    after_step: F,
+}
+
+impl<F: FnMut()> Visitor for Watch<'_, F> {
+    type Output = Timing;
+
+    fn visit<T: Pretrained>(self) -> Result<Timing> {
+        let Self { case, machine, least_steps, least_seconds, mut after_step } = self;
+        let training = TrainingConfig {
+            weight_decay: 0.01,
+            max_grad_norm: 1.0,
+            gradient_checkpointing: case.gradient_checkpointing,
+            ..TrainingConfig::default()
+        };
+        let progress = &Progress::detect(true);
+        let setting = Setting { training: &training, machine, seed: SEED, progress };
+        let task = T::build(&case.config(), &case.model, setting)?;
+        let mut stepper = stepper(task.parameters(), &training, machine, SEED)?;
+        let batch = [case.batch()];
+        let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
+        while step < WARM_UP_STEPS
+            || sorted_seconds.len() < least_steps.max(1)
+            || sorted_seconds.iter().sum::<f64>() < least_seconds
+        {
+            step += 1;
+            let start = Instant::now();
+            step_flops = stepper.run(&task, &batch, step, LEARNING_RATE)?.flops;
+            if step > WARM_UP_STEPS {
+                sorted_seconds.push(start.elapsed().as_secs_f64());
+                after_step();
+            }
+        }
+        sorted_seconds.sort_by(f64::total_cmp);
+        Ok(Timing { sorted_seconds, step_flops })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::families::named_model;
+    use crate::models::Blueprint;
 
     fn case(name: &str, rows: usize, length: usize) -> Case {
         Case {
             model: named_model(name).unwrap(),
+            task: None,
+            rtd: RtdConfig::default(),
             compute: ComputeType::F32,
             gradient_checkpointing: false,
             rows,
@@ -218,14 +260,14 @@ mod tests {
         assert_eq!((calls, timing.sorted_seconds.len()), (3, 3));
         assert!(timing.sorted_seconds.is_sorted() && timing.sorted_seconds[0] > 0.0);
         assert_eq!(timing.median_seconds().to_bits(), timing.sorted_seconds[1].to_bits());
-        let model = Model::masked_lm(&case.model, SEED, &Device::Cpu).unwrap();
+        let model = Blueprint::masked_lm(&case.model).initialise(SEED, &Device::Cpu).unwrap();
         assert_eq!(timing.step_flops.to_bits(), model.flops(16.0, 16.0, 2.0).to_bits());
     }
 
     #[test]
     fn the_prediction_grows_with_everything_that_takes_memory() {
         let base = case("base", 8, 128);
-        let bytes = base.predicted_bytes(false);
+        let bytes = base.predicted_bytes(false).unwrap();
         // 124 million parameters at 16 bytes are 2.0 GB.
         assert!((2_200_000_000..3_500_000_000).contains(&bytes), "{bytes}");
         for more in [
@@ -234,7 +276,7 @@ mod tests {
             Case { masked_share: 0.3, ..base.clone() },
             Case { model: named_model("large").unwrap(), ..base },
         ] {
-            assert!(more.predicted_bytes(false) > bytes, "{more:?}");
+            assert!(more.predicted_bytes(false).unwrap() > bytes, "{more:?}");
         }
     }
 }

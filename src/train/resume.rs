@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::CheckpointStore;
+use crate::config::PrecisionConfig;
 use crate::config::compare_for_resume;
 use crate::error::Problem;
+use crate::fs;
 use crate::telemetry::Progress;
+use crate::train::run_folder::CONFIG;
 use crate::train::run_folder::Resumed;
 
 /// What the user asks for.
@@ -73,6 +77,38 @@ pub fn find<C: Serialize + DeserializeOwned>(
     let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
     Ok(Some(Found { resumed, is_complete: complete }))
 }
+
+/// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run keeps
+/// its type on whatever machine it goes on.
+pub fn keep_compute(
+    precision: &mut PrecisionConfig,
+    start: &Start,
+    folders: impl IntoIterator<Item = PathBuf>,
+) -> Result<()> {
+    if precision.compute.known().is_some() {
+        return Ok(());
+    }
+    let newest = |folder: PathBuf| {
+        let store = CheckpointStore::new(&folder);
+        anyhow::Ok(store.steps()?.last().map(|&step| store.path_of(step)))
+    };
+    let checkpoint = match start {
+        Start::Fresh => None,
+        Start::At(path) => Some(path.clone()),
+        Start::Auto => folders.into_iter().map(newest).find_map(Result::transpose).transpose()?,
+    };
+    let Some(path) = checkpoint.map(|path| path.join(CONFIG)).filter(|path| fs::exists(path)) else {
+        return Ok(());
+    };
+    let saved: Value = serde_json::from_slice(&fs::read_capped(&path, CONFIG_CAP_BYTES)?)
+        .map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()))?;
+    if let Ok(compute) = serde_json::from_value(saved["precision"]["compute"].clone()) {
+        precision.compute = compute;
+    }
+    Ok(())
+}
+
+const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
 fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Checkpoint>> {
     let (checkpoint, refused) = store.newest_valid()?;

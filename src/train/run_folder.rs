@@ -41,7 +41,8 @@ use crate::train::state::TrainState;
 pub const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "trainer/optimizer.safetensors";
 const STATE: &str = "trainer/state.json";
-const CONFIG: &str = "trainer/config.json";
+/// The configuration of the run inside a checkpoint.
+pub const CONFIG: &str = "trainer/config.json";
 const TRAINER_STATE: &str = "trainer_state.json";
 
 /// Name of the folder of the final model inside a run folder.

@@ -155,8 +155,11 @@ fn config() -> TrainingConfig {
 fn policy(compute: ComputeType) -> Policy {
     let loss_scale = LossScaleConfig { init_scale: Some(1024.0), growth_interval: 3, min_scale: 1.0 };
     let loss_scale = (compute == ComputeType::F16).then_some(loss_scale);
-    Policy::new(&PrecisionConfig { compute, loss_scale, ..PrecisionConfig::default() }, &Hardware::cpu())
-        .unwrap()
+    Policy::new(
+        &PrecisionConfig { compute: compute.into(), loss_scale, ..PrecisionConfig::default() },
+        &Hardware::cpu(),
+    )
+    .unwrap()
 }
 
 /// One sitting of a run in `folder`: goes on with its newest checkpoint.

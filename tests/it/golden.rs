@@ -38,23 +38,23 @@ struct Golden {
 }
 
 /// Tensors by name, and which of them were asked for.
-struct Tensors {
-    all: BTreeMap<String, Tensor>,
-    unread: RefCell<Vec<String>>,
+pub(crate) struct Tensors {
+    pub(crate) all: BTreeMap<String, Tensor>,
+    pub(crate) unread: RefCell<Vec<String>>,
 }
 
 impl Tensors {
-    fn new(all: impl IntoIterator<Item = (String, Tensor)>) -> Self {
+    pub(crate) fn new(all: impl IntoIterator<Item = (String, Tensor)>) -> Self {
         let all: BTreeMap<String, Tensor> = all.into_iter().collect();
         Self { unread: RefCell::new(all.keys().cloned().collect()), all }
     }
 
-    fn get(&self, name: &str) -> &Tensor {
+    pub(crate) fn get(&self, name: &str) -> &Tensor {
         self.unread.borrow_mut().retain(|unread| unread != name);
         self.all.get(name).unwrap_or_else(|| panic!("no golden tensor `{name}`"))
     }
 
-    fn numbers(&self, name: &str) -> Vec<f32> {
+    pub(crate) fn numbers(&self, name: &str) -> Vec<f32> {
         self.get(name).to_vec1().unwrap()
     }
 }
@@ -207,11 +207,11 @@ impl Golden {
     }
 }
 
-fn norm(t: &Tensor) -> f64 {
+pub(crate) fn norm(t: &Tensor) -> f64 {
     f64::from(t.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()).sqrt()
 }
 
-fn largest(t: &Tensor) -> f64 {
+pub(crate) fn largest(t: &Tensor) -> f64 {
     f64::from(t.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap())
 }
 
@@ -230,7 +230,7 @@ fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
 
 #[test]
 fn a_classifier_is_that_of_transformers() {
-    for name in ["roberta_cls", "bert_cls"] {
+    for name in ["roberta_cls", "bert_cls", "electra_cls"] {
         let golden = Golden::read(name);
         let task = golden.classify();
         golden.check_hidden_states(&task.model);

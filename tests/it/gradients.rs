@@ -30,13 +30,14 @@ use mlmtrain::train::step::Stepper;
 const VOCABULARY: u64 = 60;
 const LABELS: usize = 3;
 const LENGTHS: [u32; 6] = [7, 1, 12, 5, 9, 3];
-const FAMILIES: [Family; 2] = [Family::ROBERTA, Family::BERT];
+const FAMILIES: [Family; 3] = Family::ALL;
 
 /// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly
 /// show.
 fn shape(family: Family, dropout: f64) -> ModelConfig {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
+        embedding_size: family.projects_embeddings.then_some(16),
         hidden_size: 24,
         num_hidden_layers: 2,
         num_attention_heads: 2,
@@ -95,7 +96,7 @@ fn labelled_batch() -> Batch {
 
 /// The second half of the tokens is of the second type where the family has one.
 fn with_types(mut batch: Batch, family: Family) -> Batch {
-    if family == Family::BERT {
+    if family.defaults.type_vocab_size > 1 {
         let half = batch.num_tokens() / 2;
         batch.token_type_ids[half..].fill(1);
     }
@@ -174,11 +175,9 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
         Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
         _ => batch.token_type_ids.clone(),
     };
-    let has_decoder = task
-        .parameters()
-        .layout()
-        .specs()
-        .any(|s| s.name == "lm_head.bias" || s.name == "cls.predictions.bias");
+    let has_decoder = task.parameters().layout().specs().any(|s| {
+        s.name == "lm_head.bias" || s.name.ends_with("predictions.bias") || s.name == "generator_lm_head.bias"
+    });
     let tied = name.contains("word_embeddings") && has_decoder;
     for (row, values) in gradients.chunks(width).enumerate() {
         let live = values.iter().any(|g| *g != 0.0);

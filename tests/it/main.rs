@@ -9,6 +9,7 @@ mod bench;
 mod cli;
 mod finetune;
 mod golden;
+mod golden_pair;
 mod gradients;
 mod hostile;
 mod prepare;

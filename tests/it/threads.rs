@@ -55,8 +55,11 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         ..EncoderConfig::of(Family::ROBERTA)
     };
     let config = ModelConfig { family: Family::ROBERTA, encoder };
-    let policy =
-        Policy::new(&PrecisionConfig { compute, ..PrecisionConfig::default() }, &Hardware::cpu()).unwrap();
+    let policy = Policy::new(
+        &PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() },
+        &Hardware::cpu(),
+    )
+    .unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let task = MaskedLm {

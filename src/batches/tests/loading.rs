@@ -1,6 +1,7 @@
 //! The loader: steps, micro-batches, resuming, evaluation, errors.
 
 use super::*;
+use crate::config::PretrainTask;
 
 #[test]
 fn micro_batches_do_not_change_the_step() {
@@ -89,7 +90,7 @@ fn evaluation_sees_every_document_once_with_the_same_masks() {
     let folder = tempfile::tempdir().unwrap();
     let set = shards(folder.path(), &[30, 10, 100]);
     let batches = || -> Vec<Batch> {
-        let masking = Masking::for_evaluation(&tokenizer()).unwrap();
+        let masking = Masking::for_evaluation(PretrainTask::MaskedLm, &tokenizer()).unwrap();
         EvaluationBatches::new(&set, frame(16), masking, 4).unwrap().map(Result::unwrap).collect()
     };
     let all = batches();

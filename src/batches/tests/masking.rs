@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::MaskingUnit;
+use crate::config::PretrainTask;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -155,6 +156,6 @@ fn the_share_changes_along_a_line_and_evaluation_stays() {
     let masking = Masking::new(&config, &tokenizer()).unwrap();
     let at = |step| (masking.probability_at(step, 101) * 1000.0).round() as u32;
     assert_eq!([at(0), at(50), at(100), at(500)], [300, 200, 100, 100]);
-    let evaluation = Masking::for_evaluation(&tokenizer()).unwrap();
+    let evaluation = Masking::for_evaluation(PretrainTask::MaskedLm, &tokenizer()).unwrap();
     assert!([0, 100].iter().all(|step| (evaluation.probability_at(*step, 101) - 0.15).abs() < f64::EPSILON));
 }

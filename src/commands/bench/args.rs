@@ -9,7 +9,7 @@ use crate::config::DeviceChoice;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct BenchArgs {
-    /// tiny, small, base, large, or a configuration of `pretrain` (its model, and its batch, length and
+    /// tiny, small, base, large, electra-small, electra-base, or a configuration of `pretrain` (its model, and its batch, length and
     /// precision where the flags say nothing); several with commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,

@@ -21,6 +21,8 @@ use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
+use crate::config::PretrainTask;
+use crate::config::RtdConfig;
 use crate::error::Problem;
 use crate::families::ModelConfig;
 use crate::fs;
@@ -54,6 +56,8 @@ pub(super) struct Place {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Steps {
     pub(super) model: ModelConfig,
+    pub(super) task: Option<PretrainTask>,
+    pub(super) rtd: RtdConfig,
     pub(super) compute: ComputeType,
     pub(super) device: DeviceChoice,
     pub(super) tf32: bool,
@@ -72,6 +76,8 @@ impl Steps {
     pub(super) fn case(&self) -> Case {
         Case {
             model: self.model.clone(),
+            task: self.task,
+            rtd: self.rtd.clone(),
             compute: self.compute,
             rows: self.batch,
             length: self.length,

@@ -28,14 +28,17 @@ use crate::commands::terminal;
 use crate::config;
 use crate::config::BatchSize;
 use crate::config::ComputeType;
+use crate::config::PretrainTask;
+use crate::config::RtdConfig;
 use crate::error::Problem;
 use crate::families::MODEL_NAMES;
 use crate::families::ModelConfig;
 use crate::families::named_model;
 use crate::fs;
+use crate::precision::Hardware;
 use crate::quantity::format_bytes;
-use crate::tasks::masked_lm::pretraining::most_masked;
-use crate::tasks::masked_lm::pretraining::planned_model;
+use crate::tasks::pretraining::most_masked;
+use crate::tasks::pretraining::planned_model;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 
@@ -100,6 +103,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
                 rows.extend(computes.into_iter().map(|compute| {
                     let steps = Steps {
                         model: defaults.model.clone(),
+                        task: defaults.task,
+                        rtd: defaults.rtd.clone(),
                         compute,
                         device: args.device,
                         tf32: args.tf32,
@@ -126,6 +131,8 @@ fn given(values: &[u32], default: usize) -> Vec<usize> {
 /// A model, and what is timed with it unless a flag says otherwise.
 struct Defaults {
     model: ModelConfig,
+    task: Option<PretrainTask>,
+    rtd: RtdConfig,
     batch: usize,
     length: usize,
     compute: ComputeType,
@@ -138,6 +145,8 @@ impl Defaults {
         if let Some(model) = named_model(name) {
             return Ok(Self {
                 model,
+                task: None,
+                rtd: RtdConfig::default(),
                 batch: BATCH,
                 length: LENGTH,
                 compute: ComputeType::F32,
@@ -162,12 +171,15 @@ impl Defaults {
         let model = planned_model(&config)?;
         Ok(Self {
             model,
+            task: config.task,
+            rtd: config.rtd,
             batch: match config.training.per_device_train_batch_size {
                 BatchSize::Rows(rows) => rows,
                 BatchSize::Auto => BATCH,
             },
             length: config.data.max_seq_length,
-            compute: config.precision.compute,
+            // What a run would take on a CPU; a flag says what is to be measured on a GPU.
+            compute: config.precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
             masked_share: most_masked(&config.mlm),
         })
     }
@@ -208,7 +220,7 @@ fn measure(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let needed = steps.case().predicted_bytes(machine.is_gpu());
+    let needed = steps.case().predicted_bytes(machine.is_gpu())?;
     if let Some(available) = machine.memory_bytes.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!(
             "needs about {}, {} are free",
@@ -219,7 +231,7 @@ fn measure(
     let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));
     let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
     Ok(match ended {
-        Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)),
+        Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)?),
         Ended::OutOfMemory => {
             Outcome::DoesNotFit(format!("ran out of memory, needs about {}", format_bytes(needed)))
         }

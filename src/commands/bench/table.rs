@@ -1,5 +1,6 @@
 //! How a row of `mlmtrain bench` looks: aligned for people, as JSON for programs.
 
+use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
@@ -51,9 +52,9 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    pub(super) fn new(steps: &Steps, timed: &Timed, machine: &Machine) -> Self {
+    pub(super) fn new(steps: &Steps, timed: &Timed, machine: &Machine) -> Result<Self> {
         let flops_per_second = timed.step_flops / timed.median_seconds;
-        Self {
+        Ok(Self {
             step_seconds: timed.median_seconds,
             least_step_seconds: timed.least_seconds,
             timed_steps: timed.steps,
@@ -62,8 +63,8 @@ impl Measured {
             flops_per_second,
             mfu: machine.peak(steps.compute).map(|peak| flops_per_second / peak),
             peak_memory_bytes: timed.peak_memory_bytes,
-            predicted_memory_bytes: steps.case().predicted_bytes(machine.is_gpu()),
-        }
+            predicted_memory_bytes: steps.case().predicted_bytes(machine.is_gpu())?,
+        })
     }
 }
 

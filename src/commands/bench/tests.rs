@@ -97,7 +97,7 @@ fn sample_rows() -> Vec<Row> {
             step_flops,
             peak_memory_bytes: Some(150_000_000),
         };
-        let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine));
+        let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine).unwrap());
         Row {
             model: name.to_string(),
             batch: 32,
@@ -134,8 +134,13 @@ fn the_table_is_aligned() {
 #[test]
 fn a_row_is_one_object() {
     let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
-    let predicted =
-        rows(&parse("--model tiny --batch 32").unwrap()).unwrap().remove(0).1.case().predicted_bytes(false);
+    let predicted = rows(&parse("--model tiny --batch 32").unwrap())
+        .unwrap()
+        .remove(0)
+        .1
+        .case()
+        .predicted_bytes(false)
+        .unwrap();
     assert_eq!(
         objects[0],
         json!({

@@ -28,6 +28,7 @@ use crate::telemetry::write_results;
 use crate::train;
 use crate::train::End;
 use crate::train::resume::Start;
+use crate::train::resume::keep_compute;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
 
@@ -43,8 +44,11 @@ struct Outcome {
 
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
-    let config = args.load()?.config;
+    let mut config = args.load()?.config;
+    let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
+    keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
+    config.precision.compute = machine.policy.compute_type().into();
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     match config.task {

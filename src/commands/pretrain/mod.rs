@@ -1,4 +1,4 @@
-//! `mlmtrain pretrain`: trains a masked language model on raw text.
+//! `mlmtrain pretrain`: trains a model on raw text, with masked language modelling or replaced-token detection.
 
 mod plan;
 
@@ -9,43 +9,53 @@ use crate::commands::config_args::Resume;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::machine;
+use crate::machine::Machine;
+use crate::prepare::Prepared;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
-use crate::tasks::masked_lm::Pretraining;
-use crate::tasks::masked_lm::fill_mask::Candidate;
-use crate::tasks::masked_lm::pretraining::sample;
+use crate::tasks::fill_mask::Candidate;
+use crate::tasks::pretrained;
+use crate::tasks::pretrained::Visitor;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::Pretraining;
+use crate::tasks::pretraining::origin;
+use crate::tasks::pretraining::origin::Origin;
+use crate::tasks::pretraining::sample;
 use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
 use crate::train::resume::Start;
+use crate::train::resume::keep_compute;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
-    let config = args.config.load()?.config;
-    let machine = machine::set_up(&config.run, &config.precision)?;
-    if args.dry_run {
-        return plan::pretrain(&config, &machine)?
-            .into_iter()
-            .try_for_each(|line| terminal::stdout_line(&line));
-    }
-    let progress = Progress::detect(terminal::is_quiet());
-    machine.announce(&progress);
-    let prepared = prepare::ensure_prepared(&config, &progress)?;
-    for line in prepare::summary(&config, &prepared) {
-        progress.note(&line);
-    }
+    let mut config = args.load()?.config;
     let start = match &args.resume {
         Resume::Auto => Start::Auto,
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
+    keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
+    let machine = machine::set_up(&config.run, &config.precision)?;
+    config.precision.compute = machine.policy.compute_type().into();
+    let (resolved, origin) = origin::resolve(&config)?;
+    if args.dry_run {
+        return plan::pretrain(&resolved, &machine)?
+            .into_iter()
+            .try_for_each(|line| terminal::stdout_line(&line));
+    }
+    let progress = Progress::detect(terminal::is_quiet());
+    machine.announce(&progress);
+    let prepared = prepare::ensure_prepared(&resolved, &progress)?;
+    for line in prepare::summary(&resolved, &prepared) {
+        progress.note(&line);
+    }
     let request = Request {
         config: &config,
         run: &config.run,
@@ -57,17 +67,44 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         start: &start,
     };
     let signals = Signals::listen()?;
-    match config.task {
-        PretrainTask::MaskedLm => {
-            let kind = Pretraining::new(&config, prepared)?;
-            let run = || train::run::run(kind, &request, &machine, &progress, &signals);
-            let outcome = machine::in_pool(run)?;
-            if let Some(End::Signal(signal)) = outcome.end {
-                return Err(interrupted(signal, outcome.step).into());
-            }
-            let filled = sample(&config, &outcome.task, &outcome.data.tokenizer)?;
-            report(&config, &outcome, &filled).into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    let training = Training {
+        request: &request,
+        resolved: &resolved,
+        origin,
+        prepared,
+        machine: &machine,
+        progress: &progress,
+        signals,
+    };
+    let lines = pretrained::visit(&resolved, training)?;
+    lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// A run whose task is known by its name.
+struct Training<'a> {
+    request: &'a Request<'a, PretrainConfig>,
+    /// The configuration with the model of the folder that it may name.
+    resolved: &'a PretrainConfig,
+    origin: Option<Origin>,
+    prepared: Prepared,
+    machine: &'a Machine,
+    progress: &'a Progress,
+    signals: Signals,
+}
+
+impl Visitor for Training<'_> {
+    type Output = Vec<String>;
+
+    fn visit<T: Pretrained>(self) -> Result<Vec<String>> {
+        let Self { request, resolved: config, origin, prepared, machine, progress, signals } = self;
+        let kind = Pretraining::<T>::new(config, prepared, origin)?;
+        let run = || train::run::run(kind, request, machine, progress, &signals);
+        let outcome = machine::in_pool(run)?;
+        if let Some(End::Signal(signal)) = outcome.end {
+            return Err(interrupted(signal, outcome.step).into());
         }
+        let filled = sample(config, &outcome.task, &outcome.data.tokenizer)?;
+        Ok(report(config, &outcome, &filled))
     }
 }
 
@@ -94,8 +131,20 @@ fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<
     let mut row =
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
     row("validation loss", value("eval_loss").map(|v| format!("{v:.4}")));
+    let percent = |name: &str| value(name).map(|v| format!("{:.1} %", 100.0 * v));
+    row("generator loss", value("eval_generator_loss").map(|v| format!("{v:.4}")));
+    row("generator accuracy", percent("eval_generator_accuracy"));
+    row("discriminator loss", value("eval_discriminator_loss").map(|v| format!("{v:.4}")));
+    row(
+        "its baseline",
+        value("eval_discriminator_baseline_loss")
+            .map(|v| format!("{v:.4} (loss of knowing only how often a token is replaced)")),
+    );
+    row("replaced: precision", percent("eval_replaced_precision"));
+    row("replaced: recall", percent("eval_replaced_recall"));
+    row("drawn as it was", percent("eval_sampled_equal_share"));
     row("perplexity", value("eval_perplexity").map(|v| format!("{v:.1}")));
-    row("masked accuracy", value("eval_accuracy").map(|v| format!("{:.1} %", 100.0 * v)));
+    row("masked accuracy", percent("eval_accuracy"));
     row(
         "unigram baseline",
         value("eval_unigram_loss")

@@ -13,8 +13,8 @@ use crate::models::memory::checkpoint_bytes;
 use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::tasks::masked_lm::pretraining::planned_model;
-use crate::tasks::masked_lm::pretraining::shapes;
+use crate::tasks::pretrained::shapes;
+use crate::tasks::pretraining::planned_model;
 use crate::tasks::run::Shapes;
 use crate::train::batch_size;
 
@@ -29,7 +29,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         row("", format!("no GPU: {reason}"));
     }
     let model = planned_model(&config)?;
-    let shapes = shapes(&config, &model);
+    let shapes = shapes(&config, &model)?;
     let fit = batch_size::fit(&config.training, &shapes, machine)?;
     let parameters = shapes.outline.num_parameters();
     let shape = &model.encoder;
@@ -62,7 +62,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     }
     row("update", update(plan.at(u64::MAX)));
     let steps = match config.training.max_steps {
-        steps if steps > 0 => format_count(steps as u64),
+        steps if steps >= 0 => format_count(steps as u64),
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
     };
     row("steps", steps);

@@ -14,6 +14,7 @@ use crate::batches::Row;
 use crate::commands::terminal::Output;
 use crate::commands::terminal::printable;
 use crate::config::MlmConfig;
+use crate::config::PretrainTask;
 use crate::corpus::Side;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -63,7 +64,10 @@ impl Rows<'_> {
             Side::Train => {
                 (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed)
             }
-            Side::Validation => (Order::Fixed, Masking::for_evaluation(self.tokenizer)?, EVALUATION_SEED),
+            Side::Validation => {
+                let masking = Masking::for_evaluation(PretrainTask::MaskedLm, self.tokenizer)?;
+                (Order::Fixed, masking, EVALUATION_SEED)
+            }
         };
         let mut packer = Packer::new(Arc::clone(&self.set), order, frame, Cursor::default())?;
         output.line("")?;

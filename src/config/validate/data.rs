@@ -40,7 +40,7 @@ pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {
 }
 
 pub(super) fn masking(mlm: &MlmConfig, findings: &mut Findings) {
-    let (mask, random) = (mlm.mask_replace_prob, mlm.random_replace_prob);
+    let (mask, random) = mlm.replaced_shares();
     findings.share("mlm.mlm_probability", mlm.mlm_probability);
     if mlm.mlm_probability == 0.0 {
         findings.add(
@@ -75,7 +75,7 @@ pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
         findings.add(
             &["run.sample_text"],
             message,
-            "put `<mask>` (RoBERTa) or `[MASK]` (BERT) where a word should be guessed",
+            "put `<mask>` (RoBERTa) or `[MASK]` (BERT, ELECTRA) where a word should be guessed",
         );
     }
 }

@@ -1,7 +1,9 @@
 //! The model: sizes that go together, positions for the longest sequence, a vocabulary for the tokenizer.
 
 use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
 use crate::config::validate::Findings;
+use crate::config::validate::unused;
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
@@ -9,19 +11,26 @@ use crate::families::ModelConfig;
 pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
     let tables: Vec<String> =
         config.model.tables.iter().map(|model| format!("model.{}", model.family.name)).collect();
+    from_folder(config, &tables, findings);
     match config.model.tables.as_slice() {
+        [] if config.model.path.is_some() => {}
         [] => {
             let families: Vec<String> =
                 Family::ALL.iter().map(|family| format!("`{}:`", family.name)).collect();
             findings.add(
                 &["model"],
                 "`model` names no family".to_string(),
-                format!("put a table {} below `model:`", families.join(" or ")),
+                format!(
+                    "put a table {} below `model:`, or the `path` of a model folder",
+                    families.join(" or ")
+                ),
             );
         }
         [model] => {
             let table = &tables[0];
             sizes(table, &model.encoder, findings);
+            embedding(table, model, findings);
+            task(config, model, findings);
             positions(table, model, config.data.max_seq_length, findings);
             vocabulary(table, model, config, findings);
         }
@@ -32,6 +41,28 @@ pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
             findings.add(&[&second, &tables[0], "model"], message, "keep the one family to train");
         }
     }
+}
+
+/// What stands beside `model.path`.
+fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findings) {
+    let section = &config.model;
+    if let (Some(_), Some(table)) = (&section.path, tables.first()) {
+        let message = format!("`model.path` and `{table}` are given: the folder says what the model is");
+        findings.add(&[table, "model.path"], message, "keep one of the two");
+    }
+    let beside = [
+        ("model.generator_path", section.generator_path.is_some()),
+        ("model.max_position_embeddings", section.max_position_embeddings.is_some()),
+    ];
+    for (path, _) in beside.into_iter().filter(|(_, is_given)| *is_given && section.path.is_none()) {
+        findings.add(&[path], format!("`{path}` is given, but `model.path` is not"), "add `model.path`");
+    }
+    findings.count(
+        "model.max_position_embeddings",
+        section.max_position_embeddings.unwrap_or(1) as u64,
+        1,
+        1 << 20,
+    );
 }
 
 fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
@@ -57,6 +88,63 @@ fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
             (1..=hidden.min(64)).filter(|n| hidden.is_multiple_of(*n)).map(|n| n.to_string()).collect();
         let hint = format!("{hidden} is divisible by {}", divisors.join(", "));
         findings.add(&[&at("num_attention_heads"), &at("hidden_size")], message, hint);
+    }
+}
+
+fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
+    let path = format!("{table}.embedding_size");
+    let Some(width) = model.encoder.embedding_size else { return };
+    if !model.family.projects_embeddings {
+        let message = format!("`{path}` is given, but embeddings of {} have its width", model.family.title);
+        findings.add(&[&path], message, "remove it, and set `hidden_size`");
+    }
+    findings.count(&path, width as u64, 1, 1 << 16);
+}
+
+/// The task that the family can be trained for, and the generator beside it.
+fn task(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
+    let family = model.family;
+    match config.task() {
+        PretrainTask::ReplacedTokenDetection if family.replaced_tokens.is_none() => {
+            let message =
+                format!("`task: replaced_token_detection` needs a head that {} does not have", family.title);
+            findings.add(&["task"], message, "use `task: masked_lm`, or the family `electra`");
+        }
+        PretrainTask::ReplacedTokenDetection => generator(config, model, findings),
+        PretrainTask::MaskedLm => {
+            let hint = "remove it, or use `task: replaced_token_detection`";
+            unused::ignored("rtd", &config.rtd, &[], "`task` is `masked_lm`", hint, findings);
+        }
+    }
+}
+
+fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
+    let rtd = &config.rtd;
+    let given = [
+        ("rtd.generator_hidden_size", rtd.generator_hidden_size, 1 << 16),
+        ("rtd.generator_num_hidden_layers", rtd.generator_num_hidden_layers, 1 << 10),
+        ("rtd.generator_num_attention_heads", rtd.generator_num_attention_heads, 1 << 16),
+        ("rtd.generator_intermediate_size", rtd.generator_intermediate_size, 1 << 18),
+    ];
+    for (path, size, most) in given {
+        findings.count(path, size.map_or(1, |size| size as u64), 1, most);
+    }
+    findings.not_negative("rtd.generator_weight", rtd.generator_weight);
+    findings.not_negative("rtd.discriminator_weight", rtd.discriminator_weight);
+    let is_sensible = model.encoder.num_attention_heads > 0
+        && model.encoder.hidden_size >= model.encoder.num_attention_heads
+        && given.iter().all(|(_, size, most)| size.is_none_or(|size| (1..=*most).contains(&(size as u64))));
+    if !is_sensible {
+        return;
+    }
+    let shape = rtd.generator(model).encoder;
+    if !shape.hidden_size.is_multiple_of(shape.num_attention_heads) {
+        let message = format!(
+            "`rtd.generator_hidden_size` {} is not divisible by its {} attention heads",
+            shape.hidden_size, shape.num_attention_heads
+        );
+        let hint = "give `rtd.generator_num_attention_heads` a divisor of it";
+        findings.add(&["rtd.generator_hidden_size", "rtd.generator_num_attention_heads"], message, hint);
     }
 }
 

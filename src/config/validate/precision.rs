@@ -1,12 +1,12 @@
 //! Number types and the loss scale that f16 needs.
 
-use crate::config::ComputeType;
+use crate::config::ComputeChoice;
 use crate::config::PrecisionConfig;
 use crate::config::validate::Findings;
 
 pub(super) fn precision(precision: &PrecisionConfig, findings: &mut Findings) {
     let Some(loss_scale) = &precision.loss_scale else { return };
-    if precision.compute != ComputeType::F16 {
+    if precision.compute != ComputeChoice::F16 {
         let message =
             "`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss".to_string();
         findings.add(

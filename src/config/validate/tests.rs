@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::config::BatchSize;
-use crate::config::ComputeType;
+use crate::config::ComputeChoice;
 use crate::config::FinetuneConfig;
 use crate::config::Format;
 use crate::config::LossScaleConfig;
@@ -110,11 +110,11 @@ fn the_data() {
     insta::assert_snapshot!(found(|c| c.tokenizer.vocab_size = 260), @"`tokenizer.vocab_size` is 260, smaller than the alphabet");
     assert_eq!(found(|c| c.tokenizer.vocab_size = 261), "");
     insta::assert_snapshot!(found(|c| c.mlm.mlm_probability = 15.0), @"`mlm.mlm_probability` is 15, it must lie between 0 and 1");
-    insta::assert_snapshot!(found(|c| c.mlm.random_replace_prob = 0.3), @"`mlm.mask_replace_prob` 0.8 and `mlm.random_replace_prob` 0.3 are more than 1 together");
+    insta::assert_snapshot!(found(|c| c.mlm.random_replace_prob = Some(0.3)), @"`mlm.mask_replace_prob` 0.8 and `mlm.random_replace_prob` 0.3 are more than 1 together");
     assert_eq!(
         found(|c| {
-            c.mlm.mask_replace_prob = 0.9;
-            c.mlm.random_replace_prob = 0.1;
+            c.mlm.mask_replace_prob = Some(0.9);
+            c.mlm.random_replace_prob = Some(0.1);
         }),
         ""
     );
@@ -246,20 +246,20 @@ fn the_precision() {
         })
     };
     let defaults = LossScaleConfig::default;
-    assert_eq!(found(|c| c.precision.compute = ComputeType::Bf16), "");
-    assert_eq!(with(ComputeType::F16, defaults()), "");
+    assert_eq!(found(|c| c.precision.compute = ComputeChoice::Bf16), "");
+    assert_eq!(with(ComputeChoice::F16, defaults()), "");
     assert_eq!(
         with(
-            ComputeType::F16,
+            ComputeChoice::F16,
             LossScaleConfig { init_scale: Some(1_048_576.0), min_scale: 0.125, ..defaults() }
         ),
         ""
     );
-    insta::assert_snapshot!(with(ComputeType::Bf16, defaults()), @"`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss");
-    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
-    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
-    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");
-    insta::assert_snapshot!(with(ComputeType::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
+    insta::assert_snapshot!(with(ComputeChoice::Bf16, defaults()), @"`precision.loss_scale` is given, but only `precision.compute: f16` scales the loss");
+    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { growth_interval: 0, ..defaults() }), @"`precision.loss_scale.growth_interval` is 0, it must be at least 1");
+    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(1000.0), ..defaults() }), @"`precision.loss_scale.init_scale` is 1000, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { min_scale: 0.0, ..defaults() }), @"`precision.loss_scale.min_scale` is 0, it must be a power of two from 2^-24 to 2^24");
+    insta::assert_snapshot!(with(ComputeChoice::F16, LossScaleConfig { init_scale: Some(2.0), min_scale: 4.0, ..defaults() }), @"`precision.loss_scale.init_scale` 2 is below `min_scale` 4");
     let in_finetune = found_in_finetune(|c| c.precision.loss_scale = Some(defaults()));
     assert!(in_finetune.contains("only `precision.compute: f16` scales the loss"), "{in_finetune}");
 }

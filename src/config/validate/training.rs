@@ -102,8 +102,8 @@ fn found_batch(training: &TrainingConfig, findings: &mut Findings) {
 
 fn duration(training: &TrainingConfig, findings: &mut Findings) {
     let (steps, epochs) = (training.max_steps, training.num_train_epochs);
-    if steps == 0 || steps < -1 {
-        let message = format!("`training.max_steps` is {steps}, it must be above 0, or -1");
+    if steps < -1 {
+        let message = format!("`training.max_steps` is {steps}, it must be 0 or above, or -1");
         findings.add(&["training.max_steps"], message, "-1 leaves the length to `training.num_train_epochs`");
     }
     if steps == -1 && !(epochs.is_finite() && epochs > 0.0) {
@@ -151,6 +151,15 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
     findings.positive("training.adam_epsilon", training.adam_epsilon);
     findings.not_negative("training.max_grad_norm", training.max_grad_norm);
+    let decay = training.layerwise_lr_decay;
+    if !(decay > 0.0 && decay <= 1.0) {
+        let message = format!("`training.layerwise_lr_decay` is {decay}, it must be above 0 and at most 1");
+        findings.add(
+            &["training.layerwise_lr_decay"],
+            message,
+            "1 gives all layers one rate, `0.8` is usual",
+        );
+    }
     if training.optim == OptimizerType::Lamb && training.weight_decay == 0.0 {
         let message =
             "`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam".to_string();

@@ -158,7 +158,7 @@ fn filters(filters: &FiltersConfig, findings: &mut Findings) {
 }
 
 /// Reports every key of a table that is not at its default and that is not among those that are `read`.
-fn ignored<T: Serialize + Default>(
+pub(super) fn ignored<T: Serialize + Default>(
     table: &str,
     values: &T,
     read: &[&str],

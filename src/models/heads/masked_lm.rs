@@ -1,4 +1,5 @@
-//! Masked-LM head: gather the masked rows, map, GELU, `LayerNorm`, decoder tied to the word embedding.
+//! Masked-LM head: gather the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder tied to
+//! the word embedding.
 //!
 //! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
 //! V]` one either.
@@ -26,6 +27,7 @@ use crate::ops::gelu;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::linear_cross_entropy;
+use crate::ops::linear_cross_entropy::Draw;
 use crate::ops::linear_cross_entropy::piece_values;
 
 /// The head.
@@ -50,14 +52,14 @@ impl MaskedLmHead {
     pub fn new(registry: &mut Registry, config: &ModelConfig, word_embedding: ParameterId) -> Self {
         registry.enter(Part::Head);
         let (names, shape) = (&config.family.masked_lm, &config.encoder);
-        let (inputs, outputs) = (shape.hidden_size, shape.vocab_size);
+        let (width, outputs) = (shape.embedding_width(), shape.vocab_size);
         Self {
-            dense: Linear::new(registry, names.dense, inputs, inputs),
-            norm: Norm::new(registry, names.norm, inputs, shape.layer_norm_eps),
+            dense: Linear::new(registry, names.dense, shape.hidden_size, width),
+            norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps),
             decoder: Linear {
                 weight: word_embedding,
                 bias: registry.vector(names.bias, outputs, Init::Zeros),
-                inputs,
+                inputs: width,
                 outputs,
             },
         }
@@ -105,7 +107,8 @@ impl Head for MaskedLmHead {
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
         // The norm's mean and deviation, and the log-sum-exp of the loss. Besides: what was gathered, both
         // sides of GELU, the normed rows, and the gradients of these four; the logits of a piece.
-        let eight = Footprint { values: 8 * self.dense.inputs as u64, statistics_bytes: 0 };
+        let (hidden, width) = (self.dense.inputs as u64, self.dense.outputs as u64);
+        let eight = Footprint { values: 2 * hidden + 6 * width, statistics_bytes: 0 };
         let values = eight.bytes(rows, compute.size_in_bytes() as u64);
         HeadMemory {
             saved_bytes: 12 * rows,
@@ -118,11 +121,7 @@ impl Head for MaskedLmHead {
     }
 
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        linear_cross_entropy::forward(
-            &self.normed(hidden_td, targets.positions, ctx)?.0,
-            self.decoder(ctx),
-            targets.labels,
-        )
+        Ok(self.loss_and_draws(hidden_td, targets, None, ctx)?.0)
     }
 
     fn loss_and_gradient(
@@ -133,18 +132,58 @@ impl Head for MaskedLmHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Entropy, Tensor)> {
+        let passed = self.pass(hidden_td, targets, scale, None, ctx, gradients)?;
+        Ok((passed.entropy, passed.d_hidden))
+    }
+}
+
+/// What a generator's pass comes to.
+pub struct Passed {
+    /// The summed cross-entropy.
+    pub entropy: Entropy,
+    /// The gradient of the hidden states, `[T, D]`.
+    pub d_hidden: Tensor,
+    /// The ids that were to be drawn, u32 `[M]`.
+    pub drawn: Option<Tensor>,
+}
+
+impl MaskedLmHead {
+    /// The summed cross-entropy, and with `draw` an id for each target from what the head predicts.
+    pub fn loss_and_draws(
+        &self,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        draw: Option<Draw<'_>>,
+        ctx: &Context<'_>,
+    ) -> Result<(Entropy, Option<Tensor>)> {
+        let (normed_md, _) = self.normed(hidden_td, targets.positions, ctx)?;
+        linear_cross_entropy::forward(&normed_md, self.decoder(ctx), targets.labels, draw)
+    }
+
+    /// [`Head::loss_and_gradient`], and with `draw` an id for each target.
+    pub fn pass(
+        &self,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+        draw: Option<Draw<'_>>,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Passed> {
         let (normed_md, saved) = self.normed(hidden_td, targets.positions, ctx)?;
         let into = linear_cross_entropy::MapGradients {
             dweight_vd: gradients.accumulator(self.decoder.weight),
             dbias_v: gradients.accumulator(self.decoder.bias),
         };
-        let (entropy, d_normed) = linear_cross_entropy::forward_backward(
-            &normed_md,
-            self.decoder(ctx),
-            targets.labels,
-            scale,
-            into,
-        )?;
+        let linear_cross_entropy::Passed { entropy, dx_md: d_normed, drawn } =
+            linear_cross_entropy::forward_backward(
+                &normed_md,
+                self.decoder(ctx),
+                targets.labels,
+                scale,
+                into,
+                draw,
+            )?;
         let norm_weight = ctx.parameters.get(self.norm.weight);
         let (d_weight, d_bias) = (gradients.get(self.norm.weight)?, gradients.get(self.norm.bias)?);
         let d_activation = layer_norm::backward(
@@ -160,6 +199,7 @@ impl Head for MaskedLmHead {
             gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias)?)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head);
-        Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
+        let d_hidden = gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?;
+        Ok(Passed { entropy, d_hidden, drawn })
     }
 }

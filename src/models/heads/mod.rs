@@ -1,6 +1,7 @@
 //! Heads: hidden states of chosen positions to predictions and losses, with explicit backward.
 
 pub mod masked_lm;
+pub mod replaced_tokens;
 pub mod sequence_classification;
 
 use candle_core::DType;

@@ -1,11 +1,13 @@
-//! Sequence classifier: first token of each segment, map, tanh, dropout, map to labels.
+//! Sequence classifier: first token of each segment, map, tanh or GELU, dropout, map to labels.
 //!
-//! RoBERTa drops before the first map as well; BERT's first map is its pooler and has no dropout before it.
+//! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
+//! before it. GELU is ELECTRA's.
 
 use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::families::HeadActivation;
 use crate::families::ModelConfig;
 use crate::layers::Context;
 use crate::layers::Footprint;
@@ -21,6 +23,7 @@ use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
+use crate::ops::gelu;
 use crate::ops::indices::Indices;
 use crate::ops::tanh;
 
@@ -29,6 +32,7 @@ use crate::ops::tanh;
 pub struct ClassificationHead {
     dense: Linear,
     output: Linear,
+    activation: HeadActivation,
     dropout: f64,
     input_dropout: f64,
 }
@@ -38,7 +42,7 @@ pub struct ClassificationHead {
 struct Saved {
     /// Of the first map, `[M, D]`.
     input: Tensor,
-    /// After tanh, `[M, D]`.
+    /// After tanh, or before bias and GELU, `[M, D]`.
     activation: Tensor,
     /// Of the second map, `[M, D]`.
     output_input: Tensor,
@@ -53,6 +57,7 @@ impl ClassificationHead {
         Self {
             dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
             output: Linear::new(registry, names.output, shape.hidden_size, num_labels),
+            activation: names.activation,
             dropout,
             input_dropout: if names.drops_input { dropout } else { 0.0 },
         }
@@ -71,11 +76,18 @@ impl ClassificationHead {
         let input_md =
             dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
-        let activation_md = tanh::forward(&pre_activation, ctx.parameters.get(self.dense.bias))?;
+        let bias = ctx.parameters.get(self.dense.bias);
+        let (activated_md, kept_md) = match self.activation {
+            HeadActivation::Tanh => {
+                let activated = tanh::forward(&pre_activation, bias)?;
+                (activated.clone(), activated)
+            }
+            HeadActivation::Gelu => (gelu::forward(&pre_activation, bias)?, pre_activation),
+        };
         let output_input_md =
-            dropout::forward(&activation_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+            dropout::forward(&activated_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let logits = self.output.forward(&output_input_md, ctx)?;
-        Ok((logits, Saved { input: input_md, activation: activation_md, output_input: output_input_md }))
+        Ok((logits, Saved { input: input_md, activation: kept_md, output_input: output_input_md }))
     }
 
     /// Gradient of the rows that the head took, `[M, D]`.
@@ -93,7 +105,13 @@ impl ClassificationHead {
             keys,
             ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
         )?;
-        let d_pre = tanh::backward(&d_activation, &saved.activation, gradients.get(self.dense.bias)?)?;
+        let (kept, d_bias) = (&saved.activation, gradients.get(self.dense.bias)?);
+        let d_pre = match self.activation {
+            HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
+            HeadActivation::Gelu => {
+                gelu::backward(&d_activation, kept, ctx.parameters.get(self.dense.bias), d_bias)?
+            }
+        };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
     }
@@ -105,7 +123,7 @@ impl Head for ClassificationHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
-        // The inputs of both maps and what tanh gave; the gradients of these, of what was gathered and of the
+        // The inputs of both maps and what stands between them; the gradients of these, of what was gathered and of the
         // logits, which are f32.
         let three = Footprint { values: 3 * self.dense.inputs as u64, statistics_bytes: 0 };
         let (four, labels) = (4 * self.dense.inputs as u64, self.output.outputs as u64);

@@ -30,8 +30,9 @@ fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Res
             let Block { parameters, gradients, first, second, shadow, group: Some(index) } = block else {
                 return;
             };
-            let decay = (hyper.lr * f64::from(groups[index].weight_decay)) as f32;
-            let rule = Rule { adam, decay, step_size: (hyper.lr / adam.correction1) as f32 };
+            let Group { weight_decay, lr_scale, .. } = groups[index];
+            let decay = (hyper.lr * f64::from(weight_decay)) as f32 * lr_scale;
+            let rule = Rule { adam, decay, step_size: (hyper.lr / adam.correction1) as f32 * lr_scale };
             match shadow {
                 None => update_values(parameters, gradients, first, second, &rule),
                 Some(shadow) => update_and_round(parameters, gradients, first, second, shadow, &rule),

@@ -9,7 +9,8 @@ __device__ void update(const UpdateArgs& a) {
     float multiplier;
     if (!gradient_multiplier(a, multiplier)) return;
     // Rounded once, from f64: the CPU's bits.
-    float decay = float(a.lr * double(chunk.segment.decay));
+    float scale = chunk.segment.lr_scale;
+    float decay = float(a.lr * double(chunk.segment.decay)) * scale, factor = a.factor * scale;
     each_four(a, chunk, [&](i64 i, auto count) {
         constexpr int N = decltype(count)::value;
         float p[N], g[N], m[N], v[N];
@@ -21,7 +22,7 @@ __device__ void update(const UpdateArgs& a) {
         for (int k = 0; k < N; k++) {
             advance(a, multiplier, g[k], m[k], v[k]);
             // The decay is part of the change: as a factor of 1 - 1e-6 it would lose most of its digits.
-            p[k] -= fmaf(decay, p[k], direction(a, m[k], v[k]));
+            p[k] -= fmaf(decay, p[k], direction(a, factor, m[k], v[k]));
         }
         store<N>(a.parameters + i, p);
         store<N>(a.first + i, m);

@@ -5,6 +5,8 @@
 //! from 1: `p *= 1 - lr * weight_decay`; `m += (1 - beta1) * (g - m)`; `v = beta2 * v + (1 - beta2) * g^2`;
 //! `p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
 //!
+//! A group may have a share of `lr` (`lr_scale`). Without `bias_correction` both `1 - beta^t` are 1.
+//!
 //! The multiplier folds the clipping factor and the inverse of the loss scale into the pass; `p`, `m`, `v`
 //! are updated in place, and in the same pass each new parameter is rounded into the shadow, where there is
 //! one. Elements outside of all groups keep their value, moments and shadow: frozen parameters.

@@ -18,8 +18,8 @@ pub fn update(
     let p = (p * (1.0 - hyper.lr * weight_decay))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
-    let correction1 = 1.0 - hyper.beta1.powf(hyper.step as f64);
-    let correction2 = 1.0 - hyper.beta2.powf(hyper.step as f64);
+    let correction1 = hyper.correction(hyper.beta1);
+    let correction2 = hyper.correction(hyper.beta2);
     let denominator = ((v.sqrt()? / correction2.sqrt())? + hyper.eps)?;
     Ok([(p - (m.div(&denominator)? * (hyper.lr / correction1))?)?, m, v])
 }

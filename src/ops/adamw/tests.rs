@@ -19,7 +19,15 @@ use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 
 fn hyper(step: u64) -> Hyper {
-    Hyper { lr: 0.01, beta1: 0.9, beta2: 0.98, eps: 1e-6, step, gradient_multiplier: 0.5 }
+    Hyper {
+        lr: 0.01,
+        beta1: 0.9,
+        beta2: 0.98,
+        eps: 1e-6,
+        step,
+        bias_correction: true,
+        gradient_multiplier: 0.5,
+    }
 }
 
 fn buffers(tensors: [&Tensor; 4]) -> Buffers<'_> {
@@ -75,7 +83,10 @@ fn five_steps_are_those_of_pytorch() {
     on_each_device(|| {
         let parameters = placed(&from_vec::<f32>(vec![0.5, -1.25, 2.0, 0.0, -0.75, 1.5], 6).unwrap());
         let (first, second) = (zeros(6), zeros(6));
-        let groups = [Group { range: 0..3, weight_decay: 0.1 }, Group { range: 3..6, weight_decay: 0.0 }];
+        let groups = [
+            Group { range: 0..3, weight_decay: 0.1, lr_scale: 1.0 },
+            Group { range: 3..6, weight_decay: 0.0, lr_scale: 1.0 },
+        ];
         for (step, want) in (1i32..).zip(TORCH) {
             let values: Vec<f32> = (0..6).map(|i| ((step * 7 + i * 3) % 11 - 5) as f32 * 0.1).collect();
             let gradients = placed(&from_vec(values, 6).unwrap());
@@ -93,7 +104,7 @@ fn many_blocks_agree_with_the_reference() {
     on_each_device(|| {
         let count = 100_003;
         let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
-        let group = [Group { range: 0..count, weight_decay: 0.01 }];
+        let group = [Group { range: 0..count, weight_decay: 0.01, lr_scale: 1.0 }];
         let mut want = [double(&parameters), double(&first), double(&second)];
         for step in 1..=5 {
             let gradients = fresh(count, 10 + step);
@@ -126,7 +137,10 @@ fn elements_outside_of_all_groups_are_frozen() {
     on_each_device(|| {
         let (parameters, gradients, first, second) = (fresh(10, 1), fresh(10, 2), zeros(10), zeros(10));
         let before = parameters.to_vec1::<f32>().unwrap();
-        let groups = [Group { range: 2..4, weight_decay: 0.0 }, Group { range: 7..9, weight_decay: 0.0 }];
+        let groups = [
+            Group { range: 2..4, weight_decay: 0.0, lr_scale: 1.0 },
+            Group { range: 7..9, weight_decay: 0.0, lr_scale: 1.0 },
+        ];
         update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper(1)).unwrap();
         let after = parameters.to_vec1::<f32>().unwrap();
         let changed: Vec<usize> = (0..10).filter(|&i| after[i].to_bits() != before[i].to_bits()).collect();
@@ -139,8 +153,8 @@ fn the_shadow_is_the_rounded_parameters_and_frozen_elements_keep_theirs() {
     on_each_device(|| {
         let count = 70_001;
         let groups = [
-            Group { range: 3..40_000, weight_decay: 0.1 },
-            Group { range: 40_000..count - 5, weight_decay: 0.0 },
+            Group { range: 3..40_000, weight_decay: 0.1, lr_scale: 1.0 },
+            Group { range: 40_000..count - 5, weight_decay: 0.0, lr_scale: 1.0 },
         ];
         for dtype in [DType::BF16, DType::F16] {
             let (parameters, plain) = (fresh(count, 1), fresh(count, 1));
@@ -190,7 +204,7 @@ fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     let whole = [fresh(count + 9, 1), fresh(count + 9, 2), zeros(count + 9), zeros(count + 9)];
     let whole_shadow = fresh_in(count + 9, 3, shadow);
     let (tensors, shadow) = (whole.each_ref().map(view), view(&whole_shadow));
-    let group = |range: Range<usize>, weight_decay| Group { range, weight_decay };
+    let group = |range: Range<usize>, weight_decay| Group { range, weight_decay, lr_scale: 1.0 };
     let groups =
         [group(1..6, 0.1), group(6..30_000, 0.0), group(30_002..30_002, 0.5), group(30_003..count - 2, 0.3)];
     for (step, max_norm) in (1..).zip([1.0, 0.0, 1e9]) {
@@ -234,7 +248,7 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
             let (shadow, before) = (fresh_in(1001, 5, DType::BF16), tensors.each_ref().map(bits));
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
             let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
-            let groups = [Group { range: 3..900, weight_decay: 0.1 }];
+            let groups = [Group { range: 3..900, weight_decay: 0.1, lr_scale: 1.0 }];
             update(
                 Buffers { shadow: Some(&shadow), clip, ..buffers(tensors.each_ref()) },
                 &groups,
@@ -270,8 +284,11 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
                 shadow: Some(shadow),
                 clip: None,
             };
-            let group =
-                |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
+            let group = |range: Range<usize>| Group {
+                range: at + range.start..at + range.end,
+                weight_decay: 0.1,
+                lr_scale: 1.0,
+            };
             update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
         };
@@ -284,8 +301,10 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
 fn overlapping_groups_and_step_zero_are_refused() {
     let tensors = [zeros(10), zeros(10), zeros(10), zeros(10)];
     let run = |groups: &[Range<usize>], step| {
-        let groups: Vec<Group> =
-            groups.iter().map(|range| Group { range: range.clone(), weight_decay: 0.0 }).collect();
+        let groups: Vec<Group> = groups
+            .iter()
+            .map(|range| Group { range: range.clone(), weight_decay: 0.0, lr_scale: 1.0 })
+            .collect();
         update(buffers(tensors.each_ref()), &groups, &hyper(step))
     };
     assert!(run(&[0..5, 5..10], 1).is_ok());

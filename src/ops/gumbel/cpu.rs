@@ -17,11 +17,18 @@ const LANES: usize = 16;
 
 pub(super) fn sample<T: Element>(logits_mv: &Tensor, stream: &Stream, keys: &[u64]) -> Result<Tensor> {
     let (rows, classes) = logits_mv.dims2()?;
-    let logits = values::<T>(logits_mv)?;
-    let logits: &[T] = &logits;
+    from_vec(sample_rows::<T>(&values(logits_mv)?, classes, stream, keys), rows)
+}
+
+/// An id for each key from its row of logits.
+pub(in crate::ops) fn sample_rows<T: Element>(
+    logits: &[T],
+    classes: usize,
+    stream: &Stream,
+    keys: &[u64],
+) -> Vec<u32> {
     let row = |(m, &key): (usize, &u64)| sample_row(&logits[m * classes..(m + 1) * classes], stream, key);
-    let ids: Vec<u32> = keys.par_iter().enumerate().map(row).collect();
-    from_vec(ids, rows)
+    keys.par_iter().enumerate().map(row).collect()
 }
 
 kernel! {

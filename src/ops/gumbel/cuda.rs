@@ -34,26 +34,35 @@ pub(super) fn sample(
 ) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (logits_mv.dtype(), logits_mv.dims2()?);
     let ids = gpu.uninitialised(rows, DType::U32)?;
-    if rows == 0 {
-        return Ok(ids);
+    if rows > 0 {
+        let (keys, _kept) = keys.on_gpu(gpu)?;
+        let (logits, at) = (gpu.input(logits_mv, dtype)?, gpu.output(&ids, DType::U32)?);
+        // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
+        unsafe { sample_rows(gpu, dtype, logits, (rows, cols), stream, keys, at) }?;
     }
-    let (keys, _kept) = keys.on_gpu(gpu)?;
-    let ((key, id), logits) = (stream.counter(), gpu.input(logits_mv, dtype)?);
+    Ok(ids)
+}
+
+/// An id for each of `rows` keys, at least one, from its row of `cols` logits.
+///
+/// # Safety
+/// The logits are such a matrix of type `dtype`; there are as many keys, and places for ids.
+pub(in crate::ops) unsafe fn sample_rows(
+    gpu: &Gpu,
+    dtype: DType,
+    logits: Address,
+    (rows, cols): (usize, usize),
+    stream: &Stream,
+    keys: Address,
+    ids: Address,
+) -> Result<()> {
+    let (key, id) = stream.counter();
     // Four values at once, 16 bytes of f32 and 8 of a half type.
     let wide = cols.is_multiple_of(4) && logits.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
-    let args = Args {
-        logits,
-        keys,
-        ids: gpu.output(&ids, DType::U32)?,
-        cols: cols as i64,
-        key,
-        id,
-        wide: u32::from(wide),
-    };
+    let args = Args { logits, keys, ids, cols: cols as i64, key, id, wide: u32::from(wide) };
     let threads = cols.div_ceil(4).next_multiple_of(32).min(256) as u32;
-    // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
+    // SAFETY: the caller's promise.
     unsafe {
         gpu.launch(SAMPLE, Some(dtype), Grid::of(rows, threads).with_shared(2 * 32 * size_of::<f32>()), &args)
-    }?;
-    Ok(ids)
+    }
 }

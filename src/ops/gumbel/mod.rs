@@ -14,8 +14,8 @@
 //!
 //! Logits are f32, bf16 or f16, the sums f32.
 
-mod cpu;
-mod cuda;
+pub(in crate::ops) mod cpu;
+pub(in crate::ops) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -37,11 +37,17 @@ const MOST_CLASSES: usize = 4 << 24;
 pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'a, u64>>) -> Result<Tensor> {
     let (keys, (rows, classes)) = (keys.into(), logits_mv.dims2()?);
     check_len("gumbel: keys", keys.len(), rows)?;
-    if classes == 0 || classes > MOST_CLASSES {
-        bail!("gumbel: {classes} classes, there must be 1 to {MOST_CLASSES}");
-    }
+    check_classes("gumbel", classes)?;
     match Gpu::of(logits_mv)? {
         None => by_dtype!("gumbel", logits_mv, T => cpu::sample::<T>(logits_mv, stream, keys.host())),
         Some(gpu) => cuda::sample(&gpu, logits_mv, stream, keys),
     }
+}
+
+/// An error, naming `op`, where an id cannot be drawn from so many classes.
+pub(in crate::ops) fn check_classes(op: &str, classes: usize) -> Result<()> {
+    if classes == 0 || classes > MOST_CLASSES {
+        bail!("{op}: {classes} classes, there must be 1 to {MOST_CLASSES}");
+    }
+    Ok(())
 }

@@ -43,7 +43,7 @@ fn run<T: Element>(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Res
         let ratios = trust_ratios(groups, squares.into_iter().flatten());
         blocks.par_iter_mut().for_each(|block| {
             let Block { parameters, first, second, shadow, group: Some(index), .. } = block else { return };
-            let step_size = (hyper.lr * ratios[*index]) as f32;
+            let step_size = (hyper.lr * ratios[*index]) as f32 * groups[*index].lr_scale;
             match shadow {
                 None => apply(parameters, first, second, &rule(*index), step_size),
                 Some(shadow) => apply_and_round(parameters, first, second, shadow, &rule(*index), step_size),

@@ -7,7 +7,7 @@
 
 // `u`, the same bits in both passes.
 __device__ __forceinline__ float change(const UpdateArgs& a, const Chunk& chunk, float p, float m, float v) {
-    return fmaf(chunk.segment.decay, p, direction(a, m, v));
+    return fmaf(chunk.segment.decay, p, direction(a, a.factor, m, v));
 }
 
 __device__ void advance_moments(const UpdateArgs& a) {
@@ -56,7 +56,9 @@ __device__ void find_step_size(const UpdateArgs& a) {
     parameters = block_sum(parameters, room);
     updates = block_sum(updates, room);
     bool adapts = segment.decay != 0.0f && parameters > 0.0 && updates > 0.0;
-    if (threadIdx.x == 0) a.step_sizes[blockIdx.x] = float(a.lr * (adapts ? sqrt(parameters / updates) : 1.0));
+    if (threadIdx.x == 0) {
+        a.step_sizes[blockIdx.x] = float(a.lr * (adapts ? sqrt(parameters / updates) : 1.0)) * segment.lr_scale;
+    }
 }
 KERNEL(lamb_step_sizes, UpdateArgs, 256, find_step_size)
 

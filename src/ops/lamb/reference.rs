@@ -18,8 +18,8 @@ pub fn update(
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
-    let first = (&m / (1.0 - hyper.beta1.powf(hyper.step as f64)))?;
-    let second = (&v / (1.0 - hyper.beta2.powf(hyper.step as f64)))?;
+    let first = (&m / hyper.correction(hyper.beta1))?;
+    let second = (&v / hyper.correction(hyper.beta2))?;
     let u = (first.div(&(second.sqrt()? + hyper.eps)?)? + (p * weight_decay)?)?;
     let ratio = if weight_decay == 0.0 { 1.0 } else { trust_ratio(norm(p)?, norm(&u)?) };
     Ok([(p - (u * (hyper.lr * ratio))?)?, m, v])

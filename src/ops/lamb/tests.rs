@@ -21,7 +21,15 @@ use crate::ops::testing::relative_error;
 use crate::ops::update::Group;
 
 fn hyper(step: u64) -> Hyper {
-    Hyper { lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-6, step, gradient_multiplier: 0.5 }
+    Hyper {
+        lr: 0.01,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-6,
+        step,
+        bias_correction: true,
+        gradient_multiplier: 0.5,
+    }
 }
 
 fn zeros(count: usize) -> Tensor {
@@ -59,7 +67,7 @@ impl State {
 }
 
 fn group(range: Range<usize>, weight_decay: f32) -> Group {
-    Group { range, weight_decay }
+    Group { range, weight_decay, lr_scale: 1.0 }
 }
 
 fn values(t: &Tensor) -> Vec<f32> {
@@ -327,8 +335,11 @@ fn groups_behind_two_billion_elements_are_updated_as_any_other() {
                 shadow: Some(shadow),
                 clip: None,
             };
-            let group =
-                |range: Range<usize>| Group { range: at + range.start..at + range.end, weight_decay: 0.1 };
+            let group = |range: Range<usize>| Group {
+                range: at + range.start..at + range.end,
+                weight_decay: 0.1,
+                lr_scale: 1.0,
+            };
             update(buffers, &[group(3..17_000), group(17_005..count)], &hyper(2)).unwrap();
             whole.map(|t| bits(&t.narrow(0, at, count).unwrap()))
         };

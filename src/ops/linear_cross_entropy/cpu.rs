@@ -5,9 +5,11 @@ use std::ops::Range;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use super::Draw;
 use super::Map;
 use super::MapGradients;
 use super::PIECE_VALUES;
+use super::Passed;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::cross_entropy::cpu::Row;
 use crate::ops::cross_entropy::cpu::chunk_room;
@@ -15,6 +17,7 @@ use crate::ops::cross_entropy::cpu::entropy;
 use crate::ops::cross_entropy::cpu::forward_row;
 use crate::ops::cross_entropy::cpu::gradient_row;
 use crate::ops::element::Element;
+use crate::ops::gumbel;
 use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::product;
@@ -52,18 +55,48 @@ fn logits<T: Element>(x: &[T], weight: &[T], bias: &[f32]) -> Vec<f32> {
     logits
 }
 
-pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Entropy> {
+/// The ids that were drawn so far, of the rows before a piece.
+struct Drawn<'a> {
+    draw: Option<Draw<'a>>,
+    ids: Vec<u32>,
+}
+
+impl<'a> Drawn<'a> {
+    fn new(draw: Option<Draw<'a>>, rows: usize) -> Self {
+        Self { draw, ids: Vec::with_capacity(draw.map_or(0, |_| rows)) }
+    }
+
+    /// Draws for the rows of a piece.
+    fn piece(&mut self, piece: &Range<usize>, logits: &[f32], classes: usize) {
+        if let Some(Draw { stream, keys }) = self.draw {
+            self.ids.extend(gumbel::cpu::sample_rows(logits, classes, stream, &keys.host()[piece.clone()]));
+        }
+    }
+
+    fn tensor(self) -> Result<Option<Tensor>> {
+        let rows = self.ids.len();
+        self.draw.map(|_| from_vec(self.ids, rows)).transpose()
+    }
+}
+
+pub(super) fn forward<T: Element>(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: &[u32],
+    draw: Option<Draw<'_>>,
+) -> Result<(Entropy, Option<Tensor>)> {
     let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
     let (x, weight, bias) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?, values::<f32>(map.bias_v)?);
-    let mut found: Vec<Row> = Vec::with_capacity(rows);
+    let (mut found, mut drawn) = (Vec::<Row>::with_capacity(rows), Drawn::new(draw, rows));
     for piece in pieces(rows, classes) {
         let mut logits = logits(&x[piece.start * inputs..piece.end * inputs], &weight, &bias);
+        drawn.piece(&piece, &logits, classes);
         let labels = &labels[piece];
         found.extend(each_row(&mut logits, classes, |row, logits, room| {
             forward_row(logits, labels[row] as usize, room)
         }));
     }
-    entropy(&found)
+    Ok((entropy(&found)?, drawn.tensor()?))
 }
 
 /// Calls `f` with each row of `matrix` in parallel; what it returns comes back in order.
@@ -85,18 +118,20 @@ pub(super) fn forward_backward<T: Element>(
     labels: &[u32],
     scale: f32,
     mut into: MapGradients<'_>,
-) -> Result<(Entropy, Tensor)> {
+    draw: Option<Draw<'_>>,
+) -> Result<Passed> {
     let ((rows, inputs), classes) = (x_md.dims2()?, map.bias_v.elem_count());
     let (x, weight) = (values::<T>(x_md)?, values::<T>(map.weight_vd)?);
-    let mut found: Vec<Row> = Vec::with_capacity(rows);
+    let (mut found, mut drawn) = (Vec::<Row>::with_capacity(rows), Drawn::new(draw, rows));
     let mut dx = Vec::<T>::new();
     let out = unwritten(&mut dx, rows * inputs);
     for piece in pieces(rows, classes) {
         let (at, count) = (piece.start * inputs..piece.end * inputs, piece.len());
-        let (x, labels, out) = (&x[at.clone()], &labels[piece], &mut out[at]);
+        let (x, labels, out) = (&x[at.clone()], &labels[piece.clone()], &mut out[at]);
         let mut dz = Vec::<T>::new();
         {
             let logits = logits(x, &weight, &values::<f32>(map.bias_v)?);
+            drawn.piece(&piece, &logits, classes);
             found.extend(each_row(unwritten(&mut dz, count * classes), classes, |row, dz, room| {
                 let (logits, label) = (&logits[row * classes..(row + 1) * classes], labels[row] as usize);
                 let found = forward_row(logits, label, room);
@@ -133,5 +168,5 @@ pub(super) fn forward_backward<T: Element>(
     // SAFETY: the pieces are all rows, and a product has written those of each.
     unsafe { dx.set_len(rows * inputs) };
     into.begin()?;
-    Ok((entropy(&found)?, from_vec(dx, (rows, inputs))?))
+    Ok(Passed { entropy: entropy(&found)?, dx_md: from_vec(dx, (rows, inputs))?, drawn: drawn.tensor()? })
 }

@@ -6,8 +6,10 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use super::Draw;
 use super::Map;
 use super::MapGradients;
+use super::Passed;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::cross_entropy::cuda::Found;
 use crate::ops::cross_entropy::cuda::FoundAt;
@@ -15,11 +17,13 @@ use crate::ops::cross_entropy::cuda::ROOM_BYTES;
 use crate::ops::cross_entropy::cuda::forward_rows;
 use crate::ops::cross_entropy::cuda::row_threads;
 use crate::ops::cuda::Address;
+use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
+use crate::ops::gumbel;
 use crate::ops::indices::Indices;
 use crate::ops::linear::cuda::weight_and_bias;
 
@@ -186,20 +190,61 @@ fn with_decoder<R>(
     })
 }
 
+/// Ids that are drawn piece by piece; keys and ids stay on the GPU until all is launched.
+struct Drawing<'a> {
+    draw: Draw<'a>,
+    keys: Address,
+    _kept: Array,
+    ids: Tensor,
+}
+
+impl<'a> Drawing<'a> {
+    /// `None` where nothing is drawn, or there is no row.
+    fn new(gpu: &Gpu, draw: Option<Draw<'a>>) -> Result<Option<Self>> {
+        let Some(draw) = draw.filter(|draw| !draw.keys.is_empty()) else { return Ok(None) };
+        let (keys, kept) = draw.keys.on_gpu(gpu)?;
+        let ids = gpu.uninitialised(draw.keys.len(), DType::U32)?;
+        Ok(Some(Self { draw, keys, _kept: kept, ids }))
+    }
+
+    /// Draws for the rows of a piece, whose f32 logits are known.
+    fn piece(&self, gpu: &Gpu, piece: &Range<usize>, logits: Address, classes: usize) -> Result<()> {
+        let keys = self.keys.plus(piece.start * size_of::<u64>());
+        let ids = gpu.output(&self.ids, DType::U32)?.plus(piece.start * size_of::<u32>());
+        let shape = (piece.len(), classes);
+        // SAFETY: the piece lies within the rows, which have a key and an id each; its logits were just written.
+        unsafe { gumbel::cuda::sample_rows(gpu, DType::F32, logits, shape, self.draw.stream, keys, ids) }
+    }
+}
+
+/// What was drawn; no ids where there was no row.
+fn ids(gpu: &Gpu, draw: Option<Draw<'_>>, drawing: Option<Drawing<'_>>) -> Result<Option<Tensor>> {
+    match (draw, drawing) {
+        (None, _) => Ok(None),
+        (Some(_), Some(drawing)) => Ok(Some(drawing.ids)),
+        (Some(_), None) => gpu.uninitialised(0, DType::U32).map(Some),
+    }
+}
+
 pub(super) fn forward(
     gpu: &Gpu,
     x_md: &Tensor,
     map: Map<'_>,
     labels: Indices<'_>,
+    draw: Option<Draw<'_>>,
     most_values: usize,
-) -> Result<Entropy> {
+) -> Result<(Entropy, Option<Tensor>)> {
     let (rows, classes) = (x_md.dim(0)?, map.bias_v.elem_count());
+    let drawing = Drawing::new(gpu, draw)?;
     let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
     with_decoder(gpu, x_md, map, labels, |decoder| {
         let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
         let logits = gpu.output(&logits_mv, DType::F32)?;
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
+            if let Some(drawing) = &drawing {
+                drawing.piece(gpu, &piece, logits, classes)?;
+            }
             let (shape, labels) = ((piece.len(), classes), decoder.label_at(piece.start));
             // SAFETY: the logits of the piece were just written; labels and what is found are those of its
             // rows.
@@ -207,9 +252,10 @@ pub(super) fn forward(
         }
         Ok(())
     })?;
-    found.entropy(gpu)
+    Ok((found.entropy(gpu)?, ids(gpu, draw, drawing)?))
 }
 
+#[expect(clippy::too_many_arguments, reason = "the op's own, and the size of a piece")]
 pub(super) fn forward_backward(
     gpu: &Gpu,
     x_md: &Tensor,
@@ -217,9 +263,11 @@ pub(super) fn forward_backward(
     labels: Indices<'_>,
     scale: f32,
     mut into: MapGradients<'_>,
+    draw: Option<Draw<'_>>,
     most_values: usize,
-) -> Result<(Entropy, Tensor)> {
+) -> Result<Passed> {
     let (dtype, (rows, inputs), classes) = (x_md.dtype(), x_md.dims2()?, map.bias_v.elem_count());
+    let drawing = Drawing::new(gpu, draw)?;
     let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
     let dx_md = gpu.uninitialised((rows, inputs), dtype)?;
     with_decoder(gpu, x_md, map, labels, |decoder| {
@@ -231,11 +279,14 @@ pub(super) fn forward_backward(
         let dx = gpu.output(&dx_md, dtype)?;
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
+            if let Some(drawing) = &drawing {
+                drawing.piece(gpu, &piece, logits, classes)?;
+            }
             decoder.loss_and_gradient(&piece, logits, dz, found.at(gpu, piece.start)?, scale)?;
             decoder.products(&piece, &dz_mv.narrow(0, 0, piece.len())?, dx, into)?;
             into = into.continued();
         }
         into.begin()
     })?;
-    Ok((found.entropy(gpu)?, dx_md))
+    Ok(Passed { entropy: found.entropy(gpu)?, dx_md, drawn: ids(gpu, draw, drawing)? })
 }

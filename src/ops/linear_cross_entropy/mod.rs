@@ -8,7 +8,8 @@
 //! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU):
 //! `scale`, the gradient of the step's loss by the loss sum, is known before. Logits are f32 whatever the
 //! type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to that type for the two products, which sum in
-//! f32. Nothing is saved. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
+//! f32. Nothing is saved. While a row's logits are there, an id can be drawn from their softmax, as
+//! [`crate::ops::gumbel`] does it. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
 
 mod cpu;
 mod cuda;
@@ -25,9 +26,11 @@ use crate::ops::cross_entropy::Entropy;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
+use crate::ops::gumbel;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
+use crate::rng::Stream;
 
 /// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their
 /// gradient.
@@ -69,37 +72,66 @@ impl MapGradients<'_> {
     }
 }
 
-/// Loss and score without gradients; an error names a label that is not below `V`.
-pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) -> Result<Entropy> {
+/// Ids that are drawn from the softmax of the rows: the stream and the key of each row, `[M]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Draw<'a> {
+    /// Where the noise comes from.
+    pub stream: &'a Stream,
+    /// Keys count with their low 40 bits.
+    pub keys: Indices<'a, u64>,
+}
+
+/// Loss and score without gradients; an error names a label that is not below `V`. With `draw`, also an id for
+/// each row, u32 `[M]`.
+pub fn forward<'a>(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: impl Into<Indices<'a>>,
+    draw: Option<Draw<'_>>,
+) -> Result<(Entropy, Option<Tensor>)> {
     let labels = labels.into();
-    check(x_md, map, labels)?;
+    check(x_md, map, labels, draw)?;
     match Gpu::of(x_md)? {
-        None => by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels.host())),
-        Some(gpu) => cuda::forward(&gpu, x_md, map, labels, cuda::PIECE_VALUES),
+        None => {
+            by_dtype!("linear cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels.host(), draw))
+        }
+        Some(gpu) => cuda::forward(&gpu, x_md, map, labels, draw, cuda::PIECE_VALUES),
     }
 }
 
-/// Loss and score, and `dx_md` for `scale` times the summed loss; adds to the gradients in `into`.
+/// What [`forward_backward`] gives.
+#[derive(Debug)]
+pub struct Passed {
+    /// Loss and score.
+    pub entropy: Entropy,
+    /// The gradient of `x`, `[M, D]`.
+    pub dx_md: Tensor,
+    /// The ids that were to be drawn, u32 `[M]`.
+    pub drawn: Option<Tensor>,
+}
+
+/// As [`forward`], and `dx_md` for `scale` times the summed loss; adds to the gradients in `into`.
 pub fn forward_backward<'a>(
     x_md: &Tensor,
     map: Map<'_>,
     labels: impl Into<Indices<'a>>,
     scale: f32,
     into: MapGradients<'_>,
-) -> Result<(Entropy, Tensor)> {
+    draw: Option<Draw<'_>>,
+) -> Result<Passed> {
     let labels = labels.into();
-    check(x_md, map, labels)?;
+    check(x_md, map, labels, draw)?;
     check_shape("linear cross entropy: weight gradient", into.dweight_vd.sum, map.weight_vd.dims())?;
     check_shape("linear cross entropy: bias gradient", into.dbias_v.sum, map.bias_v.dims())?;
     match Gpu::of(x_md)? {
         None => {
-            by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels.host(), scale, into))
+            by_dtype!("linear cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels.host(), scale, into, draw))
         }
-        Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, cuda::PIECE_VALUES),
+        Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, into, draw, cuda::PIECE_VALUES),
     }
 }
 
-fn check(x_md: &Tensor, map: Map<'_>, labels: Indices<'_>) -> Result<()> {
+fn check(x_md: &Tensor, map: Map<'_>, labels: Indices<'_>, draw: Option<Draw<'_>>) -> Result<()> {
     let ((rows, inputs), (classes, width)) = (x_md.dims2()?, map.weight_vd.dims2()?);
     if inputs != width || x_md.dtype() != map.weight_vd.dtype() {
         let (x, weight) = (x_md, map.weight_vd);
@@ -113,5 +145,9 @@ fn check(x_md: &Tensor, map: Map<'_>, labels: Indices<'_>) -> Result<()> {
     }
     check_shape("linear cross entropy: bias", map.bias_v, &[classes])?;
     check_len("linear cross entropy: labels", labels.len(), rows)?;
+    if let Some(draw) = draw {
+        check_len("linear cross entropy: keys", draw.keys.len(), rows)?;
+        gumbel::check_classes("linear cross entropy", classes)?;
+    }
     check_ids("linear cross entropy: label", labels, classes)
 }

@@ -19,6 +19,7 @@ use crate::ops::testing::fresh_in;
 use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
+use crate::rng::Purpose;
 
 fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)
@@ -39,9 +40,18 @@ fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
     let (dweight, dbias) = (fresh((classes, inputs), 5), fresh(classes, 6));
     let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
     let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
-    let (entropy, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
-    let (got, without_gradient) =
-        (Totals::read(&entropy.totals).unwrap(), forward(&x, map, &labels).unwrap());
+    let stream = Stream::new(5, Purpose::Sample, 3);
+    let keys: Vec<u64> = (0..rows as u64).map(|row| row << 20 | 7).collect();
+    let draw = || Some(Draw { stream: &stream, keys: (&keys).into() });
+    let passed = forward_backward(&x, map, &labels, 0.25, into, draw()).unwrap();
+    let Passed { entropy, dx_md: dx, drawn } = passed;
+    let (without_gradient, drawn_again) = forward(&x, map, &labels, draw()).unwrap();
+    let got = Totals::read(&entropy.totals).unwrap();
+    let ids =
+        |drawn: Option<Tensor>| drawn.unwrap().to_device(&Device::Cpu).unwrap().to_vec1::<u32>().unwrap();
+    let drawn = ids(drawn);
+    assert_eq!(ids(drawn_again), drawn);
+    check_draws(&x, map, draw().unwrap(), &drawn);
     assert!((got.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", got.loss_sum);
     assert_eq!(Totals::read(&without_gradient.totals).unwrap(), got);
     assert_eq!(bits(&without_gradient.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
@@ -50,6 +60,17 @@ fn compare(dtype: DType, (rows, inputs, classes): (usize, usize, usize)) {
     assert_close("dx", &dx, &gradients[0], within(dtype, 1e-5, 2.0));
     assert_close("dweight", &dweight, &wanted[0], within(dtype, 1e-5, 1.0));
     assert_close("dbias", &dbias, &wanted[1], within(dtype, 1e-5, 1.0));
+}
+
+/// Each id has the largest sum of logit and noise, but where rounding decides.
+fn check_draws(x: &Tensor, map: Map<'_>, draw: Draw<'_>, drawn: &[u32]) {
+    let z =
+        linear::reference::forward(&double(x), &double(map.weight_vd), Some(&double(map.bias_v))).unwrap();
+    let scores = gumbel::reference::scores(&z, draw.stream, draw.keys.host()).unwrap();
+    for (row, (scores, &id)) in scores.to_vec2::<f64>().unwrap().iter().zip(drawn).enumerate() {
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        assert!(most - scores[id as usize] < 1e-4, "row {row}: {id} has {}, not {most}", scores[id as usize]);
+    }
 }
 
 #[test]
@@ -70,13 +91,20 @@ fn no_rows_give_no_loss_and_no_gradient() {
             let (x, weight, bias) = (fresh_in((0, 4), 1, dtype), fresh_in((9, 4), 2, dtype), fresh(9, 3));
             let (map, into) = (Map { weight_vd: &weight, bias_v: &bias }, (fresh((9, 4), 5), fresh(9, 6)));
             let gradients = MapGradients { dweight_vd: (&into.0).into(), dbias_v: (&into.1).into() };
-            let (entropy, dx) = forward_backward(&x, map, &[], 1.0, gradients).unwrap();
-            assert_eq!(dx.dims(), [0, 4]);
-            for entropy in [entropy, forward(&x, map, &[]).unwrap()] {
+            let stream = Stream::new(5, Purpose::Sample, 3);
+            let draw = || Some(Draw { stream: &stream, keys: (&[]).into() });
+            let passed = forward_backward(&x, map, &[], 1.0, gradients, draw()).unwrap();
+            let (entropy, drawn) = forward(&x, map, &[], draw()).unwrap();
+            assert_eq!(
+                (passed.dx_md.dims(), passed.drawn.unwrap().dims()),
+                ([0, 4].as_slice(), [0].as_slice())
+            );
+            assert_eq!(drawn.unwrap().dims(), [0]);
+            for entropy in [passed.entropy, entropy] {
                 assert_eq!(Totals::read(&entropy.totals).unwrap(), Totals { loss_sum: 0.0, correct: 0 });
             }
             assert_eq!([bits(&into.0), bits(&into.1)], [bits(&fresh((9, 4), 5)), bits(&fresh(9, 6))]);
-            forward_backward(&x, map, &[], 1.0, first((&into.0, &into.1))).unwrap();
+            forward_backward(&x, map, &[], 1.0, first((&into.0, &into.1)), None).unwrap();
             assert!([bits(&into.0), bits(&into.1)].concat().iter().all(|&bits| bits == 0));
         }
     });
@@ -97,13 +125,19 @@ fn pieces_on_a_gpu_are_one_loss() {
                 (fresh_in((21, 8), 1, dtype), fresh_in((1003, 8), 2, dtype), fresh(1003, 3));
             let Some(gpu) = Gpu::of(&x).unwrap() else { return };
             let (map, labels) = (Map { weight_vd: &weight, bias_v: &bias }, fresh_ids(21, 1003, 4));
+            let (stream, keys) = (Stream::new(5, Purpose::Sample, 3), Vec::from_iter(100..121));
             let run = |most_values| {
                 let (dweight, dbias) = (fresh((1003, 8), 5), fresh(1003, 6));
                 let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
                 let labels = || (&labels).into();
-                let (entropy, dx) =
-                    cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, most_values).unwrap();
-                let alone = cuda::forward(&gpu, &x, map, labels(), most_values).unwrap();
+                let draw = || Some(Draw { stream: &stream, keys: (&keys).into() });
+                let Passed { entropy, dx_md: dx, drawn } =
+                    cuda::forward_backward(&gpu, &x, map, labels(), 0.5, into, draw(), most_values).unwrap();
+                let (alone, drawn_again) =
+                    cuda::forward(&gpu, &x, map, labels(), draw(), most_values).unwrap();
+                let drawn = [drawn, drawn_again].map(|ids| ids.unwrap().to_vec1::<u32>().unwrap());
+                assert_eq!(drawn[0], drawn[1]);
+                check_draws(&x, map, draw().unwrap(), &drawn[0]);
                 assert_eq!(bits(&alone.log_sum_exp_m), bits(&entropy.log_sum_exp_m));
                 // From nothing: what stood there is neither kept nor added to.
                 let begun = [(dweight.clone(), 5), (dbias.clone(), 6)]
@@ -116,6 +150,7 @@ fn pieces_on_a_gpu_are_one_loss() {
                     labels(),
                     0.5,
                     first((&dweight_first, &dbias_first)),
+                    None,
                     most_values,
                 )
                 .unwrap();
@@ -148,7 +183,8 @@ fn several_pieces_are_one_loss() {
     let map = Map { weight_vd: &weight, bias_v: &bias };
     let run = |from: usize, count: usize, into: MapGradients<'_>| {
         let x = x.narrow(0, from, count).unwrap();
-        forward_backward(&x, map, &labels[from..from + count], 1.0, into).unwrap()
+        let passed = forward_backward(&x, map, &labels[from..from + count], 1.0, into, None).unwrap();
+        (passed.entropy, passed.dx_md)
     };
     let nothing = || ((&weight * f64::NAN).unwrap(), (&bias * f64::NAN).unwrap());
     let (whole, parts) = (nothing(), nothing());
@@ -187,8 +223,8 @@ fn the_number_of_threads_does_not_change_a_bit() {
                 let (dweight, dbias) = (fresh((3000, 32), 5), fresh(3000, 6));
                 let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };
                 let map = Map { weight_vd: &weight, bias_v: &bias };
-                let (entropy, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
-                (loss_sum(&entropy).to_bits(), bits(&dx), bits(&dweight), bits(&dbias))
+                let passed = forward_backward(&x, map, &labels, 1.0, into, None).unwrap();
+                (loss_sum(&passed.entropy).to_bits(), bits(&passed.dx_md), bits(&dweight), bits(&dbias))
             })
         };
         let one = run(1);
@@ -200,12 +236,12 @@ fn the_number_of_threads_does_not_change_a_bit() {
 fn what_does_not_fit_is_named() {
     let (x, weight, bias) = (fresh((2, 4), 1), fresh((3, 4), 2), fresh(3, 3));
     let map = Map { weight_vd: &weight, bias_v: &bias };
-    assert!(forward(&x, map, &[0, 3]).unwrap_err().to_string().contains("label 3"));
-    assert!(forward(&x, map, &[0]).is_err());
+    assert!(forward(&x, map, &[0, 3], None).unwrap_err().to_string().contains("label 3"));
+    assert!(forward(&x, map, &[0], None).is_err());
     let half = x.to_dtype(DType::BF16).unwrap();
-    assert!(forward(&half, map, &[0, 1]).unwrap_err().to_string().contains("BF16"));
+    assert!(forward(&half, map, &[0, 1], None).unwrap_err().to_string().contains("BF16"));
     // Two ways to the same logits.
     let logits = linear::forward(&x, &weight, Some(&bias)).unwrap();
     let apart = crate::ops::cross_entropy::forward(&logits, &[2, 1]).unwrap();
-    assert!((loss_sum(&forward(&x, map, &[2, 1]).unwrap()) - loss_sum(&apart)).abs() < 1e-6);
+    assert!((loss_sum(&forward(&x, map, &[2, 1], None).unwrap().0) - loss_sum(&apart)).abs() < 1e-6);
 }

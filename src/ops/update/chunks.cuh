@@ -11,8 +11,8 @@ struct Segment {
     i64 start;
     i64 end;
     i64 first_chunk;  // its chunks' blocks follow one another
-    float decay;  // per unit of learning rate
-    u32 unused;
+    float decay;     // per unit of learning rate
+    float lr_scale;  // of the learning rate
 };
 
 // Twin of `UpdateArgs` in cuda.rs.
@@ -105,6 +105,6 @@ __device__ __forceinline__ void advance(const UpdateArgs& a, float multiplier, f
 }
 
 // `factor * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)`.
-__device__ __forceinline__ float direction(const UpdateArgs& a, float m, float v) {
-    return a.factor * m / fmaf(sqrtf(v), a.inverse_root, a.eps);
+__device__ __forceinline__ float direction(const UpdateArgs& a, float factor, float m, float v) {
+    return factor * m / fmaf(sqrtf(v), a.inverse_root, a.eps);
 }

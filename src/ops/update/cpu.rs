@@ -89,7 +89,7 @@ fn split<'a, T>(
 /// Moments and their bias correction, with the numbers of one update.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct Adam {
-    /// `1 - beta1^t`.
+    /// `1 - beta1^t`; 1 without correction.
     pub(in crate::ops) correction1: f64,
     /// `1 - beta1`.
     pub(in crate::ops) rest1: f32,
@@ -97,7 +97,7 @@ pub(in crate::ops) struct Adam {
     pub(in crate::ops) beta2: f32,
     /// `1 - beta2`.
     pub(in crate::ops) rest2: f32,
-    /// `1 / sqrt(1 - beta2^t)`.
+    /// `1 / sqrt(1 - beta2^t)`; 1 without correction.
     pub(in crate::ops) inverse_root: f32,
     /// Added to the root of the second moment.
     pub(in crate::ops) eps: f32,
@@ -108,13 +108,12 @@ pub(in crate::ops) struct Adam {
 impl Adam {
     /// Everything is computed in f64 first: 1 - 0.999 in f32 is off by 5e-5 of its value.
     pub(in crate::ops) fn new(hyper: &Hyper) -> Self {
-        let exponent = hyper.step.min(i32::MAX as u64) as i32;
         Self {
-            correction1: 1.0 - hyper.beta1.powi(exponent),
+            correction1: hyper.correction(hyper.beta1),
             rest1: (1.0 - hyper.beta1) as f32,
             beta2: hyper.beta2 as f32,
             rest2: (1.0 - hyper.beta2) as f32,
-            inverse_root: (1.0 / (1.0 - hyper.beta2.powi(exponent)).sqrt()) as f32,
+            inverse_root: (1.0 / hyper.correction(hyper.beta2).sqrt()) as f32,
             eps: hyper.eps as f32,
             multiplier: hyper.gradient_multiplier,
         }

@@ -163,9 +163,10 @@ impl Table {
 /// The rows as four 64-bit words each, and the number of chunks.
 fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
     let (mut rows, mut chunks) = (Vec::with_capacity(4 * groups.len()), 0);
-    for Group { range, weight_decay } in groups.iter().filter(|group| !group.range.is_empty()) {
+    for Group { range, weight_decay, lr_scale } in groups.iter().filter(|group| !group.range.is_empty()) {
         // Little-endian, as every GPU is: the decay is the lower half of the last word.
-        rows.extend([range.start as i64, range.end as i64, chunks as i64, i64::from(weight_decay.to_bits())]);
+        let factors = u64::from(weight_decay.to_bits()) | u64::from(lr_scale.to_bits()) << 32;
+        rows.extend([range.start as i64, range.end as i64, chunks as i64, factors as i64]);
         chunks += range.len().div_ceil(CHUNK);
     }
     (rows, chunks)
@@ -179,11 +180,12 @@ mod tests {
 
     #[test]
     fn groups_follow_one_another_in_whole_chunks() {
-        let group = |range, weight_decay| Group { range, weight_decay };
+        let group = |range, weight_decay| Group { range, weight_decay, lr_scale: 2.0 };
         let groups =
             [group(3..CHUNK + 4, 0.5), group(CHUNK + 4..CHUNK + 4, 0.1), group(CHUNK + 9..CHUNK + 10, 0.0)];
-        let (decay, at) = (i64::from(0.5f32.to_bits()), |offset: i64| CHUNK as i64 + offset);
-        assert_eq!(rows(&groups), ([[3, at(4), 0, decay], [at(9), at(10), 2, 0]].concat(), 3));
+        let (scale, at) = (i64::from(2f32.to_bits()) << 32, |offset: i64| CHUNK as i64 + offset);
+        let decay = scale | i64::from(0.5f32.to_bits());
+        assert_eq!(rows(&groups), ([[3, at(4), 0, decay], [at(9), at(10), 2, scale]].concat(), 3));
         assert_eq!(rows(&[]), (vec![], 0));
     }
 
@@ -192,7 +194,7 @@ mod tests {
     fn a_kept_table_is_uploaded_once() {
         crate::ops::cuda::on_host(|| {
             let gpu = Gpu::of_device(&candle_core::Device::Cpu).unwrap().unwrap();
-            let groups = KeptGroups::new(vec![Group { range: 2..7, weight_decay: 0.5 }]);
+            let groups = KeptGroups::new(vec![Group { range: 2..7, weight_decay: 0.5, lr_scale: 1.0 }]);
             let id = |groups: Groups<'_>| Table::of(&gpu, groups).unwrap().unwrap().rows.id();
             assert_eq!(id((&groups).into()), id((&groups).into()));
             assert_ne!(id((&*groups).into()), id((&*groups).into()), "nothing is kept for a slice");

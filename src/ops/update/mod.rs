@@ -17,13 +17,15 @@ use candle_core::bail;
 use crate::ops::tensor::check_shape;
 use cuda::Table;
 
-/// A range of the flat buffer with its own weight decay; for LAMB, one tensor.
+/// A range of the flat buffer with its own weight decay and share of the learning rate; for LAMB, one tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// Elements of the flat buffers.
     pub range: Range<usize>,
     /// Weight decay, per unit of learning rate.
     pub weight_decay: f32,
+    /// What the learning rate is multiplied by.
+    pub lr_scale: f32,
 }
 
 /// The groups of an optimizer, which stay as they are, and the table that a GPU reads of them, uploaded with
@@ -94,8 +96,18 @@ pub struct Hyper {
     pub eps: f64,
     /// The number of this update, counted from 1.
     pub step: u64,
+    /// Whether the moments are corrected for their beginning at zero.
+    pub bias_correction: bool,
     /// Every gradient is multiplied by this first.
     pub gradient_multiplier: f32,
+}
+
+impl Hyper {
+    /// `1 - beta^t`, what a moment is divided by; 1 without correction.
+    pub fn correction(&self, beta: f64) -> f64 {
+        let exponent = self.step.min(i32::MAX as u64) as i32;
+        if self.bias_correction { 1.0 - beta.powi(exponent) } else { 1.0 }
+    }
 }
 
 /// The flat buffers, each `[N]` and f32 but for the shadow. They must not share memory: an update would wait

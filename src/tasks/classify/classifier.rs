@@ -67,7 +67,7 @@ impl Classifier {
         seed: u64,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let tokenizer = Tokenizer::load(path)?;
+        let tokenizer = Tokenizer::load(&folder.path)?;
         let place = path.display().to_string();
         let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
         if entries > rows {

@@ -1,6 +1,8 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
+mod electra;
 mod ending;
 mod interruption;
+mod origin;
 mod refusals;
 mod report;

@@ -14,6 +14,7 @@ use crate::batches::StepBatches;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
 use crate::tasks::Task;
+use crate::tasks::Term;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
@@ -30,6 +31,8 @@ pub struct Corpus {
     pub(super) options: LoaderOptions,
     pub(super) loader: Option<Loader>,
     pub(super) validation: Validation,
+    /// What the summed losses of an evaluation come to.
+    pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
 }
 
 /// The fixed batches that a run is evaluated on.
@@ -64,7 +67,7 @@ impl Data for Corpus {
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
         let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
-        Ok(evaluate(task, batches, interrupted)?.map(|loss| scores(&loss)))
+        Ok(evaluate(task, batches, interrupted)?.map(|losses| (self.scores)(task.terms(), &losses)))
     }
 
     fn finish(&mut self, _output: &std::path::Path) -> Result<Scores> {
@@ -72,27 +75,21 @@ impl Data for Corpus {
     }
 }
 
-/// Loss over `batches` without dropout; `None` where it was interrupted between two of them.
-fn evaluate(
+/// Losses over `batches` without dropout, as [`Task::evaluate`] gives them; `None` where it was interrupted
+/// between two of them.
+pub fn evaluate(
     task: &dyn Task,
     batches: impl IntoIterator<Item = Result<Batch>>,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Option<Loss>> {
-    let mut total = Loss::default();
+) -> Result<Option<Vec<Loss>>> {
+    let mut totals: Vec<Loss> = Vec::new();
     for batch in batches {
         if interrupted() {
             return Ok(None);
         }
-        task.evaluate(&batch?)?.into_iter().for_each(|loss| total += loss);
+        let losses = task.evaluate(&batch?)?;
+        totals.resize(losses.len(), Loss::default());
+        totals.iter_mut().zip(losses).for_each(|(total, loss)| *total += loss);
     }
-    Ok(Some(total))
-}
-
-/// Trainer's names for a loss: `loss`, `perplexity`, `accuracy`.
-fn scores(loss: &Loss) -> Scores {
-    vec![
-        ("loss".into(), loss.mean()),
-        ("perplexity".into(), loss.mean().exp()),
-        ("accuracy".into(), loss.accuracy()),
-    ]
+    Ok(Some(totals))
 }

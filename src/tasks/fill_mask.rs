@@ -1,4 +1,4 @@
-//! What a masked language model would put in place of the mask tokens of a text.
+//! What a task that predicts masked tokens would put in place of the mask tokens of a text.
 
 use anyhow::Result;
 use candle_core::D;
@@ -8,7 +8,6 @@ use candle_core::Device;
 use crate::batches::Batch;
 use crate::error::Problem;
 use crate::tasks::Task;
-use crate::tasks::masked_lm::MaskedLm;
 use crate::tokenizer::Tokenizer;
 
 /// One candidate for a mask.
@@ -22,9 +21,11 @@ pub struct Candidate {
     pub probability: f64,
 }
 
-/// The `top` best candidates of each mask token of `text`, best first; `place` names the text in errors.
+/// The `top` best candidates of each mask token of `text`, best first; `longest` is the most tokens that the model
+/// takes, `place` names the text in errors.
 pub fn fill_mask(
-    task: &MaskedLm,
+    task: &dyn Task,
+    longest: usize,
     tokenizer: &Tokenizer,
     text: &str,
     top: usize,
@@ -43,7 +44,6 @@ pub fn fill_mask(
             .hint(format!("write `{token}` where a word is to be found"))
             .into());
     }
-    let longest = task.model.config.max_sequence_length();
     if ids.len() > longest {
         return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len()))
             .at(place)
@@ -52,23 +52,9 @@ pub fn fill_mask(
     }
     // A model in training may compute in a half type; a softmax over the vocabulary needs f32.
     let logits_mv =
-        task.logits(&single_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+        task.logits(&Batch::of_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
     probabilities.iter().map(|row| best(row, top, tokenizer)).collect()
-}
-
-fn single_segment(ids: Vec<u32>, label_positions: Vec<u32>) -> Batch {
-    let tokens = ids.len();
-    Batch {
-        token_type_ids: vec![0; tokens],
-        position_ids: (0..tokens as u32).collect(),
-        cu_seqlens: vec![0, tokens as u32],
-        token_keys: (0..tokens as u64).collect(),
-        labels: vec![0; label_positions.len()],
-        label_positions,
-        sample_ids: vec![0],
-        ids,
-    }
 }
 
 fn best(probabilities: &[f32], top: usize, tokenizer: &Tokenizer) -> Result<Vec<Candidate>> {

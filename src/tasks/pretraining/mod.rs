@@ -1,5 +1,11 @@
-//! A pretraining run with masked language modelling: from shards to a model with a decoder.
+//! A pretraining run: from shards to the model of a task.
+//!
+//! What a task brings along is [`Pretrained`]; `corpus.rs` holds the batches and scores of a run.
 
+pub mod corpus;
+pub mod origin;
+
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -16,23 +22,27 @@ use crate::batches::packing_report;
 use crate::batches::rows_per_epoch;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
 use crate::error::Problem;
-use crate::families::HeadKind;
 use crate::families::ModelConfig;
-use crate::interop::HubConfig;
-use crate::models::Blueprint;
+use crate::models::memory::Outline;
 use crate::prepare::Prepared;
 use crate::scores::Better;
 use crate::scores::unigram_entropy;
 use crate::shards::ShardSet;
-use crate::tasks::masked_lm::MaskedLm;
-use crate::tasks::masked_lm::data::Corpus;
-use crate::tasks::masked_lm::data::Validation;
-use crate::tasks::masked_lm::fill_mask::Candidate;
-use crate::tasks::masked_lm::fill_mask::fill_mask;
+use crate::tasks::Loss;
+use crate::tasks::Task;
+use crate::tasks::Term;
+use crate::tasks::fill_mask::Candidate;
+use crate::tasks::fill_mask::fill_mask;
+use crate::tasks::pretraining::corpus::Corpus;
+use crate::tasks::pretraining::corpus::Validation;
+use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
+use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
@@ -42,19 +52,45 @@ use crate::tokenizer::Tokenizer;
 /// Candidates of each mask of the sample text.
 const CANDIDATES: usize = 5;
 
+/// A task that a model is pretrained for.
+pub trait Pretrained: Task + Sized + Send {
+    /// Its name.
+    const NAME: PretrainTask;
+
+    /// What would be trained.
+    fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>>;
+
+    /// The task with initial values, computing as the machine does.
+    fn build(config: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self>;
+
+    /// The parameters that come out of the folders that a run may begin with.
+    fn of_folders(&self) -> OfFolders;
+
+    /// The model folders of a checkpoint.
+    fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder>;
+
+    /// What the summed losses of an evaluation come to, `loss` first.
+    fn scores(terms: &[Term], losses: &[Loss]) -> Scores;
+
+    /// The longest text, in tokens, whose masks it fills in.
+    fn longest(&self) -> usize;
+}
+
 /// A configuration and the data that it asks for.
-pub struct Pretraining<'a> {
+pub struct Pretraining<'a, T> {
     config: &'a PretrainConfig,
     prepared: Prepared,
     model: ModelConfig,
+    origin: Option<Origin>,
+    task: PhantomData<T>,
 }
 
-impl<'a> Pretraining<'a> {
+impl<'a, T: Pretrained> Pretraining<'a, T> {
     /// A run on data that is ready; an error where model and tokenizer do not fit.
-    pub fn new(config: &'a PretrainConfig, prepared: Prepared) -> Result<Self> {
+    pub fn new(config: &'a PretrainConfig, prepared: Prepared, origin: Option<Origin>) -> Result<Self> {
         let model = config.model().context("validation lets only one model family pass")?;
         let model = fitted_model(model, &prepared.tokenizer)?;
-        Ok(Self { config, prepared, model })
+        Ok(Self { config, prepared, model, origin, task: PhantomData })
     }
 }
 
@@ -98,37 +134,38 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
     Ok(model)
 }
 
-impl Kind for Pretraining<'_> {
-    type Task = MaskedLm;
+impl<T: Pretrained> Kind for Pretraining<'_, T> {
+    type Task = T;
     type Data = Corpus;
 
     fn shapes(&self) -> Result<Shapes> {
-        Ok(shapes(self.config, &self.model))
+        shapes::<T>(self.config, &self.model)
     }
 
-    fn build(self, setting: Setting<'_>) -> Result<Parts<MaskedLm, Corpus>> {
-        let Self { config, prepared, model } = self;
+    fn build(self, setting: Setting<'_>) -> Result<Parts<T, Corpus>> {
+        let Self { config, prepared, model, origin, .. } = self;
         let Setting { training, machine, seed, .. } = setting;
         let Prepared { tokenizer, train, validation, .. } = prepared;
-        let mut model = Blueprint::masked_lm(&model).initialise(seed, &machine.device)?;
-        model.encoder.gradient_checkpointing = training.gradient_checkpointing;
-        let task = MaskedLm { model }.computing_in(machine.policy.compute)?;
+        let task = T::build(config, &model, setting)?;
+        if let Some(origin) = origin {
+            let names = task.of_folders();
+            origin.fill(task.parameters(), &names, &model, &tokenizer, setting.progress)?;
+        }
         // A text that cannot be filled in is better told now than after hours of training.
         sample(config, &task, &tokenizer)?;
-        let hub = HubConfig::new(task.model.config.clone(), HeadKind::MaskedLm, None);
-        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let folders = task.folders(&tokenizer);
         let plan = BatchPlan::new(training, config.data.max_seq_length);
         // Evaluation is always packed in segments, so that runs with other packings can be compared.
         let eval_frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
         let frame = eval_frame.with_packing(Packing::new(&config.data.packing));
         let order = order(config);
         // Where the steps are given, no epoch has to be played through.
-        let rows = if training.max_steps > 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
+        let rows = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
         let validation = Validation {
             unigram_loss: unigram_loss(&validation)?,
             shards: Arc::new(validation),
             frame: eval_frame,
-            masking: Masking::for_evaluation(&tokenizer)?,
+            masking: Masking::for_evaluation(T::NAME, &tokenizer)?,
             rows_per_batch: training.per_device_eval_batch_size,
         };
         let data = Corpus {
@@ -145,6 +182,7 @@ impl Kind for Pretraining<'_> {
             },
             loader: None,
             validation,
+            scores: T::scores,
         };
         Ok(Parts {
             task,
@@ -157,14 +195,14 @@ impl Kind for Pretraining<'_> {
 }
 
 /// The sizes of a run of `config` with `model`, whose vocabulary is known.
-pub fn shapes(config: &PretrainConfig, model: &ModelConfig) -> Shapes {
+pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
     let phases = config.training.phases.iter().map(|phase| phase.max_seq_length);
-    Shapes {
-        outline: Box::new(Blueprint::masked_lm(model)),
+    Ok(Shapes {
+        outline: T::outline(config, model)?,
         model: model.clone(),
         length: phases.fold(config.data.max_seq_length, usize::max),
         targets: TargetShare::OfTokens(most_masked(&config.mlm)),
-    }
+    })
 }
 
 /// The order of training: each source as often as its weight says.
@@ -191,13 +229,13 @@ fn unigram_loss(validation: &ShardSet) -> Result<f64> {
 }
 
 /// The candidates of each mask of the sample text; none where there is no text.
-pub fn sample(
+pub fn sample<T: Pretrained>(
     config: &PretrainConfig,
-    task: &MaskedLm,
+    task: &T,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<Vec<Candidate>>> {
     match &config.run.sample_text {
-        Some(text) => fill_mask(task, tokenizer, text, CANDIDATES, "run.sample_text"),
+        Some(text) => fill_mask(task, task.longest(), tokenizer, text, CANDIDATES, "run.sample_text"),
         None => Ok(Vec::new()),
     }
 }

@@ -1,0 +1,102 @@
+//! Discriminator: whether each token was replaced. Map, GELU, map to one number, for all tokens.
+//!
+//! `ElectraDiscriminatorPredictions` of transformers.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::families::ModelConfig;
+use crate::families::ReplacedTokenNames;
+use crate::layers::Context;
+use crate::layers::Footprint;
+use crate::layers::Gradients;
+use crate::layers::Part;
+use crate::layers::Registry;
+use crate::layers::linear::Linear;
+use crate::models::heads::HeadMemory;
+use crate::ops::gelu;
+use crate::ops::indices::Indices;
+use crate::ops::linear_binary_cross_entropy as op;
+
+/// The head.
+#[derive(Debug, Clone)]
+pub struct ReplacedTokenHead {
+    dense: Linear,
+    output: Linear,
+}
+
+impl ReplacedTokenHead {
+    /// Registers both maps.
+    pub fn new(registry: &mut Registry, config: &ModelConfig, names: ReplacedTokenNames) -> Self {
+        registry.enter(Part::Head);
+        let hidden = config.encoder.hidden_size;
+        Self {
+            dense: Linear::new(registry, names.dense, hidden, hidden),
+            output: Linear::new(registry, names.output, hidden, 1),
+        }
+    }
+
+    /// Floating-point operations of forward and backward of so many tokens.
+    pub fn flops(&self, tokens: f64) -> f64 {
+        tokens * (self.dense.flops() + self.output.flops())
+    }
+
+    /// What `tokens` tokens take.
+    pub fn memory(&self, tokens: u64, compute: DType) -> HeadMemory {
+        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32.
+        let width = self.dense.inputs as u64;
+        let value_bytes = compute.size_in_bytes() as u64;
+        let saved = Footprint { values: 2 * width, statistics_bytes: 0 };
+        let besides = Footprint { values: 3 * width, statistics_bytes: 8 };
+        HeadMemory {
+            saved_bytes: saved.bytes(tokens, value_bytes),
+            temporary_bytes: besides.bytes(tokens, value_bytes),
+        }
+    }
+
+    /// Both sides of GELU, `[T, D]`.
+    fn activated(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Tensor)> {
+        let pre_activation_td = self.dense.forward_without_bias(hidden_td, ctx)?;
+        let activation_td = gelu::forward(&pre_activation_td, ctx.parameters.get(self.dense.bias))?;
+        Ok((pre_activation_td, activation_td))
+    }
+
+    fn output<'a>(&self, ctx: &Context<'a>) -> op::Map<'a> {
+        let parameters = ctx.parameters;
+        op::Map { weight: parameters.get(self.output.weight), bias: parameters.get(self.output.bias) }
+    }
+
+    /// The logit of each token, f32 `[T]`: above 0 where it is held to be replaced.
+    pub fn logits(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
+        op::logits(&self.activated(hidden_td, ctx)?.1, self.output(ctx))
+    }
+
+    /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens that
+    /// were replaced, else 0, `[T]`.
+    pub fn totals(&self, hidden_td: &Tensor, replaced: Indices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        op::forward(&self.activated(hidden_td, ctx)?.1, self.output(ctx), replaced)
+    }
+
+    /// [`ReplacedTokenHead::totals`], and the gradient of `scale` times the summed loss by the hidden states,
+    /// `[T, D]`; those of the head's parameters accumulate.
+    pub fn totals_and_gradient(
+        &self,
+        hidden_td: &Tensor,
+        replaced: Indices<'_>,
+        scale: f32,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Tensor, Tensor)> {
+        let (pre_activation_td, activation_td) = self.activated(hidden_td, ctx)?;
+        let into =
+            op::Map { weight: gradients.get(self.output.weight)?, bias: gradients.get(self.output.bias)? };
+        let (totals, d_activation) =
+            op::forward_backward(&activation_td, self.output(ctx), replaced, scale, into)?;
+        let bias = ctx.parameters.get(self.dense.bias);
+        let d_pre = gelu::backward(&d_activation, &pre_activation_td, bias, gradients.get(self.dense.bias)?)?;
+        let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_td, ctx, gradients)?;
+        gradients.left(ctx.pass, Part::Head);
+        Ok((totals, d_hidden))
+    }
+}

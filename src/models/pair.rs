@@ -1,0 +1,211 @@
+//! A generator and a discriminator on the same embeddings, trained in one step (Clark et al. 2020).
+//!
+//! The embeddings are parameters of the discriminator, which a backward pass reaches last.
+
+use std::ops::Add;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Result;
+
+use crate::families::ModelConfig;
+use crate::families::ReplacedTokenNames;
+use crate::layers::Layout;
+use crate::layers::Parameters;
+use crate::layers::Registry;
+use crate::models::Encoder;
+use crate::models::Head;
+use crate::models::MaskedLmHead;
+use crate::models::ReplacedTokenHead;
+use crate::models::memory::Outline;
+use crate::models::memory::Prediction;
+use crate::models::memory::StepSizes;
+use crate::models::memory::activations;
+use crate::models::memory::state_bytes;
+
+/// Number of the discriminator in a run.
+pub const DISCRIMINATOR: u8 = 0;
+/// Number of the generator in a run.
+pub const GENERATOR: u8 = 1;
+
+const DISCRIMINATOR_SCOPE: &str = "discriminator.";
+const GENERATOR_SCOPE: &str = "generator.";
+
+/// One of the two models, without the values of its parameters.
+#[derive(Debug, Clone)]
+pub struct Half<H> {
+    /// Family and shape.
+    pub config: ModelConfig,
+    /// The encoder.
+    pub encoder: Encoder,
+    /// What stands on top of it.
+    pub head: H,
+}
+
+/// Both models before their parameters have values.
+#[derive(Debug, Clone)]
+pub struct PairBlueprint {
+    /// Fills in masked tokens.
+    pub generator: Half<MaskedLmHead>,
+    /// Tells these from the original ones.
+    pub discriminator: Half<ReplacedTokenHead>,
+    /// All parameters of both.
+    pub layout: Layout,
+}
+
+/// Both models, and the values of all their parameters.
+#[derive(Debug)]
+pub struct Pair {
+    /// Fills in masked tokens.
+    pub generator: Half<MaskedLmHead>,
+    /// Tells these from the original ones.
+    pub discriminator: Half<ReplacedTokenHead>,
+    /// Values of both.
+    pub parameters: Parameters,
+}
+
+impl PairBlueprint {
+    /// Both models of a family whose discriminator's head has these names; the embeddings are the
+    /// discriminator's.
+    pub fn new(generator: &ModelConfig, discriminator: &ModelConfig, names: ReplacedTokenNames) -> Self {
+        let mut registry = Registry::default();
+        registry.begin_model(DISCRIMINATOR, DISCRIMINATOR_SCOPE);
+        let encoder = Encoder::new(&mut registry, discriminator);
+        let embeddings = encoder.embeddings.clone();
+        let head = ReplacedTokenHead::new(&mut registry, discriminator, names);
+        let of_discriminator = Half { config: discriminator.clone(), encoder, head };
+        registry.begin_model(GENERATOR, GENERATOR_SCOPE);
+        let word_embedding = embeddings.word;
+        let encoder = Encoder::on(&mut registry, generator, embeddings);
+        let head = MaskedLmHead::new(&mut registry, generator, word_embedding);
+        let of_generator = Half { config: generator.clone(), encoder, head };
+        Self { generator: of_generator, discriminator: of_discriminator, layout: registry.layout() }
+    }
+
+    /// Both models with initial values drawn from `seed`.
+    pub fn initialise(self, seed: u64, device: &Device) -> Result<Pair> {
+        let Self { generator, discriminator, layout } = self;
+        let range = discriminator.config.encoder.initializer_range;
+        Ok(Pair {
+            generator,
+            discriminator,
+            parameters: Parameters::initialise(layout, range, seed, device)?,
+        })
+    }
+}
+
+impl Pair {
+    /// The same models computing in `dtype`; their parameters stay f32.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
+    }
+
+    /// Whether both save the input of each layer only.
+    pub fn checkpoint_gradients(&mut self, gradient_checkpointing: bool) {
+        self.generator.encoder.gradient_checkpointing = gradient_checkpointing;
+        self.discriminator.encoder.gradient_checkpointing = gradient_checkpointing;
+    }
+
+    /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
+    /// `mean_length`, of which the generator fills in `targets`.
+    pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
+        let (generator, discriminator) = (&self.generator, &self.discriminator);
+        let encoders = generator.encoder.flops(mean_length) + discriminator.encoder.flops(mean_length);
+        tokens * encoders + generator.head.flops(targets) + discriminator.head.flops(tokens)
+    }
+
+    /// The parameters of the generator, the embeddings included, and their names in a folder of its own.
+    pub fn generator_names(&self) -> Vec<(String, String)> {
+        let embeddings = format!("{DISCRIMINATOR_SCOPE}{}.embeddings.", self.generator.config.family.prefix);
+        let own = |name: &str| name.strip_prefix(GENERATOR_SCOPE).map(str::to_string);
+        let shared =
+            |name: &str| name.starts_with(&embeddings).then(|| name[DISCRIMINATOR_SCOPE.len()..].to_string());
+        self.names(|name| own(name).or_else(|| shared(name)))
+    }
+
+    /// The parameters of the discriminator, and their names in a folder of its own.
+    pub fn discriminator_names(&self) -> Vec<(String, String)> {
+        self.names(|name| name.strip_prefix(DISCRIMINATOR_SCOPE).map(str::to_string))
+    }
+
+    fn names(&self, in_folder: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let specs = self.parameters.layout().specs();
+        specs.filter_map(|spec| Some((spec.name.clone(), in_folder(&spec.name)?))).collect()
+    }
+}
+
+impl Outline for PairBlueprint {
+    fn num_parameters(&self) -> u64 {
+        self.layout.num_elements() as u64
+    }
+
+    /// The generator is done when the discriminator begins, but freed blocks are kept by size, and theirs
+    /// differ.
+    fn memory(&self, step: &StepSizes) -> Prediction {
+        let generator_head = self.generator.head.memory(step.targets, step.compute, step.on_gpu);
+        let discriminator_head = self.discriminator.head.memory(step.tokens, step.compute);
+        let state =
+            Prediction { state_bytes: state_bytes(&self.layout, step.compute), ..Prediction::default() };
+        state.add(activations(&self.generator.encoder, generator_head, step)).add(activations(
+            &self.discriminator.encoder,
+            discriminator_head,
+            step,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+
+    fn pair() -> Pair {
+        let shape = |hidden_size| EncoderConfig {
+            vocab_size: 50,
+            embedding_size: Some(12),
+            hidden_size,
+            num_hidden_layers: 2,
+            num_attention_heads: 2,
+            intermediate_size: 20,
+            max_position_embeddings: 16,
+            ..EncoderConfig::of(Family::ELECTRA)
+        };
+        let model = |hidden_size| ModelConfig { family: Family::ELECTRA, encoder: shape(hidden_size) };
+        let names = Family::ELECTRA.replaced_tokens.unwrap();
+        PairBlueprint::new(&model(8), &model(24), names).initialise(1, &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn the_embeddings_are_there_once_and_in_both_folders() {
+        let pair = pair();
+        let names: Vec<&str> = pair.parameters.layout().specs().map(|spec| spec.name.as_str()).collect();
+        let tables = names.iter().filter(|name| name.contains("word_embeddings")).count();
+        let projections = names.iter().filter(|name| name.ends_with("embeddings_project.weight")).count();
+        assert_eq!((tables, projections), (1, 2));
+        let (generator, discriminator) = (pair.generator_names(), pair.discriminator_names());
+        let word = "electra.embeddings.word_embeddings.weight".to_string();
+        let shared = (format!("discriminator.{word}"), word);
+        assert!(generator.contains(&shared) && discriminator.contains(&shared));
+        let has = |names: &[(String, String)], name: &str| names.iter().any(|(_, file)| file == name);
+        assert!(has(&generator, "generator_lm_head.bias") && !has(&discriminator, "generator_lm_head.bias"));
+        assert!(has(&discriminator, "discriminator_predictions.dense_prediction.weight"));
+        assert!(has(&generator, "electra.embeddings_project.weight"));
+        // Word, position and type tables, and the two vectors of their norm.
+        assert_eq!(generator.len() + discriminator.len(), names.len() + 5);
+    }
+
+    #[test]
+    fn both_models_begin_with_values_of_their_own() {
+        let parameters = pair().parameters;
+        let find = |name: &str| {
+            let named = parameters.named().unwrap();
+            let (_, tensor) = named.into_iter().find(|(known, _)| known == name).unwrap();
+            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        let rest = "electra.encoder.layer.1.intermediate.dense.weight";
+        let (generator, discriminator) =
+            (find(&format!("generator.{rest}")), find(&format!("discriminator.{rest}")));
+        assert_ne!(generator[..20], discriminator[..20]);
+    }
+}

@@ -1,0 +1,96 @@
+//! The op on the CPU: a pass over the rows for the logits, and one for the gradients.
+
+use std::ops::Range;
+
+use candle_core::Result;
+use candle_core::Tensor;
+use rayon::iter::ParallelIterator;
+
+use crate::ops::element::Element;
+use crate::ops::linear_binary_cross_entropy::Map;
+use crate::ops::parallel;
+use crate::ops::simd;
+use crate::ops::simd::kernel;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
+use crate::ops::tensor::with_slice_mut;
+
+pub(super) fn logits<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
+    let logits = logits_of::<T>(x_md, map)?;
+    let rows = logits.len();
+    from_vec(logits, rows)
+}
+
+fn logits_of<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Vec<f32>> {
+    let (rows, cols) = x_md.dims2()?;
+    let (x, weight, bias) = (values::<T>(x_md)?, values::<f32>(map.weight)?, values::<f32>(map.bias)?[0]);
+    let of_block = |block: Range<usize>| {
+        let mut room = vec![0.0; cols];
+        block.map(|m| dot(&x[m * cols..(m + 1) * cols], &weight, &mut room) + bias).collect::<Vec<f32>>()
+    };
+    let blocks: Vec<Vec<f32>> = parallel::blocks(rows, cols).map(of_block).collect();
+    Ok(blocks.concat())
+}
+
+kernel! {
+    fn dot<T>(x: &[T], weight: &[f32], room: &mut [f32]) -> f32 {
+        simd::sum_of([T::widen_row(x, room), weight], |[x, w]| x * w)
+    }
+
+    fn gradient_row<T>(x: &[T], weight: &[f32], dz: f32, dx: &mut [T], dweight: &mut [f32]) {
+        for (((x, w), dx), dw) in x.iter().zip(weight).zip(dx).zip(dweight) {
+            *dx = T::narrow(dz * w);
+            *dw = dz.mul_add(x.widen(), *dw);
+        }
+    }
+}
+
+pub(super) fn forward<T: Element>(x_md: &Tensor, map: Map<'_>, labels: &[u32]) -> Result<Tensor> {
+    totals(&logits_of::<T>(x_md, map)?, labels)
+}
+
+/// What the rows come to, in order.
+fn totals(logits: &[f32], labels: &[u32]) -> Result<Tensor> {
+    let (mut loss, mut correct, mut predicted, mut hits) = (0.0, 0.0, 0.0, 0.0);
+    for (&logit, &label) in logits.iter().zip(labels) {
+        let (z, is_one, told) = (f64::from(logit), label == 1, logit > 0.0);
+        // Unlike `max`, this keeps a NaN.
+        let above = if z < 0.0 { 0.0 } else { z };
+        loss += above - if is_one { z } else { 0.0 } + (-z.abs()).exp().ln_1p();
+        correct += f64::from(u8::from(told == is_one));
+        predicted += f64::from(u8::from(told));
+        hits += f64::from(u8::from(told && is_one));
+    }
+    from_vec(vec![loss, correct, predicted, hits], 4)
+}
+
+pub(super) fn forward_backward<T: Element>(
+    x_md: &Tensor,
+    map: Map<'_>,
+    labels: &[u32],
+    scale: f32,
+    dmap: Map<'_>,
+) -> Result<(Tensor, Tensor)> {
+    let (rows, cols) = x_md.dims2()?;
+    let logits = logits_of::<T>(x_md, map)?;
+    let dz: Vec<f32> = logits.iter().zip(labels).map(|(&z, &label)| slope(z, label, scale)).collect();
+    let (x, weight) = (values::<T>(x_md)?, values::<f32>(map.weight)?);
+    let mut dx = vec![T::narrow(0.0); rows * cols];
+    let sums = parallel::sum_rows(&mut dx, cols, cols + 1, |block, dx, sums| {
+        let (dweight, dbias) = sums.split_at_mut(cols);
+        for (m, dx) in block.zip(dx.chunks_exact_mut(cols.max(1))) {
+            gradient_row(&x[m * cols..(m + 1) * cols], &weight, dz[m], dx, dweight);
+            dbias[0] += dz[m];
+        }
+    });
+    with_slice_mut(dmap.weight, |dweight| sums.add_to(dweight, 0))?;
+    with_slice_mut(dmap.bias, |dbias| sums.add_to(dbias, cols))?;
+    Ok((totals(&logits, labels)?, from_vec(dx, (rows, cols))?))
+}
+
+/// The gradient of a row's logit. `sigmoid(z) - 1` is `-sigmoid(-z)`, which loses no digit where the row is told
+/// right.
+fn slope(z: f32, label: u32, scale: f32) -> f32 {
+    let sigmoid = |z: f32| 1.0 / (1.0 + (-z).exp());
+    if label == 1 { -scale * sigmoid(-z) } else { scale * sigmoid(z) }
+}

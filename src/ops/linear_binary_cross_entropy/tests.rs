@@ -1,0 +1,135 @@
+//! The op against its reference in every type, its scores against a count, and the edges.
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use super::*;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
+    reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)
+}
+
+fn compare(dtype: DType, (rows, cols): (usize, usize)) {
+    let (x, weight, bias) = (fresh_in((rows, cols), 1, dtype), fresh((1, cols), 2), fresh(1, 3));
+    let labels = fresh_ids(rows, 2, 4);
+    let seed = Tensor::new(0.25f32, &Device::Cpu).unwrap();
+    let (loss, gradients) = reference_gradients(|i| reference(i, &labels), &[&x, &weight, &bias], &seed);
+    let loss = loss.to_scalar::<f64>().unwrap();
+    let map = Map { weight: &weight, bias: &bias };
+    let (dweight, dbias) = (fresh((1, cols), 5), fresh(1, 6));
+    let wanted = [(double(&dweight) + &gradients[1]).unwrap(), (double(&dbias) + &gradients[2]).unwrap()];
+    let into = Map { weight: &dweight, bias: &dbias };
+    let (totals, dx) = forward_backward(&x, map, &labels, 0.25, into).unwrap();
+    let got = Totals::read(&totals).unwrap();
+    assert!((got.loss_sum - loss).abs() <= 2e-6 * loss.abs() + 1e-5, "{} is not {loss}", got.loss_sum);
+    assert_eq!(Totals::read(&forward(&x, map, &labels).unwrap()).unwrap(), got);
+    let told: Vec<bool> =
+        logits(&x, map).unwrap().to_vec1::<f32>().unwrap().into_iter().map(|z| z > 0.0).collect();
+    let count = |of: &dyn Fn(bool, bool) -> bool| {
+        told.iter().zip(&labels).filter(|(told, label)| of(**told, **label == 1)).count()
+    };
+    assert_eq!(
+        (got.correct, got.predicted, got.hits),
+        (count(&|told, one| told == one), count(&|told, _| told), count(&|told, one| told && one))
+    );
+    assert_eq!(dx.dtype(), dtype);
+    assert_close("dx", &dx, &gradients[0], within(dtype, 1e-5, 1.0));
+    assert_close("dweight", &dweight, &wanted[0], 1e-5);
+    assert_close("dbias", &dbias, &wanted[1], 1e-5);
+}
+
+#[test]
+fn loss_scores_and_gradients_agree_with_the_reference() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            for size in [(1, 3), (7, 24), (300, 64), (2100, 40), (9, 1)] {
+                compare(dtype, size);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let inputs = [&fresh((3, 4), 1), &fresh((1, 4), 2), &fresh(1, 3)];
+    let seed = Tensor::new(1.5f32, &Device::Cpu).unwrap();
+    assert_reference_is_differentiable(|i| reference(i, &[1, 0, 1]), &inputs, &seed);
+}
+
+#[test]
+fn large_logits_lose_nothing_and_nan_is_seen() {
+    on_each_device(|| {
+        let map = |weight| (placed(&Tensor::new(&[[weight]], &Device::Cpu).unwrap()), fresh(1, 3));
+        let x = placed(&Tensor::new(&[[1f32], [-1.0]], &Device::Cpu).unwrap());
+        let (weight, bias) = map(200f32);
+        let bias = (bias * 0.0).unwrap();
+        let map = Map { weight: &weight, bias: &bias };
+        let read = |labels: &[u32]| Totals::read(&forward(&x, map, labels).unwrap()).unwrap();
+        assert_eq!(
+            read(&[1, 0]),
+            Totals { loss_sum: (-200f64).exp() * 2.0, correct: 2, predicted: 1, hits: 1 }
+        );
+        assert!((read(&[0, 1]).loss_sum - 400.0).abs() < 1e-9);
+        let weight = (&weight * f64::NAN).unwrap();
+        let totals = forward(&x, Map { weight: &weight, ..map }, &[0, 1]).unwrap();
+        assert!(Totals::read(&totals).unwrap().loss_sum.is_nan());
+    });
+}
+
+#[test]
+fn no_rows_give_no_loss_and_no_gradient() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let (x, weight, bias) = (fresh_in((0, 4), 1, dtype), fresh((1, 4), 2), fresh(1, 3));
+            let (dweight, dbias) = (fresh((1, 4), 5), fresh(1, 6));
+            let (map, into) = (Map { weight: &weight, bias: &bias }, Map { weight: &dweight, bias: &dbias });
+            let (totals, dx) = forward_backward(&x, map, &[], 1.0, into).unwrap();
+            let nothing = Totals { loss_sum: 0.0, correct: 0, predicted: 0, hits: 0 };
+            assert_eq!((Totals::read(&totals).unwrap(), dx.dims()), (nothing, [0, 4].as_slice()));
+            assert_eq!([bits(&dweight), bits(&dbias)], [bits(&fresh((1, 4), 5)), bits(&fresh(1, 6))]);
+        }
+    });
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for dtype in DTYPES {
+        let (x, weight, bias) = (fresh_in((5000, 48), 1, dtype), fresh((1, 48), 2), fresh(1, 3));
+        let labels = fresh_ids(5000, 2, 4);
+        let run = |threads| {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
+                let (dweight, dbias) = (fresh((1, 48), 5), fresh(1, 6));
+                let (map, into) =
+                    (Map { weight: &weight, bias: &bias }, Map { weight: &dweight, bias: &dbias });
+                let (totals, dx) = forward_backward(&x, map, &labels, 1.0, into).unwrap();
+                let loss = Totals::read(&totals).unwrap().loss_sum.to_bits();
+                (loss, bits(&dx), bits(&dweight), bits(&dbias))
+            })
+        };
+        let one = run(1);
+        assert!((2..4).all(|threads| run(threads) == one));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (x, weight, bias) = (fresh((2, 4), 1), fresh((1, 4), 2), fresh(1, 3));
+    let map = Map { weight: &weight, bias: &bias };
+    let error = |labels: &[u32]| forward(&x, map, labels).unwrap_err().to_string();
+    assert!(error(&[0, 2]).contains("label 2") && error(&[0]).contains("labels"));
+    let narrow = fresh((1, 3), 2);
+    assert!(logits(&x, Map { weight: &narrow, ..map }).unwrap_err().to_string().contains("weight"));
+}

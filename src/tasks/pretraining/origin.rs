@@ -1,0 +1,180 @@
+//! Where a run begins that does not begin from nothing: with the architecture, the weights and the tokenizer of a
+//! model folder, ours or somebody else's.
+//!
+//! With another tokenizer the rows of tokens that both have are kept, by their text, and the others begin at the
+//! mean of all rows.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::config::ModelSection;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
+use crate::config::TokenizerConfig;
+use crate::error::Problem;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
+use crate::interop::GENERATOR;
+use crate::interop::PretrainedFolder;
+use crate::interop::Refit;
+use crate::interop::holds_pair;
+use crate::interop::read_folder;
+use crate::layers::Parameters;
+use crate::telemetry::Progress;
+use crate::tokenizer::Tokenizer;
+
+/// The folders that a run begins with.
+pub struct Origin {
+    /// The model.
+    model: PretrainedFolder,
+    /// Its generator, if there is one.
+    generator: Option<PretrainedFolder>,
+    /// The tokenizer of the folder, where the run has another one.
+    other_tokenizer: Option<Tokenizer>,
+}
+
+/// A configuration whose model is known, and what the run begins with where that is a folder.
+pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin>)> {
+    let Some(path) = &config.model.path else { return Ok((config.clone(), None)) };
+    let mut resolved = config.clone();
+    let folder = read_folder(path)?;
+    let family = folder.config.family;
+    let of_head = match folder.head {
+        HeadKind::MaskedLm => PretrainTask::MaskedLm,
+        HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
+        HeadKind::None | HeadKind::SequenceClassification => PretrainTask::of(family),
+    };
+    let task = *resolved.task.get_or_insert(of_head);
+    let mut model = folder.config.clone();
+    let keeps_tokenizer = config.tokenizer == TokenizerConfig::default();
+    if keeps_tokenizer {
+        resolved.tokenizer.path = Some(folder.path.clone());
+    } else {
+        model.encoder.vocab_size = 0;
+        model.encoder.pad_token_id = family.defaults.pad_token_id;
+    }
+    if let Some(positions) = config.model.max_position_embeddings {
+        let there = model.encoder.max_position_embeddings;
+        if positions < there {
+            return Err(Problem::usage(format!("is {positions}, the model of the folder has {there}"))
+                .at("model.max_position_embeddings")
+                .hint("leave it out, or give it a larger number")
+                .into());
+        }
+        model.encoder.max_position_embeddings = positions;
+    }
+    let (length, longest) = (config.data.max_seq_length, model.max_sequence_length());
+    if length > longest {
+        return Err(Problem::usage(format!("is {length}, the model of the folder takes {longest} tokens"))
+            .at("data.max_seq_length")
+            .hint("shorten it, or give `model.max_position_embeddings` a larger number")
+            .into());
+    }
+    let generator = generator(config, path, task)?;
+    if let Some(generator) = &generator {
+        let shape = &generator.config.encoder;
+        resolved.rtd.generator_hidden_size = Some(shape.hidden_size);
+        resolved.rtd.generator_num_hidden_layers = Some(shape.num_hidden_layers);
+        resolved.rtd.generator_num_attention_heads = Some(shape.num_attention_heads);
+        resolved.rtd.generator_intermediate_size = Some(shape.intermediate_size);
+    }
+    let other_tokenizer = if keeps_tokenizer { None } else { Some(Tokenizer::load(&folder.path)?) };
+    resolved.model = ModelSection { tables: vec![model], ..ModelSection::default() };
+    Ok((resolved.with_task_defaults(), Some(Origin { model: folder, generator, other_tokenizer })))
+}
+
+/// The folder of the generator: the one that is named, or that lies beside the discriminator.
+fn generator(config: &PretrainConfig, path: &Path, task: PretrainTask) -> Result<Option<PretrainedFolder>> {
+    if task != PretrainTask::ReplacedTokenDetection {
+        return Ok(None);
+    }
+    match &config.model.generator_path {
+        Some(path) => read_folder(path).map(Some),
+        None if holds_pair(path) => read_folder(&path.join(GENERATOR)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The parameters of a task that come out of a folder, each with its name there.
+pub struct OfFolders {
+    /// Those of the model.
+    pub model: Vec<(String, String)>,
+    /// Those of its generator, without the embeddings that are shared; none where the task has none.
+    pub generator: Vec<(String, String)>,
+}
+
+impl Origin {
+    /// Puts the weights of the folders into `parameters`, and says what became of them.
+    pub fn fill(
+        &self,
+        parameters: &Parameters,
+        names: &OfFolders,
+        model: &ModelConfig,
+        tokenizer: &Tokenizer,
+        progress: &Progress,
+    ) -> Result<()> {
+        let place = self.model.path.display().to_string();
+        self.model.notes.iter().for_each(|note| progress.note(&format!("{place}: {note}")));
+        progress.note(&format!("{place}: the run begins with these weights"));
+        let refit = self.refit(model, tokenizer)?;
+        if let Some(words) = &refit.words {
+            let kept = words.iter().flatten().count();
+            progress.note(&format!(
+                "{place}: another tokenizer: {kept} of its {} tokens are in the folder's and keep their rows, {} begin at the mean",
+                words.len(),
+                words.len() - kept
+            ));
+        }
+        let positions =
+            (self.model.config.encoder.max_position_embeddings, model.encoder.max_position_embeddings);
+        if positions.0 < positions.1 {
+            let (before, after) = positions;
+            progress.note(&format!("{place}: {before} positions become {after}: the rows are repeated"));
+        }
+        let mut filled = self.model.fill_refitted(parameters, &names.model, &refit)?;
+        if let Some(generator) = &self.generator {
+            let of_generator = generator.fill_refitted(parameters, &names.generator, &refit)?;
+            filled.new.extend(of_generator.new);
+        } else {
+            filled.new.extend(names.generator.iter().map(|(own, _)| own.clone()));
+        }
+        filled.notes.iter().for_each(|note| progress.note(&format!("{place}: {note}")));
+        if !filled.new.is_empty() {
+            progress.note(&format!("{place}: these begin fresh: {}", listed(&filled.new)));
+        }
+        Ok(())
+    }
+
+    fn refit(&self, model: &ModelConfig, tokenizer: &Tokenizer) -> Result<Refit> {
+        let words = match &self.other_tokenizer {
+            None => None,
+            Some(before) => Some(matches(before, tokenizer, model.encoder.vocab_size)),
+        };
+        Ok(Refit { words, position_offsets: (self.model.config.position_offset(), model.position_offset()) })
+    }
+}
+
+/// For each row of a vocabulary of `rows`, the row that the same token has in `before`. Special tokens are the same
+/// by their role.
+fn matches(before: &Tokenizer, after: &Tokenizer, rows: usize) -> Vec<Option<u32>> {
+    let roles = |tokenizer: &Tokenizer| {
+        let special = tokenizer.special();
+        [Some(special.cls), Some(special.sep), Some(special.pad), special.mask, special.unk]
+    };
+    let pairs: Vec<(u32, u32)> =
+        roles(after).into_iter().zip(roles(before)).filter_map(|(new, old)| new.zip(old)).collect();
+    let row = |id: u32| match pairs.iter().find(|(new, _)| *new == id) {
+        Some(&(_, old)) => Some(old),
+        None => after.token(id).and_then(|token| before.id(&token)),
+    };
+    (0..rows as u32).map(row).collect()
+}
+
+/// The first names, and how many more.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(SHOWN);
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}

@@ -1,0 +1,287 @@
+//! Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills in masked tokens, and a discriminator
+//! tells for every token whether it is the original one.
+//!
+//! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
+//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an evaluation came to, `told.rs` is what a discriminator alone is used for.
+
+mod corrupt;
+pub mod scores;
+pub mod told;
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::batches::Batch;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
+use crate::config::RtdConfig;
+use crate::error::Problem;
+use crate::families::EncoderConfig;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
+use crate::interop::DISCRIMINATOR;
+use crate::interop::DISCRIMINATOR_PLACE;
+use crate::interop::GENERATOR;
+use crate::interop::GENERATOR_PLACE;
+use crate::interop::HubConfig;
+use crate::interop::read_folder;
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Parameters;
+use crate::layers::context::Pass;
+use crate::models::Head;
+use crate::models::Pair;
+use crate::models::PairBlueprint;
+use crate::models::memory::Outline;
+use crate::models::pair;
+use crate::ops::linear_binary_cross_entropy::Totals;
+use crate::ops::linear_cross_entropy::Draw;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
+use crate::tasks::Task;
+use crate::tasks::Term;
+use crate::tasks::inputs::Inputs;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::replaced_token_detection::corrupt::Corrupted;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::tasks::supervised::mean_length;
+use crate::tokenizer::Tokenizer;
+
+/// The task and its models.
+#[derive(Debug)]
+pub struct ReplacedTokenDetection {
+    /// Generator and discriminator.
+    pub pair: Pair,
+    terms: [Term; 2],
+}
+
+/// Both models of a configuration, before they have values; an error for a family that has no such head.
+pub fn blueprint(config: &RtdConfig, model: &ModelConfig) -> Result<PairBlueprint> {
+    blueprint_of(&config.generator(model), model)
+}
+
+fn blueprint_of(generator: &ModelConfig, discriminator: &ModelConfig) -> Result<PairBlueprint> {
+    let family = discriminator.family;
+    let Some(names) = family.replaced_tokens else {
+        return Err(Problem::usage(format!("{} has no head that tells replaced tokens", family.title))
+            .hint("use `task: masked_lm`")
+            .into());
+    };
+    Ok(PairBlueprint::new(generator, discriminator, names))
+}
+
+impl ReplacedTokenDetection {
+    /// The task of these models, with the weights of `config`.
+    pub fn new(pair: Pair, config: &RtdConfig) -> Self {
+        let terms = [
+            Term { name: "generator", weight: config.generator_weight },
+            Term { name: "discriminator", weight: config.discriminator_weight },
+        ];
+        Self { pair, terms }
+    }
+
+    /// Loads the two folders that a run leaves, with their tokenizer.
+    pub fn load(path: &Path, device: &Device) -> Result<(Self, Tokenizer)> {
+        Ok((Self::load_models(path, device)?, Tokenizer::load(&path.join(DISCRIMINATOR))?))
+    }
+
+    /// As [`Self::load`], without the tokenizer.
+    pub fn load_models(path: &Path, device: &Device) -> Result<Self> {
+        let (generator, discriminator) =
+            (read_folder(&path.join(GENERATOR))?, read_folder(&path.join(DISCRIMINATOR))?);
+        let (of_generator, of_discriminator) = (&generator.config.encoder, &discriminator.config.encoder);
+        let tables = |shape: &EncoderConfig| {
+            (shape.vocab_size, shape.embedding_width(), shape.max_position_embeddings, shape.type_vocab_size)
+        };
+        if tables(of_generator) != tables(of_discriminator) {
+            let message = "generator and discriminator have embeddings of different sizes";
+            return Err(Problem::new(message).at(path.display()).into());
+        }
+        let pair = blueprint_of(&generator.config, &discriminator.config)?.initialise(0, device)?;
+        generator.fill_as(&pair.parameters, &pair.generator_names(), false)?;
+        discriminator.fill_as(&pair.parameters, &pair.discriminator_names(), false)?;
+        Ok(Self::new(pair, &RtdConfig::default()))
+    }
+
+    /// The same task computing in `dtype`.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { pair: self.pair.computing_in(dtype)?, ..self })
+    }
+
+    fn inputs<'a>(&self, batch: &'a Batch, backward: bool) -> candle_core::Result<Inputs<'a>> {
+        let Pair { discriminator, parameters, .. } = &self.pair;
+        // What inputs depend on (padding, positions) is the same for both models.
+        Inputs::new(batch, &discriminator.config, parameters.flat().device(), backward)
+    }
+}
+
+impl Pretrained for ReplacedTokenDetection {
+    const NAME: PretrainTask = PretrainTask::ReplacedTokenDetection;
+
+    fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
+        Ok(Box::new(blueprint(&config.rtd, model)?))
+    }
+
+    fn build(config: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
+        let Setting { training, machine, seed, .. } = setting;
+        let mut pair = blueprint(&config.rtd, model)?.initialise(seed, &machine.device)?;
+        pair.checkpoint_gradients(training.gradient_checkpointing);
+        Ok(Self::new(pair, &config.rtd).computing_in(machine.policy.compute)?)
+    }
+
+    fn of_folders(&self) -> OfFolders {
+        let model = self.pair.discriminator_names();
+        let mut generator = self.pair.generator_names();
+        generator.retain(|(own, _)| !model.iter().any(|(shared, _)| shared == own));
+        OfFolders { model, generator }
+    }
+
+    fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder> {
+        let Pair { generator, discriminator, .. } = &self.pair;
+        let folder = |place, config: &ModelConfig, head, names| {
+            ModelFolder::new(place, &HubConfig::new(config.clone(), head, None), tokenizer, names)
+        };
+        vec![
+            folder(GENERATOR_PLACE, &generator.config, HeadKind::MaskedLm, self.pair.generator_names()),
+            folder(
+                DISCRIMINATOR_PLACE,
+                &discriminator.config,
+                HeadKind::ReplacedTokenDetection,
+                self.pair.discriminator_names(),
+            ),
+        ]
+    }
+
+    fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
+        scores::scores(terms, losses)
+    }
+
+    /// The generator fills in masks.
+    fn longest(&self) -> usize {
+        self.pair.generator.config.max_sequence_length()
+    }
+}
+
+impl ReplacedTokenDetection {
+    /// The discriminator's logit of each token, `[T]`, where `drawn` stand at the labelled positions.
+    pub fn discriminator_logits(&self, batch: &Batch, drawn: &Tensor) -> candle_core::Result<Tensor> {
+        let Pair { discriminator, parameters, .. } = &self.pair;
+        let corrupted = Corrupted::new(batch, Some(drawn))?;
+        let inputs = self.inputs(&corrupted.batch, false)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = discriminator.encoder.infer(inputs.tokens(), &ctx)?;
+        discriminator.head.logits(&hidden_td, &ctx)
+    }
+
+    /// [`Task::accumulate`]; the discriminator reads `given`, u32 `[M]`, instead of what the generator draws.
+    pub fn accumulate_with(
+        &self,
+        batch: &Batch,
+        pass: Pass,
+        scales: &[f32],
+        gradients: &Gradients,
+        given: Option<&Tensor>,
+    ) -> candle_core::Result<Vec<PendingLoss>> {
+        let Pair { generator, discriminator, parameters } = &self.pair;
+        let inputs = self.inputs(batch, true)?;
+        let rows = inputs.rows();
+        let (mut of_generator, mut drawn) = (PendingLoss::default(), None);
+        if batch.num_labels() > 0 {
+            let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::GENERATOR, ..pass }) };
+            let stream = Stream::new(pass.seed, Purpose::Sample, pass.step);
+            let targets = inputs.targets();
+            let draw = Some(Draw { stream: &stream, keys: targets.keys });
+            let (hidden_td, saved) = generator.encoder.forward(inputs.tokens(), &ctx)?;
+            let passed = generator.head.pass(&hidden_td, targets, scales[0], draw, &ctx, gradients)?;
+            drop(hidden_td);
+            generator.encoder.backward(passed.d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+            of_generator = PendingLoss::of(passed.entropy, batch.num_labels());
+            drawn = passed.drawn;
+        }
+        let corrupted = Corrupted::new(batch, given.or(drawn.as_ref()))?;
+        let inputs = self.inputs(&corrupted.batch, true)?;
+        let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
+        let (hidden_td, saved) = discriminator.encoder.forward(inputs.tokens(), &ctx)?;
+        let replaced = (&corrupted.replaced).into();
+        let (totals, d_hidden) =
+            discriminator.head.totals_and_gradient(&hidden_td, replaced, scales[1], &ctx, gradients)?;
+        drop(hidden_td);
+        discriminator.encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+        Ok(vec![of_generator, PendingLoss::of_totals(totals, batch.num_tokens())])
+    }
+}
+
+impl Task for ReplacedTokenDetection {
+    fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// Masked tokens for the generator, all tokens for the discriminator.
+    fn counts(&self, batch: &Batch) -> Vec<usize> {
+        vec![batch.num_labels(), batch.num_tokens()]
+    }
+
+    fn accumulate(
+        &self,
+        batch: &Batch,
+        pass: Pass,
+        scales: &[f32],
+        gradients: &Gradients,
+    ) -> candle_core::Result<Vec<PendingLoss>> {
+        self.accumulate_with(batch, pass, scales, gradients, None)
+    }
+
+    /// Those of the generator.
+    fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
+        let Pair { generator, parameters, .. } = &self.pair;
+        let inputs = self.inputs(batch, false)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = generator.encoder.infer(inputs.tokens(), &ctx)?;
+        generator.head.logits(&hidden_td, inputs.targets(), &ctx)
+    }
+
+    /// Behind the losses: the tokens told to be replaced and those of them that are, the replaced ones and those
+    /// of them that are told, the drawn ones and those of them that are the original. What is drawn depends on
+    /// the place of a token in the evaluation alone.
+    fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
+        let Pair { generator, discriminator, parameters } = &self.pair;
+        let inputs = self.inputs(batch, false)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let (stream, targets) = (Stream::new(0, Purpose::Sample, 0), inputs.targets());
+        let hidden_td = generator.encoder.infer(inputs.tokens(), &ctx)?;
+        let draw = Some(Draw { stream: &stream, keys: targets.keys });
+        let (entropy, drawn) = generator.head.loss_and_draws(&hidden_td, targets, draw, &ctx)?;
+        drop(hidden_td);
+        let corrupted = Corrupted::new(batch, drawn.as_ref())?;
+        let inputs = self.inputs(&corrupted.batch, false)?;
+        let hidden_td = discriminator.encoder.infer(inputs.tokens(), &ctx)?;
+        let totals = discriminator.head.totals(&hidden_td, (&corrupted.replaced).into(), &ctx)?;
+        let told = Totals::read(&totals)?;
+        let replaced = corrupted.replaced.iter().filter(|replaced| **replaced == 1).count();
+        let (masked, counted) = (batch.num_labels(), |count, correct| Loss { sum: 0.0, count, correct });
+        Ok(vec![
+            PendingLoss::of(entropy, masked).read()?,
+            PendingLoss::of_totals(totals, batch.num_tokens()).read()?,
+            counted(told.predicted, told.hits),
+            counted(replaced, told.hits),
+            counted(masked, masked - replaced),
+        ])
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.pair.parameters
+    }
+
+    fn flops(&self, batch: &Batch) -> f64 {
+        self.pair.flops(batch.num_tokens() as f64, mean_length(batch), batch.num_labels() as f64)
+    }
+}

@@ -1,0 +1,72 @@
+//! A discriminator alone: which tokens of a text it holds to be replaced.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::batches::Batch;
+use crate::error::Problem;
+use crate::interop::read_folder;
+use crate::layers::Context;
+use crate::models::Blueprint;
+use crate::models::Model;
+use crate::models::ReplacedTokenHead;
+use crate::tasks::inputs::Inputs;
+use crate::tokenizer::Tokenizer;
+
+/// A discriminator and its tokenizer.
+pub struct Discriminator {
+    model: Model<ReplacedTokenHead>,
+    tokenizer: Tokenizer,
+}
+
+/// A token of a text and the probability that it was replaced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// As text, a leading space included.
+    pub token: String,
+    /// The probability.
+    pub replaced: f64,
+}
+
+impl Discriminator {
+    /// Loads a model folder in the Hugging Face layout.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        let folder = read_folder(path)?;
+        let Some(names) = folder.config.family.replaced_tokens else {
+            return Err(Problem::new("holds no discriminator").at(path.display()).into());
+        };
+        let tokenizer = Tokenizer::load(&folder.path)?;
+        let model = Blueprint::replaced_tokens(&folder.config, names).initialise(0, device)?;
+        folder.fill(&model.parameters, false)?;
+        Ok(Self { model, tokenizer })
+    }
+
+    /// Each token of a text; `place` names it in errors.
+    pub fn tell(&self, text: &str, place: &str) -> Result<Vec<Told>> {
+        let special = self.tokenizer.special();
+        let mut ids = vec![special.cls];
+        ids.extend(self.tokenizer.encode(text)?);
+        ids.push(special.sep);
+        let longest = self.model.config.max_sequence_length();
+        if ids.len() > longest {
+            return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len()))
+                .at(place)
+                .hint("shorten the text")
+                .into());
+        }
+        let batch = Batch::of_segment(ids, Vec::new());
+        let Model { config, encoder, head, parameters } = &self.model;
+        let inputs = Inputs::new(&batch, config, parameters.flat().device(), false)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = encoder.infer(inputs.tokens(), &ctx)?;
+        let logits = head.logits(&hidden_td, &ctx)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
+        let words = 1..batch.ids.len() - 1;
+        let told = |at: usize| {
+            let token = self.tokenizer.decode(&[batch.ids[at]], false)?;
+            Ok(Told { token, replaced: 1.0 / (1.0 + f64::from(-logits[at]).exp()) })
+        };
+        words.map(told).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Training on from a model folder: with its tokenizer and with another one, for either task, and stopped in
+//! between.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::workplace::Workplace;
+use crate::workplace::send;
+
+const SIGTERM: i32 = 15;
+
+/// A workplace whose `first/final` is a trained model.
+fn with_model(sets: &[&str]) -> Workplace {
+    let place = Workplace::new();
+    place.run(&[&["run.output_dir=first"], sets].concat(), &[]).ok();
+    place
+}
+
+fn weights(place: &Workplace, path: &str) -> Vec<u8> {
+    fs::read(place.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn losses(place: &Workplace) -> Vec<f64> {
+    place.series("train/loss").into_iter().map(|(_, loss)| loss).collect()
+}
+
+/// What a run on from `first/final` is started with.
+fn on(place: &Workplace, sets: &[&str]) -> Vec<String> {
+    let config = fs::read_to_string(place.path("config.yaml")).unwrap();
+    // The folder's tokenizer is taken where the configuration has none.
+    fs::write(place.path("config.yaml"), config.replace("tokenizer: {vocab_size: 400}\n", "")).unwrap();
+    sets.iter().map(ToString::to_string).collect()
+}
+
+fn run_on(place: &Workplace, sets: &[&str]) -> crate::workplace::Finished {
+    let sets = on(place, sets);
+    let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+    place.run(&sets, &["--model", "first/final"])
+}
+
+#[test]
+fn a_run_goes_on_from_the_weights_and_the_tokenizer_of_a_folder() {
+    let place = with_model(&[]);
+    let done = run_on(&place, &[]).ok();
+    assert!(done.stderr.contains("the run begins with these weights"), "{}", done.stderr);
+    assert!(!done.stderr.contains("begin fresh"), "{}", done.stderr);
+    assert_eq!(weights(&place, "first/final/tokenizer.json"), weights(&place, "run/final/tokenizer.json"));
+    let first = fs::read_to_string(place.path("first/metrics.jsonl")).unwrap();
+    let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    let first = first["train/loss"].as_f64().unwrap();
+    assert!(losses(&place)[0] < first - 1.0, "{} after {first}", losses(&place)[0]);
+}
+
+#[test]
+fn no_steps_write_the_folder_again_or_its_untrained_twin() {
+    let place = with_model(&[]);
+    run_on(&place, &["training.max_steps=0"]).ok();
+    assert!(
+        weights(&place, "first/final/model.safetensors") == weights(&place, "run/final/model.safetensors")
+    );
+    let twin = Workplace::new();
+    twin.run(&["training.max_steps=0"], &[]).ok();
+    assert!(
+        weights(&place, "first/final/model.safetensors") != weights(&twin, "run/final/model.safetensors")
+    );
+    assert!(twin.json("all_results.json")["eval_loss"].as_f64().unwrap() > 5.0);
+    assert_eq!(twin.run(&["training.max_steps=0"], &[]).ok().stdout.matches("nothing was done").count(), 1);
+}
+
+#[test]
+fn another_tokenizer_keeps_the_rows_of_shared_tokens() {
+    let place = with_model(&[]);
+    let sets = ["tokenizer.vocab_size=500", "training.max_steps=3", "tokenizer.min_frequency=1"];
+    let done = place.run(&sets, &["--model", "first/final"]).ok();
+    assert!(done.stderr.contains("another tokenizer: "), "{}", done.stderr);
+    assert!(done.stderr.contains("begin at the mean"), "{}", done.stderr);
+    let rows = place.json("final/config.json")["vocab_size"].as_u64().unwrap();
+    assert!(rows > 400, "{rows}");
+}
+
+#[test]
+fn more_positions_repeat_the_rows_and_fewer_are_refused() {
+    let place = with_model(&[]);
+    let on = ["data.max_seq_length=60", "training.max_steps=2", "data.prepared_dir=longer"];
+    run_on(&place, &on).refused(2, &["data.max_seq_length", "32 tokens"]);
+    let more = [&on[..], &["model.max_position_embeddings=70"]].concat();
+    let done = run_on(&place, &more).ok();
+    assert!(done.stderr.contains("34 positions become 70"), "{}", done.stderr);
+    run_on(&place, &["model.max_position_embeddings=20"])
+        .refused(2, &["model.max_position_embeddings", "34"]);
+}
+
+#[test]
+fn a_stopped_run_that_began_with_weights_goes_on_with_the_same_bytes() {
+    let (place, undisturbed) = (with_model(&[]), with_model(&[]));
+    run_on(&undisturbed, &["precision.compute=bf16"]).ok();
+    on(&place, &[]);
+    let mut child =
+        place.command(&["precision.compute=bf16"], &["--model", "first/final"]).spawn().expect("starts");
+    while child.try_wait().expect("can be asked").is_none() && place.logged_steps().last() < Some(&9) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    send(&child, SIGTERM);
+    child.wait_with_output().expect("ends");
+    run_on(&place, &["precision.compute=bf16"]).ok();
+    assert_eq!(place.metrics(), undisturbed.metrics());
+    assert!(
+        weights(&place, "run/final/model.safetensors")
+            == weights(&undisturbed, "run/final/model.safetensors")
+    );
+}
+
+#[test]
+fn an_electra_goes_on_with_its_generator_or_a_fresh_one() {
+    let electra = [
+        "model={electra: {embedding_size: 24, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}}",
+        "tokenizer.algorithm=wordpiece",
+        "run.sample_text=null",
+    ];
+    let place = with_model(&electra);
+    let no_steps = ["training.max_steps=0", "run.sample_text=null"];
+    run_on(&place, &no_steps).ok();
+    for folder in ["generator", "discriminator"] {
+        let path = |run: &str| format!("{run}/final/{folder}/model.safetensors");
+        assert!(weights(&place, &path("first")) == weights(&place, &path("run")), "{folder}");
+    }
+    let sets = [&no_steps[..], &["run.output_dir=fresh"]].concat();
+    let fresh = place.run(&sets, &["--model", "first/final/discriminator"]).ok();
+    assert!(fresh.stderr.contains("begin fresh: `generator."), "{}", fresh.stderr);
+    let discriminator = |run: &str| weights(&place, &format!("{run}/final/discriminator/model.safetensors"));
+    assert!(discriminator("first") == discriminator("fresh"));
+}
+
+#[test]
+fn what_cannot_be_begun_with_is_named() {
+    let place = Workplace::new();
+    place.run(&[], &["--model", "nowhere"]).refused(1, &["nowhere", "config.json"]);
+    place.run(&["model.path=first/final"], &[]).refused(2, &["model.path", "model.roberta"]);
+    place.run(&["model.generator_path=g"], &[]).refused(2, &["model.generator_path"]);
+}
