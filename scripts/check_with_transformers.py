@@ -10,7 +10,8 @@ A masked LM is compared by the file of `mlmtrain evaluate --dump-logits logits.s
     cu_seqlens                                                                    u32 [sequences + 1]
     label_positions (indices into ids)                                            u32 [M]
     logits                                                                        f32 [M, V]
-A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"}.
+A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"};
+a discriminator of ELECTRA as well: {"text", "tokens", "replaced"}.
 Without either file only the folder itself is checked: no missing, unexpected or misshapen tensors, and a tokenizer whose
 special tokens are those of config.json.
 """
@@ -40,8 +41,10 @@ def load(folder):
         auto = transformers.AutoModelForMaskedLM
     elif architecture.endswith("ForSequenceClassification"):
         auto = transformers.AutoModelForSequenceClassification
+    elif architecture == "ElectraForPreTraining":
+        auto = transformers.AutoModelForPreTraining
     else:
-        raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM nor a sequence classifier")
+        raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM, a sequence classifier nor a discriminator")
     model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, attn_implementation="eager")
     for kind, names in info.items():
         if names:
@@ -126,6 +129,22 @@ def classifier_difference(model, tokenizer, path, limit, max_length):
     return worst, len(rows)
 
 
+@torch.no_grad()
+def discriminator_difference(model, tokenizer, path, limit):
+    """The largest absolute difference of a logit, and how many tokens were compared."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:limit]
+    worst, count = 0.0, 0
+    for number, row in enumerate(rows, start=1):
+        logits = model(**tokenizer(row["text"], return_tensors="pt")).logits[0, 1:-1].double()
+        ours = torch.tensor(row["replaced"], dtype=torch.double).logit()
+        if logits.shape != ours.shape:
+            raise Mismatch(f"{path}:{number}: {len(ours)} tokens, transformers has {len(logits)}")
+        worst, count = max(worst, (logits - ours).abs().max().item()), count + len(ours)
+    if not rows or not worst < TOLERANCE:
+        raise Mismatch(f"{path}: logits differ by up to {worst:.3g} in {len(rows)} rows, at most {TOLERANCE} is wanted")
+    return worst, count
+
+
 def check(arguments):
     """A sentence that says what was compared, or Mismatch."""
     model, tokenizer = load(arguments.folder)
@@ -138,6 +157,9 @@ def check(arguments):
         difference, count = masked_lm_difference(model, arguments.logits)
         return f"{name}: {count} logits, largest difference {difference:.3g}"
     if arguments.predictions:
+        if name == "ElectraForPreTraining":
+            difference, count = discriminator_difference(model, tokenizer, arguments.predictions, arguments.limit)
+            return f"{name}: {count} tokens, largest difference of a logit {difference:.3g}"
         if not classifier:
             raise Mismatch(f"{name} is no classifier: use --logits")
         difference, count = classifier_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)

@@ -48,7 +48,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train a masked language model on raw text
+    /// Train a masked language model, or an ELECTRA, on raw text
     ///
     /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration
     /// resumes.
@@ -56,6 +56,7 @@ pub enum Command {
   mlmtrain pretrain --config configs/quickstart.yaml
   mlmtrain pretrain --config configs/quickstart.yaml --set training.max_steps=200 --set run.output_dir=runs/short
   mlmtrain pretrain --config configs/roberta-base.yaml --dry-run
+  mlmtrain pretrain --config my.yaml --model runs/quickstart/final
   mlmtrain pretrain --config configs/quickstart.yaml --resume runs/quickstart/checkpoint-500")]
     Pretrain(PretrainArgs),
     /// Make the tokenizer and the shards of a configuration, without training
@@ -85,8 +86,8 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///
-    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, then all
-    /// other columns of the input under their own names. A column whose name is taken is kept with `input_`
+    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, or `tokens` and
+    /// how probably each was `replaced` (ELECTRA's discriminator), then all other columns of the input under their own names. A column whose name is taken is kept with `input_`
     /// before it: `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl

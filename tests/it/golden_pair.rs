@@ -25,9 +25,9 @@ use crate::golden::largest;
 use crate::golden::norm;
 
 /// The task with drawn ids that are given.
-struct Given {
-    task: ReplacedTokenDetection,
-    drawn: Tensor,
+pub(crate) struct Given {
+    pub(crate) task: ReplacedTokenDetection,
+    pub(crate) drawn: Tensor,
 }
 
 impl Task for Given {

@@ -16,6 +16,7 @@ mod prepare;
 mod pretrain;
 mod shards;
 mod threads;
+mod two_models;
 mod workplace;
 
 /// The allocator of the program, so that the tests run on what the program runs on.
