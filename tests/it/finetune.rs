@@ -132,6 +132,20 @@ fn tables_are_read_by_their_columns_and_programs_get_json() {
 }
 
 #[test]
+fn a_head_for_other_labels_is_refused_by_its_shape() {
+    let place = workplace();
+    finetune(&place, &["--output-dir", "cls", "--set", "training.max_steps=1"]).ok();
+    let path = place.path("cls/final/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["id2label"]["2"] = "frog".into();
+    fs::write(&path, config.to_string()).unwrap();
+    place.program(&["predict", "--model", "cls/final", "--input", "-"], "an owl\n").refused(
+        1,
+        &["cls/final/model.safetensors: tensor `classifier.out_proj.", "the model of `config.json` wants [3"],
+    );
+}
+
+#[test]
 fn several_seeds_give_mean_and_deviation_and_a_part_of_the_data_is_enough() {
     let place = workplace();
     let more = [

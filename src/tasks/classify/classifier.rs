@@ -50,21 +50,19 @@ impl Classifier {
                 .into());
         };
         let length = folder.config.max_sequence_length();
-        let (classifier, filled) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
-        match filled.new.first() {
-            Some(name) => Err(Problem::new(format!("tensor `{name}` is missing")).at(path.display()).into()),
-            None => Ok(classifier),
-        }
+        let (classifier, _) = Self::from_folder(path, &folder, labels, length, true, None, device)?;
+        Ok(classifier)
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to.
+    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder has
+    /// no head for these labels, `new_head` is the seed that one is drawn from; without it that is an error.
     pub fn from_folder(
         path: &Path,
         folder: &PretrainedFolder,
         labels: Vec<String>,
         max_seq_length: usize,
         pairs: bool,
-        seed: u64,
+        new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
         let tokenizer = Tokenizer::load(path)?;
@@ -82,8 +80,8 @@ impl Classifier {
                 .hint(format!("set it to {longest} or less"))
                 .into());
         }
-        let model = Model::classifier(&folder.config, labels.len(), seed, device)?;
-        let filled = folder.fill(&model.parameters, true)?;
+        let model = Model::classifier(&folder.config, labels.len(), new_head.unwrap_or(0), device)?;
+        let filled = folder.fill(&model.parameters, new_head.is_some())?;
         let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
         Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
     }

@@ -92,8 +92,9 @@ impl<'a> Kind for Finetuning<'a> {
         let folder = read_folder(&config.model)?;
         let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
         let labels = examples.labels.clone();
+        let (path, new_head) = (&config.model, Some(seed));
         let (classifier, filled) =
-            Classifier::from_folder(&config.model, &folder, labels, length, pairs, seed, &machine.device)?;
+            Classifier::from_folder(path, &folder, labels, length, pairs, new_head, &machine.device)?;
         for note in folder.notes.iter().chain(&filled.notes) {
             progress.note(&format!("{}: {note}", config.model.display()));
         }
