@@ -14,6 +14,7 @@ use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::fs;
+use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
 use crate::quantity::format_count;
@@ -60,6 +61,8 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
         format_count(examples.eval.len() as u64),
         examples.labels.len()
     ));
+    // Opened once for all seeds: its tensors are read when they are asked for.
+    let folder = read_folder(&config.model)?;
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
     for (seed, output) in seeds(config) {
@@ -73,7 +76,7 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
             seed,
             start: &Start::Auto,
         };
-        let kind = Finetuning { config, examples: &examples };
+        let kind = Finetuning { config, folder: &folder, examples: &examples };
         let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(interrupted(signal, outcome.step).into());
