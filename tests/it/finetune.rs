@@ -131,6 +131,23 @@ fn tables_are_read_by_their_columns_and_programs_get_json() {
     }
 }
 
+/// `finetune` cuts all of these texts, and so must the commands that use its model.
+#[test]
+fn texts_are_cut_where_they_were_cut_in_training() {
+    let place = workplace();
+    let more = ["--set", "data.max_seq_length=8", "--set", "training.num_train_epochs=2"];
+    let report = finetune(&place, &[&["--output-dir", "cls"], &more[..]].concat()).ok();
+    assert!(report.stderr.contains("40 of 40 evaluation examples were cut at 8 tokens"), "{}", report.stderr);
+    let read = |name: &str| -> Value { serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap() };
+    assert_eq!(read("cls/final/tokenizer_config.json")["model_max_length"], 8);
+    let evaluate = ["evaluate", "--model", "cls/final", "--data", "dev.csv", "--json"];
+    let scores = rows(&place.program(&evaluate, "").ok().stdout).remove(0);
+    let results = read("cls/all_results.json");
+    let loss = |of: &Value| of["eval_loss"].as_f64().unwrap();
+    assert!((loss(&scores) - loss(&results)).abs() < 1e-5, "{scores} {results}");
+    assert_eq!(scores["eval_examples_cut"], 40);
+}
+
 #[test]
 fn a_head_for_other_labels_is_refused_by_its_shape() {
     let place = workplace();

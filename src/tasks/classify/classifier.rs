@@ -38,7 +38,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Loads a trained classifier; texts are cut at the longest sequence that it takes.
+    /// Loads a trained classifier. Texts are cut where those were cut that it was trained on, as the
+    /// `model_max_length` of its `tokenizer_config.json` tells, else at the longest sequence that it takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
         let Some(labels) =
@@ -49,8 +50,11 @@ impl Classifier {
                 .hint("make one with `mlmtrain finetune`")
                 .into());
         };
-        let length = folder.config.max_sequence_length();
-        let (classifier, _) = Self::from_folder(path, &folder, labels, length, true, None, device)?;
+        let longest = folder.config.max_sequence_length();
+        let (mut classifier, _) = Self::from_folder(path, &folder, labels, longest, true, None, device)?;
+        if let Some(length) = classifier.tokenizer.model_max_length() {
+            classifier.collator = classifier.collator.cut_at(length);
+        }
         Ok(classifier)
     }
 

@@ -111,6 +111,8 @@ impl<'a> Kind for Finetuning<'a> {
             Some(examples.labels.clone()),
         );
         hub.extra.clone_from(&folder.extra);
+        // So that texts are cut at the same place where the model is used.
+        let tokenizer = tokenizer.with_model_max_length(length);
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
