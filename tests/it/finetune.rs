@@ -138,7 +138,8 @@ fn texts_are_cut_where_they_were_cut_in_training() {
     let more = ["--set", "data.max_seq_length=8", "--set", "training.num_train_epochs=2"];
     let report = finetune(&place, &[&["--output-dir", "cls"], &more[..]].concat()).ok();
     assert!(report.stderr.contains("40 of 40 evaluation examples were cut at 8 tokens"), "{}", report.stderr);
-    let read = |name: &str| -> Value { serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap() };
+    let read =
+        |name: &str| -> Value { serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap() };
     assert_eq!(read("cls/final/tokenizer_config.json")["model_max_length"], 8);
     let evaluate = ["evaluate", "--model", "cls/final", "--data", "dev.csv", "--json"];
     let scores = rows(&place.program(&evaluate, "").ok().stdout).remove(0);
