@@ -105,8 +105,13 @@ impl Trainer<'_> {
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
         // A signal may have cut off the evaluation that was due when the last sitting ended.
         self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
+        let mut unlogged = None;
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock) {
+                // A run logs its last step. One that a signal stops has not come to it.
+                if let (Some((outcome, lr)), false) = (&unlogged, matches!(end, End::Signal(_))) {
+                    self.log(state, outcome, *lr, clock);
+                }
                 return Ok(end);
             }
             let batches = clock.waiting(|| self.data.next_step())?;
@@ -124,6 +129,7 @@ impl Trainer<'_> {
             if due.log {
                 self.log(state, &outcome, lr, clock);
             }
+            unlogged = (!due.log).then_some((outcome, lr));
             self.observe(state, due, clock)?;
         }
         Ok(End::Steps)
