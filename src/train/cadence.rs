@@ -39,12 +39,7 @@ impl Cadence {
         } else {
             config.logging_steps
         };
-        Self {
-            total_steps,
-            log_every,
-            eval_every: config.eval_steps,
-            save_every: config.save_steps,
-        }
+        Self { total_steps, log_every, eval_every: config.eval_steps, save_every: config.save_steps }
     }
 
     /// Updates in all.

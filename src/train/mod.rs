@@ -99,7 +99,7 @@ impl Trainer<'_> {
             loss_scale.restore(saved);
         }
         let end = self.steps(state, &mut clock)?;
-        Ok((self.finish(state, end)?, clock.rates()))
+        Ok((self.finish(state, end, &mut clock)?, clock.rates()))
     }
 
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
@@ -142,7 +142,7 @@ impl Trainer<'_> {
         }
         let mut is_best = false;
         if due.eval && state.last_eval_step != Some(state.step) {
-            self.evaluate(state)?;
+            self.evaluate(state, clock)?;
             is_best = self.keep_best && state.best.step() == Some(state.step);
             clock.restart();
         }
@@ -164,10 +164,10 @@ impl Trainer<'_> {
         rules.world.agree(end)
     }
 
-    fn finish(&mut self, state: &mut TrainState, end: End) -> Result<End> {
+    fn finish(&mut self, state: &mut TrainState, end: End, clock: &mut Clock) -> Result<End> {
         let mut end = end;
         let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
-        if evaluates && !self.evaluate(state)? {
+        if evaluates && !self.evaluate(state, clock)? {
             // The run is over but for its last evaluation: that is what a resume will do.
             end = End::Signal(self.rules.signals.received().unwrap_or(0));
         }
@@ -198,8 +198,9 @@ impl Trainer<'_> {
     }
 
     /// Evaluates and takes note of the score; says whether it came to its end.
-    fn evaluate(&mut self, state: &mut TrainState) -> Result<bool> {
-        let Some(scores) = self.data.evaluate(self.task, &|| self.rules.signals.received().is_some())? else {
+    fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
+        let interrupted = || self.rules.signals.received().is_some();
+        let Some(scores) = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))? else {
             return Ok(false);
         };
         if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {

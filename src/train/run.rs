@@ -41,6 +41,7 @@ use crate::train::StopRules;
 use crate::train::Trainer;
 use crate::train::batch_size;
 use crate::train::cadence::Cadence;
+use crate::train::clock::Clock;
 use crate::train::meter::Meter;
 use crate::train::results;
 use crate::train::resume;
@@ -197,8 +198,10 @@ fn finish(
             .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
     if is_loaded || data.wants_evaluation() {
-        let Some(found) = data.evaluate(task, &|| signals.received().is_some())? else { return Ok(None) };
+        let (mut clock, interrupted) = (Clock::new(0.0), || signals.received().is_some());
+        let Some(found) = clock.evaluating(|| data.evaluate(task, &interrupted))? else { return Ok(None) };
         scores = found;
+        scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
     folder.finish(task.parameters())?;
     scores.extend(data.finish(output)?);

@@ -69,6 +69,9 @@ fn a_classifier_learns_evaluates_and_predicts_the_same() {
         "{results}"
     );
 
+    assert!(report.stdout.contains("training s  evaluation s  model"), "{}", report.stdout);
+    assert!(value("eval_runtime") > 0.0 && value("train_runtime") > 0.0, "{results}");
+
     // The predictions file, `predict` and `evaluate` agree.
     let written = rows(&fs::read_to_string(place.path("cls/predictions.jsonl")).unwrap());
     let texts: Vec<&str> = written.iter().map(|row| row["text"].as_str().unwrap()).collect();

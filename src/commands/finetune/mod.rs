@@ -125,7 +125,7 @@ const COLUMNS: [(&str, &str, f64); 4] = [
 
 fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     let header = cells(|_, title, _| title.to_string());
-    let mut lines = vec![format!("{:>8}{header}{:>12}  model", "seed", "training s")];
+    let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
     let column =
         |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
@@ -133,9 +133,10 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
         let row = cells(|name, _, factor| digits(value(name) * factor, factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
-            "{:>8}{row}{:>12.0}  {}{note}",
+            "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
             outcome.seed,
             value("train_runtime"),
+            value("eval_runtime"),
             outcome.model.display()
         ));
     }

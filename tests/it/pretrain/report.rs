@@ -33,6 +33,7 @@ fn a_run_trains_and_reports_and_the_second_one_changes_nothing() {
     assert!(value("eval_loss") < 400f64.ln() - 1.5 && value("eval_unigram_loss") > 2.0, "{results}");
     assert!((value("eval_perplexity") - value("eval_loss").exp()).abs() < 1e-9);
     assert!((0.0..=1.0).contains(&value("eval_accuracy")) && value("train_tokens_per_second") > 0.0);
+    assert!(value("eval_runtime") > 0.0 && value("train_runtime") > 0.0, "{results}");
     assert!(value("train_num_input_tokens_seen") > 40.0 * 8.0 * 16.0);
 
     let before = place.tree();
