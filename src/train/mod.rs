@@ -22,6 +22,7 @@ mod tests;
 use anyhow::Result;
 
 use crate::distributed::World;
+use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
 use crate::tasks::Task;
@@ -200,9 +201,11 @@ impl Trainer<'_> {
     /// Evaluates and takes note of the score; says whether it came to its end.
     fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
         let interrupted = || self.rules.signals.received().is_some();
-        let Some(scores) = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))? else {
-            return Ok(false);
-        };
+        // Its batches have sizes of their own, so that the blocks of steps and those of evaluations would add up.
+        memory::give_back_freed_blocks();
+        let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
+        memory::give_back_freed_blocks();
+        let Some(scores) = scores else { return Ok(false) };
         if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {
             state.best.observe(state.step, *score);
         }

@@ -198,6 +198,7 @@ fn finish(
             .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
     if is_loaded || data.wants_evaluation() {
+        memory::give_back_freed_blocks();
         let (mut clock, interrupted) = (Clock::new(0.0), || signals.received().is_some());
         let Some(found) = clock.evaluating(|| data.evaluate(task, &interrupted))? else { return Ok(None) };
         scores = found;

@@ -77,6 +77,12 @@ pub fn keep_freed_blocks() -> Keeping {
     Keeping(())
 }
 
+/// Gives back to the system what was kept so far: for the moment before work whose blocks have other sizes,
+/// which would lie beside those that are kept.
+pub fn give_back_freed_blocks() {
+    POOL.give_back_all();
+}
+
 /// What the large blocks of this process come to now; all zero where [`LargeBlocks`] is not the global
 /// allocator.
 pub fn usage() -> Usage {

@@ -117,8 +117,13 @@ impl Pool {
     /// system.
     pub(super) fn stop_keeping(&self) {
         if self.keepers.fetch_sub(1, SeqCst) == 1 {
-            (0..classes::COUNT).for_each(|class| self.give_back(class));
+            self.give_back_all();
         }
+    }
+
+    /// Everything that is kept goes to the system; what is freed from now on is kept as before.
+    pub(super) fn give_back_all(&self) {
+        (0..classes::COUNT).for_each(|class| self.give_back(class));
     }
 
     fn keeps(&self) -> bool {
