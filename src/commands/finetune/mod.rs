@@ -84,7 +84,7 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
         let train::run::Outcome { end, results, model, data, .. } = outcome;
         outcomes.push(Outcome { seed, end, results, model, confusion: data.confusion });
     }
-    if outcomes.len() > 1 {
+    if outcomes.len() > 1 && machine.world.is_first() {
         let output = &config.run.output_dir;
         fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
         write_results(output, "eval", &summary(&outcomes))?;
