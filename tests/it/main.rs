@@ -11,6 +11,8 @@ mod finetune;
 mod golden;
 mod gradients;
 mod hostile;
+#[path = "../skipped/notes.rs"]
+mod notes;
 mod prepare;
 mod pretrain;
 mod shards;
