@@ -6,7 +6,7 @@
   compare_pytorch.py products --rounds N --types T,.. --threads N -- BENCH...
 
 `measure` runs a command whose last line of output is a JSON object with tokens_per_second and a peak of memory, and adds it
-to FILE; a command that fails is added with its reason. `table` needs nothing but Python. `products` runs benches/ops.rs
+to FILE; a command that fails is added with its reason. `table` needs nothing but Python. `products` runs benches/ops
 (BENCH) and the products of peer_pytorch.py in turn, by the Python that it runs under.
 """
 import argparse, json, os, pathlib, re, statistics, subprocess, sys
