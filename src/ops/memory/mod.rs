@@ -67,7 +67,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Keeps large blocks that are freed from now on, for whoever asks for their size again, until the result is
+/// Keeps large blocks that are freed from now on, for the next request of their size, until the result is
 /// dropped.
 ///
 /// Resident memory stays at its peak meanwhile: for a loop that needs it again in every step. Where

@@ -67,7 +67,7 @@ impl<'a> Block<'a> {
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
-        // SAFETY: the block came from this pool with this layout, and nobody else has it.
+        // SAFETY: the block came from this pool with this layout, and has no other owner.
         unsafe { self.pool.free(self.data, layout(self.len)) };
     }
 }

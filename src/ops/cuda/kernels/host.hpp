@@ -1,8 +1,8 @@
 // Kernels on the CPU, for tests: each thread of a block is a fiber that runs until it meets a barrier.
 //
-// It shows whether a kernel computes what it should, whatever the order of its threads; it knows nothing of caches, banks
-// or time. Blocks run one after the other on the calling thread. Shared memory begins as NaN, so that a value that nobody
-// wrote is seen in the result. Written for x86-64.
+// It shows whether a kernel computes what it should, whatever the order of its threads; it knows nothing of
+// caches, banks or time. Blocks run one after the other on the calling thread. Shared memory begins as NaN,
+// so that a value that was never written is seen in the result. Written for x86-64.
 #pragma once
 
 #include <algorithm>
