@@ -99,7 +99,8 @@ inline void prepare(Fiber& fiber, std::vector<unsigned char>& stack) {
     stack.resize(STACK_BYTES);
     auto top = (reinterpret_cast<uintptr_t>(stack.data()) + STACK_BYTES) & ~uintptr_t(63);
     auto* words = reinterpret_cast<uintptr_t*>(top);
-    // Six registers, then the address that the first switch returns to, with the alignment that a call would leave.
+    // Six registers, then the address that the first switch returns to, with the alignment that a call would
+    // leave.
     words[-2] = reinterpret_cast<uintptr_t>(&enter);
     fiber = Fiber();
     fiber.stack_pointer = words - 8;
