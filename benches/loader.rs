@@ -166,7 +166,7 @@ fn main() {
     let asked = std::env::args().skip(1).find_map(|argument| argument.parse::<f64>().ok());
     let mut out = std::io::stdout();
     if run(asked.unwrap_or(STEP_TOKENS_PER_SECOND), &mut out).is_none() {
-        // A closed pipe is one reason; there may be nobody left to tell.
+        // A closed pipe is one reason; there may be no reader left to tell.
         let _ = writeln!(out, "the bench could not be run to its end");
     }
 }

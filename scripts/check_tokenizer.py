@@ -2,9 +2,9 @@
 
     python scripts/check_tokenizer.py runs/quickstart/data/tokenizer --input corpus.txt --limit 10000
 
-`AutoTokenizer` loads the folder, has the special tokens that its files name, puts them around a text and a pair as the family
-does, and gives the ids of `mlmtrain tokenizer encode` for each line of the input. The first difference ends the check with
-exit code 1. Needs transformers; `--program` names the built mlmtrain.
+`AutoTokenizer` loads the folder, has the special tokens that its files name, puts them around a text and a
+pair as the family does, and gives the ids of `mlmtrain tokenizer encode` for each line of the input. The
+first difference ends the check with exit code 1. Needs transformers; `--program` names the built mlmtrain.
 """
 
 import argparse
@@ -56,7 +56,9 @@ def our_ids(program, folder, lines):
         command = [program, "tokenizer", "encode", "--tokenizer", str(folder), "--input", file.name]
         done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode != 0:
-        raise Mismatch(f"mlmtrain ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        raise Mismatch(
+            f"mlmtrain ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}"
+        )
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
@@ -69,7 +71,9 @@ def check_ids(tokenizer, program, folder, lines):
     for number, (line, a, b) in enumerate(zip(lines, ours, theirs), start=1):
         if a != b:
             raise Mismatch(f"line {number} {line[:80]!r}: mlmtrain {a[:20]}, transformers {b[:20]}")
-    same = sum(tokenizer.decode(ids, clean_up_tokenization_spaces=False) == line for line, ids in zip(lines, theirs))
+    same = sum(
+        tokenizer.decode(ids, clean_up_tokenization_spaces=False) == line for line, ids in zip(lines, theirs)
+    )
     return sum(map(len, ours)), same
 
 
@@ -90,20 +94,40 @@ def check(arguments):
     # A special token that a line spells out is text for us and the token for transformers: such lines tell
     # nothing.
     special = tokenizer.all_special_tokens
-    lines = [line for line in read_lines(arguments.input, arguments.limit) if not any(token in line for token in special)]
+    lines = [
+        line
+        for line in read_lines(arguments.input, arguments.limit)
+        if not any(token in line for token in special)
+    ]
     if not lines:
         raise Mismatch("the input has no lines")
     tokens, same = check_ids(tokenizer, arguments.program, arguments.folder, lines)
     name = type(tokenizer).__name__
-    return f"{name}, {len(tokenizer)} entries: {len(lines)} lines, {tokens} tokens, the same ids; {same} lines come back unchanged"
+    return (
+        f"{name}, {len(tokenizer)} entries: {len(lines)} lines, {tokens} tokens, the same ids; "
+        f"{same} lines come back unchanged"
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="folder with tokenizer.json and tokenizer_config.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", type=pathlib.Path, help="folder with tokenizer.json and tokenizer_config.json"
+    )
     parser.add_argument("--input", type=pathlib.Path, nargs="+", required=True, help="texts, one a line")
-    parser.add_argument("--limit", type=int, default=10_000, help="most lines to compare, evenly from the files (default 10000)")
-    parser.add_argument("--program", default="target/release/mlmtrain", help="the built mlmtrain (default target/release/mlmtrain)")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=10_000,
+        help="most lines to compare, evenly from the files (default 10000)",
+    )
+    parser.add_argument(
+        "--program",
+        default="target/release/mlmtrain",
+        help="the built mlmtrain (default target/release/mlmtrain)",
+    )
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     try:

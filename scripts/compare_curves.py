@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How far the losses of two runs are apart, and rows of `mlmtrain bench --json` as lines.
 
-  compare_curves.py RUN OTHER LIMIT  run folders with metrics.jsonl: largest and mean distance of train/loss over the steps of
-                                     both; ends with 1 where the largest is over LIMIT (nat)
-  compare_curves.py --bench FILE     the rows, one a line
+compare_curves.py RUN OTHER LIMIT  run folders with metrics.jsonl: largest and mean distance of train/loss
+                                   over the steps of both; ends with 1 where the largest is over LIMIT (nat)
+compare_curves.py --bench FILE     the rows, one a line
 """
+
 import json, math, pathlib, sys
 
 
@@ -27,7 +28,8 @@ def compare(run, other, limit):
     worst = max(range(len(steps)), key=lambda i: math.inf if math.isnan(distances[i]) else distances[i])
     last = steps[-1]
     print(
-        f"{len(steps)} steps: at most {distances[worst]:.2e} apart (step {steps[worst]}; {limit:g} is allowed), "
+        f"{len(steps)} steps: at most {distances[worst]:.2e} apart (step {steps[worst]}; "
+        f"{limit:g} is allowed), "
         f"mean {sum(distances) / len(steps):.2e}; step {last}: {one[last]:.4f} and {two[last]:.4f}"
     )
     # A loss that is no number is over every limit.
@@ -43,7 +45,10 @@ def bench(path):
                 continue
             mfu = f", MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
             memory = f", {row['peak_memory_bytes'] / 2**20:,.0f} MiB" if row["peak_memory_bytes"] else ""
-            print(f"{what:34} {row['tokens_per_second']:,.0f} tokens/s, {1e3 * row['step_seconds']:.1f} ms{mfu}{memory}")
+            print(
+                f"{what:34} {row['tokens_per_second']:,.0f} tokens/s, "
+                f"{1e3 * row['step_seconds']:.1f} ms{mfu}{memory}"
+            )
 
 
 if __name__ == "__main__":

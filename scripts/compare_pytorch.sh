@@ -11,7 +11,7 @@
 #         electra-base                                                                    -r  rounds
 #   -n  threads of each (all cores)      -s  timed steps a round        -t  fp32, bf16, fp16
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
-#   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops.rs; no cases)
+#   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops; no cases)
 #
 # $VENV is a Python with `torch` and `transformers`; one is made where it is not given (6 GB). $MLMTRAIN is
 # the program; target/release/mlmtrain is built where it is not given. Where PyTorch finds CUDA, the same is

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""The Hugging Face data route on this machine (`datasets` + `tokenizers`, as run_mlm.py goes), and what measuring it takes.
+"""The Hugging Face data route on this machine (`datasets` + `tokenizers`, as run_mlm.py goes), and what
+measuring it takes.
 
   python3 -m venv V && V/bin/pip install datasets transformers        (1 GB; no torch is needed)
 
-  peer_datasets.py join --bytes 64MB corpus.txt FILE...           one document a line, out of .txt, .jsonl, .gz, .zst
-  peer_datasets.py vary --bytes 1GB corpus.txt big.txt            copies of a corpus, each with other words swapped
+  peer_datasets.py join --bytes 64MB corpus.txt FILE...    one document a line, out of .txt, .jsonl, .gz, .zst
+  peer_datasets.py vary --bytes 1GB corpus.txt big.txt     copies of a corpus, each with other words swapped
   peer_datasets.py tokenizer --vocab-size 32000 corpus.txt tokenizer.json
   peer_datasets.py run --tokenizer tokenizer.json --processes 2 --length 128 --folder OUT corpus.txt
   peer_datasets.py measure --name ours --folder OUT --suffix .safetensors --json results.jsonl -- COMMAND...
   peer_datasets.py table results.jsonl corpus.txt
 
-`run` does what run_mlm.py of transformers 5 does before training: load_dataset("text" or "json"), map(tokenize, batched,
-num_proc, remove_columns), map(group_texts, batched, num_proc), with the functions of that script. The cache files of the
-second map are what training reads; `save_to_disk` comes on top and is timed on its own.
+`run` does what run_mlm.py of transformers 5 does before training: load_dataset("text" or "json"),
+map(tokenize, batched, num_proc, remove_columns), map(group_texts, batched, num_proc), with the functions of
+that script. The cache files of the second map are what training reads; `save_to_disk` comes on top and is
+timed on its own.
 
-`measure` samples the proportional set size (PSS, /proc/PID/smaps_rollup) of a command and all its descendants ten times a
-second: pages that forked processes share count once, mapped files count as far as they are in memory. Processor time is that
-of all of them too; on a machine that does other work it says more than the clock.
+`measure` samples the proportional set size (PSS, /proc/PID/smaps_rollup) of a command and all its descendants
+ten times a second: pages that forked processes share count once, mapped files count as far as they are in
+memory. Processor time is that of all of them too; on a machine that does other work it says more than the
+clock.
 """
+
 import argparse
 import gzip
 import itertools
@@ -58,7 +62,10 @@ def documents(path):
     if ".jsonl" in path:
         # Not splitlines(): U+2028 and its like may stand inside of JSON strings.
         rows = (json.loads(line) for line in text.split("\n") if line.strip())
-        texts = (row.get("text") or " ".join(value for value in row.values() if isinstance(value, str)) for row in rows)
+        texts = (
+            row.get("text") or " ".join(value for value in row.values() if isinstance(value, str))
+            for row in rows
+        )
     else:
         texts = re.split(r"\n\s*\n", text.replace("\r\n", "\n"))
     for text in texts:
@@ -68,7 +75,8 @@ def documents(path):
 
 
 def join(arguments):
-    """Concatenates the files until the size is reached; short of it, starts again with words swapped, as `vary` does."""
+    """Concatenates the files until the size is reached; short of it, starts again with words swapped, as
+    `vary` does."""
     found = [line for path in arguments.files for line in documents(path)]
     write(arguments.output, itertools.chain(found, varied(found)), arguments.bytes)
 
@@ -80,9 +88,11 @@ def vary(arguments):
 
 
 def varied(lines, share=0.2, fresh=0.1):
-    """Endless copies of `lines`; each has `share` of its words replaced by words drawn from all of them, so that their
-    frequencies stay, and in `fresh` of these two letters change places, so that new words go on turning up as they do in
-    real text. Of five words in a row a third stays as it was: no near duplicates, and no cache of whole lines helps."""
+    """Endless copies of `lines`; each has `share` of its words replaced by words drawn from all of them, so
+    that their frequencies stay, and in `fresh` of these two letters change places, so that new words go on
+    turning up as they do in real text. Of five words in a row a third stays as it was: no near duplicates,
+    and no cache of whole lines helps.
+    """
     pool = [word for line in lines[:: max(1, len(lines) // 20000)] for word in line.split(" ")]
     for copy in itertools.count(1):
         draw = random.Random(copy)
@@ -117,7 +127,12 @@ def train_tokenizer(arguments):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=arguments.vocab_size, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=arguments.vocab_size,
+        special_tokens=special,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
     tokenizer.train([arguments.input], trainer)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     tokenizer.save(arguments.output)
@@ -133,7 +148,9 @@ def run(arguments):
     datasets.disable_progress_bars()
     folder = pathlib.Path(arguments.folder)
     names = dict(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=arguments.tokenizer, model_max_length=10**9, **names)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=arguments.tokenizer, model_max_length=10**9, **names
+    )
     kind = "json" if ".json" in arguments.files[0] else "text"
     clock, seconds = time.perf_counter(), {}
 
@@ -149,9 +166,14 @@ def run(arguments):
         joined = {k: list(itertools.chain(*examples[k])) for k in examples}
         total = len(joined[next(iter(examples))])
         total = (total // arguments.length) * arguments.length
-        return {k: [t[i : i + arguments.length] for i in range(0, total, arguments.length)] for k, t in joined.items()}
+        return {
+            k: [t[i : i + arguments.length] for i in range(0, total, arguments.length)]
+            for k, t in joined.items()
+        }
 
-    raw = datasets.load_dataset(kind, data_files=arguments.files, split="train", cache_dir=str(folder / "cache"))
+    raw = datasets.load_dataset(
+        kind, data_files=arguments.files, split="train", cache_dir=str(folder / "cache")
+    )
     lap("load")
     tokenized = raw.map(tokenize, batched=True, num_proc=arguments.processes, remove_columns=raw.column_names)
     lap("tokenize")
@@ -161,11 +183,19 @@ def run(arguments):
     grouped.save_to_disk(str(folder / "saved"))
     lap("save")
     written = sum(path.stat().st_size for path in folder.rglob("*.arrow"))
-    print(json.dumps(dict(
-        ready_seconds=sum(seconds[stage] for stage in ("load", "tokenize", "group")), stage_seconds=seconds, ready_bytes=ready,
-        disk_bytes=written, rows=len(grouped), tokens=len(grouped) * arguments.length,
-        versions=dict(datasets=datasets.__version__, transformers=transformers.__version__),
-    )))
+    print(
+        json.dumps(
+            dict(
+                ready_seconds=sum(seconds[stage] for stage in ("load", "tokenize", "group")),
+                stage_seconds=seconds,
+                ready_bytes=ready,
+                disk_bytes=written,
+                rows=len(grouped),
+                tokens=len(grouped) * arguments.length,
+                versions=dict(datasets=datasets.__version__, transformers=transformers.__version__),
+            )
+        )
+    )
 
 
 # --- measuring ---
@@ -223,10 +253,14 @@ def measure(arguments):
     if process.returncode != 0:
         sys.exit(f"`{' '.join(arguments.command)}` ended with {process.returncode}:\n{output}")
     files = pathlib.Path(arguments.folder).rglob(f"*{arguments.suffix}")
-    result = dict(name=arguments.name, wall_seconds=wall, peak_bytes=peak, peak_anonymous_bytes=peak_anonymous)
+    result = dict(
+        name=arguments.name, wall_seconds=wall, peak_bytes=peak, peak_anonymous_bytes=peak_anonymous
+    )
     result["cpu_seconds"] = used.ru_utime + used.ru_stime
     result["ready_seconds"], result["ready_bytes"] = wall, sum(path.stat().st_size for path in files)
-    result["disk_bytes"] = sum(path.stat().st_size for path in pathlib.Path(arguments.folder).rglob("*") if path.is_file())
+    result["disk_bytes"] = sum(
+        path.stat().st_size for path in pathlib.Path(arguments.folder).rglob("*") if path.is_file()
+    )
     last = output.strip().splitlines()[-1:] or [""]
     if last[0].startswith("{"):
         result |= json.loads(last[0])
@@ -265,7 +299,9 @@ def table(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
 
     def command(name, function, *positional):
@@ -277,7 +313,9 @@ def main():
 
     command("join", join, "output", "files").add_argument("--bytes", type=size, required=True)
     command("vary", vary, "input", "output").add_argument("--bytes", type=size, required=True)
-    command("tokenizer", train_tokenizer, "input", "output").add_argument("--vocab-size", type=int, default=32000)
+    command("tokenizer", train_tokenizer, "input", "output").add_argument(
+        "--vocab-size", type=int, default=32000
+    )
     peer = command("run", run, "files")
     for flag, kind in (("--tokenizer", str), ("--folder", str), ("--processes", int), ("--length", int)):
         peer.add_argument(flag, type=kind, required=True)

@@ -13,7 +13,7 @@ pub trait Staging: Send + Sync {
     /// An empty batch whose token arrays hold `tokens` without being moved.
     fn take(&self, tokens: usize) -> Batch;
 
-    /// Takes a batch back that nobody needs any more.
+    /// Takes back a batch that is no longer needed.
     fn give_back(&self, batch: Batch);
 }
 

@@ -51,7 +51,7 @@ fn shards(folder: &Path, lengths: &[usize]) -> Arc<ShardSet> {
     Arc::new(ShardSet::open(folder, Side::Train).unwrap())
 }
 
-/// Cuts the first shard in the folder, under whoever has it open.
+/// Cuts the first shard in the folder, even while it is open.
 fn spoil(folder: &Path) {
     std::fs::write(folder.join("train-00000.safetensors"), b"gone").unwrap();
 }

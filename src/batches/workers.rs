@@ -1,5 +1,5 @@
-//! Threads that mask and lay out micro-batches. Each job is answered on a channel of its own, so that whoever
-//! asks in order is served in order, whichever thread was first.
+//! Threads that mask and lay out micro-batches. Each job is answered on a channel of its own, so that
+//! answers can be read in the order of the jobs, whichever thread was first.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -84,7 +84,7 @@ fn work(jobs: &Mutex<Receiver<Job>>, masking: &Masking) {
         // The lock is held while waiting: the next thread waits for the lock instead of the job.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { rows, settings, reply }) = job else { return };
-        // Nobody waits any more when the loader is being dropped.
+        // When the loader is being dropped, the answer is not waited for.
         let _ = reply.send(rows.finish(masking, settings, &mut buffers));
     }
 }

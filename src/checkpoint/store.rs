@@ -170,7 +170,7 @@ impl CheckpointStore {
         let step_of = |path: &PathBuf| {
             let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?;
             let step: u64 = digits.parse().ok()?;
-            // `checkpoint-007` and `checkpoint-+7` are somebody else's.
+            // `checkpoint-007` and `checkpoint-+7` were not written by this program.
             (step.to_string() == digits && fs::is_folder(path)).then_some(step)
         };
         let mut steps: Vec<u64> = fs::list(&self.folder)?.iter().filter_map(step_of).collect();

@@ -92,7 +92,7 @@ impl<W: Write> Output<W> {
         Self { writer: BufWriter::new(writer) }
     }
 
-    /// Writes `text` and a line break. [`ReaderGone`] when nobody reads any more.
+    /// Writes `text` and a line break. [`ReaderGone`] when the reader has gone.
     pub fn line(&mut self, text: &str) -> Result<()> {
         self.write(text.as_bytes())?;
         self.write(b"\n")

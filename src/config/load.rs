@@ -33,7 +33,7 @@ use crate::fs;
 /// Most bytes of a configuration file: a thousand times what one needs.
 const CAP_BYTES: u64 = 1 << 20;
 
-/// Nobody reads more than these at once.
+/// A list of more would not be read.
 const MOST_PROBLEMS: usize = 50;
 
 /// A configuration and where each of its values comes from.

@@ -94,7 +94,8 @@ pub struct TrainingConfig {
     pub layerwise_lr_decay: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
-    /// Steps between two log records.
+    /// Steps between two log records; the first and the last step are logged besides. A run of fewer steps than
+    /// this logs about ten times.
     pub logging_steps: u64,
     /// Steps between two evaluations; 0 means only at the end.
     pub eval_steps: u64,

@@ -86,11 +86,11 @@ struct Portion {
     position_bytes: u64,
 }
 
-/// Sends all items behind the first `skip`; ends early when nobody listens any more.
+/// Sends all items behind the first `skip`; ends early when the receiver is gone.
 fn read_portions(corpus: &Corpus, skip: u64, sender: &SyncSender<Result<Portion>>) {
     let mut documents = corpus.documents();
     if let Err(e) = documents.skip_items(skip) {
-        // Whoever waits for the first portion gets the error; without a listener there is nobody to tell.
+        // The receiver gets the error instead of the first portion; if it is gone, the error has no reader.
         let _ = sender.send(Err(e));
         return;
     }

@@ -1,7 +1,8 @@
 //! The families of encoders, each as data in a file of its own: what differs between them, and nothing that
 //! computes.
 //!
-//! Nobody outside this room asks which family a model is of: what depends on it is a field of [`Descriptor`].
+//! No code outside this folder asks which family a model is of: what depends on it is a field of
+//! [`Descriptor`].
 
 mod bert;
 mod descriptor;

@@ -175,8 +175,8 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes what an atomic write into this folder left when the process was killed; nobody else may be writing
-/// there.
+/// Removes what an atomic write into this folder left when the process was killed; no other process may be
+/// writing there.
 pub fn remove_leftovers(folder: &Path) -> Result<()> {
     for path in list(folder)? {
         let is_leftover = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));

@@ -27,7 +27,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// 65).
 const XZ_MEMORY_BYTES_MAX: u64 = 128 << 20;
 
-/// The input of a process can be read only once, whoever asks.
+/// The input of a process can be read only once.
 static STANDARD_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
 const BUFFER_BYTES: usize = 128 << 10;

@@ -54,7 +54,7 @@ pub const TOKENIZER_FILES: [&str; 6] = [
     "merges.txt",
 ];
 
-/// A model that somebody trained before: what its files say, and its tensors when they are asked for.
+/// A model that was trained before: what its files say, and its tensors when they are asked for.
 #[derive(Debug)]
 pub struct PretrainedFolder {
     /// Where it lies.

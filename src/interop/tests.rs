@@ -17,6 +17,7 @@ use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::fs::testing::skipped;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Part;
@@ -336,11 +337,7 @@ fn minilm() -> Option<PathBuf> {
         .map(PathBuf::from)
         .filter(|folder| folder.join("config.json").exists());
     if folder.is_none() {
-        // Straight to stderr: the harness hides what a passing test prints.
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            b"skipped: MLMTRAIN_MINILM names no model folder\n",
-        );
+        skipped("`MLMTRAIN_MINILM` names no model folder");
     }
     folder
 }

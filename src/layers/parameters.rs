@@ -174,7 +174,7 @@ pub struct Parameters {
     shadow: Option<Shadow>,
 }
 
-/// A copy of the flat buffer in a half type; whoever changes the values rounds them into it.
+/// A copy of the flat buffer in a half type; code that changes the values rounds them into it.
 #[derive(Debug)]
 struct Shadow {
     flat: Tensor,

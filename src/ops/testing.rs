@@ -71,7 +71,7 @@ pub(crate) fn device() -> Device {
     DEVICE.with_borrow(Device::clone)
 }
 
-/// Zeros with the vector `values` from `at` on. In f32, pages that nobody writes take no memory on a CPU.
+/// Zeros with the vector `values` from `at` on. In f32, pages that are never written take no memory on a CPU.
 pub(crate) fn far(values: &Tensor, at: usize) -> Tensor {
     let whole = Tensor::zeros(at + values.elem_count(), values.dtype(), &device()).unwrap();
     whole.narrow(0, at, values.elem_count()).unwrap().slice_set(values, 0, 0).unwrap();

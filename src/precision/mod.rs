@@ -23,7 +23,7 @@ pub use loss_scale::LossScaleState;
 pub struct Policy {
     /// Type of activations, of their gradients, and of matrix products.
     pub compute: DType,
-    /// What whoever starts the run should know of this type on this hardware.
+    /// What a user should know of this type on this hardware.
     pub notes: Vec<String>,
     loss_scale: Option<LossScaleConfig>,
 }

@@ -169,7 +169,7 @@ impl<'a> Job<'a> {
         })?;
         let (sources, report_folder) = (corpus.source_names(), &self.folder);
         report::without_tokens(&curated).write(report_folder)?;
-        // With nothing to train on, there is nothing to keep: whoever puts it right starts afresh, and the
+        // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
         // report stays.
         let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
         let mut notes = Vec::new();

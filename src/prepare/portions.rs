@@ -50,7 +50,7 @@ fn read(curated: &Curated, split: Split, first: u64, sender: &SyncSender<Result<
                 portion.push(Kept { index, side, document });
             }
             Err(e) => {
-                // Without a listener there is nobody to tell.
+                // If the receiver is gone, the error has no reader.
                 let _ = sender.send(Err(e));
                 return;
             }

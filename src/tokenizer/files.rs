@@ -9,6 +9,8 @@ use crate::tokenizer::SpecialTokens;
 use crate::tokenizer::load;
 use crate::tokenizer::load::NamedFile;
 
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+
 /// `files`, and `tokenizer_config.json` and `special_tokens_map.json` where they are missing.
 pub(super) fn complete(
     mut files: Vec<NamedFile>,
@@ -34,14 +36,34 @@ pub(super) fn complete(
     if load::content(&files, "special_tokens_map.json").is_none() {
         files.push(("special_tokens_map.json".to_string(), pretty(&Value::Object(roles.clone()))));
     }
-    if load::content(&files, "tokenizer_config.json").is_none() {
+    if load::content(&files, TOKENIZER_CONFIG).is_none() {
         let mut config = Map::new();
         config.insert("tokenizer_class".into(), "PreTrainedTokenizerFast".into());
         for (role, token) in &roles {
             config.insert(role.clone(), token.get("content").unwrap_or(token).clone());
         }
-        files.push(("tokenizer_config.json".to_string(), pretty(&Value::Object(config))));
+        files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
     }
+    files
+}
+
+/// The longest sequence in tokens that `tokenizer_config.json` tells. Transformers writes 1e30 where there is
+/// no limit, which is none here.
+pub(super) fn model_max_length(files: &[NamedFile]) -> Option<usize> {
+    let config: Value = serde_json::from_slice(load::content(files, TOKENIZER_CONFIG)?).ok()?;
+    let length = usize::try_from(config.get("model_max_length")?.as_u64()?).ok()?;
+    (length > 0).then_some(length)
+}
+
+/// `files` with a `tokenizer_config.json` that tells `length`.
+pub(super) fn with_model_max_length(mut files: Vec<NamedFile>, length: usize) -> Vec<NamedFile> {
+    // A file that is no object tells a reader nothing, so that nothing is lost with it.
+    let mut config: Map<String, Value> = load::content(&files, TOKENIZER_CONFIG)
+        .and_then(|bytes| serde_json::from_slice(bytes).ok())
+        .unwrap_or_default();
+    config.insert("model_max_length".into(), length.into());
+    files.retain(|(name, _)| name != TOKENIZER_CONFIG);
+    files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
     files
 }
 

@@ -56,8 +56,8 @@ pub(super) fn content<'a>(files: &'a [NamedFile], name: &str) -> Option<&'a [u8]
     files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice())
 }
 
-/// The JSON of the tokenizer without `padding` and `truncation`, which are the business of whoever makes
-/// batches.
+/// The JSON of the tokenizer without `padding` and `truncation`: texts are cut and put together where batches
+/// are made.
 ///
 /// Mutated values of these two made the `tokenizers` crate abort the process by an allocation that cannot
 /// succeed.

@@ -161,6 +161,18 @@ impl Tokenizer {
         &self.fingerprint
     }
 
+    /// The longest sequence in tokens, special tokens included, that its `tokenizer_config.json` tells; `None`
+    /// where it tells none, or that there is no limit.
+    pub fn model_max_length(&self) -> Option<usize> {
+        files::model_max_length(&self.files)
+    }
+
+    /// The same tokenizer, with this longest sequence in its files.
+    #[must_use]
+    pub fn with_model_max_length(self, length: usize) -> Self {
+        Self { files: files::with_model_max_length(self.files, length), ..self }
+    }
+
     /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.
     pub fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files

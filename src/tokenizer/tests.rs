@@ -81,6 +81,36 @@ fn training_again_gives_the_same_files_and_loading_them_the_same_tokenizer() {
 }
 
 #[test]
+fn the_longest_sequence_is_told_by_the_files_where_there_is_one() {
+    let tokenizer = train(Family::BERT, 300);
+    assert_eq!(tokenizer.model_max_length(), Some(512));
+    let with_config = |config: &str| {
+        let mut files = tokenizer.files().to_vec();
+        files.retain(|(name, _)| name != "tokenizer_config.json");
+        files.push(("tokenizer_config.json".to_string(), config.as_bytes().to_vec()));
+        Tokenizer::from_files(files, "here").unwrap()
+    };
+    // As transformers writes "no limit": `int(1e30)`.
+    let unlimited = r#"{"model_max_length": 1000000000000000019884624838656, "do_lower_case": true}"#;
+    for config in [unlimited, r#"{"model_max_length": 0}"#, r#"{"model_max_length": "64"}"#, "{}", "[1", "7"]
+    {
+        assert_eq!(with_config(config).model_max_length(), None, "{config}");
+        let set = with_config(config).with_model_max_length(48);
+        let again = Tokenizer::from_files(set.files().to_vec(), "here").unwrap();
+        assert_eq!(again.model_max_length(), Some(48), "{config}");
+    }
+    let set = with_config(unlimited).with_model_max_length(48);
+    let names = |tokenizer: &Tokenizer| {
+        let mut names: Vec<String> = tokenizer.files().iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&set), names(&tokenizer));
+    let (_, config) = set.files().iter().find(|(name, _)| name == "tokenizer_config.json").unwrap();
+    assert!(String::from_utf8_lossy(config).contains("\"do_lower_case\": true"), "other keys stay");
+}
+
+#[test]
 fn a_mask_in_a_prompt_is_the_mask_and_in_the_corpus_it_is_text() {
     let tokenizer = train(Family::ROBERTA, 300);
     let text = "She was <mask>.";

@@ -48,7 +48,7 @@ fn most_rows(
     divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, machine) <= bytes)
 }
 
-/// Bytes that a run on this machine may take; `None` where nobody can tell.
+/// Bytes that a run on this machine may take; `None` where the system does not tell.
 fn room(machine: &Machine) -> Option<u64> {
     match cuda::properties(&machine.device) {
         Some(gpu) => Some(gpu.memory_bytes.saturating_sub(GPU_RESERVE_BYTES)),
@@ -80,7 +80,7 @@ pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Res
     }
     match room(machine) {
         Some(bytes) => fit_into(bytes, training, shapes, machine).map(Some),
-        None => Err(Problem::usage("is `auto`, but nobody can tell how much memory is free").at(KEY).hint(
+        None => Err(Problem::usage("is `auto`, but the free memory is not known").at(KEY).hint(
             "give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update",
         )),
     }

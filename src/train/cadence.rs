@@ -4,6 +4,9 @@
 
 use crate::config::TrainingConfig;
 
+/// Log records of a run that has fewer steps than `logging_steps`.
+const RECORDS_OF_A_SHORT_RUN: u64 = 10;
+
 /// How often each thing happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cadence {
@@ -28,14 +31,15 @@ pub struct Due {
 }
 
 impl Cadence {
-    /// The cadence of a run of `total_steps` updates.
+    /// The cadence of a run of `total_steps` updates. One that would end before its first log record is due
+    /// logs some ten times, or nothing could be seen of how it went.
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
-        Self {
-            total_steps,
-            log_every: config.logging_steps,
-            eval_every: config.eval_steps,
-            save_every: config.save_steps,
-        }
+        let log_every = if total_steps < config.logging_steps {
+            total_steps.div_ceil(RECORDS_OF_A_SHORT_RUN)
+        } else {
+            config.logging_steps
+        };
+        Self { total_steps, log_every, eval_every: config.eval_steps, save_every: config.save_steps }
     }
 
     /// Updates in all.
@@ -85,6 +89,14 @@ mod tests {
         assert_eq!(steps(&cadence, |due| due.eval), [8, 16, 20]);
         assert_eq!(steps(&cadence, |due| due.save), [6, 12, 18, 20]);
         assert_eq!(steps(&cadence, |due| due.last), [20]);
+    }
+
+    #[test]
+    fn a_run_shorter_than_its_log_interval_logs_some_ten_times() {
+        let logged = |logging_steps| steps(&cadence(logging_steps, 0, 0), |due| due.log);
+        assert_eq!(logged(21), [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+        assert_eq!(logged(500), logged(21));
+        assert_eq!(logged(20), [1, 20], "one that is reached is kept to");
     }
 
     #[test]

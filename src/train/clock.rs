@@ -15,6 +15,8 @@ pub struct Rates {
     pub tokens_per_second: f64,
     /// Share of the time of steps that was spent waiting for data.
     pub data_wait_share: f64,
+    /// Seconds of its latest evaluation.
+    pub eval_seconds: Option<f64>,
 }
 
 /// Started when a sitting of a run starts.
@@ -31,6 +33,8 @@ pub struct Clock {
     total_wait_seconds: f64,
     /// Time of the whole sitting that went into steps.
     total_step_seconds: f64,
+    /// The latest evaluation.
+    eval_seconds: Option<f64>,
 }
 
 impl Clock {
@@ -47,6 +51,7 @@ impl Clock {
             wait_since: 0.0,
             total_wait_seconds: 0.0,
             total_step_seconds: 0.0,
+            eval_seconds: None,
         }
     }
 
@@ -67,7 +72,19 @@ impl Clock {
     /// Tokens per second and the share of waiting for data of this sitting, evaluations and saves left out.
     pub fn rates(&self) -> Rates {
         let data_wait_share = self.total_wait_seconds / self.total_step_seconds.max(1e-9);
-        Rates { tokens_per_second: self.throughput.overall(), data_wait_share: data_wait_share.min(1.0) }
+        Rates {
+            tokens_per_second: self.throughput.overall(),
+            data_wait_share: data_wait_share.min(1.0),
+            eval_seconds: self.eval_seconds,
+        }
+    }
+
+    /// Runs `f` and takes its time as that of an evaluation.
+    pub fn evaluating<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        let before = self.now();
+        let result = f();
+        self.eval_seconds = Some(self.now() - before);
+        result
     }
 
     /// Runs `f` and counts its time as waiting for data.
@@ -124,6 +141,12 @@ mod tests {
             assert_eq!(clock.total_step_seconds.to_bits(), before.to_bits());
         }
         assert!(clock.total_wait_seconds >= 0.004 && clock.total_wait_seconds <= clock.total_step_seconds);
+        assert_eq!(clock.rates().eval_seconds, None);
+        for milliseconds in [20, 2] {
+            clock.evaluating(|| std::thread::sleep(Duration::from_millis(milliseconds)));
+            let seconds = clock.rates().eval_seconds.unwrap();
+            assert!(seconds >= milliseconds as f64 / 1000.0, "the latest one counts: {seconds}");
+        }
         let share = clock.rates().data_wait_share;
         assert!(share > 0.0 && share <= 1.0, "{share}");
     }

@@ -22,6 +22,7 @@ mod tests;
 use anyhow::Result;
 
 use crate::distributed::World;
+use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
 use crate::tasks::Task;
@@ -99,14 +100,19 @@ impl Trainer<'_> {
             loss_scale.restore(saved);
         }
         let end = self.steps(state, &mut clock)?;
-        Ok((self.finish(state, end)?, clock.rates()))
+        Ok((self.finish(state, end, &mut clock)?, clock.rates()))
     }
 
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
         // A signal may have cut off the evaluation that was due when the last sitting ended.
         self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
+        let mut unlogged = None;
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock) {
+                // A run logs its last step. One that a signal stops has not come to it.
+                if let (Some((outcome, lr)), false) = (&unlogged, matches!(end, End::Signal(_))) {
+                    self.log(state, outcome, *lr, clock);
+                }
                 return Ok(end);
             }
             let batches = clock.waiting(|| self.data.next_step())?;
@@ -124,6 +130,7 @@ impl Trainer<'_> {
             if due.log {
                 self.log(state, &outcome, lr, clock);
             }
+            unlogged = (!due.log).then_some((outcome, lr));
             self.observe(state, due, clock)?;
         }
         Ok(End::Steps)
@@ -136,7 +143,7 @@ impl Trainer<'_> {
         }
         let mut is_best = false;
         if due.eval && state.last_eval_step != Some(state.step) {
-            self.evaluate(state)?;
+            self.evaluate(state, clock)?;
             is_best = self.keep_best && state.best.step() == Some(state.step);
             clock.restart();
         }
@@ -158,10 +165,10 @@ impl Trainer<'_> {
         rules.world.agree(end)
     }
 
-    fn finish(&mut self, state: &mut TrainState, end: End) -> Result<End> {
+    fn finish(&mut self, state: &mut TrainState, end: End, clock: &mut Clock) -> Result<End> {
         let mut end = end;
         let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
-        if evaluates && !self.evaluate(state)? {
+        if evaluates && !self.evaluate(state, clock)? {
             // The run is over but for its last evaluation: that is what a resume will do.
             end = End::Signal(self.rules.signals.received().unwrap_or(0));
         }
@@ -192,10 +199,13 @@ impl Trainer<'_> {
     }
 
     /// Evaluates and takes note of the score; says whether it came to its end.
-    fn evaluate(&mut self, state: &mut TrainState) -> Result<bool> {
-        let Some(scores) = self.data.evaluate(self.task, &|| self.rules.signals.received().is_some())? else {
-            return Ok(false);
-        };
+    fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
+        let interrupted = || self.rules.signals.received().is_some();
+        // Its batches have sizes of their own, so that the blocks of steps and those of evaluations would add up.
+        memory::give_back_freed_blocks();
+        let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
+        memory::give_back_freed_blocks();
+        let Some(scores) = scores else { return Ok(false) };
         if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {
             state.best.observe(state.step, *score);
         }

@@ -15,18 +15,18 @@ use crate::train::state::TrainState;
 const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
-/// What training itself says, by the Trainer's names.
+/// What training itself says, by the Trainer's names; `eval_runtime` is of the latest evaluation.
 pub fn of_training(state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
-    [
+    let values = [
         ("train_runtime", state.elapsed_seconds),
         ("train_tokens_per_second", rates.tokens_per_second),
         ("train_data_wait_share", rates.data_wait_share),
         ("train_num_input_tokens_seen", state.num_input_tokens_seen as f64),
         ("total_flos", state.total_flos),
         ("epoch", state.epoch),
-    ]
-    .map(|(name, value)| (name.to_string(), value))
-    .into()
+    ];
+    let evaluation = rates.eval_seconds.map(|seconds| ("eval_runtime", seconds));
+    values.into_iter().chain(evaluation).map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// Writes `eval_results.json`, `train_results.json` and `all_results.json`.

@@ -41,6 +41,7 @@ use crate::train::StopRules;
 use crate::train::Trainer;
 use crate::train::batch_size;
 use crate::train::cadence::Cadence;
+use crate::train::clock::Clock;
 use crate::train::meter::Meter;
 use crate::train::results;
 use crate::train::resume;
@@ -128,9 +129,11 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     }
     let plan = BatchPlan::new(training, request.max_seq_length);
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
-    fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
-    // Written last when a run is complete: where they are missing, it is not.
-    results::forget(output)?;
+    if machine.world.is_first() {
+        fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
+        // Written last when a run is complete: where they are missing, it is not.
+        results::forget(output)?;
+    }
     let options = RunFolderOptions {
         path: output,
         folders,
@@ -164,7 +167,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
             Some(scores) => {
                 results = results::of_training(&state, rates);
                 results.extend(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value)));
-                results::save(output, &results)?;
+                if machine.world.is_first() {
+                    results::save(output, &results)?;
+                }
             }
             None => end = End::Signal(signals.received().unwrap_or(0)),
         }
@@ -197,11 +202,16 @@ fn finish(
             .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
     if is_loaded || data.wants_evaluation() {
-        let Some(found) = data.evaluate(task, &|| signals.received().is_some())? else { return Ok(None) };
+        memory::give_back_freed_blocks();
+        let (mut clock, interrupted) = (Clock::new(0.0), || signals.received().is_some());
+        let Some(found) = clock.evaluating(|| data.evaluate(task, &interrupted))? else { return Ok(None) };
         scores = found;
+        scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
     folder.finish(task.parameters())?;
-    scores.extend(data.finish(output)?);
+    if folder.writes() {
+        scores.extend(data.finish(output)?);
+    }
     Ok(Some(scores))
 }
 

@@ -119,6 +119,11 @@ impl RunFolder {
         })
     }
 
+    /// Whether this is the process that writes.
+    pub fn writes(&self) -> bool {
+        self.world.is_first()
+    }
+
     /// Refuses a disk that cannot hold two checkpoints of a model with these parameters.
     pub fn require_space(&self, parameters: &Parameters) -> Result<()> {
         self.store.require_space(2 * checkpoint_bytes(parameters.layout().len() as u64))
@@ -155,7 +160,7 @@ impl RunFolder {
         self.trainer_state.best_global_step = best_step;
         self.trainer_state.best_model_checkpoint =
             best_step.map(|step| self.store.path_of(step).display().to_string());
-        if !self.world.is_first() {
+        if !self.writes() {
             return Ok(());
         }
         let mut parts = vec![
@@ -190,6 +195,9 @@ impl RunFolder {
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
         for warning in &warnings {
             self.progress.warn(warning);
+        }
+        if !self.writes() {
+            return Ok(());
         }
         let target = self.path.join(FINAL);
         let temporary = self.path.join(".tmp-final");

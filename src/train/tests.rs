@@ -13,15 +13,21 @@ use crate::batches::StepBatches;
 use crate::config::ComputeType;
 use crate::config::LossScaleConfig;
 use crate::config::PrecisionConfig;
+use crate::config::RunSection;
 use crate::config::TrainingConfig;
+use crate::distributed::World;
 use crate::error::Class;
 use crate::error::class_of;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::Parameters;
 use crate::layers::Registry;
 use crate::layers::context::Pass;
 use crate::machine::Machine;
+use crate::models::Blueprint;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
@@ -34,13 +40,19 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
+use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
 use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::Trainer;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
+use crate::train::resume::Start;
 use crate::train::run;
 use crate::train::run_folder::Resumed;
 use crate::train::run_folder::RunFolder;
@@ -361,4 +373,67 @@ fn only_what_a_smaller_scale_cannot_mend_ends_a_run_in_f16() {
     with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
     let error = step(&task, &mut stepper, 1).unwrap_err();
     assert!(error.to_string().contains("loss is NaN in step 1"), "{error}");
+}
+
+/// A run of the parabola.
+struct Toy;
+
+impl Kind for Toy {
+    type Task = Parabola;
+    type Data = Steps;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let encoder = EncoderConfig { vocab_size: 10, ..EncoderConfig::of(Family::BERT) };
+        let model = ModelConfig { family: Family::BERT, encoder };
+        let outline = Box::new(Blueprint::masked_lm(&model));
+        Ok(Shapes { outline, model, length: 1, targets: TargetShare::OneARow })
+    }
+
+    fn build(self, _: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
+        let (task, data) = (Parabola::new(), Steps::default());
+        let folders =
+            vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
+        Ok(Parts { task, data, total_steps: TOTAL, folders, best: ("loss", Better::Lower) })
+    }
+}
+
+#[test]
+fn only_the_first_process_writes() {
+    let names_of_rank = |rank: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
+        let machine = Machine { world: World { rank, ..World::ALONE }, ..plain };
+        let (run, training, precision) = (RunSection::default(), config(), PrecisionConfig::default());
+        let request = run::Request {
+            config: &training,
+            run: &run,
+            training: &training,
+            precision: &precision,
+            max_seq_length: 1,
+            output: folder.path(),
+            seed: 1,
+            start: &Start::Auto,
+        };
+        let outcome = run::run(Toy, &request, &machine, &Progress::silent(), &Signals::none()).unwrap();
+        assert_eq!((outcome.end, outcome.step), (Some(End::Steps), TOTAL));
+        assert!(outcome.results.contains_key("eval_loss"), "every process has the scores");
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != ".lock");
+        names.sort();
+        names
+    };
+    let written = [
+        "all_results.json",
+        "checkpoint-10",
+        "config.yaml",
+        "eval_results.json",
+        "final",
+        "metrics.jsonl",
+        "runs",
+        "train_results.json",
+    ];
+    assert_eq!(names_of_rank(0), written);
+    assert_eq!(names_of_rank(1), Vec::<String>::new());
 }

@@ -69,6 +69,9 @@ fn a_classifier_learns_evaluates_and_predicts_the_same() {
         "{results}"
     );
 
+    assert!(report.stdout.contains("training s  evaluation s  model"), "{}", report.stdout);
+    assert!(value("eval_runtime") > 0.0 && value("train_runtime") > 0.0, "{results}");
+
     // The predictions file, `predict` and `evaluate` agree.
     let written = rows(&fs::read_to_string(place.path("cls/predictions.jsonl")).unwrap());
     let texts: Vec<&str> = written.iter().map(|row| row["text"].as_str().unwrap()).collect();
@@ -129,6 +132,38 @@ fn tables_are_read_by_their_columns_and_programs_get_json() {
             .program(&["predict", "--model", "cls/final", "--input", "dev.csv", "--device", "cuda"], "")
             .refused(2, &["--device: cannot compute on `cuda`"]);
     }
+}
+
+/// `finetune` cuts all of these texts, and so must the commands that use its model.
+#[test]
+fn texts_are_cut_where_they_were_cut_in_training() {
+    let place = workplace();
+    let more = ["--set", "data.max_seq_length=8", "--set", "training.num_train_epochs=2"];
+    let report = finetune(&place, &[&["--output-dir", "cls"], &more[..]].concat()).ok();
+    assert!(report.stderr.contains("40 of 40 evaluation examples were cut at 8 tokens"), "{}", report.stderr);
+    let read =
+        |name: &str| -> Value { serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap() };
+    assert_eq!(read("cls/final/tokenizer_config.json")["model_max_length"], 8);
+    let evaluate = ["evaluate", "--model", "cls/final", "--data", "dev.csv", "--json"];
+    let scores = rows(&place.program(&evaluate, "").ok().stdout).remove(0);
+    let results = read("cls/all_results.json");
+    let loss = |of: &Value| of["eval_loss"].as_f64().unwrap();
+    assert!((loss(&scores) - loss(&results)).abs() < 1e-5, "{scores} {results}");
+    assert_eq!(scores["eval_examples_cut"], 40);
+}
+
+#[test]
+fn a_head_for_other_labels_is_refused_by_its_shape() {
+    let place = workplace();
+    finetune(&place, &["--output-dir", "cls", "--set", "training.max_steps=1"]).ok();
+    let path = place.path("cls/final/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["id2label"]["2"] = "frog".into();
+    fs::write(&path, config.to_string()).unwrap();
+    place.program(&["predict", "--model", "cls/final", "--input", "-"], "an owl\n").refused(
+        1,
+        &["cls/final/model.safetensors: tensor `classifier.out_proj.", "the model of `config.json` wants [3"],
+    );
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod golden;
 mod golden_pair;
 mod gradients;
 mod hostile;
+#[path = "../skipped/notes.rs"]
+mod notes;
 mod prepare;
 mod pretrain;
 mod shards;

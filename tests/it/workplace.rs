@@ -204,7 +204,7 @@ impl Workplace {
         steps
     }
 
-    /// Hash of every file under the run folder but the lock, which names whoever had it last.
+    /// Hash of every file under the run folder but the lock, which names the process that had it last.
     pub(super) fn tree(&self) -> Tree {
         let mut files = Tree::new();
         hash_tree(&self.path(RUN), &mut files);

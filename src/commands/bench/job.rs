@@ -161,7 +161,7 @@ pub(super) fn start(job: &Job, threads: usize, after_step: impl Fn()) -> Result<
     let mut child = command.spawn().with_context(|| format!("cannot start `{}` again", program.display()))?;
     let ended = follow(&mut child, after_step);
     if ended.is_err() {
-        // It may still be computing; nobody will read what it says.
+        // It may still be computing; what it says will not be read.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -264,7 +264,7 @@ fn time(steps: &Steps) -> Result<Timed> {
     let (device, _) = machine::pick_device(steps.device)?;
     cuda::set_tf32(steps.tf32);
     let timing = steps.case().time_steps(&device, steps.least, steps.least_seconds, || {
-        // Should nobody listen any more, the last message will say so.
+        // Should the reader have gone, the last message will say so.
         let _ = say(&Message::Step);
     })?;
     Ok(Timed {

@@ -52,6 +52,14 @@ fn a_configuration_says_what_the_flags_do_not() {
     assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 f32")]);
     let (_, steps) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
     assert_eq!(steps.model.encoder.vocab_size, 4096);
+    // The largest step of a run whose share of masked tokens grows is one of its last.
+    let folder = tempfile::tempdir().unwrap();
+    let growing = folder.path().join("growing.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let text = text.replacen("\nmlm:\n", "\nmlm:\n  mlm_probability_end: 0.4\n", 1);
+    std::fs::write(&growing, text).unwrap();
+    let (_, steps) = rows(&parse(&format!("--model {}", growing.display())).unwrap()).unwrap().remove(0);
+    assert_eq!(steps.masked_share.to_bits(), 0.4f64.to_bits());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::fs;
+use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
 use crate::quantity::format_count;
@@ -64,6 +65,8 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
         format_count(examples.eval.len() as u64),
         examples.labels.len()
     ));
+    // Opened once for all seeds: its tensors are read when they are asked for.
+    let folder = read_folder(&config.model)?;
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
     for (seed, output) in seeds(config) {
@@ -77,7 +80,7 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
             seed,
             start: &Start::Auto,
         };
-        let kind = Finetuning { config, examples: &examples };
+        let kind = Finetuning { config, folder: &folder, examples: &examples };
         let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(interrupted(signal, outcome.step).into());
@@ -85,7 +88,7 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
         let train::run::Outcome { end, results, model, data, .. } = outcome;
         outcomes.push(Outcome { seed, end, results, model, confusion: data.confusion });
     }
-    if outcomes.len() > 1 {
+    if outcomes.len() > 1 && machine.world.is_first() {
         let output = &config.run.output_dir;
         fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
         write_results(output, "eval", &summary(&outcomes))?;
@@ -126,7 +129,7 @@ const COLUMNS: [(&str, &str, f64); 4] = [
 
 fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     let header = cells(|_, title, _| title.to_string());
-    let mut lines = vec![format!("{:>8}{header}{:>12}  model", "seed", "training s")];
+    let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
     let column =
         |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
@@ -134,9 +137,10 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
         let row = cells(|name, _, factor| digits(value(name) * factor, factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
-            "{:>8}{row}{:>12.0}  {}{note}",
+            "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
             outcome.seed,
             value("train_runtime"),
+            value("eval_runtime"),
             outcome.model.display()
         ));
     }

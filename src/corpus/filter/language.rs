@@ -34,7 +34,7 @@ pub(in crate::corpus) struct Found {
 }
 
 impl Languages {
-    /// `None` when nobody wants to know.
+    /// `None` when no key asks for the language.
     pub(in crate::corpus) fn new(config: &LanguageFilter) -> Option<Self> {
         let candidates: Vec<Lang> = config
             .candidates

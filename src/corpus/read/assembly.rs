@@ -21,7 +21,7 @@ use crate::corpus::read::utf8;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
 
-/// The document that is being put together, and the finished items that nobody took yet.
+/// The document that is being put together, and the finished items that were not taken yet.
 pub(super) struct Assembly {
     path: Arc<Path>,
     source: usize,

@@ -83,7 +83,7 @@ impl ShardsSummary {
 }
 
 impl Report {
-    /// The report of what was counted; tokenizer and shards are added by whoever knows them.
+    /// The report of what was counted; tokenizer and shards are added later, where they are made.
     pub fn new(tally: Tally, split: SplitSummary) -> Self {
         let sources = tally.sources;
         let mut dropped: BTreeMap<String, Amount> = BTreeMap::new();

@@ -112,7 +112,7 @@ __device__ void tensor_forward(const Args& a) {
     const u32 keys = tile.end - tile.start;
     u32 stage = 0;
     for (u32 key = 0; key < keys; key += STREAM, stage ^= 1) {
-        // This stage has arrived, and nobody reads the other one any more.
+        // This stage has arrived, and no thread reads the other one any more.
         wait_for_copies();
         __syncthreads();
         if (keys - key > STREAM) fetch(stage ^ 1, key + STREAM);

@@ -27,7 +27,7 @@ use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 
-/// What a forward pass gives, on the device of the logits: nobody waits for it before it is read.
+/// What a forward pass gives, on the device of the logits; reading it waits for it, nothing else does.
 #[derive(Debug, Clone)]
 pub struct Entropy {
     /// The sum of the losses of all rows in nats, and how many rows have their (first) largest logit at the

@@ -16,12 +16,12 @@ use super::gemm::Gemm;
 use super::slots::Room;
 use super::slots::Slots;
 
-/// What there is no value of; it stands inside of structs, so that code that holds them does not count as
-/// unreachable.
+/// A type without values, as `std::convert::Infallible` is one. The types below hold it, so that none of them
+/// can be made; used by itself, it would make the compiler warn of code that cannot be reached.
 #[derive(Debug, Clone)]
 enum Never {}
 
-/// There is no value of it.
+/// Never made: this build has no code for GPUs.
 #[derive(Debug, Clone)]
 pub(super) struct Driver(Never);
 
@@ -72,7 +72,7 @@ impl Driver {
     }
 }
 
-/// There is no value of it.
+/// Never made: this build has no code for GPUs.
 pub(super) struct Slot(Never);
 
 impl Slot {

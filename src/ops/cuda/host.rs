@@ -85,7 +85,7 @@ impl Driver {
     }
 
     /// All NaN, or zeros in types that have none: what a kernel leaves out is seen. More than a gibibyte is
-    /// zeros, too: in f32, pages that nobody writes take no memory.
+    /// zeros, too: in f32, pages that are never written take no memory.
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
@@ -117,7 +117,7 @@ impl Driver {
         }
     }
 
-    /// Written behind the back of candle's lock, by one thread, while nobody reads: what a GPU does.
+    /// Written behind the back of candle's lock, by one thread, while none reads: what a GPU does.
     pub(super) fn output(&self, t: &Tensor) -> candle_core::Result<Address> {
         fn of<T: Element>(t: &Tensor) -> candle_core::Result<Address> {
             with_values_mut::<T, _>(t, |values| Address(values.as_mut_ptr() as u64))

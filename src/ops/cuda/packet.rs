@@ -72,7 +72,7 @@ impl Values<'_> {
 }
 
 /// An array on the GPU. Its memory is used for other numbers once all arrays of its packet are dropped:
-/// whoever launches a kernel that reads it keeps it until then.
+/// keep it until the kernel that reads it is launched.
 #[derive(Debug, Clone)]
 pub struct Array {
     packet: Arc<Packet>,
@@ -121,7 +121,7 @@ impl Packet {
 impl Drop for Packet {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
-        // Where the driver cannot even be told, the slot is not used again, and whoever calls it next hears
+        // Where the driver cannot even be told, the slot is not used again, and the next call to it says
         // why.
         if slot.retire().is_ok() {
             // What comes back is dropped after the list of free slots is let go: that may wait for the GPU.

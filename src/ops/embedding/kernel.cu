@@ -52,7 +52,8 @@ __device__ void forward(const ForwardArgs& a) {
 KERNELS(embedding_forward, ForwardArgs, 256, forward)
 
 constexpr u32 PIECE_ROWS = 128;  // of a piece, at most: as in scatter.rs
-constexpr int BATCH = 8;         // rows that are read before the first is added: the sum waits for the memory once for all
+// Rows that are read before the first is added: the sum waits for the memory once for all.
+constexpr int BATCH = 8;
 
 struct BackwardArgs {
     const void* dy;

@@ -73,8 +73,8 @@ fn a_position_outside_is_named() {
     assert!(error.contains("position 4 (number 1 of 2) is not below 4"), "{error}");
 }
 
-/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that nobody writes take no memory on a
-/// CPU.
+/// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that are never written take no
+/// memory on a CPU.
 #[test]
 fn rows_behind_two_billion_values_are_found() {
     on_each_device(|| {

@@ -67,7 +67,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Keeps large blocks that are freed from now on, for whoever asks for their size again, until the result is
+/// Keeps large blocks that are freed from now on, for the next request of their size, until the result is
 /// dropped.
 ///
 /// Resident memory stays at its peak meanwhile: for a loop that needs it again in every step. Where
@@ -75,6 +75,12 @@ impl Drop for Keeping {
 pub fn keep_freed_blocks() -> Keeping {
     POOL.start_keeping();
     Keeping(())
+}
+
+/// Gives back to the system what was kept so far: for the moment before work whose blocks have other sizes,
+/// which would lie beside those that are kept.
+pub fn give_back_freed_blocks() {
+    POOL.give_back_all();
 }
 
 /// What the large blocks of this process come to now; all zero where [`LargeBlocks`] is not the global

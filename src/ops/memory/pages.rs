@@ -39,7 +39,7 @@ pub(super) fn map(bytes: usize, number: usize) -> *mut u8 {
     let start = start.cast::<u8>();
     let before = start.align_offset(HUGE_PAGE_BYTES);
     let after = HUGE_PAGE_BYTES - before;
-    // SAFETY: head and tail lie inside the mapping just made and nobody knows of them yet; the block is what
+    // SAFETY: head and tail lie inside the mapping just made and are not used yet; the block is what
     // remains. The advice changes no contents, and a system without huge pages only refuses it.
     unsafe {
         let block = start.add(before);
@@ -55,7 +55,7 @@ pub(super) fn map(bytes: usize, number: usize) -> *mut u8 {
 /// Gives back what [`map`] gave for as many bytes.
 ///
 /// # Safety
-/// `block` must come from [`map`] with the same `bytes`, and nobody may use it any more.
+/// `block` must come from [`map`] with the same `bytes`, and must not be used any more.
 #[cfg(target_os = "linux")]
 pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
     let offset = block as usize % HUGE_PAGE_BYTES;
@@ -80,7 +80,7 @@ pub(super) fn map(bytes: usize, _number: usize) -> *mut u8 {
 /// Gives back what [`map`] gave for as many bytes.
 ///
 /// # Safety
-/// `block` must come from [`map`] with the same `bytes`, and nobody may use it any more.
+/// `block` must come from [`map`] with the same `bytes`, and must not be used any more.
 #[cfg(not(target_os = "linux"))]
 pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
     // SAFETY: the caller promises that the block came from `map` with this layout.

@@ -1,8 +1,9 @@
 //! The pool: a list of free blocks for each class, and a mark behind each block that says where it came from.
 //!
 //! A block that is given out for a request of class `r` carries its [`Mark`] at the offset `bytes(r)`: just
-//! behind the block where it is one of class `r`, inside it where a larger one had to do. So whoever frees it
-//! finds the mark from the layout alone, blocks keep their alignment, and no table has to be searched.
+//! behind the block where it is one of class `r`, inside it where a larger one had to do. So the
+//! layout of a block that is freed tells where its mark is, blocks keep their alignment, and no table has to
+//! be searched.
 
 use std::alloc::GlobalAlloc;
 use std::alloc::Layout;
@@ -117,8 +118,13 @@ impl Pool {
     /// system.
     pub(super) fn stop_keeping(&self) {
         if self.keepers.fetch_sub(1, SeqCst) == 1 {
-            (0..classes::COUNT).for_each(|class| self.give_back(class));
+            self.give_back_all();
         }
+    }
+
+    /// Everything that is kept goes to the system; what is freed from now on is kept as before.
+    pub(super) fn give_back_all(&self) {
+        (0..classes::COUNT).for_each(|class| self.give_back(class));
     }
 
     fn keeps(&self) -> bool {
@@ -189,7 +195,7 @@ impl Pool {
             unsafe { entry.write(Free { next: list.first, origin: mark.origin }) };
             list.first = entry;
         }
-        // Whoever stopped keeping just now may have passed this list already.
+        // If keeping was stopped just now, this list may have been emptied before the block came into it.
         if !self.keeps() {
             self.give_back(mark.class);
         }

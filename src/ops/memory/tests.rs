@@ -67,7 +67,7 @@ impl<'a> Block<'a> {
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
-        // SAFETY: the block came from this pool with this layout, and nobody else has it.
+        // SAFETY: the block came from this pool with this layout, and has no other owner.
         unsafe { self.pool.free(self.data, layout(self.len)) };
     }
 }
@@ -123,6 +123,24 @@ fn kept_blocks_are_used_again_also_for_a_little_less() {
 /// Where two of them began at one place of their huge pages, a pass over both would meet the same sets of the
 /// caches.
 #[cfg(target_os = "linux")]
+#[test]
+fn what_is_kept_can_be_given_back_before_work_of_other_sizes() {
+    let pool = Pool::new();
+    pool.start_keeping();
+    let used = Block::new(&pool, 200_000, 1);
+    let both = |sizes: [usize; 2]| drop(sizes.map(|bytes| Block::new(&pool, bytes, 2)));
+    both([1 << 20, 1 << 22]);
+    let kept = pool.usage().held_bytes;
+    assert!(kept > pool.usage().used_bytes + (1 << 22));
+    pool.give_back_all();
+    assert_eq!(pool.usage().held_bytes, pool.usage().used_bytes);
+    both([1 << 21, 1 << 21]);
+    assert!(pool.usage().peak_held_bytes <= kept, "the peaks do not add up");
+    assert!(pool.usage().held_bytes > pool.usage().used_bytes, "and freed blocks are kept again");
+    used.check();
+    pool.stop_keeping();
+}
+
 #[test]
 fn the_largest_blocks_begin_at_different_places_of_their_pages() {
     let pool = Pool::new();

@@ -2,8 +2,8 @@
 //! finite.
 //!
 //! `norm = sqrt(sum over n of g[n]^2)` in f64 (f32 squares overflow from 1.8e19 and underflow below 1e-23).
-//! It is finite exactly when every element is. It stays on the device: the optimizer reads it there, and
-//! nobody waits for it before.
+//! It is finite exactly when every element is. It stays on the device: the optimizer reads it there, so
+//! that the CPU does not wait for it.
 
 mod cpu;
 mod cuda;

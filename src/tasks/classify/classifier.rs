@@ -38,7 +38,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Loads a trained classifier; texts are cut at the longest sequence that it takes.
+    /// Loads a trained classifier. Texts are cut where those were cut that it was trained on, as the
+    /// `model_max_length` of its `tokenizer_config.json` tells, else at the longest sequence that it takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
         let Some(labels) =
@@ -49,22 +50,23 @@ impl Classifier {
                 .hint("make one with `mlmtrain finetune`")
                 .into());
         };
-        let length = folder.config.max_sequence_length();
-        let (classifier, filled) = Self::from_folder(path, &folder, labels, length, true, 0, device)?;
-        match filled.new.first() {
-            Some(name) => Err(Problem::new(format!("tensor `{name}` is missing")).at(path.display()).into()),
-            None => Ok(classifier),
+        let longest = folder.config.max_sequence_length();
+        let (mut classifier, _) = Self::from_folder(path, &folder, labels, longest, true, None, device)?;
+        if let Some(length) = classifier.tokenizer.model_max_length() {
+            classifier.collator = classifier.collator.cut_at(length);
         }
+        Ok(classifier)
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to.
+    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder has
+    /// no head for these labels, `new_head` is the seed that one is drawn from; without it that is an error.
     pub fn from_folder(
         path: &Path,
         folder: &PretrainedFolder,
         labels: Vec<String>,
         max_seq_length: usize,
         pairs: bool,
-        seed: u64,
+        new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
         let tokenizer = Tokenizer::load(&folder.path)?;
@@ -82,8 +84,8 @@ impl Classifier {
                 .hint(format!("set it to {longest} or less"))
                 .into());
         }
-        let model = Model::classifier(&folder.config, labels.len(), seed, device)?;
-        let filled = folder.fill(&model.parameters, true)?;
+        let model = Model::classifier(&folder.config, labels.len(), new_head.unwrap_or(0), device)?;
+        let filled = folder.fill(&model.parameters, new_head.is_some())?;
         let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
         Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
     }

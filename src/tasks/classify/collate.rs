@@ -34,6 +34,11 @@ impl PairTemplate {
             (true, true) => 4,
         }
     }
+
+    /// The shortest sequence that has room for a token of each text.
+    fn least_tokens(&self, pair: bool) -> usize {
+        self.special_tokens(pair) + 1 + usize::from(pair)
+    }
 }
 
 /// One example as token ids, without special tokens.
@@ -68,7 +73,7 @@ pub struct Collator {
 impl Collator {
     /// `max_seq_length` counts special tokens and must leave room for a token of each text.
     pub fn new(template: PairTemplate, max_seq_length: usize, pairs: bool) -> Result<Self> {
-        let least = template.special_tokens(pairs) + 1 + usize::from(pairs);
+        let least = template.least_tokens(pairs);
         if max_seq_length < least {
             let message = format!(
                 "is {max_seq_length}, at least {least} tokens are wanted for the special tokens and one of each text"
@@ -76,6 +81,20 @@ impl Collator {
             return Err(Problem::usage(message).at("data.max_seq_length").into());
         }
         Ok(Self { template, max_seq_length })
+    }
+
+    /// The same, with sequences of at most `length` tokens; a longer one than before, or one without room for
+    /// text, changes nothing.
+    #[must_use]
+    pub fn cut_at(self, length: usize) -> Self {
+        let possible = self.template.least_tokens(false)..=self.max_seq_length;
+        if possible.contains(&length) { Self { max_seq_length: length, ..self } } else { self }
+    }
+
+    /// Longest sequence of an example: a pair has room for a token of each text, even where all that was known
+    /// of were single texts.
+    fn longest(&self, example: &Encoded) -> usize {
+        self.max_seq_length.max(self.template.least_tokens(example.second.is_some()))
     }
 
     /// Longest sequence, special tokens included.
@@ -92,7 +111,7 @@ impl Collator {
         for example in examples {
             let second_tokens = example.second.as_ref().map_or(0, Vec::len);
             let before = example.first.len() + second_tokens;
-            let room = self.max_seq_length - self.template.special_tokens(example.second.is_some());
+            let room = self.longest(example) - self.template.special_tokens(example.second.is_some());
             if before <= room {
                 continue;
             }
@@ -119,7 +138,7 @@ impl Collator {
             let start = batch.ids.len();
             self.push_segment(&mut batch, example);
             let length = batch.ids.len() - start;
-            debug_assert!(length <= self.max_seq_length, "truncate comes first");
+            debug_assert!(length <= self.longest(example), "truncate comes first");
             batch.position_ids.extend(0..length as u32);
             batch.token_keys.extend((0..length as u64).map(|place| row * self.max_seq_length as u64 + place));
             batch.label_positions.push(start as u32);
@@ -221,6 +240,17 @@ mod tests {
         assert_eq!(collator.truncate(&mut examples), Truncation { examples: 1, tokens: 2 });
         assert_eq!(examples[1].first, [1, 2, 3]);
         assert_eq!(collator.batch(&examples, 0).max_seqlen(), 5);
+    }
+
+    #[test]
+    fn a_shorter_length_that_a_model_was_trained_at_is_taken() {
+        let collator = Collator::new(ROBERTA, 16, true).expect("room");
+        for (length, taken) in [(0, 16), (2, 16), (3, 3), (8, 8), (16, 16), (512, 16)] {
+            assert_eq!(collator.cut_at(length).max_seq_length(), taken, "{length}");
+        }
+        let mut pair = [encoded(&[10, 11], Some(&[12, 13]), 0)];
+        assert_eq!(collator.cut_at(3).truncate(&mut pair).tokens, 2);
+        assert_eq!(collator.cut_at(3).batch(&pair, 0).ids, [0, 10, 2, 2, 12, 2]);
     }
 
     #[test]

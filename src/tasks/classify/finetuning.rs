@@ -8,7 +8,7 @@ use crate::config::ClassifyData;
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
 use crate::interop::HubConfig;
-use crate::interop::read_folder;
+use crate::interop::PretrainedFolder;
 use crate::models::Blueprint;
 use crate::scores::Better;
 use crate::tasks::classify::Classifier;
@@ -63,11 +63,13 @@ impl Examples {
     }
 }
 
-/// A configuration and the examples that it names.
+/// A configuration, and the model and the examples that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
     /// The configuration.
     pub config: &'a FinetuneConfig,
+    /// The folder of its model.
+    pub folder: &'a PretrainedFolder,
     /// The examples.
     pub examples: &'a Examples,
 }
@@ -77,7 +79,7 @@ impl<'a> Kind for Finetuning<'a> {
     type Data = TrainingData<'a>;
 
     fn shapes(&self) -> Result<Shapes> {
-        let model = read_folder(&self.config.model)?.config;
+        let model = self.folder.config.clone();
         Ok(Shapes {
             outline: Box::new(Blueprint::classifier(&model, self.examples.labels.len())),
             model,
@@ -87,13 +89,13 @@ impl<'a> Kind for Finetuning<'a> {
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
-        let Self { config, examples } = self;
+        let Self { config, folder, examples } = self;
         let Setting { training, machine, seed, progress } = setting;
-        let folder = read_folder(&config.model)?;
         let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
         let labels = examples.labels.clone();
+        let (path, new_head) = (&config.model, Some(seed));
         let (classifier, filled) =
-            Classifier::from_folder(&config.model, &folder, labels, length, pairs, seed, &machine.device)?;
+            Classifier::from_folder(path, folder, labels, length, pairs, new_head, &machine.device)?;
         for note in folder.notes.iter().chain(&filled.notes) {
             progress.note(&format!("{}: {note}", config.model.display()));
         }
@@ -109,6 +111,8 @@ impl<'a> Kind for Finetuning<'a> {
             Some(examples.labels.clone()),
         );
         hub.extra.clone_from(&folder.extra);
+        // So that texts are cut at the same place where the model is used.
+        let tokenizer = tokenizer.with_model_max_length(length);
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());

@@ -112,7 +112,8 @@ pub fn most_masked(mlm: &MlmConfig) -> f64 {
     mlm.mlm_probability.max(mlm.mlm_probability_end.unwrap_or(0.0))
 }
 
-/// The model for a tokenizer: a vocabulary of 0 is the tokenizer's.
+/// The model for a tokenizer: a vocabulary of 0 is the tokenizer's, and so is the family's own padding id, which
+/// may be written out or not.
 fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     let key = |key: &str| format!("model.{}.{key}", model.family.name);
     let (size, entries) = (model.encoder.vocab_size, tokenizer.vocab_size());
@@ -134,6 +135,15 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
     Ok(model)
 }
 
+/// Says which padding token `fitted` has, where its configuration says another one.
+fn padding_note(config: &PretrainConfig, fitted: &ModelConfig) -> Option<String> {
+    let (given, taken) = (config.model()?.encoder.pad_token_id, fitted.encoder.pad_token_id);
+    let key = format!("model.{}.pad_token_id", fitted.family.name);
+    let text =
+        format!("note: `{key}` is {given} by default; {taken}, the tokenizer's padding token, is taken");
+    (given != taken).then_some(text)
+}
+
 impl<T: Pretrained> Kind for Pretraining<'_, T> {
     type Task = T;
     type Data = Corpus;
@@ -144,12 +154,15 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<T, Corpus>> {
         let Self { config, prepared, model, origin, .. } = self;
-        let Setting { training, machine, seed, .. } = setting;
+        let Setting { training, machine, seed, progress } = setting;
+        if let Some(note) = padding_note(config, &model) {
+            progress.note(&note);
+        }
         let Prepared { tokenizer, train, validation, .. } = prepared;
         let task = T::build(config, &model, setting)?;
         if let Some(origin) = origin {
             let names = task.of_folders();
-            origin.fill(task.parameters(), &names, &model, &tokenizer, setting.progress)?;
+            origin.fill(task.parameters(), &names, &model, &tokenizer, progress)?;
         }
         // A text that cannot be filled in is better told now than after hours of training.
         sample(config, &task, &tokenizer)?;
@@ -237,5 +250,78 @@ pub fn sample<T: Pretrained>(
     match &config.run.sample_text {
         Some(text) => fill_mask(task, task.longest(), tokenizer, text, CANDIDATES, "run.sample_text"),
         None => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TokenizerConfig;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+    use crate::tokenizer::Trainer;
+    use crate::tokenizer::TrainerOptions;
+
+    fn tokenizer(family: Family) -> Tokenizer {
+        let config = TokenizerConfig { vocab_size: 300, ..TokenizerConfig::default() };
+        let mut trainer = Trainer::new(TrainerOptions::new(&config, family, 64)).unwrap();
+        trainer.add(&["the robin sang in the locked garden, and the key lay in the earth"]).unwrap();
+        trainer.finish(|_| {}).unwrap().tokenizer
+    }
+
+    fn config(model: &str, more: &str) -> PretrainConfig {
+        let data = r#"{"sources": [{"files": ["a.txt"]}]}"#;
+        serde_json::from_str(&format!(r#"{{"data": {data}, "model": {model}{more}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_padding_id_that_is_not_the_tokenizers_is_refused() {
+        let encoder = EncoderConfig { pad_token_id: 3, ..EncoderConfig::of(Family::ROBERTA) };
+        let model = ModelConfig { family: Family::ROBERTA, encoder };
+        let error = fitted_model(model, &tokenizer(Family::ROBERTA)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("model.roberta.pad_token_id: is 3, the tokenizer's padding token has the id 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_padding_id_of_the_tokenizer_takes_the_place_of_the_familys_and_is_told() {
+        let config = config(r#"{"roberta": {"pad_token_id": 1}}"#, "");
+        let fitted = |family| fitted_model(config.model().unwrap(), &tokenizer(family)).unwrap();
+        let (own, other) = (fitted(Family::ROBERTA), fitted(Family::BERT));
+        assert_eq!((own.encoder.pad_token_id, other.encoder.pad_token_id), (1, 0));
+        assert_eq!(padding_note(&config, &own), None);
+        let note = padding_note(&config, &other).unwrap();
+        assert!(note.contains("`model.roberta.pad_token_id` is 1") && note.contains("; 0, the"), "{note}");
+    }
+
+    #[test]
+    fn a_vocabulary_of_zero_is_planned_as_that_of_the_tokenizer_at_hand() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = tokenizer(Family::BERT);
+        for (name, bytes) in tokenizer.files() {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let path = folder.path().display();
+        let at_hand =
+            config(r#"{"bert": {"vocab_size": 0}}"#, &format!(r#", "tokenizer": {{"path": "{path}"}}"#));
+        assert_eq!(planned_model(&at_hand).unwrap().encoder.vocab_size, tokenizer.vocab_size());
+        let to_be_made = config(r#"{"bert": {"vocab_size": 0}}"#, r#", "tokenizer": {"vocab_size": 500}"#);
+        let planned = planned_model(&to_be_made).unwrap().encoder.vocab_size;
+        assert_eq!(planned, to_be_made.tokenizer.padded_vocab_size());
+    }
+
+    #[test]
+    fn the_most_that_is_masked_is_that_of_the_beginning_or_of_the_end() {
+        let most = |start, end| {
+            most_masked(&MlmConfig {
+                mlm_probability: start,
+                mlm_probability_end: end,
+                ..MlmConfig::default()
+            })
+        };
+        let found = [most(0.15, None), most(0.15, Some(0.3)), most(0.3, Some(0.15))];
+        assert_eq!(found.map(f64::to_bits), [0.15, 0.3, 0.3].map(f64::to_bits));
     }
 }

@@ -59,7 +59,7 @@ impl Fast {
         Ok(ids)
     }
 
-    /// A cache that nobody uses now.
+    /// A cache that no thread uses now.
     fn take_cache(&self) -> Cache {
         let free = self.caches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.unwrap_or_else(|| Cache::new(ONE_CACHE_BYTES.min(CACHE_BYTES / rayon::current_num_threads())))

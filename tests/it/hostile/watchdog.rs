@@ -20,7 +20,7 @@ pub(super) fn run<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T +
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let result = catch_unwind(AssertUnwindSafe(work));
-        // Nobody listens any more once the limit has passed.
+        // Once the limit has passed, the receiver is gone.
         let _ = sender.send(result);
     });
     match receiver.recv_timeout(limit) {

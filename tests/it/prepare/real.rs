@@ -6,11 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::notes;
+
 /// The report of `prepare` with a configuration of the project; `None`, and a line that says so, without the
 /// data.
 fn report(name: &str) -> Option<Value> {
     if !Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/text_fi").is_dir() {
-        println!("skipped: no real data beside the project");
+        notes::skipped("there is no real data in `../shared/data`");
         return None;
     }
     Some(prepared(name))

@@ -47,6 +47,7 @@ fn a_time_budget_ends_with_a_checkpoint_and_a_larger_one_goes_on() {
     assert!(run.stdout.contains("the time budget is used up after"), "{}", run.stdout);
     let step = *place.checkpoints().last().expect("was saved");
     assert!(step < 1_000_000 && place.run_path("final/model.safetensors").is_file());
+    assert_eq!(place.logged_steps().last(), Some(&step), "the last step is logged, due or not");
     let more = place.run(&sets("training.max_train_time=2s"), &[]).ok();
     assert!(more.stderr.contains(&format!("resuming after step {step}")), "{}", more.stderr);
     assert!(*place.checkpoints().last().expect("was saved") > step);

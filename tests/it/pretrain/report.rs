@@ -33,6 +33,7 @@ fn a_run_trains_and_reports_and_the_second_one_changes_nothing() {
     assert!(value("eval_loss") < 400f64.ln() - 1.5 && value("eval_unigram_loss") > 2.0, "{results}");
     assert!((value("eval_perplexity") - value("eval_loss").exp()).abs() < 1e-9);
     assert!((0.0..=1.0).contains(&value("eval_accuracy")) && value("train_tokens_per_second") > 0.0);
+    assert!(value("eval_runtime") > 0.0 && value("train_runtime") > 0.0, "{results}");
     assert!(value("train_num_input_tokens_seen") > 40.0 * 8.0 * 16.0);
 
     let before = place.tree();
@@ -123,7 +124,8 @@ fn two_hundred_steps_learn_more_than_how_frequent_words_are() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let place = Workplace::new();
-    let plan = place.run(&[], &["--dry-run"]).ok();
+    let plan = place.run(&["training.max_train_time=90s"], &["--dry-run"]).ok();
+    assert!(plan.stdout.contains("\n  time limit           90s; if time runs out first"), "{}", plan.stdout);
     assert!(
         plan.stdout.starts_with("dry run: nothing is written") && plan.stdout.contains("to be made"),
         "{}",
@@ -186,7 +188,17 @@ fn quiet_means_only_the_report() {
     let short = ["training.max_steps=2"];
     let run = place.run(&short, &["-q"]).ok();
     assert!(run.stdout.contains("trained 2 steps"), "{}", run.stdout);
+    assert!(!run.stdout.contains("\n  cost "), "without a price there is no cost: {}", run.stdout);
     assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn a_machine_with_a_price_has_a_cost_at_the_end() {
+    let place = Workplace::new();
+    let run = place.run(&["training.max_steps=2", "run.usd_per_hour=36000"], &[]).ok();
+    let seconds = place.json("train_results.json")["train_runtime"].as_f64().expect("is a number");
+    let row = format!("\n  cost                 ${:.2}\n", 10.0 * seconds);
+    assert!(run.stdout.contains(&row), "`{row}` is not in:\n{}", run.stdout);
 }
 
 #[test]

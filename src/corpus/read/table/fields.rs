@@ -1,7 +1,7 @@
 //! Cuts CSV and TSV into fields: quotes, doubled quotes, newlines in quotes, `\n` and `\r\n`.
 //!
-//! The `csv` crate holds a whole record in memory, however long; here a field that nobody wants is never
-//! held, and of a wanted one no more than the limit. Where both read a file, they read the same (a test
+//! The `csv` crate holds a whole record in memory, however long; here a field that is not asked for is
+//! never held, and of one that is no more than the limit. Where both read a file, they read the same (a test
 //! compares them).
 
 use std::io::BufRead;

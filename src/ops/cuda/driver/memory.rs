@@ -35,7 +35,7 @@ pub(in super::super) fn reserve(device: &Device, bytes: u64) -> candle_core::Res
 }
 
 fn try_reserve(cuda: &CudaDevice, bytes: u64) -> Result<Option<u64>, DriverError> {
-    // SAFETY: nobody reads it.
+    // SAFETY: the block is dropped unread.
     match unsafe { cuda.cuda_stream().alloc::<u8>(bytes as usize) } {
         Ok(block) => drop(block),
         Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => return free_bytes(cuda).map(Some),
@@ -46,7 +46,7 @@ fn try_reserve(cuda: &CudaDevice, bytes: u64) -> Result<Option<u64>, DriverError
     Ok(None)
 }
 
-/// What tensors can still take: what nobody has, and what the pool keeps.
+/// What tensors can still take: what is free on the GPU, and what the pool keeps.
 fn free_bytes(cuda: &CudaDevice) -> Result<u64, DriverError> {
     let (free, _) = cuda.cuda_stream().context().mem_get_info()?;
     let (reserved, used) = (

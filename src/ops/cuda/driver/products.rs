@@ -155,7 +155,7 @@ impl Products {
 impl Drop for Products {
     fn drop(&mut self) {
         self.plans.clear();
-        // SAFETY: it is freed once, after the plans. There is nobody to tell of a failure.
+        // SAFETY: it is freed once, after the plans. A failure cannot be reported from here.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
@@ -254,7 +254,7 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: each is freed once; there is nobody to tell of a failure.
+        // SAFETY: each is freed once; a failure cannot be reported from here.
         unsafe {
             for layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
                 let _ = result::destroy_matrix_layout(*layout);

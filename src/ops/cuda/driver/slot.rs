@@ -27,7 +27,7 @@ pub(in super::super) struct Slot {
     host: HostBuffer,
     /// Of the stream of copies: allocated and freed in its order.
     device: CudaSlice<u8>,
-    /// Behind the last copy. An event that was never recorded is waited for by nobody.
+    /// Behind the last copy. Waiting for an event that was never recorded returns at once.
     copied: CudaEvent,
     /// Behind all that was launched before the last reader of a packet let go.
     read: CudaEvent,
@@ -107,7 +107,7 @@ impl Room for Slot {
 
 impl Drop for Slot {
     /// The host's buffer is freed once its copy is done, which is waited for, and the GPU's behind all that
-    /// may read it, in the order of its stream. There is nobody to tell of a failure.
+    /// may read it, in the order of its stream. A failure cannot be reported from here.
     fn drop(&mut self) {
         let _ = self.copies.synchronize();
         let _ = self.read.record(&self.compute).and_then(|()| self.copies.wait(&self.read));

@@ -1,8 +1,8 @@
 // Kernels on the CPU, for tests: each thread of a block is a fiber that runs until it meets a barrier.
 //
-// It shows whether a kernel computes what it should, whatever the order of its threads; it knows nothing of caches, banks
-// or time. Blocks run one after the other on the calling thread. Shared memory begins as NaN, so that a value that nobody
-// wrote is seen in the result. Written for x86-64.
+// It shows whether a kernel computes what it should, whatever the order of its threads; it knows nothing of
+// caches, banks or time. Blocks run one after the other on the calling thread. Shared memory begins as NaN,
+// so that a value that was never written is seen in the result. Written for x86-64.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,8 @@ inline void prepare(Fiber& fiber, std::vector<unsigned char>& stack) {
     stack.resize(STACK_BYTES);
     auto top = (reinterpret_cast<uintptr_t>(stack.data()) + STACK_BYTES) & ~uintptr_t(63);
     auto* words = reinterpret_cast<uintptr_t*>(top);
-    // Six registers, then the address that the first switch returns to, with the alignment that a call would leave.
+    // Six registers, then the address that the first switch returns to, with the alignment that a call would
+    // leave.
     words[-2] = reinterpret_cast<uintptr_t>(&enter);
     fiber = Fiber();
     fiber.stack_pointer = words - 8;

@@ -336,7 +336,7 @@ impl<'a, O: Element> Sums<'a, O> {
     /// Adds piece `index` of the depth to a part of the block.
     ///
     /// # Safety
-    /// The part lies inside the block, nobody else touches it, and the operands were packed for it.
+    /// The part lies inside the block, nothing else touches it, and the operands were packed for it.
     unsafe fn add<K: TileKernel>(
         &self,
         index: usize,

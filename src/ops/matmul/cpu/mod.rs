@@ -18,7 +18,7 @@ use candle_core::DType;
 
 use crate::ops::element::Element;
 
-/// A matrix in memory that somebody else owns: element (r, c) lies at `data[r * row_stride + c *
+/// A borrowed matrix: element (r, c) lies at `data[r * row_stride + c *
 /// col_stride]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<T> {
@@ -58,7 +58,7 @@ impl<T: Element> Matrix<T> {
     }
 }
 
-// SAFETY: a `Matrix` is only read; whoever starts a product promises that nobody writes to its elements
+// SAFETY: a `Matrix` is only read; the caller of a product promises that its elements are not written
 // meanwhile.
 unsafe impl<T: Element> Send for Matrix<T> {}
 // SAFETY: as above.
@@ -83,7 +83,7 @@ impl<O: Element> Output<'_, O> {
         Self { data, row_stride: cols, accumulate: false, bias: None }
     }
 
-    /// [`Output::rows`] for memory that nobody has written yet.
+    /// [`Output::rows`] for memory that was not written yet.
     pub fn unwritten(room: &mut [MaybeUninit<O>], cols: usize) -> Self {
         Self::rows(room.as_mut_ptr().cast(), cols)
     }
@@ -95,8 +95,8 @@ impl<O: Element> Output<'_, O> {
     }
 }
 
-// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that nobody else
-// touches it.
+// SAFETY: the tasks of a product write disjoint parts of its output, and the caller promises that
+// nothing else touches it.
 unsafe impl<O: Element> Send for Output<'_, O> {}
 // SAFETY: as above.
 unsafe impl<O: Element> Sync for Output<'_, O> {}

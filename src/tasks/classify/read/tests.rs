@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
+use crate::fs::testing::skipped;
 use crate::tasks::classify::labels::LabelSet;
 
 const LABELLED: Columns<'static> = Columns { text: None, text_pair: None, label: None, labelled: true };
@@ -172,8 +173,7 @@ fn the_real_sets_are_read_whole() {
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").to_string());
     let folder = Path::new(&data).join("cls");
     if !folder.is_dir() {
-        let _ = writeln!(std::io::stderr(), "skipped: no labelled sets under `{}`", folder.display());
-        return;
+        return skipped(&format!("there are no labelled sets in `{}` (`MLMTRAIN_DATA`)", folder.display()));
     }
     for (name, label, rows, classes) in [
         ("ag_news/train.csv", None, 9000, 4),

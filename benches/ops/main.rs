@@ -8,13 +8,14 @@
 //! the memory, counting what they must read and write once. Small tensors stay in the caches, so that a share
 //! may be above 100 %. An op without code for a type says so.
 
+mod inputs;
+
 use std::fmt::Display;
 use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
 use candle_core::DType;
-use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 use mlmtrain::families::EncoderConfig;
@@ -24,7 +25,6 @@ use mlmtrain::ops::adamw;
 use mlmtrain::ops::attention;
 use mlmtrain::ops::cross_entropy;
 use mlmtrain::ops::dropout;
-use mlmtrain::ops::dropout::Dropout;
 use mlmtrain::ops::embedding;
 use mlmtrain::ops::gather_rows;
 use mlmtrain::ops::gelu;
@@ -38,8 +38,13 @@ use mlmtrain::ops::memory::LargeBlocks;
 use mlmtrain::ops::norm;
 use mlmtrain::ops::peak;
 use mlmtrain::ops::residual_norm;
-use mlmtrain::rng::Purpose;
-use mlmtrain::rng::Stream;
+
+use inputs::drawn_ids;
+use inputs::dropped;
+use inputs::full;
+use inputs::row_keys;
+use inputs::vector;
+use inputs::zeros;
 
 /// Each op runs at least so often and so long; the median counts.
 const LEAST_RUNS: usize = 5;
@@ -450,38 +455,6 @@ fn first_line(error: &impl Display) -> String {
     error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
-fn stream() -> Stream {
-    Stream::new(1, Purpose::Test, 0)
-}
-
-fn dropped() -> Dropout {
-    Dropout { probability: 0.1, stream: stream() }
-}
-
-fn row_keys(rows: usize) -> Vec<u64> {
-    (0..rows as u64).collect()
-}
-
-fn drawn_ids(count: usize, below: usize) -> Vec<u32> {
-    (0..count as u64).map(|index| stream().below(index, below as u64) as u32).collect()
-}
-
-/// f32 values around zero; cheaper to draw than normal ones.
-fn full(rows: usize, cols: usize) -> Result<Tensor> {
-    vector(rows * cols)?.reshape((rows, cols))
-}
-
-fn vector(len: usize) -> Result<Tensor> {
-    let values: Vec<f32> = (0..len as u64)
-        .map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / 8_388_608.0 - 1.0)
-        .collect();
-    Tensor::from_vec(values, len, &Device::Cpu)
-}
-
-fn zeros(shape: &[usize]) -> Result<Tensor> {
-    Tensor::zeros(shape, DType::F32, &Device::Cpu)
-}
-
 fn run(words: &[String], mut out: impl Write) -> Going {
     let dtypes = [DType::F32, DType::BF16, DType::F16];
     let flops_per_second: Vec<(DType, f64)> =
@@ -515,6 +488,6 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 fn main() {
     let _keeping = memory::keep_freed_blocks();
     let words: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    // A closed pipe ends the bench; there is nobody left to tell.
+    // A closed pipe ends the bench; there is no reader left to tell.
     let _ = run(&words, std::io::stdout());
 }
