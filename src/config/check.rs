@@ -21,6 +21,7 @@ use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+use crate::families::Family;
 
 /// The key that holds a family's table in one kind of configuration and a folder in the other.
 const MODEL: &str = "model";
@@ -69,7 +70,7 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
     let elsewhere = root.find(name_of(key));
     let hint = if path == MODEL && foreign::is_family(key) {
-        format!("this family is not built; those that are: {}", quoted(&names))
+        format!("this family is not built; those that are: {}", Family::names("and"))
     } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
         hint.to_string()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {

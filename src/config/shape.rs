@@ -229,7 +229,8 @@ mod tests {
         );
         assert!(shape.field("model").expect("is a field").required);
         assert_eq!(shape.find("seed"), ["run.seed"]);
-        assert_eq!(shape.find("hidden_size"), ["model.roberta.hidden_size", "model.bert.hidden_size"]);
+        let places = ["model.roberta.hidden_size", "model.bert.hidden_size", "model.electra.hidden_size"];
+        assert_eq!(shape.find("hidden_size"), places);
     }
 
     #[test]

@@ -110,7 +110,7 @@ mod tests {
             let json = serde_json::to_string(&family).unwrap();
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
-        assert_eq!(Family::names("and"), "`roberta` and `bert`");
+        assert_eq!(Family::names("and"), "`roberta`, `bert` and `electra`");
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
         assert!(error.contains("unknown family `gpt`: there are `roberta`, `bert` and `electra`"), "{error}");
     }

@@ -32,11 +32,11 @@ fn a_family_that_is_not_built_is_answered_with_those_that_are() {
     };
     insta::assert_snapshot!(with("deberta-v2"), @"
     error: a.yaml:2:9: unknown key `deberta-v2` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`
+      hint: this family is not built; those that are: `roberta`, `bert` and `electra`
     ");
     insta::assert_snapshot!(with("albert"), @"
     error: a.yaml:2:9: unknown key `albert` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`
+      hint: this family is not built; those that are: `roberta`, `bert` and `electra`
     ");
     insta::assert_snapshot!(with("robreta"), @"
     error: a.yaml:2:9: unknown key `robreta` in `model`
@@ -87,7 +87,7 @@ fn keys_of_other_trainers_lead_to_ours() {
     error: a.yaml:23:3: unknown key `max_length` in `training`
       hint: `max_length` belongs elsewhere: `data.max_seq_length`
     error: a.yaml:24:3: unknown key `hidden_size` in `training`
-      hint: `hidden_size` belongs elsewhere: `model.roberta.hidden_size`, `model.bert.hidden_size`
+      hint: `hidden_size` belongs elsewhere: `model.roberta.hidden_size`, `model.bert.hidden_size`, `model.electra.hidden_size`
     ");
 }
 

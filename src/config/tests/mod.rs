@@ -117,13 +117,13 @@ fn missing_keys_are_named_with_what_they_are_for() {
     error: a.yaml:1:1: `data` is missing
       hint: add `data`, the corpus and its split
     error: a.yaml:1:1: `model` is missing
-      hint: add `model`, family and size of the model: a table `roberta:` or `bert:`
+      hint: add `model`, family and size of the model: a table named after the family, as `roberta:`
     "#);
     insta::assert_snapshot!(problems("", &[]), @r#"
     error: a.yaml:1:1: `data` is missing
       hint: add `data`, the corpus and its split
     error: a.yaml:1:1: `model` is missing
-      hint: add `model`, family and size of the model: a table `roberta:` or `bert:`
+      hint: add `model`, family and size of the model: a table named after the family, as `roberta:`
     "#);
     insta::assert_snapshot!(load_labelled("data:\n  train_file: a.csv\n", &[]).expect_err("is wrong"), @r#"
     error: a.yaml:1:1: `model` is missing
@@ -350,6 +350,8 @@ fn show_names_the_origin_of_each_value() {
       adam_beta1: 0.9                 # default
       adam_beta2: 0.999               # default
       adam_epsilon: 1.0e-8            # default
+      adam_bias_correction: true      # default
+      layerwise_lr_decay: 1.0         # default
       max_grad_norm: 1.0              # default
       logging_steps: 500              # default
       eval_steps: 500                 # default

@@ -165,7 +165,8 @@ fn the_sources() {
 fn the_training() {
     insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = 0.into()), @"`training.per_device_train_batch_size` is 0, it must be at least 1");
     insta::assert_snapshot!(found(|c| c.training.per_device_train_batch_size = usize::MAX.into()), @"`training.per_device_train_batch_size` 18446744073709551615 times `data.max_seq_length` 128 is over 2^31 tokens");
-    insta::assert_snapshot!(found(|c| c.training.max_steps = 0), @"`training.max_steps` is 0, it must be above 0, or -1");
+    insta::assert_snapshot!(found(|c| c.training.max_steps = -2), @"`training.max_steps` is -2, it must be 0 or above, or -1");
+    assert_eq!(found(|c| c.training.max_steps = 0), "", "writes the model as it begins");
     insta::assert_snapshot!(found(|c| c.training.num_train_epochs = 0.0), @"`training.num_train_epochs` is 0 and `training.max_steps` is not given: training has no length");
     assert_eq!(
         found(|c| {
