@@ -80,6 +80,7 @@ impl PretrainConfig {
     }
 
     /// The same with values for what hangs on the task, where nothing was said.
+    #[must_use]
     pub fn with_task_defaults(mut self) -> Self {
         // What the folder of a model was trained for is known when it is read.
         if self.task.is_none() && self.model.path.is_some() {

@@ -9,6 +9,7 @@ use candle_core::DType;
 use candle_core::Device;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::ComputeType;
+use mlmtrain::config::RtdConfig;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::families::EncoderConfig;
 use mlmtrain::families::Family;
@@ -27,6 +28,8 @@ use mlmtrain::precision::Hardware;
 use mlmtrain::precision::Policy;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
+use mlmtrain::tasks::replaced_token_detection::blueprint;
 use mlmtrain::train::run;
 use mlmtrain::train::step::Stepper;
 
@@ -189,5 +192,40 @@ fn evaluation_keeps_one_layer_at_a_time() {
         });
         // Ten layers more would save 90 MiB.
         assert!(twelve < two + (8 << 20), "{two} bytes with two layers, {twelve} with twelve");
+    });
+}
+
+/// The generator's blocks are kept beside the discriminator's, whose sizes are others.
+#[test]
+fn a_step_of_two_models_takes_the_memory_that_was_predicted() {
+    alone("allocation::a_step_of_two_models_takes_the_memory_that_was_predicted", || {
+        const VOCABULARY: u32 = 6144;
+        let encoder = EncoderConfig { embedding_size: Some(128), ..config(VOCABULARY as usize, 256).encoder };
+        let model = ModelConfig { family: Family::ELECTRA, encoder };
+        let (rtd, batch) = (RtdConfig::default(), batch(1024, 128, 3, VOCABULARY));
+        let keeping = memory::keep_freed_blocks();
+        let outline = blueprint(&rtd, &model).unwrap();
+        let sizes = StepSizes {
+            tokens: batch.num_tokens() as u64,
+            targets: batch.num_labels() as u64,
+            compute: DType::F32,
+            gradient_checkpointing: false,
+            on_gpu: false,
+        };
+        let predicted = outline.memory(&sizes);
+        let task = ReplacedTokenDetection::new(outline.initialise(1, &Device::Cpu).unwrap(), &rtd);
+        let mut stepper = stepper(&task);
+        let start = memory::usage();
+        assert!(
+            (0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)),
+            "{start:?} {predicted:?}"
+        );
+        for step in 1..=2 {
+            stepper.run(&task, std::slice::from_ref(&batch), step, 1e-3).unwrap();
+        }
+        let peak = error(memory::usage().held_bytes - start.held_bytes, predicted.step_bytes());
+        println!("two models: at the peak {:+.2} %", 100.0 * peak);
+        assert!(peak.abs() < 0.1, "{peak}: {:?} {predicted:?}", memory::usage());
+        drop((task, stepper, keeping));
     });
 }

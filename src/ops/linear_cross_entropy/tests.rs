@@ -125,7 +125,7 @@ fn pieces_on_a_gpu_are_one_loss() {
                 (fresh_in((21, 8), 1, dtype), fresh_in((1003, 8), 2, dtype), fresh(1003, 3));
             let Some(gpu) = Gpu::of(&x).unwrap() else { return };
             let (map, labels) = (Map { weight_vd: &weight, bias_v: &bias }, fresh_ids(21, 1003, 4));
-            let (stream, keys) = (Stream::new(5, Purpose::Sample, 3), Vec::from_iter(100..121));
+            let (stream, keys) = (Stream::new(5, Purpose::Sample, 3), (100..121).collect::<Vec<u64>>());
             let run = |most_values| {
                 let (dweight, dbias) = (fresh((1003, 8), 5), fresh(1003, 6));
                 let into = MapGradients { dweight_vd: (&dweight).into(), dbias_v: (&dbias).into() };

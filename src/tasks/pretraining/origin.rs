@@ -117,7 +117,7 @@ impl Origin {
         let place = self.model.path.display().to_string();
         self.model.notes.iter().for_each(|note| progress.note(&format!("{place}: {note}")));
         progress.note(&format!("{place}: the run begins with these weights"));
-        let refit = self.refit(model, tokenizer)?;
+        let refit = self.refit(model, tokenizer);
         if let Some(words) = &refit.words {
             let kept = words.iter().flatten().count();
             progress.note(&format!(
@@ -146,12 +146,10 @@ impl Origin {
         Ok(())
     }
 
-    fn refit(&self, model: &ModelConfig, tokenizer: &Tokenizer) -> Result<Refit> {
-        let words = match &self.other_tokenizer {
-            None => None,
-            Some(before) => Some(matches(before, tokenizer, model.encoder.vocab_size)),
-        };
-        Ok(Refit { words, position_offsets: (self.model.config.position_offset(), model.position_offset()) })
+    fn refit(&self, model: &ModelConfig, tokenizer: &Tokenizer) -> Refit {
+        let rows = model.encoder.vocab_size;
+        let words = self.other_tokenizer.as_ref().map(|before| matches(before, tokenizer, rows));
+        Refit { words, position_offsets: (self.model.config.position_offset(), model.position_offset()) }
     }
 }
 

@@ -135,7 +135,7 @@ impl Pretrained for ReplacedTokenDetection {
         let Setting { training, machine, seed, .. } = setting;
         let mut pair = blueprint(&config.rtd, model)?.initialise(seed, &machine.device)?;
         pair.checkpoint_gradients(training.gradient_checkpointing);
-        Ok(Self::new(pair, &config.rtd).computing_in(machine.policy.compute)?)
+        Self::new(pair, &config.rtd).computing_in(machine.policy.compute)
     }
 
     fn of_folders(&self) -> OfFolders {
