@@ -14,28 +14,30 @@ use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::tasks::pretraining;
+use crate::tasks::pretraining::origin;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
 
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
-    let loaded = args.config.load()?;
-    let threads = machine::set_up_threads(&loaded.config.run)?;
+    // A model folder that is named brings its tokenizer along.
+    let (config, _) = origin::resolve(&args.config.load()?.config)?;
+    let threads = machine::set_up_threads(&config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.note(&format!("working with {}", machine::threads_text(threads)));
-    if !fs::exists(&loaded.config.prepared_dir().join("shards")) {
-        progress.note(&format!("disk: {}", Space::predict(&loaded.config)?));
+    if !fs::exists(&config.prepared_dir().join("shards")) {
+        progress.note(&format!("disk: {}", Space::predict(&config)?));
     }
-    let prepared = ensure_prepared(&loaded.config, &progress)?;
-    let folder = loaded.config.prepared_dir();
+    let prepared = ensure_prepared(&config, &progress)?;
+    let folder = config.prepared_dir();
     if let Some(report) = prepare::read_report(&folder)? {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
         terminal::stdout_line("")?;
     }
-    let packing = pretraining::packing(&loaded.config, &prepared.tokenizer, &prepared.train)?;
+    let packing = pretraining::packing(&config, &prepared.tokenizer, &prepared.train)?;
     let more = [format!("packing: {packing}"), format!("report: {}", folder.join(REPORT_HTML).display())];
-    summary(&loaded.config, &prepared).iter().chain(&more).try_for_each(|line| terminal::stdout_line(line))
+    summary(&config, &prepared).iter().chain(&more).try_for_each(|line| terminal::stdout_line(line))
 }
 
 /// Makes what is missing, with a progress bar for each stage.

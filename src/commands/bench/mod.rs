@@ -38,6 +38,7 @@ use crate::fs;
 use crate::precision::Hardware;
 use crate::quantity::format_bytes;
 use crate::tasks::pretraining::most_masked;
+use crate::tasks::pretraining::origin;
 use crate::tasks::pretraining::planned_model;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
@@ -167,7 +168,7 @@ impl Defaults {
                 ))
                 .into());
         }
-        let config = config::load_pretrain(path, &[])?.config;
+        let (config, _) = origin::resolve(&config::load_pretrain(path, &[])?.config)?;
         let model = planned_model(&config)?;
         Ok(Self {
             model,

@@ -53,6 +53,27 @@ fn a_run_goes_on_from_the_weights_and_the_tokenizer_of_a_folder() {
 }
 
 #[test]
+fn prepare_and_a_dry_run_know_the_folder_as_well() {
+    let place = with_model(&[]);
+    let config = fs::read_to_string(place.path("config.yaml")).unwrap();
+    let (before, after) = config.split_once("model:\n").unwrap();
+    let after = after.split_once("training:").unwrap().1;
+    let text = format!("{before}model: {{path: first/final}}\ntraining:{after}");
+    fs::write(place.path("config.yaml"), text.replace("tokenizer: {vocab_size: 400}\n", "")).unwrap();
+    let dry: crate::workplace::Finished =
+        place.subcommand("pretrain", &[], &["--dry-run"]).output().expect("starts").into();
+    let dry = dry.ok();
+    assert!(dry.stdout.contains("roberta 2 x 32"), "{}", dry.stdout);
+    let prepared: crate::workplace::Finished =
+        place.subcommand("prepare", &[], &[]).output().expect("starts").into();
+    prepared.ok();
+    assert_eq!(
+        weights(&place, "first/final/tokenizer.json"),
+        weights(&place, "run/data/tokenizer/tokenizer.json")
+    );
+}
+
+#[test]
 fn no_steps_write_the_folder_again_or_its_untrained_twin() {
     let place = with_model(&[]);
     run_on(&place, &["training.max_steps=0"]).ok();
