@@ -2,7 +2,8 @@
 //! tells for every token whether it is the original one.
 //!
 //! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
-//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an evaluation came to, `told.rs` is what a discriminator alone is used for.
+//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an
+//! evaluation came to, `told.rs` is what a discriminator alone is used for.
 
 mod corrupt;
 pub mod scores;
