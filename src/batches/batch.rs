@@ -19,7 +19,8 @@ pub struct Batch {
     /// Dropout is drawn by these, so that it does not depend on how a step is cut into micro-batches or
     /// ranks.
     pub token_keys: Vec<u64>,
-    /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an example).
+    /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an
+    /// example).
     pub label_positions: Vec<u32>,
     /// What is to be predicted there, `[M]`: a token id or a class.
     pub labels: Vec<u32>,

@@ -66,8 +66,8 @@ impl Masking {
         })
     }
 
-    /// The masking of every evaluation of a task: 15 % of the tokens, with the task's usual shares, so that runs
-    /// with other settings can be compared.
+    /// The masking of every evaluation of a task: 15 % of the tokens, with the task's usual shares, so that
+    /// runs with other settings can be compared.
     pub fn for_evaluation(task: PretrainTask, tokenizer: &Tokenizer) -> Result<Self> {
         Self::new(&MlmConfig::of(task), tokenizer)
     }

@@ -86,9 +86,10 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///
-    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, or `tokens` and
-    /// how probably each was `replaced` (ELECTRA's discriminator), then all other columns of the input under their own names. A column whose name is taken is kept with `input_`
-    /// before it: `label` becomes `input_label`.
+    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, or
+    /// `tokens` and how probably each was `replaced` (ELECTRA's discriminator), then all other columns of
+    /// the input under their own names. A column whose name is taken is kept with `input_` before it:
+    /// `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
   mlmtrain predict --model runs/agnews/final --input news.csv.gz --text-column title

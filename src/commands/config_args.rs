@@ -50,8 +50,8 @@ pub struct PretrainArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Model folder in the Hugging Face layout to train on from, with its tokenizer unless the configuration has
-    /// one (key `model.path`)
+    /// Model folder in the Hugging Face layout to train on from, with its tokenizer unless the configuration
+    /// has one (key `model.path`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),

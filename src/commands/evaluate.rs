@@ -53,31 +53,30 @@ const ROW_TOKENS: usize = 512;
 pub fn run(args: &EvaluateArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
     let device = device::pick(args.compute.device)?;
-    if holds_pair(&args.model) {
-        return print(args, replaced_tokens(args, &device)?);
-    }
-    let scores = match read_folder(&args.model)?.head {
-        HeadKind::SequenceClassification => classifier(args, &device)?,
-        HeadKind::MaskedLm => masked_lm(args, &device)?,
-        HeadKind::ReplacedTokenDetection => {
-            let message = "holds a discriminator, whose replaced tokens a generator must draw";
-            let hint = "name the folder that holds both, in `generator/` and `discriminator/`";
-            return Err(Problem::new(message).at(args.model.display()).hint(hint).into());
-        }
-        HeadKind::None => {
-            return Err(Problem::new("holds an encoder without a head, which cannot be scored")
-                .at(args.model.display())
-                .into());
-        }
-    };
-    print(args, scores)
-}
-
-fn print(args: &EvaluateArgs, scores: Scores) -> Result<()> {
+    let scores = scored(args, &device)?;
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }
     scores.lines.iter().try_for_each(|line| terminal::stdout_line(line))
+}
+
+/// The scores of whatever kind of model the folder holds.
+fn scored(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
+    if holds_pair(&args.model) {
+        return replaced_tokens(args, device);
+    }
+    match read_folder(&args.model)?.head {
+        HeadKind::SequenceClassification => classifier(args, device),
+        HeadKind::MaskedLm => masked_lm(args, device),
+        HeadKind::ReplacedTokenDetection => {
+            let message = "holds a discriminator, whose replaced tokens a generator must draw";
+            let hint = "name the folder that holds both, in `generator/` and `discriminator/`";
+            Err(Problem::new(message).at(args.model.display()).hint(hint).into())
+        }
+        HeadKind::None => Err(Problem::new("holds an encoder without a head, which cannot be scored")
+            .at(args.model.display())
+            .into()),
+    }
 }
 
 /// What was found, for people and for programs.

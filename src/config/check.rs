@@ -33,7 +33,8 @@ pub(super) struct Checked {
     pub(super) problems: Vec<Wrong>,
     /// Where the value of each dotted path stands; absent means the default.
     pub(super) places: BTreeMap<String, Place>,
-    /// Paths whose value here is not what was written, because that was wrong; the empty path stands for all.
+    /// Paths whose value here is not what was written, because that was wrong; the empty path stands for
+    /// all.
     pub(super) replaced: BTreeSet<String>,
 }
 

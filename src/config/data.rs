@@ -27,8 +27,8 @@ pub struct DataConfig {
     pub deduplication: DeduplicationConfig,
     /// What is left out because a model will be evaluated on it.
     pub contamination: ContaminationConfig,
-    /// Share of documents kept for validation; chosen by a hash of the text, so that added sources never move
-    /// one.
+    /// Share of documents kept for validation; chosen by a hash of the text, so that added sources never
+    /// move one.
     pub validation_fraction: f64,
     /// Folder of the tokenizer and the shards; `<output_dir>/data` when absent.
     pub prepared_dir: Option<PathBuf>,

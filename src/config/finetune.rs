@@ -32,8 +32,8 @@ pub struct ClassifyData {
     pub max_train_fraction: Option<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
-    /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate` and
-    /// `predict`, too.
+    /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
+    /// and `predict`, too.
     pub max_seq_length: usize,
 }
 

@@ -18,8 +18,8 @@ pub enum MaskingUnit {
     Span,
 }
 
-/// Masking of tokens for the masked language model, or for the generator of replaced-token detection. Evaluation
-/// is always by token, 15 %, with the task's own shares.
+/// Masking of tokens for the masked language model, or for the generator of replaced-token detection.
+/// Evaluation is always by token, 15 %, with the task's own shares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlmConfig {
@@ -32,16 +32,19 @@ pub struct MlmConfig {
     pub mlm_probability_end: Option<f64>,
     /// Share of those replaced by the mask token; when absent 0.8, for replaced-token detection 0.85.
     pub mask_replace_prob: Option<f64>,
-    /// Share of those replaced by a random token; the rest stays as it is. When absent 0.1, for replaced-token
-    /// detection 0.
+    /// Share of those replaced by a random token; the rest stays as it is. When absent 0.1, for
+    /// replaced-token detection 0.
     pub random_replace_prob: Option<f64>,
 }
+
+/// Of the tokens to predict, the shares that BERT replaces by the mask token and by a random one.
+const BERT_SHARES: (f64, f64) = (0.8, 0.1);
 
 impl MlmConfig {
     /// The usual masking of a task (BERT's, section 3.1; ELECTRA's code).
     pub fn of(task: PretrainTask) -> Self {
         let (mask, random) = match task {
-            PretrainTask::MaskedLm => (0.8, 0.1),
+            PretrainTask::MaskedLm => BERT_SHARES,
             PretrainTask::ReplacedTokenDetection => (0.85, 0.0),
         };
         Self { mask_replace_prob: Some(mask), random_replace_prob: Some(random), ..Self::default() }
@@ -49,7 +52,8 @@ impl MlmConfig {
 
     /// The shares that become a mask and a random token.
     pub fn replaced_shares(&self) -> (f64, f64) {
-        (self.mask_replace_prob.unwrap_or(0.8), self.random_replace_prob.unwrap_or(0.1))
+        let (mask, random) = BERT_SHARES;
+        (self.mask_replace_prob.unwrap_or(mask), self.random_replace_prob.unwrap_or(random))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The `model:` table of a pretraining configuration: one table below it, named after the family, or the path of a
-//! model folder to begin with.
+//! The `model:` table of a pretraining configuration: one table below it, named after the family, or the path
+//! of a model folder to begin with.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

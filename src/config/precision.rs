@@ -37,8 +37,8 @@ impl ComputeType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeChoice {
-    /// bf16 where the machine computes in it by instructions of its own (AVX-512-BF16, AMX, Ampere and later), else
-    /// f32. A resumed run keeps the type that it began with.
+    /// bf16 where the machine computes in it by instructions of its own (AVX-512-BF16, AMX, Ampere and
+    /// later), else f32. A resumed run keeps the type that it began with.
     Auto,
     /// 32-bit floats.
     F32,

@@ -24,7 +24,8 @@ pub struct PretrainConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// What the model is trained for: `masked_lm`, or `replaced_token_detection`, which is ELECTRA's when absent.
+    /// What the model is trained for: `masked_lm`, or `replaced_token_detection`, which is ELECTRA's when
+    /// absent.
     #[serde(default)]
     pub task: Option<PretrainTask>,
     /// The corpus and its split.

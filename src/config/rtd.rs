@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::families::ModelConfig;
 
-/// The generator, which fills in masked tokens for the model to tell from the original ones, and the weights of
-/// both losses. Read for `task: replaced_token_detection` only; `mlm` says what is masked.
+/// The generator, which fills in masked tokens for the model to tell from the original ones, and the weights
+/// of both losses. Read for `task: replaced_token_detection` only; `mlm` says what is masked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RtdConfig {
-    /// Width of the generator's hidden states; a quarter of the model's, in whole attention heads of the model's
-    /// size, when absent.
+    /// Width of the generator's hidden states; a quarter of the model's, in whole attention heads of the
+    /// model's size, when absent.
     pub generator_hidden_size: Option<usize>,
     /// Layers of the generator; as many as the model has when absent.
     pub generator_num_hidden_layers: Option<usize>,

@@ -63,9 +63,9 @@ pub struct SourceConfig {
     /// that is a pattern, its folder.
     #[serde(default)]
     pub name: Option<String>,
-    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to the
-    /// current folder. Of a folder, all files in and below it are read whose extension fits `format`, except
-    /// hidden ones. A file that several entries name is read once.
+    /// Files, folders, glob patterns such as `corpus/*.jsonl.zst`, or `-` for standard input; relative to
+    /// the current folder. Of a folder, all files in and below it are read whose extension fits
+    /// `format`, except hidden ones. A file that several entries name is read once.
     pub files: Vec<String>,
     /// How to read them.
     #[serde(default = "auto")]

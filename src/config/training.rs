@@ -89,13 +89,14 @@ pub struct TrainingConfig {
     pub adam_epsilon: f64,
     /// Correct the moments for their beginning at zero. BERT's and ELECTRA's own code does not.
     pub adam_bias_correction: bool,
-    /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes with
-    /// 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's code.
+    /// Each layer below the head learns at this share of the rate of the one above it (ELECTRA fine-tunes
+    /// with 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's
+    /// code.
     pub layerwise_lr_decay: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
-    /// Steps between two log records; the first and the last step are logged besides. A run of fewer steps than
-    /// this logs about ten times.
+    /// Steps between two log records; the first and the last step are logged besides. A run of fewer steps
+    /// than this logs about ten times.
     pub logging_steps: u64,
     /// Steps between two evaluations; 0 means only at the end.
     pub eval_steps: u64,

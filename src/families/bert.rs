@@ -15,6 +15,19 @@ impl Family {
     pub const BERT: Self = Self(&DESCRIPTOR);
 }
 
+impl SpecialNames {
+    /// Those of WordPiece vocabularies.
+    pub(super) const BERT: Self = Self {
+        order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        cls: "[CLS]",
+        sep: "[SEP]",
+        pad: "[PAD]",
+        unk: "[UNK]",
+        mask: "[MASK]",
+        unused: ("[unused", "]"),
+    };
+}
+
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "bert",
     title: "BERT",
@@ -39,15 +52,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         activation: HeadActivation::Tanh,
     },
     unused_tensors: &[],
-    special: SpecialNames {
-        order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        cls: "[CLS]",
-        sep: "[SEP]",
-        pad: "[PAD]",
-        unk: "[UNK]",
-        mask: "[MASK]",
-        unused: ("[unused", "]"),
-    },
+    special: SpecialNames::BERT,
     double_separator: false,
     second_type: 1,
     byte_level_class: None,

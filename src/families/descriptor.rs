@@ -40,8 +40,9 @@ pub struct Descriptor {
     pub double_separator: bool,
     /// Token type of the second text of a pair, where the model has more than one type.
     pub second_type: u32,
-    /// Class of transformers that reads a byte-level BPE of this family; it makes its pipeline anew, without a
-    /// normalizer. `None`: there is none, and `PreTrainedTokenizerFast` reads `tokenizer.json` as it is.
+    /// Class of transformers that reads a byte-level BPE of this family; it makes its pipeline anew, without
+    /// a normalizer. `None`: there is none, and `PreTrainedTokenizerFast` reads `tokenizer.json` as it
+    /// is.
     pub byte_level_class: Option<&'static str>,
     /// Class of transformers that reads a WordPiece tokenizer of this family, and puts its special tokens
     /// around a text.

@@ -1,5 +1,5 @@
-//! ELECTRA: BERT's tokens and layers behind embeddings of a width of their own, pretrained by telling replaced
-//! tokens, with a classifier that has GELU. arXiv:2003.10555; `modeling_electra.py` of transformers.
+//! ELECTRA: BERT's tokens and layers behind embeddings of a width of their own, pretrained by telling
+//! replaced tokens, with a classifier that has GELU. arXiv:2003.10555; `modeling_electra.py` of transformers.
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
@@ -50,15 +50,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         activation: HeadActivation::Gelu,
     },
     unused_tensors: &[],
-    special: SpecialNames {
-        order: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        cls: "[CLS]",
-        sep: "[SEP]",
-        pad: "[PAD]",
-        unk: "[UNK]",
-        mask: "[MASK]",
-        unused: ("[unused", "]"),
-    },
+    special: SpecialNames::BERT,
     double_separator: false,
     second_type: 1,
     byte_level_class: None,

@@ -57,9 +57,9 @@ impl Drop for StagedFile {
     }
 }
 
-/// A new file to write, and later to read, beside `path`; what a killed process left under its name is removed
-/// first. A link under that name is removed, too, and not followed: another user of a shared folder could have
-/// put it there.
+/// A new file to write, and later to read, beside `path`; what a killed process left under its name is
+/// removed first. A link under that name is removed, too, and not followed: another user of a shared folder
+/// could have put it there.
 pub(super) fn create_beside(path: &Path) -> Result<(File, PathBuf)> {
     let folder = super::parent_of(path);
     super::create_folder(&folder)?;

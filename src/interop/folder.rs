@@ -76,8 +76,8 @@ pub struct PretrainedFolder {
     sources: BTreeMap<String, String>,
 }
 
-/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of a
-/// generator and a discriminator it takes the discriminator, and says so in a note.
+/// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
+/// a generator and a discriminator it takes the discriminator, and says so in a note.
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
     if holds_pair(folder) {
         let mut discriminator = read_folder(&folder.join(DISCRIMINATOR))?;
@@ -125,12 +125,10 @@ pub struct Filled {
 }
 
 impl PretrainedFolder {
-    /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error that
-    /// names it, unless it is of the head and `head_may_be_new`.
+    /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error
+    /// that names it, unless it is of the head and `head_may_be_new`.
     pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
-        let specs = parameters.layout().specs();
-        let names: Vec<_> = specs.map(|spec| (spec.name.clone(), spec.name.clone())).collect();
-        self.fill_as(parameters, &names, head_may_be_new)
+        self.fill_as(parameters, &parameters.layout().own_names(), head_may_be_new)
     }
 
     /// As [`PretrainedFolder::fill`] for the parameters of `names`: each with its canonical name.
@@ -143,7 +141,8 @@ impl PretrainedFolder {
         self.fill_with(parameters, names, head_may_be_new, None)
     }
 
-    /// As [`PretrainedFolder::fill_as`] for a model with another vocabulary or more positions; its head may be new.
+    /// As [`PretrainedFolder::fill_as`] for a model with another vocabulary or more positions; its head may
+    /// be new.
     pub fn fill_refitted(
         &self,
         parameters: &Parameters,

@@ -6,8 +6,8 @@ use candle_core::Tensor;
 /// How the rows of a model's tables come out of a folder's.
 #[derive(Debug, Clone, Default)]
 pub struct Refit {
-    /// For each row of the vocabulary the folder's row; `None` begins at the mean of the folder's rows. Absent for
-    /// the same vocabulary.
+    /// For each row of the vocabulary the folder's row; `None` begins at the mean of the folder's rows.
+    /// Absent for the same vocabulary.
     pub words: Option<Vec<Option<u32>>>,
     /// First row of the position table that a token takes, in the folder and in the model.
     pub position_offsets: (usize, usize),
@@ -35,7 +35,7 @@ impl Refit {
         let usable = rows.saturating_sub(before).max(1);
         // Rows before the first token's are padding: they stay what the folder has, or its first row.
         let row = |index: usize| match index.checked_sub(after) {
-            Some(position) => (before + position % usize::min(usable, rows)) as u32,
+            Some(position) => (before + position % usable) as u32,
             None => index.min(before.saturating_sub(1)) as u32,
         };
         let rows: Vec<u32> = (0..count).map(row).collect();

@@ -24,7 +24,8 @@ pub struct Gradients {
     views: Vec<Tensor>,
     /// Whether a view holds a sum, or what was there before the last clearing.
     begun: Vec<AtomicBool>,
-    /// Model, part and range of each stretch of the buffer that becomes final at one time, in the buffer's order.
+    /// Model, part and range of each stretch of the buffer that becomes final at one time, in the buffer's
+    /// order.
     stretches: Vec<(u8, Part, Range<usize>)>,
     listener: Option<Listener>,
 }
@@ -158,7 +159,8 @@ mod tests {
         assert!(told.lock().unwrap().is_empty());
         gradients.left(Some(pass), Part::Head);
         gradients.left(Some(pass), Part::Layer(0));
-        // Of the second model: its pooler and its classifier lie apart, the tensors of its layer side by side.
+        // Of the second model: its pooler and its classifier lie apart, the tensors of its layer side by
+        // side.
         assert_eq!(*told.lock().unwrap(), [384..387, 704..707, 512..646]);
     }
 }

@@ -1,5 +1,5 @@
-//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients are in another
-//! (`gradients.rs`).
+//! All parameters in one flat f32 buffer, ordered by name, every parameter a view; all gradients are in
+//! another (`gradients.rs`).
 //!
 //! So gradient accumulation, the global norm, clipping, the update and an exchange between processes are each
 //! one pass over one buffer. The optimizer's moments are buffers of the same layout, owned by `optim`.
@@ -83,8 +83,9 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The parameters that follow belong to model number `model` of the run, and their names begin with `scope`.
-    /// A run of one model has no scope. What two models share is registered once, by one of them.
+    /// The parameters that follow belong to model number `model` of the run, and their names begin with
+    /// `scope`. A run of one model has no scope. What two models share is registered once, by one of
+    /// them.
     pub fn begin_model(&mut self, model: u8, scope: &'static str) {
         (self.model, self.scope, self.part) = (model, scope, Part::default());
     }
@@ -149,6 +150,11 @@ impl Layout {
     /// Parameters in the order of the buffer, which is the order of their names.
     pub fn specs(&self) -> impl Iterator<Item = &ParameterSpec> {
         self.order.iter().map(|&index| &self.specs[index])
+    }
+
+    /// Each parameter's name twice: what a model that is alone in its run calls it, and its folder.
+    pub fn own_names(&self) -> Vec<(String, String)> {
+        self.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect()
     }
 
     /// Number of parameters' elements, without gaps.

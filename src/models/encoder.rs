@@ -1,4 +1,5 @@
-//! The encoder that all families share: embeddings, a map where they have a width of their own, then `L` layers.
+//! The encoder that all families share: embeddings, a map where they have a width of their own, then `L`
+//! layers.
 
 use std::ops::Add;
 

@@ -16,7 +16,8 @@ pub const PIECE_ROWS: usize = 128;
 /// The groups on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Numbers of the source rows: those of one target side by side, in ascending order; targets ascend, too.
+    /// Numbers of the source rows: those of one target side by side, in ascending order; targets ascend,
+    /// too.
     pub order: Vec<u32>,
     /// Bounds of each piece in `order`, and their end.
     pub piece_starts: Vec<u32>,

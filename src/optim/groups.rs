@@ -20,8 +20,8 @@ pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Gro
     groups
 }
 
-/// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` do not
-/// decay, so theirs is 1.
+/// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` do
+/// not decay, so theirs is 1.
 pub(super) fn by_tensor(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
     let decay = config.weight_decay as f32;
     let layers = |model: u8| {

@@ -196,7 +196,8 @@ impl<'a> Job<'a> {
         if self.config.data.keep_documents { Ok(()) } else { fs::remove_folder(&self.documents()) }
     }
 
-    /// The manifest of the new shards, which is yet to be written, and how well the tokenizer fits each source.
+    /// The manifest of the new shards, which is yet to be written, and how well the tokenizer fits each
+    /// source.
     fn write_shards(
         &self,
         curated: &Curated,

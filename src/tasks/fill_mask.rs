@@ -21,8 +21,8 @@ pub struct Candidate {
     pub probability: f64,
 }
 
-/// The `top` best candidates of each mask token of `text`, best first; `longest` is the most tokens that the model
-/// takes, `place` names the text in errors.
+/// The `top` best candidates of each mask token of `text`, best first; `longest` is the most tokens that the
+/// model takes, `place` names the text in errors.
 pub fn fill_mask(
     task: &dyn Task,
     longest: usize,

@@ -54,9 +54,7 @@ impl Pretrained for MaskedLm {
     }
 
     fn of_folders(&self) -> OfFolders {
-        let specs = self.model.parameters.layout().specs();
-        let model = specs.map(|spec| (spec.name.clone(), spec.name.clone())).collect();
-        OfFolders { model, generator: Vec::new() }
+        OfFolders { model: self.model.parameters.layout().own_names(), generator: Vec::new() }
     }
 
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder> {

@@ -50,11 +50,11 @@ pub trait Task {
         vec![batch.num_labels()]
     }
 
-    /// Adds the gradients of `batch` to `gradients`: of each term's *summed* loss, times its entry of `scales`.
-    /// The losses that it gives, one a term, are not scaled.
+    /// Adds the gradients of `batch` to `gradients`: of each term's *summed* loss, times its entry of
+    /// `scales`. The losses that it gives, one a term, are not scaled.
     ///
-    /// With `weight / targets of the whole step` as scales, gradients add up to that of the loss; loss scaling
-    /// is a further factor, there from the first gradient on. Nothing waits for a GPU here.
+    /// With `weight / targets of the whole step` as scales, gradients add up to that of the loss; loss
+    /// scaling is a further factor, there from the first gradient on. Nothing waits for a GPU here.
     fn accumulate(
         &self,
         batch: &Batch,
@@ -66,8 +66,8 @@ pub trait Task {
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;
 
-    /// The losses of `batch`, one a term, without dropout and without gradients. Behind them stands what else a
-    /// task counts of its predictions: how many there are, and how many of them are right.
+    /// The losses of `batch`, one a term, without dropout and without gradients. Behind them stands what else
+    /// a task counts of its predictions: how many there are, and how many of them are right.
     fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>>;
 
     /// The values that training changes.

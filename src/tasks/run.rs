@@ -87,8 +87,8 @@ pub trait Data {
     /// Takes back the step that was trained on, to use its memory again.
     fn give_back(&mut self, _step: StepBatches) {}
 
-    /// Scores of the model as it is, `loss` first; `None` where it was interrupted. What the model predicted may
-    /// be kept until the next evaluation.
+    /// Scores of the model as it is, `loss` first; `None` where it was interrupted. What the model predicted
+    /// may be kept until the next evaluation.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
 
     /// Whether [`Data::finish`] needs an evaluation of the final model in this process.
@@ -116,8 +116,7 @@ pub struct ModelFolder {
 impl ModelFolder {
     /// The only model of a run, its parameters by their own names.
     pub fn whole(config: &HubConfig, tokenizer: &Tokenizer, layout: &Layout) -> Self {
-        let names = layout.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect();
-        Self::new("", config, tokenizer, names)
+        Self::new("", config, tokenizer, layout.own_names())
     }
 
     /// A model at `place`, with the parameters of `names`: as the run and as the folder calls them.

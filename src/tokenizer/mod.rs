@@ -161,8 +161,8 @@ impl Tokenizer {
         &self.fingerprint
     }
 
-    /// The longest sequence in tokens, special tokens included, that its `tokenizer_config.json` tells; `None`
-    /// where it tells none, or that there is no limit.
+    /// The longest sequence in tokens, special tokens included, that its `tokenizer_config.json` tells;
+    /// `None` where it tells none, or that there is no limit.
     pub fn model_max_length(&self) -> Option<usize> {
         files::model_max_length(&self.files)
     }

@@ -59,8 +59,8 @@ pub struct Case {
     pub length: usize,
     /// Share of the tokens that carry a label.
     pub masked_share: f64,
-    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment a
-    /// row.
+    /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment
+    /// a row.
     pub short_segments: bool,
     /// Whether layers save their input only and compute the rest again.
     pub gradient_checkpointing: bool,

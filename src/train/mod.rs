@@ -201,7 +201,8 @@ impl Trainer<'_> {
     /// Evaluates and takes note of the score; says whether it came to its end.
     fn evaluate(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<bool> {
         let interrupted = || self.rules.signals.received().is_some();
-        // Its batches have sizes of their own, so that the blocks of steps and those of evaluations would add up.
+        // Its batches have sizes of their own, so that the blocks of steps and those of evaluations would add
+        // up.
         memory::give_back_freed_blocks();
         let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
         memory::give_back_freed_blocks();

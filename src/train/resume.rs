@@ -78,8 +78,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     Ok(Some(Found { resumed, is_complete: complete }))
 }
 
-/// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run keeps
-/// its type on whatever machine it goes on.
+/// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run
+/// keeps its type on whatever machine it goes on.
 pub fn keep_compute(
     precision: &mut PrecisionConfig,
     start: &Start,

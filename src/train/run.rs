@@ -177,8 +177,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
 
-/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a signal
-/// came in.
+/// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a
+/// signal came in.
 fn finish(
     training: &TrainingConfig,
     task: &dyn Task,

@@ -54,6 +54,21 @@ impl Tensors {
         self.all.get(name).unwrap_or_else(|| panic!("no golden tensor `{name}`"))
     }
 
+    /// The batch of `inputs.safetensors`.
+    pub(crate) fn batch(&self) -> Batch {
+        let ids = |key: &str| self.get(key).to_vec1::<u32>().unwrap();
+        Batch {
+            token_keys: (0..ids("ids").len() as u64).collect(),
+            sample_ids: vec![0],
+            ids: ids("ids"),
+            token_type_ids: ids("token_type_ids"),
+            position_ids: ids("position_ids"),
+            cu_seqlens: ids("cu_seqlens"),
+            label_positions: ids("label_positions"),
+            labels: ids("labels"),
+        }
+    }
+
     pub(crate) fn numbers(&self, name: &str) -> Vec<f32> {
         self.get(name).to_vec1().unwrap()
     }
@@ -67,17 +82,7 @@ impl Golden {
         };
         let pretrained = read_folder(&folder).unwrap();
         let inputs = tensors("inputs.safetensors");
-        let ids = |key: &str| inputs.get(key).to_vec1::<u32>().unwrap();
-        let batch = Batch {
-            token_keys: (0..ids("ids").len() as u64).collect(),
-            sample_ids: vec![0],
-            ids: ids("ids"),
-            token_type_ids: ids("token_type_ids"),
-            position_ids: ids("position_ids"),
-            cu_seqlens: ids("cu_seqlens"),
-            label_positions: ids("label_positions"),
-            labels: ids("labels"),
-        };
+        let batch = inputs.batch();
         assert_eq!(*inputs.unread.borrow(), Vec::<String>::new(), "{name}: inputs");
         Self {
             name,

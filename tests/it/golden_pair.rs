@@ -1,5 +1,5 @@
-//! Generator and discriminator against PyTorch transformers', with the same drawn ids: logits, every gradient of
-//! the joint loss, and five AdamW steps. `scripts/make_golden.py` wrote the folder.
+//! Generator and discriminator against PyTorch transformers', with the same drawn ids: logits, every gradient
+//! of the joint loss, and five AdamW steps. `scripts/make_golden.py` wrote the folder.
 
 use std::path::PathBuf;
 
@@ -76,17 +76,7 @@ fn tensors(file: &str) -> Tensors {
 
 fn read() -> (Given, Batch) {
     let inputs = tensors("inputs.safetensors");
-    let ids = |key: &str| inputs.get(key).to_vec1::<u32>().unwrap();
-    let batch = Batch {
-        token_keys: (0..ids("ids").len() as u64).collect(),
-        sample_ids: vec![0],
-        ids: ids("ids"),
-        token_type_ids: ids("token_type_ids"),
-        position_ids: ids("position_ids"),
-        cu_seqlens: ids("cu_seqlens"),
-        label_positions: ids("label_positions"),
-        labels: ids("labels"),
-    };
+    let batch = inputs.batch();
     let task = load().unwrap();
     (Given { task, drawn: inputs.get("drawn").clone() }, batch)
 }

@@ -187,45 +187,43 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
 
 #[test]
 fn finite_differences_agree_with_dropout_on() {
-    const DIRECTIONS: u64 = 6;
-    // Wide enough that the loss moves by far more than its rounding, narrow enough for the third derivative.
-    const STEP: f64 = 1e-3;
     for (name, task, batch) in all_tasks(0.1, 2) {
-        let (_, gradients) = gradients_of(task.as_ref(), &batch, PASS);
-        let parameters = task.parameters();
-        let start = parameters.flat().to_vec1::<f32>().unwrap();
-        let (mut difference, mut size) = (0.0, 0.0);
-        for number in 0..DIRECTIONS {
-            let stream = Stream::new(5, Purpose::Test, number);
-            let direction: Vec<f64> = (0..start.len() as u64).map(|i| stream.normal(i)).collect();
-            let loss_at = |by: f64| {
-                for spec in parameters.layout().specs() {
-                    let moved = |i: usize| (f64::from(start[i]) + by * direction[i]) as f32;
-                    let values: Vec<f32> = spec.range.clone().map(moved).collect();
-                    parameters
-                        .set(
-                            &spec.name,
-                            &Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap(),
-                        )
-                        .unwrap();
-                }
-                gradients_of(task.as_ref(), &batch, PASS).0
-            };
-            let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
-            loss_at(0.0);
-            let exact: f64 = parameters
-                .layout()
-                .specs()
-                .flat_map(|s| s.range.clone())
-                .map(|i| f64::from(gradients[i]) * direction[i])
-                .sum();
-            difference += (measured - exact).powi(2);
-            size += exact * exact;
-        }
-        let error = (difference / size).sqrt();
+        let error = finite_difference_error(task.as_ref(), || gradients_of(task.as_ref(), &batch, PASS));
         println!("{name}: relative error {error:.1e}");
         assert!(error < 1e-2, "{name}: finite differences are off by {error:.2e}");
     }
+}
+
+/// By how much the gradients of `pass`, which gives a loss and the flat gradients of the task's parameters,
+/// are off the loss's slopes in six random directions.
+pub(crate) fn finite_difference_error(task: &dyn Task, pass: impl Fn() -> (f64, Vec<f32>)) -> f64 {
+    const DIRECTIONS: u64 = 6;
+    // Wide enough that the loss moves by far more than its rounding, narrow enough for the third derivative.
+    const STEP: f64 = 1e-3;
+    let (_, gradients) = pass();
+    let parameters = task.parameters();
+    let start = parameters.flat().to_vec1::<f32>().unwrap();
+    let (mut difference, mut size) = (0.0, 0.0);
+    for number in 0..DIRECTIONS {
+        let stream = Stream::new(5, Purpose::Test, number);
+        let direction: Vec<f64> = (0..start.len() as u64).map(|i| stream.normal(i)).collect();
+        let loss_at = |by: f64| {
+            for spec in parameters.layout().specs() {
+                let moved = |i: usize| (f64::from(start[i]) + by * direction[i]) as f32;
+                let values: Vec<f32> = spec.range.clone().map(moved).collect();
+                let values = Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap();
+                parameters.set(&spec.name, &values).unwrap();
+            }
+            pass().0
+        };
+        let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
+        loss_at(0.0);
+        let of_all = parameters.layout().specs().flat_map(|s| s.range.clone());
+        let exact: f64 = of_all.map(|i| f64::from(gradients[i]) * direction[i]).sum();
+        difference += (measured - exact).powi(2);
+        size += exact * exact;
+    }
+    (difference / size).sqrt()
 }
 
 #[test]

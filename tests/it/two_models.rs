@@ -1,5 +1,6 @@
-//! Two models in one run, a generator and a discriminator on shared embeddings: finite differences with dropout
-//! on, the same bits with layers computed again, and gradients that are told of once, when they are final.
+//! Two models in one run, a generator and a discriminator on shared embeddings: finite differences with
+//! dropout on, the same bits with layers computed again, and gradients that are told of once, when they are
+//! final.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,6 +21,7 @@ use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
 use mlmtrain::tasks::replaced_token_detection::blueprint;
 
 use crate::golden_pair::Given;
+use crate::gradients::finite_difference_error;
 
 const VOCABULARY: u64 = 60;
 const SCALES: [f32; 2] = [1.0, 5.0];
@@ -77,33 +79,8 @@ fn pass(task: &dyn Task, batch: &Batch) -> (f64, Vec<f32>) {
 
 #[test]
 fn finite_differences_of_the_joint_loss_agree_with_dropout_on() {
-    const STEP: f64 = 1e-3;
     let (task, batch) = (given(), batch());
-    let (_, gradients) = pass(&task, &batch);
-    let parameters = task.parameters();
-    let start = parameters.flat().to_vec1::<f32>().unwrap();
-    let (mut difference, mut size) = (0.0, 0.0);
-    for number in 0..6 {
-        let stream = Stream::new(5, Purpose::Test, number);
-        let direction: Vec<f64> = (0..start.len() as u64).map(|i| stream.normal(i)).collect();
-        let loss_at = |by: f64| {
-            for spec in parameters.layout().specs() {
-                let moved = |i: usize| (f64::from(start[i]) + by * direction[i]) as f32;
-                let values: Vec<f32> = spec.range.clone().map(moved).collect();
-                let values = Tensor::from_vec(values, spec.shape.as_slice(), &Device::Cpu).unwrap();
-                parameters.set(&spec.name, &values).unwrap();
-            }
-            pass(&task, &batch).0
-        };
-        let measured = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
-        loss_at(0.0);
-        let specs = parameters.layout().specs();
-        let exact: f64 =
-            specs.flat_map(|s| s.range.clone()).map(|i| f64::from(gradients[i]) * direction[i]).sum();
-        difference += (measured - exact).powi(2);
-        size += exact * exact;
-    }
-    let error = (difference / size).sqrt();
+    let error = finite_difference_error(&task, || pass(&task, &batch));
     println!("relative error {error:.1e}");
     assert!(error < 1e-2, "finite differences are off by {error:.2e}");
 }

@@ -42,8 +42,8 @@ fn main() {
     }
 }
 
-/// Removes the notes of this run, and those of runs that ended before they came here. Another run may be under
-/// way.
+/// Removes the notes of this run, and those of runs that ended before they came here. Another run may be
+/// under way.
 fn tidy(file: &Path) {
     let _ = fs::remove_file(file);
     let others = file.parent().and_then(|folder| fs::read_dir(folder).ok());

@@ -1,4 +1,5 @@
-//! `mlmtrain pretrain`: trains a model on raw text, with masked language modelling or replaced-token detection.
+//! `mlmtrain pretrain`: trains a model on raw text, with masked language modelling or replaced-token
+//! detection.
 
 mod plan;
 

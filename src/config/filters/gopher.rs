@@ -81,8 +81,8 @@ pub struct RepetitionFilter {
     pub max_duplicate_line_chars: Option<f64>,
     /// Largest share of characters in paragraphs that were there before.
     pub max_duplicate_paragraph_chars: Option<f64>,
-    /// Documents with fewer words are asked for lines and paragraphs only: in a headline, any two words are a
-    /// large share. The paper's other rules leave out what has fewer than 50.
+    /// Documents with fewer words are asked for lines and paragraphs only: in a headline, any two words are
+    /// a large share. The paper's other rules leave out what has fewer than 50.
     pub min_words: u64,
     /// Largest shares of characters in the most frequent sequence of 2, 3, 4, ... words.
     pub max_top_ngram_chars: Vec<f64>,

@@ -11,8 +11,8 @@ use whatlang::Lang;
 pub struct LanguageFilter {
     /// Languages to keep: ISO 639-3 or 639-1 codes, such as `fin` or `fi`.
     pub expected: Vec<String>,
-    /// Least confidence, from 0 to 1, that a document is in an expected language. Keep it low: on short text,
-    /// right guesses are often made with little confidence.
+    /// Least confidence, from 0 to 1, that a document is in an expected language. Keep it low: on short
+    /// text, right guesses are often made with little confidence.
     pub min_confidence: f64,
     /// Documents with fewer letters than this are too short to be judged, and kept.
     pub min_letters: u64,

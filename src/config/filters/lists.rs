@@ -24,8 +24,8 @@ pub struct PerplexityFilter {
     /// Files of good text that the model learns from, read like evaluation files: .jsonl, .csv, .tsv, or
     /// lines of text.
     pub reference_files: Vec<String>,
-    /// Largest perplexity of a character, such as 30: to a model of Finnish headlines, most Finnish web pages
-    /// have 5 to 30, English ones 38 to 96. The report shows what was measured.
+    /// Largest perplexity of a character, such as 30: to a model of Finnish headlines, most Finnish web
+    /// pages have 5 to 30, English ones 38 to 96. The report shows what was measured.
     pub max_perplexity: Option<f64>,
     /// Characters of the longest sequence that is counted.
     pub order: usize,

@@ -33,8 +33,8 @@ pub struct LinesFilter {
     pub max_chars: Option<u64>,
     /// Take out lines that hold nothing but web and e-mail addresses.
     pub urls: bool,
-    /// Take out lines of a short built-in list: sharing buttons, "read more", copyright lines, in English and
-    /// Finnish.
+    /// Take out lines of a short built-in list: sharing buttons, "read more", copyright lines, in English
+    /// and Finnish.
     pub boilerplate: bool,
     /// Take out lines that match one of these as a whole; `*` stands for anything, case does not matter.
     pub patterns: Vec<String>,
@@ -47,7 +47,8 @@ pub struct LinesFilter {
 pub struct C4Filter {
     /// Switch them on; each rule can be switched off on its own.
     pub enabled: bool,
-    /// Keep only lines that end in a full stop, an exclamation or question mark, or a closing quotation mark.
+    /// Keep only lines that end in a full stop, an exclamation or question mark, or a closing quotation
+    /// mark.
     pub terminal_punctuation: bool,
     /// Fewest words of a line; `null` for any.
     pub min_words_per_line: Option<u64>,

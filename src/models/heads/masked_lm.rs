@@ -1,5 +1,5 @@
-//! Masked-LM head: gather the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder tied to
-//! the word embedding.
+//! Masked-LM head: gather the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder
+//! tied to the word embedding.
 //!
 //! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
 //! V]` one either.

@@ -72,8 +72,8 @@ impl ReplacedTokenHead {
         op::logits(&self.activated(hidden_td, ctx)?.1, self.output(ctx))
     }
 
-    /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens that
-    /// were replaced, else 0, `[T]`.
+    /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens
+    /// that were replaced, else 0, `[T]`.
     pub fn totals(&self, hidden_td: &Tensor, replaced: Indices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         op::forward(&self.activated(hidden_td, ctx)?.1, self.output(ctx), replaced)
     }

@@ -123,8 +123,8 @@ impl Head for ClassificationHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
-        // The inputs of both maps and what stands between them; the gradients of these, of what was gathered and of the
-        // logits, which are f32.
+        // The inputs of both maps and what stands between them; the gradients of these, of what was gathered
+        // and of the logits, which are f32.
         let three = Footprint { values: 3 * self.dense.inputs as u64, statistics_bytes: 0 };
         let (four, labels) = (4 * self.dense.inputs as u64, self.output.outputs as u64);
         let besides = Footprint { values: four + labels, statistics_bytes: 4 * labels };

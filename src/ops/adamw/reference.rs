@@ -14,12 +14,13 @@ pub fn update(
     weight_decay: f64,
     hyper: &Hyper,
 ) -> Result<[Tensor; 3]> {
+    let correction = |beta: f64| if hyper.bias_correction { 1.0 - beta.powf(hyper.step as f64) } else { 1.0 };
     let g = (g * f64::from(hyper.gradient_multiplier))?;
     let p = (p * (1.0 - hyper.lr * weight_decay))?;
     let m = ((m * hyper.beta1)? + (&g * (1.0 - hyper.beta1))?)?;
     let v = ((v * hyper.beta2)? + (g.sqr()? * (1.0 - hyper.beta2))?)?;
-    let correction1 = hyper.correction(hyper.beta1);
-    let correction2 = hyper.correction(hyper.beta2);
+    let correction1 = correction(hyper.beta1);
+    let correction2 = correction(hyper.beta2);
     let denominator = ((v.sqrt()? / correction2.sqrt())? + hyper.eps)?;
     Ok([(p - (m.div(&denominator)? * (hyper.lr / correction1))?)?, m, v])
 }

@@ -132,6 +132,35 @@ fn many_blocks_agree_with_the_reference() {
     });
 }
 
+/// Without bias correction, and in groups that learn at a share of the rate.
+#[test]
+fn shares_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
+    on_each_device(|| {
+        let count = 40_007;
+        let (parameters, first, second) = (fresh(count, 1), zeros(count), zeros(count));
+        let halves = [(0..20_003, 0.8f32), (20_003..count, 0.25)];
+        let groups = halves.clone().map(|(range, lr_scale)| Group { range, weight_decay: 0.1, lr_scale });
+        let mut want = halves.clone().map(|(range, _)| {
+            let of = |t: &Tensor| double(t).narrow(0, range.start, range.len()).unwrap();
+            [of(&parameters), of(&first), of(&second)]
+        });
+        for step in 1..=3 {
+            let gradients = fresh(count, 10 + step);
+            let hyper = Hyper { bias_correction: false, ..hyper(step) };
+            update(buffers([&parameters, &gradients, &first, &second]), &groups, &hyper).unwrap();
+            for ((range, lr_scale), [p, m, v]) in halves.iter().zip(&mut want) {
+                let g = double(&gradients).narrow(0, range.start, range.len()).unwrap();
+                let scaled = Hyper { lr: hyper.lr * f64::from(*lr_scale), ..hyper };
+                [*p, *m, *v] = reference::update(p, &g, m, v, f64::from(0.1f32), &scaled).unwrap();
+            }
+        }
+        for ((range, _), [p, ..]) in halves.iter().zip(&want) {
+            let got = parameters.narrow(0, range.start, range.len()).unwrap();
+            assert_close("parameters", &got, p, 1e-6);
+        }
+    });
+}
+
 #[test]
 fn elements_outside_of_all_groups_are_frozen() {
     on_each_device(|| {

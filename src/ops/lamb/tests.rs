@@ -195,6 +195,28 @@ fn several_tensors_agree_with_the_reference() {
     });
 }
 
+/// Without bias correction, and at a share of the rate.
+#[test]
+fn a_share_of_the_rate_and_uncorrected_moments_agree_with_the_reference() {
+    on_each_device(|| {
+        let count = 40_007;
+        let mut state = State::new(fresh(count, 1));
+        let mut want = state.tensors.each_ref().map(double);
+        for step in 1..=3 {
+            let (gradients, hyper) =
+                (fresh(count, 10 + step), Hyper { bias_correction: false, ..hyper(step) });
+            let group = Group { lr_scale: 0.25, ..group(0..count, 0.1) };
+            state.step(&values(&gradients.to_device(&candle_core::Device::Cpu).unwrap()), &[group], &hyper);
+            let [p, _, m, v] = &want;
+            let scaled = Hyper { lr: hyper.lr * 0.25, ..hyper };
+            let decay = f64::from(0.1f32);
+            let [p, m, v] = reference::update(p, &double(&gradients), m, v, decay, &scaled).unwrap();
+            want = [p, double(&gradients), m, v];
+        }
+        assert_close("parameters", &state.tensors[0], &want[0], 1e-6);
+    });
+}
+
 #[test]
 fn a_tensor_of_zeros_or_without_an_update_has_the_ratio_one() {
     on_each_device(|| {

@@ -88,8 +88,8 @@ pub(super) fn forward_backward<T: Element>(
     Ok((totals(&logits, labels)?, from_vec(dx, (rows, cols))?))
 }
 
-/// The gradient of a row's logit. `sigmoid(z) - 1` is `-sigmoid(-z)`, which loses no digit where the row is told
-/// right.
+/// The gradient of a row's logit. `sigmoid(z) - 1` is `-sigmoid(-z)`, which loses no digit where the row is
+/// told right.
 fn slope(z: f32, label: u32, scale: f32) -> f32 {
     let sigmoid = |z: f32| 1.0 / (1.0 + (-z).exp());
     if label == 1 { -scale * sigmoid(-z) } else { scale * sigmoid(z) }

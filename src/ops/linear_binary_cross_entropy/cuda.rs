@@ -104,8 +104,8 @@ pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_
     rows(gpu, x_md, map, labels, 0.0, None)
 }
 
-/// Loss and scores of all rows; with room for the slopes of their logits, and the gradient of the bias, these as
-/// well.
+/// Loss and scores of all rows; with room for the slopes of their logits, and the gradient of the bias, these
+/// as well.
 fn rows(
     gpu: &Gpu,
     x_md: &Tensor,
@@ -169,8 +169,8 @@ pub(super) fn forward_backward(
         columns,
         wide,
     };
-    // SAFETY: `x` and `dx` are `[rows, cols]`, the weight is `[1, cols]`, there is a slope for each row and a row
-    // of partial sums for each block of rows.
+    // SAFETY: `x` and `dx` are `[rows, cols]`, the weight is `[1, cols]`, there is a slope for each row and a
+    // row of partial sums for each block of rows.
     unsafe {
         gpu.launch(GRADIENTS, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;

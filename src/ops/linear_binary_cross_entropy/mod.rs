@@ -1,12 +1,12 @@
 //! A linear map to one logit and the binary cross-entropy of it in one op: how a discriminator tells replaced
 //! tokens (Clark et al. 2020, section 2).
 //!
-//! Forward, for `x` `[M, D]`, `w` `[1, D]`, `b` `[1]` and labels `l` `[M]` of 0 or 1: `z[m] = x[m] . w + b` and
-//! `loss_sum = sum over m of max(z, 0) - z l + ln(1 + exp(-|z|))`, a *sum* as in [`crate::ops::cross_entropy`].
-//! A row counts as told to be 1 where `z > 0`.
+//! Forward, for `x` `[M, D]`, `w` `[1, D]`, `b` `[1]` and labels `l` `[M]` of 0 or 1: `z[m] = x[m] . w + b`
+//! and `loss_sum = sum over m of max(z, 0) - z l + ln(1 + exp(-|z|))`, a *sum* as in
+//! [`crate::ops::cross_entropy`]. A row counts as told to be 1 where `z > 0`.
 //!
-//! Backward, with `dz = scale * (sigmoid(z) - l)`: `dx = dz w`, `dw += sum over m of dz x`, `db += sum over m of
-//! dz`. Both are done at once, because `scale`, the gradient of the step's loss by the loss sum, is known
+//! Backward, with `dz = scale * (sigmoid(z) - l)`: `dx = dz w`, `dw += sum over m of dz x`, `db += sum over m
+//! of dz`. Both are done at once, because `scale`, the gradient of the step's loss by the loss sum, is known
 //! before; nothing is saved.
 //!
 //! `x` and `dx` are f32, bf16 or f16; `w`, `b`, the logits and all gradients of parameters are f32, the loss

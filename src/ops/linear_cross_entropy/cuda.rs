@@ -212,7 +212,8 @@ impl<'a> Drawing<'a> {
         let keys = self.keys.plus(piece.start * size_of::<u64>());
         let ids = gpu.output(&self.ids, DType::U32)?.plus(piece.start * size_of::<u32>());
         let shape = (piece.len(), classes);
-        // SAFETY: the piece lies within the rows, which have a key and an id each; its logits were just written.
+        // SAFETY: the piece lies within the rows, which have a key and an id each; its logits were just
+        // written.
         unsafe { gumbel::cuda::sample_rows(gpu, DType::F32, logits, shape, self.draw.stream, keys, ids) }
     }
 }

@@ -81,8 +81,8 @@ pub struct Draw<'a> {
     pub keys: Indices<'a, u64>,
 }
 
-/// Loss and score without gradients; an error names a label that is not below `V`. With `draw`, also an id for
-/// each row, u32 `[M]`.
+/// Loss and score without gradients; an error names a label that is not below `V`. With `draw`, also an id
+/// for each row, u32 `[M]`.
 pub fn forward<'a>(
     x_md: &Tensor,
     map: Map<'_>,

@@ -122,8 +122,8 @@ pub struct Buffers<'a> {
     pub first_moment: &'a Tensor,
     /// v.
     pub second_moment: &'a Tensor,
-    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed in
-    /// f32. Every parameter that changes is rounded into it.
+    /// The copy of the parameters that products are computed in, bf16 or f16; none where they are computed
+    /// in f32. Every parameter that changes is rounded into it.
     pub shadow: Option<&'a Tensor>,
     /// Clipping by the norm of the gradients; none applies them as they are.
     pub clip: Option<Clip<'a>>,

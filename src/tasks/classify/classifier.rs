@@ -58,8 +58,9 @@ impl Classifier {
         Ok(classifier)
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder has
-    /// no head for these labels, `new_head` is the seed that one is drawn from; without it that is an error.
+    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder
+    /// has no head for these labels, `new_head` is the seed that one is drawn from; without it that is an
+    /// error.
     pub fn from_folder(
         path: &Path,
         folder: &PretrainedFolder,

@@ -91,8 +91,8 @@ impl Collator {
         if possible.contains(&length) { Self { max_seq_length: length, ..self } } else { self }
     }
 
-    /// Longest sequence of an example: a pair has room for a token of each text, even where all that was known
-    /// of were single texts.
+    /// Longest sequence of an example: a pair has room for a token of each text, even where all that was
+    /// known of were single texts.
     fn longest(&self, example: &Encoded) -> usize {
         self.max_seq_length.max(self.template.least_tokens(example.second.is_some()))
     }

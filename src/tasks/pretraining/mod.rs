@@ -94,8 +94,8 @@ impl<'a, T: Pretrained> Pretraining<'a, T> {
     }
 }
 
-/// The model of a configuration as far as it can be told before there is a tokenizer: a vocabulary of 0 is that
-/// of the tokenizer at hand, or of the one that is to be trained.
+/// The model of a configuration as far as it can be told before there is a tokenizer: a vocabulary of 0 is
+/// that of the tokenizer at hand, or of the one that is to be trained.
 pub fn planned_model(config: &PretrainConfig) -> Result<ModelConfig> {
     let mut model = config.model().context("validation lets only one model family pass")?;
     if model.encoder.vocab_size == 0 {
@@ -112,8 +112,8 @@ pub fn most_masked(mlm: &MlmConfig) -> f64 {
     mlm.mlm_probability.max(mlm.mlm_probability_end.unwrap_or(0.0))
 }
 
-/// The model for a tokenizer: a vocabulary of 0 is the tokenizer's, and so is the family's own padding id, which
-/// may be written out or not.
+/// The model for a tokenizer: a vocabulary of 0 is the tokenizer's, and so is the family's own padding id,
+/// which may be written out or not.
 fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     let key = |key: &str| format!("model.{}.{key}", model.family.name);
     let (size, entries) = (model.encoder.vocab_size, tokenizer.vocab_size());

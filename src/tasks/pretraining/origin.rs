@@ -1,8 +1,8 @@
-//! Where a run begins that does not begin from nothing: with the architecture, the weights and the tokenizer of a
-//! model folder, ours or somebody else's.
+//! Where a run begins that does not begin from nothing: with the architecture, the weights and the tokenizer
+//! of a model folder, ours or somebody else's.
 //!
-//! With another tokenizer the rows of tokens that both have are kept, by their text, and the others begin at the
-//! mean of all rows.
+//! With another tokenizer the rows of tokens that both have are kept, by their text, and the others begin at
+//! the mean of all rows.
 
 use std::path::Path;
 
@@ -153,8 +153,8 @@ impl Origin {
     }
 }
 
-/// For each row of a vocabulary of `rows`, the row that the same token has in `before`. Special tokens are the same
-/// by their role.
+/// For each row of a vocabulary of `rows`, the row that the same token has in `before`. Special tokens are
+/// the same by their role.
 fn matches(before: &Tokenizer, after: &Tokenizer, rows: usize) -> Vec<Option<u32>> {
     let roles = |tokenizer: &Tokenizer| {
         let special = tokenizer.special();

@@ -1,5 +1,5 @@
-//! Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills in masked tokens, and a discriminator
-//! tells for every token whether it is the original one.
+//! Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills in masked tokens, and a
+//! discriminator tells for every token whether it is the original one.
 //!
 //! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
 //! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an
@@ -250,9 +250,9 @@ impl Task for ReplacedTokenDetection {
         generator.head.logits(&hidden_td, inputs.targets(), &ctx)
     }
 
-    /// Behind the losses: the tokens told to be replaced and those of them that are, the replaced ones and those
-    /// of them that are told, the drawn ones and those of them that are the original. What is drawn depends on
-    /// the place of a token in the evaluation alone.
+    /// Behind the losses: the tokens told to be replaced and those of them that are, the replaced ones and
+    /// those of them that are told, the drawn ones and those of them that are the original. What is drawn
+    /// depends on the place of a token in the evaluation alone.
     fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
         let Pair { generator, discriminator, parameters } = &self.pair;
         let inputs = self.inputs(batch, false)?;

@@ -35,8 +35,8 @@ pub(super) fn learn(task: Task, progress: impl FnMut(usize)) -> Learned {
     names.fill(&mut learned.spellings, options.filled_size());
     let vocab: serde_json::Map<String, Value> =
         learned.spellings.iter().zip(0u32..).map(|(s, id)| (s.clone(), id.into())).collect();
-    // A family's own class makes its pipeline anew, without a normalizer; the general one reads tokenizer.json
-    // as it is.
+    // A family's own class makes its pipeline anew, without a normalizer; the general one reads
+    // tokenizer.json as it is.
     let class = options.family.byte_level_class.filter(|_| !options.changes_letters());
     let class = class.unwrap_or("PreTrainedTokenizerFast");
     let more = json!({"add_prefix_space": false, "trim_offsets": true, "errors": "replace"});

@@ -50,7 +50,8 @@ pub struct TrainerOptions {
     pub lowercase: bool,
     /// Take accents off.
     pub strip_accents: bool,
-    /// Longest input of the model, special tokens included; transformers reads it from the tokenizer's files.
+    /// Longest input of the model, special tokens included; transformers reads it from the tokenizer's
+    /// files.
     pub model_max_length: usize,
 }
 

@@ -9,12 +9,13 @@ use crate::workplace::send;
 
 const SIGTERM: i32 = 15;
 
+/// A small ELECTRA in the place of the configuration's model.
+pub(super) const MODEL: &str = "model={electra: {embedding_size: 24, hidden_size: 32, num_hidden_layers: 2, \
+     num_attention_heads: 2, intermediate_size: 64}}";
+
 /// The configuration of the workplace with an ELECTRA in it.
-const ELECTRA: [&str; 3] = [
-    "model={electra: {embedding_size: 24, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}}",
-    "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.",
-    "tokenizer.algorithm=wordpiece",
-];
+const ELECTRA: [&str; 3] =
+    [MODEL, "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.", "tokenizer.algorithm=wordpiece"];
 
 const FILES: [&str; 4] = [
     "final/generator/model.safetensors",
@@ -50,7 +51,8 @@ fn a_run_leaves_two_folders_whose_scores_have_their_names() {
     assert!(first > 4.0, "it begins near the logarithm of the vocabulary: {first}");
     assert_eq!(place.series("train/discriminator_loss").len(), 40);
 
-    // What is done with `final`: the discriminator is scored, told with, and fine-tuned; the generator fills in.
+    // What is done with `final`: the discriminator is scored, told with, and fine-tuned; the generator fills
+    // in.
     let scored =
         place.program(&["evaluate", "--model", "run/final", "--data", "corpus.txt", "--json"], "").ok();
     let scored: Value = serde_json::from_str(&scored.stdout).unwrap();

@@ -5,6 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::pretrain::electra::MODEL;
+use crate::workplace::Finished;
 use crate::workplace::Workplace;
 use crate::workplace::send;
 
@@ -33,7 +35,7 @@ fn on(place: &Workplace, sets: &[&str]) -> Vec<String> {
     sets.iter().map(ToString::to_string).collect()
 }
 
-fn run_on(place: &Workplace, sets: &[&str]) -> crate::workplace::Finished {
+fn run_on(place: &Workplace, sets: &[&str]) -> Finished {
     let sets = on(place, sets);
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
     place.run(&sets, &["--model", "first/final"])
@@ -60,12 +62,10 @@ fn prepare_and_a_dry_run_know_the_folder_as_well() {
     let after = after.split_once("training:").unwrap().1;
     let text = format!("{before}model: {{path: first/final}}\ntraining:{after}");
     fs::write(place.path("config.yaml"), text.replace("tokenizer: {vocab_size: 400}\n", "")).unwrap();
-    let dry: crate::workplace::Finished =
-        place.subcommand("pretrain", &[], &["--dry-run"]).output().expect("starts").into();
+    let dry: Finished = place.subcommand("pretrain", &[], &["--dry-run"]).output().expect("starts").into();
     let dry = dry.ok();
     assert!(dry.stdout.contains("roberta 2 x 32"), "{}", dry.stdout);
-    let prepared: crate::workplace::Finished =
-        place.subcommand("prepare", &[], &[]).output().expect("starts").into();
+    let prepared: Finished = place.subcommand("prepare", &[], &[]).output().expect("starts").into();
     prepared.ok();
     assert_eq!(
         weights(&place, "first/final/tokenizer.json"),
@@ -134,11 +134,7 @@ fn a_stopped_run_that_began_with_weights_goes_on_with_the_same_bytes() {
 
 #[test]
 fn an_electra_goes_on_with_its_generator_or_a_fresh_one() {
-    let electra = [
-        "model={electra: {embedding_size: 24, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}}",
-        "tokenizer.algorithm=wordpiece",
-        "run.sample_text=null",
-    ];
+    let electra = [MODEL, "tokenizer.algorithm=wordpiece", "run.sample_text=null"];
     let place = with_model(&electra);
     let no_steps = ["training.max_steps=0", "run.sample_text=null"];
     run_on(&place, &no_steps).ok();
