@@ -6,7 +6,8 @@ use clap::Args;
 use clap::ValueEnum;
 
 use crate::config::DeviceChoice;
-use crate::tasks::classify::RowFormat;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::RowFormat;
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]
@@ -88,6 +89,14 @@ pub struct ColumnArgs {
     /// Column or JSON field of the second text of a pair
     #[arg(long, value_name = "NAME")]
     pub text_pair_column: Option<String>,
+}
+
+impl ColumnArgs {
+    /// The columns that were named.
+    pub fn named(&self) -> Columns<'_> {
+        let (text, text_pair) = (self.text_column.as_deref(), self.text_pair_column.as_deref());
+        Columns { text, text_pair, ..Columns::default() }
+    }
 }
 
 /// How much at once.

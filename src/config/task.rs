@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::families::Family;
 
 /// What `pretrain` trains for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PretrainTask {
     /// Finding masked tokens again.

@@ -10,6 +10,9 @@ use crate::error::Problem;
 use crate::tasks::Task;
 use crate::tokenizer::Tokenizer;
 
+/// Candidates of each mask.
+const CANDIDATES: usize = 5;
+
 /// One candidate for a mask.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
@@ -21,14 +24,13 @@ pub struct Candidate {
     pub probability: f64,
 }
 
-/// The `top` best candidates of each mask token of `text`, best first; `longest` is the most tokens that the
+/// The best candidates of each mask token of `text`, best first; `longest` is the most tokens that the
 /// model takes, `place` names the text in errors.
 pub fn fill_mask(
     task: &dyn Task,
     longest: usize,
     tokenizer: &Tokenizer,
     text: &str,
-    top: usize,
     place: &str,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = tokenizer.special();
@@ -54,7 +56,7 @@ pub fn fill_mask(
     let logits_mv =
         task.logits(&Batch::of_segment(ids, positions))?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
     let probabilities = candle_nn::ops::softmax(&logits_mv, D::Minus1)?.to_vec2::<f32>()?;
-    probabilities.iter().map(|row| best(row, top, tokenizer)).collect()
+    probabilities.iter().map(|row| best(row, CANDIDATES, tokenizer)).collect()
 }
 
 fn best(probabilities: &[f32], top: usize, tokenizer: &Tokenizer) -> Result<Vec<Candidate>> {

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use candle_core::Device;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
@@ -18,11 +20,20 @@ use crate::models::memory::Outline;
 use crate::tasks::Loss;
 use crate::tasks::Supervised;
 use crate::tasks::Term;
+use crate::tasks::fill_mask::Candidate;
+use crate::tasks::fill_mask::fill_mask;
+use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::InputTexts;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::origin::OfFolders;
+use crate::tasks::pretraining::scored;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
 /// The task and its model.
@@ -41,6 +52,7 @@ impl MaskedLm {
 
 impl Pretrained for MaskedLm {
     const NAME: PretrainTask = PretrainTask::MaskedLm;
+    const HEAD: HeadKind = HeadKind::MaskedLm;
 
     fn outline(_: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
         Ok(Box::new(Blueprint::masked_lm(model)))
@@ -74,5 +86,60 @@ impl Pretrained for MaskedLm {
 
     fn longest(&self) -> usize {
         self.model.config.max_sequence_length()
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(MaskFiller::load(path, device)?))
+    }
+}
+
+/// A masked language model with its tokenizer.
+pub struct MaskFiller {
+    task: MaskedLm,
+    tokenizer: Tokenizer,
+}
+
+impl MaskFiller {
+    /// Loads a model folder in the Hugging Face layout.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        let (task, tokenizer) = MaskedLm::load(path, device)?;
+        Ok(Self { task, tokenizer })
+    }
+
+    /// Whether a text has a mask.
+    pub fn is_masked(&self, text: &str) -> Result<bool> {
+        let mask = self.tokenizer.token(self.tokenizer.special().mask()?);
+        Ok(mask.is_some_and(|mask| text.contains(&mask)))
+    }
+
+    /// What stands in the place of each mask.
+    pub fn answer(&self, text: &InputText, answers: &mut dyn Answers) -> Result<()> {
+        let Self { task, tokenizer } = self;
+        let masks = fill_mask(task, task.longest(), tokenizer, &text.texts.0, &text.place)?;
+        let candidate = |c: &Candidate| json!({"token": c.token, "id": c.id, "score": c.probability});
+        let masks: Vec<Vec<Value>> = masks.iter().map(|m| m.iter().map(candidate).collect()).collect();
+        answers.answer(json!({"text": text.texts.0, "masks": masks}), text)
+    }
+}
+
+impl Trained for MaskFiller {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
+        let mut scores = Scored::default();
+        let (losses, entropy) = scored::losses(evaluation, &self.task, &self.tokenizer, &mut scores)?;
+        let (loss, accuracy) = (losses[0].mean(), losses[0].accuracy());
+        scores.add("loss", loss, "loss", format!("{loss:.4}"));
+        scores.add("perplexity", loss.exp(), "perplexity", format!("{:.2}", loss.exp()));
+        scores.add("accuracy", accuracy, "masked accuracy", format!("{:.2} %", 100.0 * accuracy));
+        // A baseline that has seen the file which it is scored on is better than any that has not.
+        let text = format!("{entropy:.4} (entropy of this file's own token frequencies)");
+        scores.add("own_unigram_entropy", entropy, "unigram entropy", text);
+        Ok(scores)
+    }
+
+    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
+        for text in texts {
+            self.answer(&text?, answers)?;
+        }
+        Ok(())
     }
 }

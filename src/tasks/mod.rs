@@ -1,20 +1,25 @@
 //! What a model is trained for: examples + head + loss + score, a folder for each.
 //!
 //! A [`Task`] turns a batch into losses and gradients; it knows nothing of steps, schedules, checkpoints or
-//! sinks. [`run`] is what a task brings along for a whole run; the skeleton of a run is `train/run.rs`.
+//! sinks. [`run`] is what a task brings along for a whole run, whose skeleton is `train/run.rs`; [`trained`]
+//! is what a trained model is used for. A new task is a folder with a line in [`list`] and its name in
+//! `config/task.rs`.
 
 pub mod classify;
 pub mod fill_mask;
+pub mod finetuned;
 mod inputs;
+pub mod labelled;
+pub mod list;
 pub mod loss;
 pub mod masked_lm;
-pub mod pretrained;
 pub mod pretraining;
 pub mod replaced_token_detection;
 pub mod run;
 mod supervised;
 #[cfg(test)]
 mod tests;
+pub mod trained;
 
 use candle_core::Result;
 use candle_core::Tensor;

@@ -24,8 +24,8 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::rng::Purpose;
 use crate::rng::Stream;
-use crate::tasks::pretrained;
-use crate::tasks::pretrained::Visitor;
+use crate::tasks::list;
+use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::run::Setting;
 use crate::telemetry::Progress;
@@ -101,7 +101,7 @@ impl Case {
         let _keeping = memory::keep_freed_blocks();
         let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
         let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
-        pretrained::visit(&self.config(), watch)
+        list::pretrained(self.config().task(), watch)
     }
 
     fn config(&self) -> PretrainConfig {
@@ -121,7 +121,7 @@ impl Case {
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Ok(pretrained::shapes(&self.config(), &self.model)?.outline.memory(&step).total())
+        Ok(list::shapes(&self.config(), &self.model)?.outline.memory(&step).total())
     }
 
     fn masked(&self) -> usize {
@@ -180,8 +180,8 @@ struct Watch<'a, F> {
     after_step: F,
 }
 
-impl<F: FnMut()> Visitor for Watch<'_, F> {
-    type Output = Timing;
+impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
+    type Output = Result<Timing>;
 
     fn visit<T: Pretrained>(self) -> Result<Timing> {
         let Self { case, machine, least_steps, least_seconds, mut after_step } = self;

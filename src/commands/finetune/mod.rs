@@ -1,4 +1,4 @@
-//! `mlmtrain finetune`: trains a classifier on labelled examples, once for each seed.
+//! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed.
 
 pub mod args;
 
@@ -12,18 +12,15 @@ use crate::commands::pretrain::interrupted;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
 use crate::fs;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
-use crate::quantity::format_count;
-use crate::scores::Confusion;
 use crate::scores::mean;
 use crate::scores::sample_std;
-use crate::tasks::classify::Examples;
-use crate::tasks::classify::Finetuning;
-use crate::tasks::classify::confusion_table;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::list;
+use crate::tasks::list::FinetunedVisitor;
 use crate::telemetry::Progress;
 use crate::telemetry::write_results;
 use crate::train;
@@ -39,7 +36,8 @@ struct Outcome {
     /// Why it ended; `None` when it was complete already.
     end: Option<End>,
     results: BTreeMap<String, f64>,
-    confusion: Confusion,
+    /// What is said of its last evaluation beside the scores.
+    details: String,
     model: PathBuf,
 }
 
@@ -52,48 +50,53 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     config.precision.compute = machine.policy.compute_type().into();
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
-    match config.task {
-        FinetuneTask::Classify => classify(&config, &machine, &progress),
-    }
+    list::finetuned(config.task, Training { config: &config, machine: &machine, progress: &progress })
 }
 
-fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> Result<()> {
-    let examples = Examples::read(&config.data, config.run.seed)?;
-    progress.note(&format!(
-        "{} training and {} evaluation examples, {} labels",
-        format_count(examples.train.len() as u64),
-        format_count(examples.eval.len() as u64),
-        examples.labels.len()
-    ));
-    // Opened once for all seeds: its tensors are read when they are asked for.
-    let folder = read_folder(&config.model)?;
-    let signals = Signals::listen()?;
-    let mut outcomes = Vec::new();
-    for (seed, output) in seeds(config) {
-        let request = Request {
-            config,
-            run: &config.run,
-            training: &config.training,
-            precision: &config.precision,
-            max_seq_length: config.data.max_seq_length,
-            output: &output,
-            seed,
-            start: &Start::Auto,
-        };
-        let kind = Finetuning { config, folder: &folder, examples: &examples };
-        let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
-        if let Some(End::Signal(signal)) = outcome.end {
-            return Err(interrupted(signal, outcome.step).into());
+/// The runs of a task that is known by its name.
+struct Training<'a> {
+    config: &'a FinetuneConfig,
+    machine: &'a Machine,
+    progress: &'a Progress,
+}
+
+impl FinetunedVisitor for Training<'_> {
+    type Output = Result<()>;
+
+    fn visit<T: Finetuned>(self) -> Result<()> {
+        let Self { config, machine, progress } = self;
+        let examples = T::read(config)?;
+        progress.note(&examples.summary());
+        // Opened once for all seeds: its tensors are read when they are asked for.
+        let folder = read_folder(&config.model)?;
+        let signals = Signals::listen()?;
+        let mut outcomes = Vec::new();
+        for (seed, output) in seeds(config) {
+            let request = Request {
+                config,
+                run: &config.run,
+                training: &config.training,
+                precision: &config.precision,
+                max_seq_length: config.data.max_seq_length,
+                output: &output,
+                seed,
+                start: &Start::Auto,
+            };
+            let kind = examples.kind(config, &folder);
+            let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
+            if let Some(End::Signal(signal)) = outcome.end {
+                return Err(interrupted(signal, outcome.step).into());
+            }
+            let train::run::Outcome { end, results, model, data, .. } = outcome;
+            outcomes.push(Outcome { seed, end, results, model, details: examples.details(&data) });
         }
-        let train::run::Outcome { end, results, model, data, .. } = outcome;
-        outcomes.push(Outcome { seed, end, results, model, confusion: data.confusion });
+        if outcomes.len() > 1 && machine.world.is_first() {
+            let output = &config.run.output_dir;
+            fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
+            write_results(output, "eval", &summary(&outcomes))?;
+        }
+        report(&outcomes, T::COLUMNS).into_iter().try_for_each(|line| terminal::stdout_line(&line))
     }
-    if outcomes.len() > 1 && machine.world.is_first() {
-        let output = &config.run.output_dir;
-        fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
-        write_results(output, "eval", &summary(&outcomes))?;
-    }
-    report(&outcomes, &examples.labels).into_iter().try_for_each(|line| terminal::stdout_line(&line))
 }
 
 /// Each seed and its folder: the output folder itself for a single one.
@@ -120,21 +123,17 @@ fn summary(outcomes: &[Outcome]) -> Vec<(String, f64)> {
         .collect()
 }
 
-const COLUMNS: [(&str, &str, f64); 4] = [
-    ("eval_accuracy", "accuracy %", 100.0),
-    ("eval_f1", "macro F1 %", 100.0),
-    ("eval_matthews_correlation", "Matthews", 1.0),
-    ("eval_loss", "loss", 1.0),
-];
+/// A score by Trainer's name, the title of its column, and what it is multiplied by.
+type Column = (&'static str, &'static str, f64);
 
-fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
-    let header = cells(|_, title, _| title.to_string());
+fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
+    let header = cells(columns, |(_, title, _)| title.to_string());
     let mut lines = vec![format!("{:>8}{header}{:>12}{:>14}  model", "seed", "training s", "evaluation s")];
     let column =
         |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|o| o.results.get(name).copied()).collect() };
     for outcome in outcomes {
         let value = |name: &str| outcome.results.get(name).copied().unwrap_or(f64::NAN);
-        let row = cells(|name, _, factor| digits(value(name) * factor, factor));
+        let row = cells(columns, |(name, _, factor)| digits(value(name) * factor, *factor));
         let note = if outcome.end.is_none() { "  (complete already)" } else { "" };
         lines.push(format!(
             "{:>8}{row}{:>12.0}{:>14.1}  {}{note}",
@@ -146,22 +145,19 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     }
     if outcomes.len() > 1 {
         for (title, statistic) in [("mean", mean as fn(&[f64]) -> f64), ("std", sample_std)] {
-            let row = cells(|name, _, factor| digits(statistic(&column(name)) * factor, factor));
+            let row = cells(columns, |(name, _, factor)| digits(statistic(&column(name)) * factor, *factor));
             lines.push(format!("{title:>8}{row}"));
         }
     }
     if let Some(last) = outcomes.last() {
-        lines.push(format!("confusion of seed {}:", last.seed));
-        lines.push(confusion_table(&last.confusion.rows(), labels).trim_end().to_string());
+        lines.push(format!("seed {}, {}", last.seed, last.details));
     }
     lines
 }
 
-/// One line of cells, 14 places each; `text` gives a cell for (name, title, factor).
-fn cells(text: impl Fn(&str, &str, f64) -> String) -> String {
-    let cells: Vec<String> =
-        COLUMNS.iter().map(|(name, title, factor)| format!("{:>14}", text(name, title, *factor))).collect();
-    cells.concat()
+/// One line of cells, 14 places each.
+fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
+    columns.iter().map(|column| format!("{:>14}", text(column))).collect()
 }
 
 fn digits(value: f64, factor: f64) -> String {

@@ -18,8 +18,8 @@ use crate::prepare::Prepared;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
 use crate::tasks::fill_mask::Candidate;
-use crate::tasks::pretrained;
-use crate::tasks::pretrained::Visitor;
+use crate::tasks::list;
+use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::Pretraining;
 use crate::tasks::pretraining::origin;
@@ -77,7 +77,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         progress: &progress,
         signals,
     };
-    let lines = pretrained::visit(&resolved, training)?;
+    let lines = list::pretrained(resolved.task(), training)?;
     lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
 }
 
@@ -93,8 +93,8 @@ struct Training<'a> {
     signals: Signals,
 }
 
-impl Visitor for Training<'_> {
-    type Output = Vec<String>;
+impl PretrainedVisitor for Training<'_> {
+    type Output = Result<Vec<String>>;
 
     fn visit<T: Pretrained>(self) -> Result<Vec<String>> {
         let Self { request, resolved: config, origin, prepared, machine, progress, signals } = self;

@@ -20,10 +20,8 @@ use crate::tasks::classify::collate::Collator;
 use crate::tasks::classify::collate::Encoded;
 use crate::tasks::classify::collate::PairTemplate;
 use crate::tasks::classify::collate::Truncation;
+use crate::tasks::labelled::TextPair;
 use crate::tokenizer::Tokenizer;
-
-/// A text, and the second text of a pair.
-pub type TextPair = (String, Option<String>);
 
 /// Everything that turns texts into labels.
 pub struct Classifier {

@@ -3,23 +3,26 @@
 use std::path::Path;
 
 use anyhow::Result;
+use candle_core::Device;
 
-use crate::config::ClassifyData;
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::models::Blueprint;
+use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
-use crate::tasks::classify::Columns;
-use crate::tasks::classify::Example;
 use crate::tasks::classify::LabelSet;
+use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::data::TrainingData;
-use crate::tasks::classify::read_examples;
 use crate::tasks::classify::stratified;
 use crate::tasks::classify::subset_size;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::Example;
+use crate::tasks::labelled::read_examples;
 use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
@@ -27,6 +30,7 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
+use crate::tasks::trained::Trained;
 
 /// The examples of a run, read and checked before anything is trained.
 pub struct Examples {
@@ -40,9 +44,20 @@ pub struct Examples {
     pub(super) eval_ids: Vec<u32>,
 }
 
-impl Examples {
-    /// Reads both files; the subset is drawn with `seed`, that of the run, the same for every training seed.
-    pub fn read(data: &ClassifyData, seed: u64) -> Result<Self> {
+impl Finetuned for Examples {
+    const HEAD: HeadKind = HeadKind::SequenceClassification;
+    const COLUMNS: &'static [(&'static str, &'static str, f64)] = &[
+        ("eval_accuracy", "accuracy %", 100.0),
+        ("eval_f1", "macro F1 %", 100.0),
+        ("eval_matthews_correlation", "Matthews", 1.0),
+        ("eval_loss", "loss", 1.0),
+    ];
+
+    type Kind<'a> = Finetuning<'a>;
+
+    /// The subset is drawn with the seed of the run, the same for every training seed.
+    fn read(config: &FinetuneConfig) -> Result<Self> {
+        let (data, seed) = (&config.data, config.run.seed);
         let columns = Columns::of(data);
         let read = |path: &Path| read_examples(path, &columns);
         let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
@@ -60,6 +75,25 @@ impl Examples {
             train_ids = chosen.iter().map(|&index| train_ids[index]).collect();
         }
         Ok(Self { labels: labels.names().to_vec(), train, train_ids, eval, eval_ids })
+    }
+
+    fn summary(&self) -> String {
+        let count = |examples: &[Example]| format_count(examples.len() as u64);
+        let (train, eval) = (count(&self.train), count(&self.eval));
+        format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len())
+    }
+
+    fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
+        Finetuning { config, folder, examples: self }
+    }
+
+    fn details(&self, data: &TrainingData<'_>) -> String {
+        let table = confusion_table(&data.confusion.rows(), &self.labels);
+        format!("confusion:\n{}", table.trim_end())
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Classifier::load(path, device)?))
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::error::Problem;
-use crate::tasks::classify::read::Example;
+use crate::tasks::labelled::read::Example;
 
 /// Most labels that an error lists.
 const LISTED: usize = 12;

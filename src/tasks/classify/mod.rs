@@ -1,21 +1,18 @@
-//! Sequence classification: labelled files -> examples -> labels -> subset -> batches -> model -> report.
+//! Sequence classification: examples -> labels -> subset -> batches -> model -> report.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` what a model is used
-//! for; everything else is about examples and knows no model.
+//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` a model with its labels,
+//! `trained.rs` what it is used for; everything else is about examples and knows no model.
 
 pub mod classifier;
 pub mod collate;
 pub mod data;
 pub mod finetuning;
 pub mod labels;
-pub mod read;
 pub mod report;
-pub mod rows;
 pub mod subset;
-pub mod texts;
+mod trained;
 
 pub use classifier::Classifier;
-pub use classifier::TextPair;
 pub use collate::Collator;
 pub use collate::Encoded;
 pub use collate::PairTemplate;
@@ -23,17 +20,11 @@ pub use collate::epoch_order;
 pub use finetuning::Examples;
 pub use finetuning::Finetuning;
 pub use labels::LabelSet;
-pub use read::Columns;
-pub use read::Example;
-pub use read::read_examples;
 pub use report::PredictionRow;
 pub use report::confusion_table;
 pub use report::write_rows;
-pub use rows::RowFormat;
 pub use subset::stratified;
 pub use subset::subset_size;
-pub use texts::InputText;
-pub use texts::InputTexts;
 
 use crate::models::ClassificationHead;
 use crate::tasks::Supervised;

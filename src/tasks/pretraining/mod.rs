@@ -4,12 +4,15 @@
 
 pub mod corpus;
 pub mod origin;
+pub mod scored;
 
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::Device;
 
 use crate::batches::BatchPlan;
 use crate::batches::Frame;
@@ -24,6 +27,7 @@ use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::error::Problem;
+use crate::families::HeadKind;
 use crate::families::ModelConfig;
 use crate::models::memory::Outline;
 use crate::prepare::Prepared;
@@ -47,15 +51,16 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
+use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
-
-/// Candidates of each mask of the sample text.
-const CANDIDATES: usize = 5;
 
 /// A task that a model is pretrained for.
 pub trait Pretrained: Task + Sized + Send {
     /// Its name.
     const NAME: PretrainTask;
+
+    /// The head of the model that it leaves.
+    const HEAD: HeadKind;
 
     /// What would be trained.
     fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>>;
@@ -74,6 +79,9 @@ pub trait Pretrained: Task + Sized + Send {
 
     /// The longest text, in tokens, whose masks it fills in.
     fn longest(&self) -> usize;
+
+    /// The model of a folder that was trained for it.
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>>;
 }
 
 /// A configuration and the data that it asks for.
@@ -248,7 +256,7 @@ pub fn sample<T: Pretrained>(
     tokenizer: &Tokenizer,
 ) -> Result<Vec<Vec<Candidate>>> {
     match &config.run.sample_text {
-        Some(text) => fill_mask(task, task.longest(), tokenizer, text, CANDIDATES, "run.sample_text"),
+        Some(text) => fill_mask(task, task.longest(), tokenizer, text, "run.sample_text"),
         None => Ok(Vec::new()),
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
 //! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an
-//! evaluation came to, `told.rs` is what a discriminator alone is used for.
+//! evaluation came to; `told.rs` is what a discriminator alone is used for, `pair_folder.rs` both.
 
 mod corrupt;
+pub mod pair_folder;
 pub mod scores;
 pub mod told;
 
@@ -51,11 +52,15 @@ use crate::tasks::inputs::Inputs;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::replaced_token_detection::corrupt::Corrupted;
+use crate::tasks::replaced_token_detection::told::Discriminator;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
 use crate::tasks::supervised::mean_length;
+use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
+
+pub use pair_folder::PairFolder;
 
 /// The task and its models.
 #[derive(Debug)]
@@ -127,6 +132,7 @@ impl ReplacedTokenDetection {
 
 impl Pretrained for ReplacedTokenDetection {
     const NAME: PretrainTask = PretrainTask::ReplacedTokenDetection;
+    const HEAD: HeadKind = HeadKind::ReplacedTokenDetection;
 
     fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
         Ok(Box::new(blueprint(&config.rtd, model)?))
@@ -169,6 +175,10 @@ impl Pretrained for ReplacedTokenDetection {
     /// The generator fills in masks.
     fn longest(&self) -> usize {
         self.pair.generator.config.max_sequence_length()
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Discriminator::load(path, device)?))
     }
 }
 

@@ -1,9 +1,11 @@
 //! A discriminator alone: which tokens of a text it holds to be replaced.
 
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use candle_core::Device;
+use serde_json::json;
 
 use crate::batches::Batch;
 use crate::error::Problem;
@@ -13,10 +15,17 @@ use crate::models::Blueprint;
 use crate::models::Model;
 use crate::models::ReplacedTokenHead;
 use crate::tasks::inputs::Inputs;
+use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::InputTexts;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
 /// A discriminator and its tokenizer.
 pub struct Discriminator {
+    path: PathBuf,
     model: Model<ReplacedTokenHead>,
     tokenizer: Tokenizer,
 }
@@ -40,7 +49,15 @@ impl Discriminator {
         let tokenizer = Tokenizer::load(&folder.path)?;
         let model = Blueprint::replaced_tokens(&folder.config, names).initialise(0, device)?;
         folder.fill(&model.parameters, false)?;
-        Ok(Self { model, tokenizer })
+        Ok(Self { path: path.to_path_buf(), model, tokenizer })
+    }
+
+    /// Says of a text how probably each token was replaced.
+    pub fn answer(&self, text: &InputText, answers: &mut dyn Answers) -> Result<()> {
+        let told = self.tell(&text.texts.0, &text.place)?;
+        let (tokens, replaced): (Vec<String>, Vec<f64>) =
+            told.into_iter().map(|t| (t.token, t.replaced)).unzip();
+        answers.answer(json!({"text": text.texts.0, "tokens": tokens, "replaced": replaced}), text)
     }
 
     /// Each token of a text; `place` names it in errors.
@@ -68,5 +85,20 @@ impl Discriminator {
             Ok(Told { token, replaced: 1.0 / (1.0 + f64::from(-logits[at]).exp()) })
         };
         words.map(told).collect()
+    }
+}
+
+impl Trained for Discriminator {
+    fn evaluate(&self, _: &Evaluation<'_>) -> Result<Scored> {
+        let message = "holds a discriminator, whose replaced tokens a generator must draw";
+        let hint = "name the folder that holds both, in `generator/` and `discriminator/`";
+        Err(Problem::new(message).at(self.path.display()).hint(hint).into())
+    }
+
+    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
+        for text in texts {
+            self.answer(&text?, answers)?;
+        }
+        Ok(())
     }
 }

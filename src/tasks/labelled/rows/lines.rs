@@ -9,9 +9,9 @@ use anyhow::Result;
 use serde_json::Map;
 
 use crate::error::Problem;
-use crate::tasks::classify::rows::Fields;
-use crate::tasks::classify::rows::Row;
-use crate::tasks::classify::rows::Source;
+use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Source;
 
 /// A longer line is no text to label.
 const LINE_BYTES_MAX: u64 = 16 << 20;

@@ -9,9 +9,9 @@ use anyhow::Result;
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
-use crate::tasks::classify::rows::Row;
-use crate::tasks::classify::rows::RowFormat;
-use crate::tasks::classify::rows::Source;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::Source;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];

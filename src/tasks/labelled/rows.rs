@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
-use crate::tasks::classify::rows::lines::LineRows;
-use crate::tasks::classify::rows::table::TableRows;
+use crate::tasks::labelled::rows::lines::LineRows;
+use crate::tasks::labelled::rows::table::TableRows;
 
 /// How an input is cut into rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

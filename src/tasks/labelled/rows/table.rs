@@ -10,9 +10,9 @@ use csv::ReaderBuilder;
 use csv::Terminator;
 
 use crate::error::Problem;
-use crate::tasks::classify::rows::Fields;
-use crate::tasks::classify::rows::Row;
-use crate::tasks::classify::rows::Source;
+use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Source;
 
 /// Put behind a table. The newline ends a last line without one, so that lines can be counted back from the
 /// end of a row (the reader's own positions are those before blank lines, and halfway through a CRLF). The

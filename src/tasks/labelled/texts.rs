@@ -9,13 +9,15 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::error::Problem;
-use crate::tasks::classify::TextPair;
-use crate::tasks::classify::read::Chosen;
-use crate::tasks::classify::read::Columns;
-use crate::tasks::classify::read::take;
-use crate::tasks::classify::rows::Row;
-use crate::tasks::classify::rows::RowFormat;
-use crate::tasks::classify::rows::Source;
+use crate::tasks::labelled::read::Chosen;
+use crate::tasks::labelled::read::Columns;
+use crate::tasks::labelled::read::take;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::Source;
+
+/// A text, and the second text of a pair.
+pub type TextPair = (String, Option<String>);
 
 /// One text, or pair of texts, of an input.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,86 @@
+//! A classifier in the hands of `evaluate` and `predict`.
+
+use anyhow::Result;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::scores::Confusion;
+use crate::tasks::classify::Classifier;
+use crate::tasks::classify::LabelSet;
+use crate::tasks::classify::PredictionRow;
+use crate::tasks::classify::confusion_table;
+use crate::tasks::classify::report::best_class;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::InputTexts;
+use crate::tasks::labelled::TextPair;
+use crate::tasks::labelled::read_examples;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
+
+impl Trained for Classifier {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
+        let columns = Columns { labelled: true, ..evaluation.columns };
+        let examples = read_examples(evaluation.data, &columns)?;
+        let ids = LabelSet::given(&self.labels)?.ids(evaluation.data, &examples)?;
+        let texts: Vec<TextPair> = examples.into_iter().map(|e| (e.text, e.text_pair)).collect();
+        let (encoded, lost) = self.encode(&texts, &ids)?;
+        let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), 0.0);
+        for (number, batch) in encoded.chunks(evaluation.batch_size).enumerate() {
+            if number == 0 {
+                evaluation.dump_logits(&self.task, &self.collator.batch(batch, 0))?;
+            }
+            for (example, probabilities) in batch.iter().zip(self.probabilities(batch)?) {
+                predicted.push(best_class(&probabilities) as u32);
+                loss -= f64::from(probabilities[example.label as usize]).ln();
+            }
+        }
+        let confusion = Confusion::of(self.labels.len(), &ids, &predicted);
+        let (loss, accuracy, f1) = (loss / ids.len() as f64, confusion.accuracy(), confusion.macro_f1());
+        let mut scores = Scored::default();
+        scores.add("examples", ids.len(), "examples", ids.len());
+        scores.add("loss", loss, "loss", format!("{loss:.4}"));
+        scores.add("accuracy", accuracy, "accuracy", format!("{:.2} %", 100.0 * accuracy));
+        scores.add("f1", f1, "macro F1", format!("{:.2} %", 100.0 * f1));
+        let matthews = confusion.matthews();
+        scores.add("matthews_correlation", matthews, "Matthews", format!("{matthews:.4}"));
+        if lost.examples > 0 {
+            let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
+            scores.add("examples_cut", lost.examples, "cut", text);
+        }
+        let by_class = self.labels.iter().zip(confusion.per_class());
+        let by_class = by_class.map(|(label, of)| {
+            let of =
+                json!({"precision": of.precision, "recall": of.recall, "f1": of.f1, "support": of.support});
+            (label.clone(), of)
+        });
+        scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
+        scores.lines.push(confusion_table(&confusion.rows(), &self.labels).trim_end().to_string());
+        Ok(scores)
+    }
+
+    fn predict(&self, texts: InputTexts, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
+        let (mut examples, mut cut) = (0, 0);
+        let mut texts = texts.peekable();
+        while texts.peek().is_some() {
+            let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
+            let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
+            let (encoded, lost) = self.encode(&pairs, &[])?;
+            (examples, cut) = (examples + batch.len(), cut + lost.examples);
+            for ((text, (first, second)), probabilities) in
+                batch.iter().zip(pairs).zip(self.probabilities(&encoded)?)
+            {
+                let row = PredictionRow::new(first, second, None, &self.labels, &probabilities);
+                answers.answer(serde_json::to_value(&row)?, text)?;
+            }
+        }
+        if cut > 0 {
+            answers.note(&format!(
+                "note: {cut} of {examples} texts were longer than the model takes and were cut"
+            ));
+        }
+        Ok(())
+    }
+}

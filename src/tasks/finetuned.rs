@@ -1,0 +1,42 @@
+//! What a task of fine-tuning brings along; `list.rs` names them all.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::config::FinetuneConfig;
+use crate::families::HeadKind;
+use crate::interop::PretrainedFolder;
+use crate::tasks::run::Kind;
+use crate::tasks::trained::Trained;
+
+/// A task that a pretrained encoder is fine-tuned for: its examples, which are read once for all seeds.
+pub trait Finetuned: Sized {
+    /// The head that it trains.
+    const HEAD: HeadKind;
+
+    /// The scores of a report, in its order: Trainer's name, the title of the column, and 100 for a share
+    /// that is shown in percent.
+    const COLUMNS: &'static [(&'static str, &'static str, f64)];
+
+    /// The run of one seed.
+    type Kind<'a>: Kind
+    where
+        Self: 'a;
+
+    /// Reads and checks the examples.
+    fn read(config: &FinetuneConfig) -> Result<Self>;
+
+    /// One line of what was read.
+    fn summary(&self) -> String;
+
+    /// The run of one seed from the encoder of `folder`.
+    fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Self::Kind<'a>;
+
+    /// What a report says of the last evaluation of a run, beside its scores.
+    fn details(&self, data: &<Self::Kind<'_> as Kind>::Data) -> String;
+
+    /// The model of a folder that was trained for it.
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>>;
+}

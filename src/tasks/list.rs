@@ -1,0 +1,111 @@
+//! Every task: by its name in a configuration, and by the head of a model folder.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+use clap::ValueEnum;
+
+use crate::config::FinetuneTask;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
+use crate::error::Problem;
+use crate::families::HeadKind;
+use crate::families::ModelConfig;
+use crate::interop::holds_pair;
+use crate::interop::read_folder;
+use crate::tasks::classify;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::pretraining;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::replaced_token_detection::PairFolder;
+use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tasks::run::Shapes;
+use crate::tasks::trained::Trained;
+
+/// What is done with a task of pretraining that is known by its name.
+pub trait PretrainedVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<T: Pretrained>(self) -> Self::Output;
+}
+
+/// Shows a task of pretraining to `visitor`.
+pub fn pretrained<V: PretrainedVisitor>(task: PretrainTask, visitor: V) -> V::Output {
+    match task {
+        PretrainTask::MaskedLm => visitor.visit::<MaskedLm>(),
+        PretrainTask::ReplacedTokenDetection => visitor.visit::<ReplacedTokenDetection>(),
+    }
+}
+
+/// What is done with a task of fine-tuning that is known by its name.
+pub trait FinetunedVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    fn visit<T: Finetuned>(self) -> Self::Output;
+}
+
+/// Shows a task of fine-tuning to `visitor`.
+pub fn finetuned<V: FinetunedVisitor>(task: FinetuneTask, visitor: V) -> V::Output {
+    match task {
+        FinetuneTask::Classify => visitor.visit::<classify::Examples>(),
+    }
+}
+
+/// The sizes of a run of `config` with `model`, whose vocabulary is known.
+pub fn shapes(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
+    struct OfShapes<'a>(&'a PretrainConfig, &'a ModelConfig);
+    impl PretrainedVisitor for OfShapes<'_> {
+        type Output = Result<Shapes>;
+
+        fn visit<T: Pretrained>(self) -> Result<Shapes> {
+            pretraining::shapes::<T>(self.0, self.1)
+        }
+    }
+    pretrained(config.task(), OfShapes(config, model))
+}
+
+/// The model of a folder in the Hugging Face layout, or the two of an ELECTRA run.
+pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+    struct Open<'a>(HeadKind, &'a Path, &'a Device);
+    impl Open<'_> {
+        fn of(&self, head: HeadKind, open: Opener) -> Option<Result<Box<dyn Trained>>> {
+            (head == self.0).then(|| open(self.1, self.2))
+        }
+    }
+    impl PretrainedVisitor for &Open<'_> {
+        type Output = Option<Result<Box<dyn Trained>>>;
+
+        fn visit<T: Pretrained>(self) -> Self::Output {
+            self.of(T::HEAD, T::open)
+        }
+    }
+    impl FinetunedVisitor for &Open<'_> {
+        type Output = Option<Result<Box<dyn Trained>>>;
+
+        fn visit<T: Finetuned>(self) -> Self::Output {
+            self.of(T::HEAD, T::open)
+        }
+    }
+    if holds_pair(path) {
+        return Ok(Box::new(PairFolder::new(path, device)));
+    }
+    let open = Open(read_folder(path)?.head, path, device);
+    let mut of_pretraining =
+        PretrainTask::value_variants().iter().filter_map(|&task| pretrained(task, &open));
+    let mut of_finetuning = FinetuneTask::value_variants().iter().filter_map(|&task| finetuned(task, &open));
+    of_pretraining.next().or_else(|| of_finetuning.next()).unwrap_or_else(|| {
+        Err(Problem::new("holds an encoder without a head, which predicts nothing and cannot be scored")
+            .at(path.display())
+            .hint("fine-tune it first with `mlmtrain finetune`")
+            .into())
+    })
+}
+
+/// What opens the model of a folder.
+type Opener = fn(&Path, &Device) -> Result<Box<dyn Trained>>;

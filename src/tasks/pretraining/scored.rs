@@ -1,0 +1,77 @@
+//! Scores of a pretrained model on a file of text.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::batches::EvaluationBatches;
+use crate::batches::Frame;
+use crate::batches::Masking;
+use crate::config::DataConfig;
+use crate::config::SourceConfig;
+use crate::corpus::Corpus;
+use crate::corpus::Item;
+use crate::error::Problem;
+use crate::fs;
+use crate::scores::unigram_entropy;
+use crate::shards::ShardSet;
+use crate::tasks::Loss;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::corpus;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tokenizer::Tokenizer;
+
+/// Longest rows that text is scored in, unless the model takes less.
+const ROW_TOKENS: usize = 512;
+
+/// The losses of a task over the documents of the file, and the entropy of their tokens; `scores` says what
+/// was read.
+pub fn losses<T: Pretrained>(
+    evaluation: &Evaluation<'_>,
+    task: &T,
+    tokenizer: &Tokenizer,
+    scores: &mut Scored,
+) -> Result<(Vec<Loss>, f64)> {
+    let (documents, left_out) = documents(evaluation.data, evaluation.columns.text)?;
+    let ids = tokenizer.encode_corpus(&documents)?;
+    let mut counts = vec![0u64; tokenizer.vocab_size()];
+    ids.iter().flatten().for_each(|&id| counts[id as usize] += 1);
+    let tokens: u64 = counts.iter().sum();
+    if tokens == 0 {
+        return Err(Problem::new("holds no text").at(evaluation.data.display()).into());
+    }
+    let frame = Frame::new(tokenizer, ROW_TOKENS.min(task.longest()))?;
+    let shards = Arc::new(ShardSet::in_memory(&ids, tokenizer.vocab_size()));
+    let masking = Masking::for_evaluation(T::NAME, tokenizer)?;
+    let mut batches = EvaluationBatches::new(&shards, frame, masking, evaluation.batch_size)?.peekable();
+    if let Some(Ok(first)) = batches.peek() {
+        evaluation.dump_logits(task, first)?;
+    }
+    let losses = corpus::evaluate(task, batches, &|| false)?.unwrap_or_default();
+    scores.add("examples", documents.len(), "documents", documents.len());
+    scores.add("tokens", tokens, "tokens", tokens);
+    if left_out > 0 {
+        let text = format!("{left_out}, over {} bytes long", DataConfig::default().max_line_bytes);
+        scores.add("documents_left_out", left_out, "left out", text);
+    }
+    Ok((losses, unigram_entropy(&counts)))
+}
+
+/// The texts of a file, and how many were left out for their length; empty ones are not missed.
+fn documents(path: &Path, field: Option<&str>) -> Result<(Vec<String>, u64)> {
+    // A missing file is named as such, not as a pattern without a match.
+    fs::open(path)?;
+    let field = field.unwrap_or("text").to_string();
+    let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
+    let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })?;
+    let (mut texts, mut left_out) = (Vec::new(), 0);
+    for item in corpus.documents() {
+        match item? {
+            Item::Document(document) => texts.push(document.text),
+            Item::Rejected(rejected) => left_out += u64::from(rejected.rejection.reason != "empty"),
+        }
+    }
+    Ok((texts, left_out))
+}

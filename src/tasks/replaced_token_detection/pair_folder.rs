@@ -1,0 +1,67 @@
+//! The folder of a run: a generator and a discriminator, each of which can be used.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::interop::DISCRIMINATOR;
+use crate::interop::GENERATOR;
+use crate::tasks::Task;
+use crate::tasks::labelled::InputTexts;
+use crate::tasks::masked_lm::MaskFiller;
+use crate::tasks::pretraining::Pretrained;
+use crate::tasks::pretraining::scored;
+use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tasks::replaced_token_detection::told::Discriminator;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
+
+/// Both models of a run.
+pub struct PairFolder {
+    path: PathBuf,
+    device: Device,
+}
+
+impl PairFolder {
+    /// The folder at `path`, whose models are loaded when it is known what for.
+    pub fn new(path: &Path, device: &Device) -> Self {
+        Self { path: path.to_path_buf(), device: device.clone() }
+    }
+}
+
+impl Trained for PairFolder {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
+        let (task, tokenizer) = ReplacedTokenDetection::load(&self.path, &self.device)?;
+        let mut scores = Scored::default();
+        let (losses, _) = scored::losses(evaluation, &task, &tokenizer, &mut scores)?;
+        for (name, value) in ReplacedTokenDetection::scores(task.terms(), &losses) {
+            let is_share = !name.ends_with("loss");
+            let text = if is_share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") };
+            scores.add(&name, value, &name.replace('_', " "), text);
+        }
+        Ok(scores)
+    }
+
+    /// A text with masks goes to the generator, any other to the discriminator.
+    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
+        let generator = MaskFiller::load(&self.path.join(GENERATOR), &self.device)?;
+        let discriminator = Discriminator::load(&self.path.join(DISCRIMINATOR), &self.device)?;
+        let place = self.path.display();
+        answers.note(&format!(
+            "note: {place}: `{GENERATOR}` fills in the masks of a text, `{DISCRIMINATOR}` tells replaced tokens where there are none"
+        ));
+        for text in texts {
+            let text = text?;
+            if generator.is_masked(&text.texts.0)? {
+                generator.answer(&text, answers)?;
+            } else {
+                discriminator.answer(&text, answers)?;
+            }
+        }
+        Ok(())
+    }
+}

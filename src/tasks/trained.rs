@@ -1,0 +1,86 @@
+//! A trained model, as `evaluate` and `predict` use it.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+use candle_core::Tensor;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::batches::Batch;
+use crate::checkpoint::write_tensors;
+use crate::fs;
+use crate::tasks::Task;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::InputTexts;
+
+/// A model with its tokenizer, whatever it was trained for.
+pub trait Trained {
+    /// Scores of what it says of a file.
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored>;
+
+    /// Answers each of `texts`, at most `batch_size` at a time.
+    fn predict(&self, texts: InputTexts, batch_size: usize, answers: &mut dyn Answers) -> Result<()>;
+}
+
+/// What is evaluated, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Evaluation<'a> {
+    /// Labelled examples or text, as the model needs.
+    pub data: &'a Path,
+    /// Which columns of it to read.
+    pub columns: Columns<'a>,
+    /// Texts in one batch.
+    pub batch_size: usize,
+    /// Where the first batch and its logits are written.
+    pub dump_logits: Option<&'a Path>,
+}
+
+impl Evaluation<'_> {
+    /// Writes the first batch and its logits where that was asked for, so that another program can be held
+    /// against them.
+    pub fn dump_logits(&self, task: &dyn Task, batch: &Batch) -> Result<()> {
+        let Some(path) = self.dump_logits else { return Ok(()) };
+        let ids =
+            |name: &str, values: &[u32]| anyhow::Ok((name.to_string(), Tensor::new(values, &Device::Cpu)?));
+        let tensors = vec![
+            ids("ids", &batch.ids)?,
+            ids("token_type_ids", &batch.token_type_ids)?,
+            ids("position_ids", &batch.position_ids)?,
+            ids("cu_seqlens", &batch.cu_seqlens)?,
+            ids("label_positions", &batch.label_positions)?,
+            ids("labels", &batch.labels)?,
+            ("logits".to_string(), task.logits(batch)?.to_device(&Device::Cpu)?),
+        ];
+        fs::write_atomic(path, |file| write_tensors(file, &tensors))
+    }
+}
+
+/// What an evaluation found, for people and for programs.
+#[derive(Debug, Default)]
+pub struct Scored {
+    /// For people.
+    pub lines: Vec<String>,
+    /// By the names that the Trainer gives them.
+    pub json: Map<String, Value>,
+}
+
+impl Scored {
+    /// A number by the name that the Trainer gives it, and a line with a name of its own.
+    pub fn add(&mut self, key: &str, value: impl Into<Value>, name: &str, text: impl Display) {
+        self.json.insert(format!("eval_{key}"), value.into());
+        self.lines.push(format!("{name:20} {text}"));
+    }
+}
+
+/// Takes what a model says of texts.
+pub trait Answers {
+    /// What was found of a text, a JSON object.
+    fn answer(&mut self, found: Value, text: &InputText) -> Result<()>;
+
+    /// What a user should know besides.
+    fn note(&mut self, text: &str);
+}
