@@ -177,6 +177,7 @@ impl<W: Write> Bench<'_, W> {
             heads,
             cu_seqlens: (&cu_seqlens).into(),
             token_keys: (&token_keys).into(),
+            window: None,
             dropout: Some(&dropout),
         };
         let product = 2.0 * (tokens * LENGTH * d) as f64;
@@ -205,21 +206,21 @@ impl<W: Write> Bench<'_, W> {
             Ok((bench.activations(tokens, f)?, bench.activations(tokens, f)?, vector(f)?, zeros(&[f])?))
         };
         self.line("gelu forward", &Work::Values(2 * wide, 0), activation, |(x, _, bias, _)| {
-            black_box(gelu::forward(x, bias)?);
+            black_box(gelu::forward(x, Some(bias))?);
             Ok(())
         })?;
         self.line("gelu backward", &Work::Values(3 * wide, 0), activation, |(x, dy, bias, gradient)| {
-            black_box(gelu::backward(dy, x, bias, gradient)?);
+            black_box(gelu::backward(dy, x, Some(bias), Some(gradient))?);
             Ok(())
         })?;
         let narrow = tokens * d;
         let normed = |bench: &Self| {
             let (x, weight, bias) = (bench.activations(tokens, d)?, vector(d)?, vector(d)?);
-            let saved = layer_norm::forward(&x, &weight, &bias, EPS)?.1;
+            let saved = layer_norm::forward(&x, &weight, Some(&bias), EPS)?.1;
             Ok((x, weight, bias, saved, bench.activations(tokens, d)?, zeros(&[d])?, zeros(&[d])?))
         };
         self.line("layer_norm forward", &Work::Values(2 * narrow, 0), normed, |(x, weight, bias, ..)| {
-            black_box(layer_norm::forward(x, weight, bias, EPS)?);
+            black_box(layer_norm::forward(x, weight, Some(bias), EPS)?);
             Ok(())
         })?;
         self.line(
@@ -227,7 +228,7 @@ impl<W: Write> Bench<'_, W> {
             &Work::Values(3 * narrow, 0),
             normed,
             |(x, weight, _, saved, dy, dweight, dbias)| {
-                black_box(layer_norm::backward(dy, x, weight, saved, dweight, dbias)?);
+                black_box(layer_norm::backward(dy, x, weight, saved, dweight, Some(dbias))?);
                 Ok(())
             },
         )?;
@@ -253,7 +254,12 @@ impl<W: Write> Bench<'_, W> {
                 [vector(d)?, vector(d)?, vector(d)?],
             );
             let [bias, norm_weight, norm_bias] = &vectors;
-            let weights = residual_norm::Weights { bias, norm_weight, norm_bias, eps: EPS };
+            let weights = residual_norm::Weights {
+                bias: Some(bias),
+                norm_weight,
+                norm_bias: Some(norm_bias),
+                eps: EPS,
+            };
             let saved = residual_norm::forward(&x, &residual, &weights, &keys, Some(&dropout))?.1;
             Ok((x, residual, vectors, saved, [zeros(&[d])?, zeros(&[d])?, zeros(&[d])?]))
         };
@@ -263,7 +269,12 @@ impl<W: Write> Bench<'_, W> {
             &Work::Values(4 * tokens * d, 0),
             inputs,
             |(x, residual, [bias, norm_weight, norm_bias], ..)| {
-                let weights = residual_norm::Weights { bias, norm_weight, norm_bias, eps: EPS };
+                let weights = residual_norm::Weights {
+                    bias: Some(bias),
+                    norm_weight,
+                    norm_bias: Some(norm_bias),
+                    eps: EPS,
+                };
                 black_box(residual_norm::forward(x, residual, &weights, &keys, Some(&dropout))?);
                 Ok(())
             },
@@ -275,8 +286,20 @@ impl<W: Write> Bench<'_, W> {
             inputs,
             |(x, _, [_, norm_weight, _], saved, gradients)| {
                 let [dbias, dnorm_weight, dnorm_bias] = gradients;
-                let into = residual_norm::WeightGradients { dbias, dnorm_weight, dnorm_bias };
-                black_box(residual_norm::backward(x, saved, norm_weight, &into, &keys, Some(&dropout))?);
+                let into = residual_norm::WeightGradients {
+                    dbias: Some(dbias),
+                    dnorm_weight,
+                    dnorm_bias: Some(dnorm_bias),
+                };
+                black_box(residual_norm::backward(
+                    x,
+                    None,
+                    saved,
+                    norm_weight,
+                    &into,
+                    &keys,
+                    Some(&dropout),
+                )?);
                 Ok(())
             },
         )

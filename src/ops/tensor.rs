@@ -38,6 +38,11 @@ pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Sto
     Ok(Values { storage, range: start..end, element: PhantomData })
 }
 
+/// The values of a vector on the CPU, or `len` zeros where there is none.
+pub fn values_or_zeros(t: Option<&Tensor>, len: usize) -> Result<Vec<f32>> {
+    t.map_or(Ok(vec![0.0; len]), |t| Ok(values::<f32>(t)?.to_vec()))
+}
+
 /// What [`values`] gives: a slice that holds the lock of its storage.
 pub struct Values<G, T> {
     storage: G,
@@ -138,6 +143,14 @@ pub fn accumulate(into: &Tensor, values: &[f32]) -> Result<()> {
 /// An error unless `t` has exactly the shape `want`; `what` names the op and the tensor.
 pub fn check_shape(what: &str, t: &Tensor, want: &[usize]) -> Result<()> {
     if t.dims() == want { Ok(()) } else { bail!("{what} is {:?}, it must be {want:?}", t.dims()) }
+}
+
+/// An error, naming `op`, unless each vector that there is has `len` values.
+pub fn check_vectors(op: &str, named: &[(&str, Option<&Tensor>)], len: usize) -> Result<()> {
+    for (what, t) in named {
+        t.map_or(Ok(()), |t| check_shape(&format!("{op}: {what}"), t, &[len]))?;
+    }
+    Ok(())
 }
 
 /// An error unless all tensors have the type of the first; `op` and the names of two that differ are in it.

@@ -1,10 +1,11 @@
 //! Attention on the CPU: one task for each (segment, head), blocks of query rows against all keys of the
-//! segment.
+//! segment that one of them sees.
 //!
 //! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are
 //! rounded to the type of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -14,7 +15,7 @@ use super::Activations;
 use super::Saved;
 use super::Segments;
 use super::rows;
-use crate::ops::dropout::Dropout;
+use super::rows::Keep;
 use crate::ops::element::Element;
 use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
@@ -51,6 +52,36 @@ struct Task {
     start: usize,
     len: usize,
     head: usize,
+    /// As [`Segments::window`]; the whole segment where there is none.
+    window: usize,
+}
+
+/// A block of queries and the keys that one of them sees, as rows of their segment.
+#[derive(Clone, Copy)]
+struct Block {
+    first: usize,
+    queries: usize,
+    /// A multiple of what dropout draws at once.
+    first_key: usize,
+    keys: usize,
+}
+
+impl Task {
+    fn blocks(self) -> impl Iterator<Item = Block> {
+        (0..self.len).step_by(QUERY_BLOCK).map(move |first| {
+            let queries = QUERY_BLOCK.min(self.len - first);
+            let first_key = first.saturating_sub(self.window) / 8 * 8;
+            let end = (first + queries).saturating_add(self.window).min(self.len);
+            Block { first, queries, first_key, keys: end - first_key }
+        })
+    }
+
+    /// The keys that a query of a block sees, counted from the block's first one.
+    fn seen(self, block: Block, row: usize) -> Range<usize> {
+        let query = block.first + row;
+        let end = query.saturating_add(self.window).saturating_add(1).min(self.len);
+        query.saturating_sub(self.window) - block.first_key..end - block.first_key
+    }
 }
 
 struct Shape {
@@ -89,7 +120,8 @@ fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     for bounds in segments.cu_seqlens.host().windows(2) {
         let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
         if len > 0 {
-            tasks.extend((0..segments.heads).map(|head| Task { start, len, head }));
+            let window = segments.window.unwrap_or(len);
+            tasks.extend((0..segments.heads).map(|head| Task { start, len, head, window }));
         }
     }
     tasks
@@ -167,59 +199,41 @@ fn forward_task<T: Element>(
     out: &SharedOutput<T>,
     log_sum_exp: &SharedOutput<f32>,
 ) {
-    let n = task.len;
-    for first in (0..n).step_by(QUERY_BLOCK) {
-        let block = QUERY_BLOCK.min(n - first);
-        score_block(shape, task, first, block, q, k, room(&mut scratch.scores, block * n));
+    for block in task.blocks() {
+        let Block { first, queries, first_key, keys } = block;
+        score_block(shape, task, block, q, k, room(&mut scratch.scores, queries * keys));
         let (factors, probabilities) =
-            (room(&mut scratch.factors, n), room(&mut scratch.probabilities, block * n));
-        let rows = scratch.scores.chunks_exact_mut(n).zip(probabilities.chunks_exact_mut(n));
-        for (token, (scores, probabilities)) in (task.start + first..).zip(rows).take(block) {
-            let keep = keep(segments, token, task.head);
+            (room(&mut scratch.factors, keys), room(&mut scratch.probabilities, queries * keys));
+        let rows = scratch.scores.chunks_exact_mut(keys).zip(probabilities.chunks_exact_mut(keys));
+        for (row, (scores, probabilities)) in rows.take(queries).enumerate() {
+            let token = task.start + first + row;
+            let keep = keep(segments, token, task.head, first_key);
             // SAFETY: only this task owns (token, head).
             unsafe {
                 *log_sum_exp.pointer().add(token * shape.heads + task.head) =
-                    rows::softmax(scores, keep, factors, probabilities);
+                    rows::softmax(scores, task.seen(block, row), keep, factors, probabilities);
             };
         }
-        let probabilities = Matrix::rows(probabilities, n);
-        let out = shape.output(out, task, first);
+        let probabilities = Matrix::rows(probabilities, keys);
+        let (values, out) = (shape.window(v, task, first_key), shape.output(out, task, first));
         // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the output.
-        unsafe {
-            product((block, shape.head_size, n), out, probabilities, shape.window(v, task, 0), 1.0, false);
-        };
+        unsafe { product((queries, shape.head_size, keys), out, probabilities, values, 1.0, false) };
     }
 }
 
-/// `scores[block, n] = c q k^T` for query rows `first..first + block`.
-fn score_block<T: Element>(
-    shape: &Shape,
-    task: Task,
-    first: usize,
-    block: usize,
-    q: &[T],
-    k: &[T],
-    scores: &mut [f32],
-) {
-    let (keys, out) = (shape.window(k, task, 0).transposed(), Output::rows(scores.as_mut_ptr(), task.len));
-    // SAFETY: the windows lie inside `[T, D]`, and `scores` is `[block, n]`.
-    unsafe {
-        product(
-            (block, task.len, shape.head_size),
-            out,
-            shape.window(q, task, first),
-            keys,
-            shape.scale,
-            false,
-        );
-    };
+/// `scores[queries, keys] = c q k^T` of a block.
+fn score_block<T: Element>(shape: &Shape, task: Task, block: Block, q: &[T], k: &[T], scores: &mut [f32]) {
+    let Block { first, queries, first_key, keys } = block;
+    let size = (queries, keys, shape.head_size);
+    let (q, k) = (shape.window(q, task, first), shape.window(k, task, first_key).transposed());
+    // SAFETY: the windows lie inside `[T, D]`, and `scores` is `[queries, keys]`.
+    unsafe { product(size, Output::rows(scores.as_mut_ptr(), keys), q, k, shape.scale, false) };
 }
 
-/// The dropout of a row of probabilities and the key of the row.
-fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize) -> Option<(&'a Dropout, u64)> {
-    segments
-        .dropout
-        .map(|dropout| (dropout, segments.token_keys.host()[token] * segments.heads as u64 + head as u64))
+/// What drops the probabilities of a token and head, from a key of its segment on.
+fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize, first: usize) -> Option<Keep<'a>> {
+    let row_key = segments.token_keys.host()[token] * segments.heads as u64 + head as u64;
+    segments.dropout.map(|dropout| Keep { dropout, row_key, first })
 }
 
 pub(super) fn backward<T: Element>(
@@ -260,55 +274,67 @@ fn backward_task<T: Element>(
     let several = n > QUERY_BLOCK;
     let sums = if several { n * head_size } else { 0 };
     let (d_keys, d_values) = (room(&mut scratch.d_keys, sums), room(&mut scratch.d_values, sums));
-    for first in (0..n).step_by(QUERY_BLOCK) {
-        let block = QUERY_BLOCK.min(n - first);
-        let (scores, d_scores) =
-            (room(&mut scratch.scores, block * n), room(&mut scratch.d_scores, block * n));
-        score_block(shape, task, first, block, q, k, scores);
-        let (values, out) = (shape.window(v, task, 0).transposed(), Output::rows(d_scores.as_mut_ptr(), n));
+    // Keys that the sums have reached: blocks of queries come in order, and so do the last keys they see.
+    let mut reached = 0;
+    for block in task.blocks() {
+        let Block { first, queries, first_key, keys } = block;
+        let area = queries * keys;
+        let (scores, d_scores) = (room(&mut scratch.scores, area), room(&mut scratch.d_scores, area));
+        score_block(shape, task, block, q, k, scores);
+        let values = shape.window(v, task, first_key).transposed();
+        let out = Output::rows(d_scores.as_mut_ptr(), keys);
+        let size = (queries, keys, head_size);
         // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
-        unsafe { product((block, n, head_size), out, shape.window(d_out, task, first), values, 1.0, false) };
-        let factors = room(&mut scratch.factors, n);
+        unsafe { product(size, out, shape.window(d_out, task, first), values, 1.0, false) };
+        let factors = room(&mut scratch.factors, keys);
         let (dropped, ds) =
-            (room(&mut scratch.probabilities, block * n), room(&mut scratch.rounded_d_scores, block * n));
-        let (deltas, at) = (room(&mut scratch.deltas, block), shape.at(task, first));
+            (room(&mut scratch.probabilities, area), room(&mut scratch.rounded_d_scores, area));
+        let (deltas, at) = (room(&mut scratch.deltas, queries), shape.at(task, first));
         rows::dots(&d_out[at..], &o[at..], head_size, shape.hidden, deltas);
         for (row, &delta) in deltas.iter().enumerate() {
-            let (token, range) = (task.start + first + row, row * n..(row + 1) * n);
+            let (token, range) = (task.start + first + row, row * keys..(row + 1) * keys);
             let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
-            let keep = keep(segments, token, task.head);
+            let keep = keep(segments, token, task.head, first_key);
             rows::backward(
                 &scores[range.clone()],
                 &d_scores[range],
                 (log_sum_exp, delta),
+                task.seen(block, row),
                 keep,
                 factors,
                 out,
             );
         }
-        let (dropped, ds) = (Matrix::rows(dropped, n), Matrix::rows(ds, n));
+        let (dropped, ds) = (Matrix::rows(dropped, keys), Matrix::rows(ds, keys));
         let d_out = shape.window(d_out, task, first);
         let query = shape.window(q, task, first);
-        let size = (n, head_size, block);
         // SAFETY: the windows lie inside `[T, D]`; only this task writes its rows and columns of the outputs;
         // the sums were sized above.
         unsafe {
             product(
-                (block, head_size, n),
+                (queries, head_size, keys),
                 shape.output(dq, task, first),
                 ds,
-                shape.window(k, task, 0),
+                shape.window(k, task, first_key),
                 shape.scale,
                 false,
             );
+            let size = (keys, head_size, queries);
             if several {
+                let end = first_key + keys;
+                if reached > 0 {
+                    let new = reached * head_size..end.max(reached) * head_size;
+                    d_values[new.clone()].fill(0.0);
+                    d_keys[new].fill(0.0);
+                }
                 let sum = |data: &mut [f32]| Output {
-                    accumulate: first > 0,
-                    ..Output::rows(data.as_mut_ptr(), head_size)
+                    accumulate: reached > 0,
+                    ..Output::rows(data[first_key * head_size..].as_mut_ptr(), head_size)
                 };
                 product(size, sum(d_values), dropped.transposed(), d_out, 1.0, false);
                 product(size, sum(d_keys), ds.transposed(), query, shape.scale, false);
+                reached = reached.max(end);
             } else {
                 product(size, shape.output(dv, task, 0), dropped.transposed(), d_out, 1.0, false);
                 product(size, shape.output(dk, task, 0), ds.transposed(), query, shape.scale, false);

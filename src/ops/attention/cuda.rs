@@ -81,7 +81,7 @@ struct Args {
     heads: u32,
     head_size: u32,
     scale: f32,
-    padding: u32,
+    window: u32,
 }
 
 /// What the launches of a pass have in common, and the arrays behind its addresses.
@@ -123,7 +123,7 @@ impl Launch {
             heads: heads as u32,
             head_size: head_size as u32,
             scale: 1.0 / (head_size as f32).sqrt(),
-            padding: 0,
+            window: segments.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(u32::MAX),
         };
         Ok(Self { args, dtype, head_size, tiles, _token_keys: kept_alive })
     }

@@ -1,7 +1,7 @@
 // Attention over packed rows; see mod.rs for the formulas.
 //
 // A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and
-// goes through all rows of the other side of the segment; sums stay in registers, no score is ever in global
+// goes through the rows of the other side of the segment that it sees; sums stay in registers, no score is ever in global
 // memory, and no two blocks write the same element.
 //
 //   forward           a tile of queries, all keys and values    o, log-sum-exp
@@ -32,8 +32,10 @@ struct Args {
     u32 heads;
     u32 head_size;
     float scale;
-    u32 padding;
+    u32 window;  // the farthest that a row sees; EVERYTHING without a window
 };
+
+constexpr u32 EVERYTHING = 0xffffffff;
 
 constexpr int ROWS = 64;  // of a tile: `TILE_ROWS` in tiles.rs
 
@@ -44,6 +46,20 @@ struct Tile {
 __device__ __forceinline__ Tile tile_of(const Args& a) {
     const u32* bounds = a.tiles + 3 * i64(blockIdx.x);
     return {bounds[0], bounds[1], bounds[2]};
+}
+
+// Rows of the other side, counted in the segment, that some row of the tile sees: whole tiles, but for the last.
+struct Span {
+    u32 first, end;
+};
+__device__ __forceinline__ Span span_of(const Args& a, const Tile& tile) {
+    u32 rows = tile.end - tile.start, own = tile.first - tile.start, after = rows - own;
+    u32 first = own > a.window ? (own - a.window) / ROWS * ROWS : 0;
+    return {first, after > ROWS && after - ROWS > a.window ? own + ROWS + a.window : rows};
+}
+// Whether two rows of a segment see each other.
+__device__ __forceinline__ bool sees(const Args& a, u32 query, u32 key) {
+    return (query > key ? query - key : key - query) <= a.window;
 }
 
 // The dropout key of a query's row of probabilities.

@@ -8,6 +8,9 @@
 //! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
 //! ```
 //!
+//! With a window of `w`, query `i` sees the keys `i - w ..= i + w` of its segment only; products with the others
+//! are left out, as far as blocks of rows allow.
+//!
 //! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each
 //! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the
 //! dropout drawn again. Nothing accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums
@@ -40,6 +43,8 @@ pub struct Segments<'a> {
     pub cu_seqlens: Indices<'a>,
     /// Key of each token for dropout, `[T]`.
     pub token_keys: Indices<'a, u64>,
+    /// The farthest that a token attends to either side; `None` where it attends to its whole segment.
+    pub window: Option<usize>,
     /// Dropout of the probabilities.
     pub dropout: Option<&'a Dropout>,
 }

@@ -132,12 +132,13 @@ template <typename T>
 __device__ void plain_forward(const Args& a) {
     Plain<T> plain{a};
     const Tile tile = plain.tile;
-    const u32 keys = tile.end - tile.start;
+    const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
+    const Span span = span_of(a, tile);
     Sums out = {};
     float highest[MINE], sum[MINE];
 #pragma unroll
     for (int i = 0; i < MINE; i++) highest[i] = -INFINITY, sum[i] = 0.0f;
-    for (u32 key = 0; key < keys; key += ROWS) {
+    for (u32 key = span.first; key < span.end; key += ROWS) {
         plain.draw(tile.first, key);
         Square s;
         plain.scores(s, a.q, tile.first, a.k, i64(tile.start) + key);
@@ -146,7 +147,9 @@ __device__ void plain_forward(const Args& a) {
             float most = highest[i];
 #pragma unroll
             for (int j = 0; j < MINE; j++) {
-                s[i][j] = plain.x + j * EDGE < keys - key ? s[i][j] * a.scale : -INFINITY;
+                u32 query = own + plain.y + i * EDGE, column = plain.x + j * EDGE;
+                bool seen = column < keys - key && sees(a, query, key + column);
+                s[i][j] = seen ? s[i][j] * a.scale : -INFINITY;
                 most = fmaxf(most, s[i][j]);
             }
             most = row_max(most);
@@ -179,7 +182,8 @@ template <typename T>
 __device__ void plain_backward_queries(const Args& a) {
     Plain<T> plain{a};
     const Tile tile = plain.tile;
-    const u32 keys = tile.end - tile.start;
+    const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
+    const Span span = span_of(a, tile);
     float delta[MINE], log_sum_exp[MINE], factors[MINE];
 #pragma unroll
     for (int i = 0; i < MINE; i++) {
@@ -195,7 +199,7 @@ __device__ void plain_backward_queries(const Args& a) {
         if (plain.x == 0 && blockIdx.z == 0 && row < tile.end) a.delta[plain.of_head(row)] = delta[i];
     }
     Sums dq = {};
-    for (u32 key = 0; key < keys; key += ROWS) {
+    for (u32 key = span.first; key < span.end; key += ROWS) {
         i64 first = i64(tile.start) + key;
         plain.draw(tile.first, key);
         Square s, dp;
@@ -206,7 +210,8 @@ __device__ void plain_backward_queries(const Args& a) {
 #pragma unroll
             for (int j = 0; j < MINE; j++) {
                 u32 row = plain.y + i * EDGE, column = plain.x + j * EDGE;
-                float p = column < keys - key ? expf(s[i][j] * a.scale - log_sum_exp[i]) : 0.0f;
+                bool seen = column < keys - key && sees(a, own + row, key + column);
+                float p = seen ? expf(s[i][j] * a.scale - log_sum_exp[i]) : 0.0f;
                 plain.room.weights[row][column] = rounded<T>(p * (dp[i][j] * plain.keep(row, column) - delta[i]));
             }
         }
@@ -220,8 +225,11 @@ template <typename T>
 __device__ void plain_backward_keys(const Args& a) {
     Plain<T> plain{a};
     const Tile tile = plain.tile;
+    const u32 own = tile.first - tile.start;
+    const Span span = span_of(a, tile);
     Sums dk = {}, dv = {};
-    for (i64 first = tile.start; first < tile.end; first += ROWS) {
+    for (u32 query = span.first; query < span.end; query += ROWS) {
+        i64 first = i64(tile.start) + query;
         plain.draw(first, tile.first - tile.start);
         for (u32 i = threadIdx.x; i < ROWS; i += EDGE * EDGE) {
             bool valid = first + i < tile.end;
@@ -236,7 +244,9 @@ __device__ void plain_backward_keys(const Args& a) {
 #pragma unroll
             for (int j = 0; j < MINE; j++) {
                 u32 row = plain.y + i * EDGE, column = plain.x + j * EDGE;
-                float p = expf(s[i][j] * a.scale - plain.room.log_sum_exp[column]), keep = plain.keep(column, row);
+                bool seen = sees(a, query + column, own + row);
+                float p = seen ? expf(s[i][j] * a.scale - plain.room.log_sum_exp[column]) : 0.0f;
+                float keep = plain.keep(column, row);
                 plain.room.weights[row][column] = rounded<T>(p * keep);
                 s[i][j] = p * (dp[i][j] * keep - plain.room.delta[column]);
             }

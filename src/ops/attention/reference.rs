@@ -4,13 +4,15 @@ use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// Attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities.
+/// Attention in any float type. `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities;
+/// `window` is the farthest that a token attends.
 pub fn forward(
     q_td: &Tensor,
     k_td: &Tensor,
     v_td: &Tensor,
     heads: usize,
     cu_seqlens: &[u32],
+    window: Option<usize>,
     factors: Option<&[Vec<Tensor>]>,
 ) -> Result<Tensor> {
     let head_size = q_td.dim(1)? / heads;
@@ -25,7 +27,10 @@ pub fn forward(
         for head in 0..heads {
             let part =
                 |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
-            let scores = (part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)?;
+            let mut scores = (part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)?;
+            if let Some(window) = window {
+                scores = scores.broadcast_add(&unseen(len, window, &scores)?)?;
+            }
             // candle's own softmax over the last dimension cuts the graph; this one is composed.
             let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
             let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
@@ -37,4 +42,10 @@ pub fn forward(
         rows.push(Tensor::cat(&columns, 1)?);
     }
     Tensor::cat(&rows, 0)
+}
+
+/// `[n, n]`: 0 where a query sees a key, minus infinity elsewhere.
+fn unseen(n: usize, window: usize, like: &Tensor) -> Result<Tensor> {
+    let at = |index: usize| if (index / n).abs_diff(index % n) > window { f64::NEG_INFINITY } else { 0.0 };
+    Tensor::from_vec((0..n * n).map(at).collect(), (n, n), like.device())?.to_dtype(like.dtype())
 }

@@ -1,23 +1,46 @@
 //! The passes over one row of scores, compiled for the widest vectors of the machine.
 
+use std::ops::Range;
+
 use crate::ops::dropout::Dropout;
 use crate::ops::simd;
 use crate::ops::simd::kernel;
 
+/// Where the factors of a row of probabilities are drawn from.
+#[derive(Clone, Copy)]
+pub(super) struct Keep<'a> {
+    pub(super) dropout: &'a Dropout,
+    pub(super) row_key: u64,
+    /// Index in its segment of the first key.
+    pub(super) first: usize,
+}
+
 kernel! {
-    /// One row of forward: scores to probabilities, dropped where `keep` says so; gives the row's
-    /// log-sum-exp.
-    pub(super) fn softmax<T>(scores: &mut [f32], keep: Option<(&Dropout, u64)>, factors: &mut [f32], probabilities: &mut [T]) -> f32 {
+    /// One row of forward: scores of the keys in `seen` to probabilities, dropped where `keep` says so, and 0
+    /// for all others; gives the row's log-sum-exp.
+    pub(super) fn softmax<T>(
+        scores: &mut [f32],
+        seen: Range<usize>,
+        keep: Option<Keep<'_>>,
+        factors: &mut [f32],
+        probabilities: &mut [T],
+    ) -> f32 {
+        if let Some(keep) = &keep {
+            keep.dropout.keep_columns(keep.row_key, keep.first, factors);
+        }
+        probabilities[..seen.start].fill(T::narrow(0.0));
+        probabilities[seen.end..].fill(T::narrow(0.0));
+        let (scores, factors) = (&mut scores[seen.clone()], &factors[seen.clone()]);
+        let probabilities = &mut probabilities[seen];
         let len = probabilities.len();
-        let (scores, factors) = (&mut scores[..len], &mut factors[..len]);
+        let (scores, factors) = (&mut scores[..len], &factors[..len]);
         let max = simd::max(scores);
         for score in scores.iter_mut() {
             *score = simd::exp_f32(*score - max);
         }
         let sum = simd::sum_of([&*scores], |[score]| score);
         let inverse = 1.0 / sum;
-        if let Some((dropout, row_key)) = keep {
-            dropout.keep_row(row_key, factors);
+        if keep.is_some() {
             for i in 0..len {
                 probabilities[i] = T::narrow(scores[i] * inverse * factors[i]);
             }
@@ -39,23 +62,30 @@ kernel! {
     }
 
     /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out:
-    /// dropped probabilities and gradients of the scores.
+    /// dropped probabilities and gradients of the scores, 0 for keys that are not in `seen`.
     pub(super) fn backward<T>(
         scores: &[f32],
         d_dropped: &[f32],
         sums: (f32, f32),
-        keep: Option<(&Dropout, u64)>,
+        seen: Range<usize>,
+        keep: Option<Keep<'_>>,
         factors: &mut [f32],
         out: (&mut [T], &mut [T]),
     ) {
-        let (len, (log_sum_exp, delta), (probabilities, d_scores)) = (scores.len(), sums, out);
-        let (d_dropped, factors) = (&d_dropped[..len], &mut factors[..len]);
-        let (probabilities, d_scores) = (&mut probabilities[..len], &mut d_scores[..len]);
-        if let Some((dropout, row_key)) = keep {
-            dropout.keep_row(row_key, factors);
-        } else {
-            factors.fill(1.0);
+        let ((log_sum_exp, delta), (probabilities, d_scores)) = (sums, out);
+        match keep {
+            Some(keep) => keep.dropout.keep_columns(keep.row_key, keep.first, factors),
+            None => factors.fill(1.0),
         }
+        for unseen in [0..seen.start, seen.end..scores.len()] {
+            probabilities[unseen.clone()].fill(T::narrow(0.0));
+            d_scores[unseen].fill(T::narrow(0.0));
+        }
+        let (scores, d_dropped, factors) = (&scores[seen.clone()], &d_dropped[seen.clone()], &factors[seen.clone()]);
+        let (probabilities, d_scores) = (&mut probabilities[seen.clone()], &mut d_scores[seen]);
+        let len = scores.len();
+        let (d_dropped, factors) = (&d_dropped[..len], &factors[..len]);
+        let (probabilities, d_scores) = (&mut probabilities[..len], &mut d_scores[..len]);
         for i in 0..len {
             let probability = simd::exp_f32(scores[i] - log_sum_exp);
             d_scores[i] = T::narrow(probability * (d_dropped[i] * factors[i] - delta));

@@ -30,7 +30,8 @@ __device__ void tensor_backward_queries(const Args& a) {
     load_rows<T, K>(query, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(gradient, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    fetch(0, 0);
+    const Span span = span_of(a, tile);
+    fetch(0, span.first);
 
     float delta[2], log_sum_exp[2];  // the latter to base 2
 #pragma unroll
@@ -55,12 +56,12 @@ __device__ void tensor_backward_queries(const Args& a) {
 
     float dq[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
-    const u32 keys = tile.end - tile.start;
+    const u32 keys = tile.end - tile.start, row = u32(own - tile.start) + lane.row;
     u32 stage = 0;
-    for (u32 key = 0; key < keys; key += STREAM, stage ^= 1) {
+    for (u32 key = span.first; key < span.end; key += STREAM, stage ^= 1) {
         wait_for_copies();
         __syncthreads();
-        if (keys - key > STREAM) fetch(stage ^ 1, key + STREAM);
+        if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
         if (own >= tile.end) continue;
         u32 some = min(keys - key, u32(STREAM));
 #pragma unroll 1
@@ -77,7 +78,8 @@ __device__ void tensor_backward_queries(const Args& a) {
             for (int n = 0; n < 2; n++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    bool valid = first + n * 8 + lane.column + i % 2 < some;
+                    u32 column = first + n * 8 + lane.column + i % 2;
+                    bool valid = column < some && sees(a, row + i / 2 * 8, key + column);
                     float probability = valid ? exp2_fast(p[n][i] * factor - log_sum_exp[i / 2]) : 0.0f;
                     ds[n][i] = probability * (ds[n][i] * (kept(bits, n, i) ? a.dropout.scale : 0.0f) - delta[i / 2]);
                 }
@@ -136,16 +138,18 @@ __device__ void tensor_backward_keys(const Args& a) {
     load_rows<T, K>(key, room + lane.warp * 16 * STRIDE, lane);
     load_rows<T, K>(value, room + (ROWS + lane.warp * 16) * STRIDE, lane);
     __syncthreads();
-    fetch(0, 0);
+    const Span span = span_of(a, tile);
+    fetch(0, span.first);
 
     float dk[K / 8][4] = {}, dv[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
     const u32 queries = tile.end - tile.start, eighth = (tile.first - tile.start) / 8 + lane.warp * 2;
+    const u32 row = u32(own - tile.start) + lane.row;
     u32 stage = 0;
-    for (u32 query = 0; query < queries; query += STREAM, stage ^= 1) {
+    for (u32 query = span.first; query < span.end; query += STREAM, stage ^= 1) {
         wait_for_copies();
         __syncthreads();
-        if (queries - query > STREAM) fetch(stage ^ 1, query + STREAM);
+        if (span.end - query > STREAM) fetch(stage ^ 1, query + STREAM);
         if (own >= tile.end) continue;
         u32 some = min(queries - query, u32(STREAM));
 #pragma unroll 1
@@ -168,7 +172,8 @@ __device__ void tensor_backward_keys(const Args& a) {
                 load<2>(delta, &of_row.delta[first + n * 8 + lane.column]);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    float probability = exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E);
+                    bool seen = sees(a, query + first + n * 8 + lane.column + i % 2, row + i / 2 * 8);
+                    float probability = seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E) : 0.0f;
                     float keep = kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
                     p[n][i] = probability * keep;
                     ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);

@@ -48,22 +48,24 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
     }
 }
 
-// One streamed tile of keys and values, `key` the first one's index in the segment of `keys`.
+// One streamed tile of keys and values, `key` the first one's index in the segment of `keys`, `query_row` that of
+// the warp's first query.
 template <typename T, int K>
 __device__ __forceinline__ void forward_tile(
-    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 key, u32 keys, u64 random_key, const Lane& lane) {
+    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 query_row, u32 key, u32 keys, u64 random_key, const Lane& lane) {
     constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
     float scores[CHUNKS][2][4];
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) times_transposed<T, K>(scores[j], query, rows + j * 16 * STRIDE, lane);
-    if (keys - key < STREAM) {
+    if (keys - key < STREAM || a.window != EVERYTHING) {
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
 #pragma unroll
             for (int n = 0; n < 2; n++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    if (key + j * 16 + n * 8 + lane.column + i % 2 >= keys) scores[j][n][i] = -INFINITY;
+                    u32 column = key + j * 16 + n * 8 + lane.column + i % 2, row = query_row + lane.row + i / 2 * 8;
+                    if (column >= keys || !sees(a, row, column)) scores[j][n][i] = -INFINITY;
                 }
             }
         }
@@ -100,7 +102,8 @@ __device__ void tensor_forward(const Args& a) {
     };
     // The queries pass through the second stage, which the keys do not reach before the barrier in the loop.
     copy_rows<T, K, ROWS>(room + STAGE, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
-    fetch(0, 0);
+    const Span span = span_of(a, tile);
+    fetch(0, span.first);
     wait_for_copies();
     __syncthreads();
     u32 query[K / 16][4];
@@ -111,12 +114,12 @@ __device__ void tensor_forward(const Args& a) {
     if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
     const u32 keys = tile.end - tile.start;
     u32 stage = 0;
-    for (u32 key = 0; key < keys; key += STREAM, stage ^= 1) {
+    for (u32 key = span.first; key < span.end; key += STREAM, stage ^= 1) {
         // This stage has arrived, and no thread reads the other one any more.
         wait_for_copies();
         __syncthreads();
-        if (keys - key > STREAM) fetch(stage ^ 1, key + STREAM);
-        if (own < tile.end) forward_tile<T, K>(a, softmax, query, room + stage * STAGE, key, keys, random_key, lane);
+        if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
+        if (own < tile.end) forward_tile<T, K>(a, softmax, query, room + stage * STAGE, u32(own - tile.start), key, keys, random_key, lane);
     }
     __syncthreads();
     if (own >= tile.end) return;

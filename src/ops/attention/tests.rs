@@ -53,17 +53,29 @@ fn factors(dropout: &Dropout, heads: usize, cu_seqlens: &[u32], token_keys: &[u6
 /// In every type: a half type rounds probabilities and gradients of scores once and its results once more,
 /// and the gradients of scores are differences that contain the rounded output.
 fn compare(heads: usize, head_size: usize, lengths: &[u32], dropout: Option<&Dropout>) {
-    compare_in(DType::F32, (2e-6, 5e-6), heads, head_size, lengths, dropout);
+    compare_within(None, heads, head_size, lengths, dropout);
+}
+
+/// The same where tokens see a window only.
+fn compare_within(
+    window: Option<usize>,
+    heads: usize,
+    head_size: usize,
+    lengths: &[u32],
+    dropout: Option<&Dropout>,
+) {
+    compare_in(DType::F32, (2e-6, 5e-6), window, (heads, head_size), lengths, dropout);
     for dtype in [DType::BF16, DType::F16] {
-        compare_in(dtype, (rounding(dtype), 4.0 * rounding(dtype)), heads, head_size, lengths, dropout);
+        let tolerances = (rounding(dtype), 4.0 * rounding(dtype));
+        compare_in(dtype, tolerances, window, (heads, head_size), lengths, dropout);
     }
 }
 
 fn compare_in(
     dtype: DType,
     tolerances: (f64, f64),
-    heads: usize,
-    head_size: usize,
+    window: Option<usize>,
+    (heads, head_size): (usize, usize),
     lengths: &[u32],
     dropout: Option<&Dropout>,
 ) {
@@ -73,11 +85,17 @@ fn compare_in(
     let hidden = heads * head_size;
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
     let factors = dropout.map(|d| factors(d, heads, &cu_seqlens, &token_keys));
-    let composed =
-        |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, factors.as_deref());
+    let composed = |i: &[Tensor]| {
+        reference::forward(&i[0], &i[1], &i[2], heads, &cu_seqlens, window, factors.as_deref())
+    };
     let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &d_out);
-    let segments =
-        Segments { heads, cu_seqlens: (&cu_seqlens).into(), token_keys: (&token_keys).into(), dropout };
+    let segments = Segments {
+        heads,
+        cu_seqlens: (&cu_seqlens).into(),
+        token_keys: (&token_keys).into(),
+        window,
+        dropout,
+    };
     let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
     let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
     assert_close(&name("o"), &o, &want, tolerances.0);
@@ -131,6 +149,22 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
     });
 }
 
+/// Windows that end inside of tiles and blocks, at their edges, and beyond the segment.
+#[test]
+fn tokens_see_their_window_only() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 4) };
+    on_each_device(|| {
+        compare_within(Some(0), 2, 8, &[5, 70], None);
+        compare_within(Some(1), 1, 16, &[3, 0, 131], Some(&dropout));
+        compare_within(Some(5), 2, 32, &[150, 4], Some(&dropout));
+        compare_within(Some(64), 1, 64, &[300, 64], None);
+        compare_within(Some(63), 1, 24, &[200, 65], Some(&dropout));
+        compare_within(Some(130), 1, 64, &[290, 131], Some(&dropout));
+        compare_within(Some(usize::MAX), 1, 64, &[140], None);
+        compare_within(Some(10), 1, 128, &[90, 17], Some(&dropout));
+    });
+}
+
 /// All scores are the same and values name their keys, so that outputs are the probabilities, and so are the
 /// gradients of values where output gradients name their queries.
 #[test]
@@ -154,6 +188,7 @@ fn every_device_draws_the_mask_of_the_cpu() {
                 heads: HEADS,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&token_keys).into(),
+                window: None,
                 dropout: Some(&dropout),
             };
             let (o, saved) = attention::forward(&zero, &zero, &named, &segments).unwrap();
@@ -203,9 +238,10 @@ fn large_scores_do_not_overflow() {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&keys).into(),
+                window: None,
                 dropout: None,
             };
-            let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None);
+            let composed = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], 1, &cu_seqlens, None, None);
             let (want, gradients) = reference_gradients(composed, &[&q, &k, &v], &v);
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
@@ -246,7 +282,8 @@ fn uploaded_segments_give_the_same_bits() {
             upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
         let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
-            let segments = Segments { heads: 2, cu_seqlens, token_keys, dropout: Some(&dropout) };
+            let segments =
+                Segments { heads: 2, cu_seqlens, token_keys, window: None, dropout: Some(&dropout) };
             let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
             let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
             let gradients = attention::backward(&v, activations, &saved, &segments).unwrap();
@@ -267,6 +304,7 @@ fn no_tokens_work() {
                 heads: 1,
                 cu_seqlens: (&cu_seqlens).into(),
                 token_keys: (&[]).into(),
+                window: None,
                 dropout: None,
             };
             let (o, saved) = attention::forward(&x, &x, &x, &segments).unwrap();
@@ -284,8 +322,9 @@ fn no_tokens_work() {
 
 #[test]
 fn the_reference_is_differentiable() {
-    let composed =
-        |i: &[Tensor]| -> Result<Tensor> { reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], None) };
+    let composed = |i: &[Tensor]| -> Result<Tensor> {
+        reference::forward(&i[0], &i[1], &i[2], 2, &[0, 1, 4], Some(1), None)
+    };
     assert_reference_is_differentiable(
         composed,
         &[&fresh((4, 4), 1), &fresh((4, 4), 2), &fresh((4, 4), 3)],
@@ -301,8 +340,13 @@ fn a_token_never_sees_another_segment() {
             let keys = [0u64; 6];
             let run = |q: &Tensor, k: &Tensor, v: &Tensor, cu_seqlens: &[u32]| {
                 let token_keys = (&keys[..q.dim(0).unwrap()]).into();
-                let segments =
-                    Segments { heads: 2, cu_seqlens: cu_seqlens.into(), token_keys, dropout: None };
+                let segments = Segments {
+                    heads: 2,
+                    cu_seqlens: cu_seqlens.into(),
+                    token_keys,
+                    window: None,
+                    dropout: None,
+                };
                 attention::forward(q, k, v, &segments).unwrap().0
             };
             let packed = run(&q, &k, &v, &[0, 4, 6]);
@@ -341,6 +385,7 @@ fn tokens_behind_two_billion_values_attend_as_any_other() {
                     heads: hidden / head_size,
                     cu_seqlens: (&cu_seqlens).into(),
                     token_keys: (&[]).into(),
+                    window: None,
                     dropout: None,
                 };
                 let (o, saved) = cuda::forward(&gpu, &whole, &whole, &whole, &segments).unwrap();
@@ -358,13 +403,23 @@ fn tokens_behind_two_billion_values_attend_as_any_other() {
 #[test]
 fn segments_that_do_not_cover_the_tokens_are_refused() {
     let x = fresh((4, 8), 1);
-    let segments =
-        Segments { heads: 2, cu_seqlens: (&[0, 3]).into(), token_keys: (&[0; 4]).into(), dropout: None };
+    let segments = Segments {
+        heads: 2,
+        cu_seqlens: (&[0, 3]).into(),
+        token_keys: (&[0; 4]).into(),
+        window: None,
+        dropout: None,
+    };
     assert!(
         attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("do not cover 4 tokens")
     );
-    let segments =
-        Segments { heads: 3, cu_seqlens: (&[0, 4]).into(), token_keys: (&[0; 4]).into(), dropout: None };
+    let segments = Segments {
+        heads: 3,
+        cu_seqlens: (&[0, 4]).into(),
+        token_keys: (&[0; 4]).into(),
+        window: None,
+        dropout: None,
+    };
     assert!(
         attention::forward(&x, &x, &x, &segments).unwrap_err().to_string().contains("3 heads do not divide")
     );

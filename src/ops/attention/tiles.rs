@@ -1,4 +1,5 @@
-//! What each block of the GPU's attention works on: a tile of rows of one segment.
+//! What each block of the GPU's attention works on, and of other ops that ask for a token's place: a tile of
+//! rows of one segment.
 
 use candle_core::Result;
 
@@ -39,7 +40,7 @@ pub struct Tiles {
 
 impl Tiles {
     /// The plan that came with `cu_seqlens`; without one, it is made now.
-    pub(super) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
+    pub(in crate::ops) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
         if let Some(tiles) = cu_seqlens.plan::<Self>() {
             return Ok(tiles.clone());
         }

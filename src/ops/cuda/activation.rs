@@ -27,27 +27,33 @@ struct Args {
 }
 
 /// `y = F(x + bias)` by the kernel of `F`; `x` and `y` are `[rows, cols]`.
-pub(in crate::ops) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: &Tensor) -> Result<Tensor> {
+pub(in crate::ops) fn forward(
+    gpu: &Gpu,
+    kernel: Kernel,
+    x: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (x.dtype(), x.dims2()?);
     let y = gpu.uninitialised((rows, cols), dtype)?;
     let (from, to) = (gpu.input(x, dtype)?, gpu.output(&y, dtype)?);
     let columns = Columns::of((rows, cols), RowBlocks::of(rows, WARPS));
     let wide = wide::flag(cols, dtype, &[from, to]);
-    let bias = gpu.input(bias, DType::F32)?;
+    let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
     let args = Args { dy: Address::NULL, from, bias, to, dbias_partials: Address::NULL, columns, wide };
-    // SAFETY: `x` and `y` are `[rows, cols]`, the bias is `[cols]`.
+    // SAFETY: `x` and `y` are `[rows, cols]`, a bias is `[cols]`.
     unsafe { gpu.launch(kernel, Some(dtype), columns.grid(wide::lane_values(wide, dtype)), &args) }?;
     Ok(y)
 }
 
-/// `dx` from what the kernel's slope is a function of (`x` with the bias, or `y`); adds to `dbias`.
+/// `dx` from what the kernel's slope is a function of (`x` with the bias, or `y`); adds to `dbias`, where
+/// there is one.
 pub(in crate::ops) fn backward(
     gpu: &Gpu,
     kernel: Kernel,
     dy: &Tensor,
     from: &Tensor,
     bias: Option<&Tensor>,
-    dbias: &Tensor,
+    dbias: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (from.dtype(), from.dims2()?);
     let (dx, blocks) = (gpu.uninitialised((rows, cols), dtype)?, RowBlocks::of(rows, WARPS));
@@ -62,6 +68,8 @@ pub(in crate::ops) fn backward(
     unsafe {
         gpu.launch(kernel, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;
-    partials.add_to(gpu, 0, dbias)?;
+    if let Some(dbias) = dbias {
+        partials.add_to(gpu, 0, dbias)?;
+    }
     Ok(dx)
 }

@@ -18,9 +18,10 @@ use crate::rng::Stream;
 const COUNTERS: usize = 16;
 
 #[inline(always)]
-pub(super) fn keep_row(dropout: &Dropout, row_key: u64, factors: &mut [f32]) {
+pub(super) fn keep_columns(dropout: &Dropout, row_key: u64, first: usize, factors: &mut [f32]) {
     let (whole, rest) = factors.as_chunks_mut::<{ 8 * COUNTERS }>();
-    let (threshold, scale, first) = (dropout.threshold(), dropout.scale(), row_key << 16);
+    let (threshold, scale, first) =
+        (dropout.threshold(), dropout.scale(), (row_key << 16) + first as u64 / 8);
     let end = first + (whole.len() * COUNTERS) as u64;
     for (index, factors) in whole.iter_mut().enumerate() {
         keep_block(&dropout.stream, first + (index * COUNTERS) as u64, threshold, scale, factors);

@@ -55,7 +55,14 @@ impl Dropout {
     /// [`crate::ops::simd::kernel`]: it is one vectorised loop.
     #[inline(always)]
     pub fn keep_row(&self, row_key: u64, factors: &mut [f32]) {
-        cpu::keep_row(self, row_key, factors);
+        self.keep_columns(row_key, 0, factors);
+    }
+
+    /// As [`Self::keep_row`] for the columns from `first` on, which must be a multiple of 8.
+    #[inline(always)]
+    pub fn keep_columns(&self, row_key: u64, first: usize, factors: &mut [f32]) {
+        debug_assert!(first.is_multiple_of(8), "{first}");
+        cpu::keep_columns(self, row_key, first, factors);
     }
 
     /// `dropout` if it drops anything; an error unless its probability is in `[0, 1)`.

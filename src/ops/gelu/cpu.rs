@@ -12,24 +12,25 @@ use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+use crate::ops::tensor::values_or_zeros;
 use crate::ops::tensor::with_slice_mut;
 
 /// The normal distribution function.
 #[inline(always)]
-fn phi_integral(u: f32) -> f32 {
+pub(in crate::ops) fn phi_integral(u: f32) -> f32 {
     0.5 * (1.0 + simd::erf_f32(u * std::f32::consts::FRAC_1_SQRT_2))
 }
 
 /// The normal density.
 #[inline(always)]
-fn phi(u: f32) -> f32 {
+pub(in crate::ops) fn phi(u: f32) -> f32 {
     const INVERSE_ROOT_TAU: f32 = 0.398_942_3;
     INVERSE_ROOT_TAU * simd::exp_f32(-0.5 * u * u)
 }
 
-pub(super) fn forward<T: Element>(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn forward<T: Element>(x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
-    let (x, bias) = (values::<T>(x_tf)?, values::<f32>(bias_f)?);
+    let (x, bias) = (values::<T>(x_tf)?, values_or_zeros(bias_f, cols)?);
     let mut y = Vec::new();
     parallel::for_rows(unwritten(&mut y, x.len()), cols, |rows, y| {
         for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
@@ -53,12 +54,12 @@ kernel! {
 pub(super) fn backward<T: Element>(
     dy_tf: &Tensor,
     x_tf: &Tensor,
-    bias_f: &Tensor,
-    dbias_f: &Tensor,
+    bias_f: Option<&Tensor>,
+    dbias_f: Option<&Tensor>,
 ) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
     let (dx, sums) = {
-        let (dy, x, bias) = (values::<T>(dy_tf)?, values::<T>(x_tf)?, values::<f32>(bias_f)?);
+        let (dy, x, bias) = (values::<T>(dy_tf)?, values::<T>(x_tf)?, values_or_zeros(bias_f, cols)?);
         let mut dx = Vec::new();
         let sums = parallel::sum_rows(unwritten(&mut dx, x.len()), cols, cols, |rows, dx, dbias| {
             for (row, dx) in rows.zip(dx.chunks_exact_mut(cols)) {
@@ -69,7 +70,9 @@ pub(super) fn backward<T: Element>(
         unsafe { dx.set_len(x.len()) };
         (dx, sums)
     };
-    with_slice_mut(dbias_f, |acc| sums.add_to(acc, 0))?;
+    if let Some(dbias_f) = dbias_f {
+        with_slice_mut(dbias_f, |acc| sums.add_to(acc, 0))?;
+    }
     from_vec(dx, x_tf.shape())
 }
 

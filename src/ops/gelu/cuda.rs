@@ -10,7 +10,7 @@ use crate::ops::cuda::activation;
 const FORWARD: Kernel = Kernel { op: "gelu", name: "gelu_forward" };
 const BACKWARD: Kernel = Kernel { op: "gelu", name: "gelu_backward" };
 
-pub(super) fn forward(gpu: &Gpu, x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
+pub(super) fn forward(gpu: &Gpu, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
     activation::forward(gpu, FORWARD, x_tf, bias_f)
 }
 
@@ -18,8 +18,8 @@ pub(super) fn backward(
     gpu: &Gpu,
     dy_tf: &Tensor,
     x_tf: &Tensor,
-    bias_f: &Tensor,
-    dbias_f: &Tensor,
+    bias_f: Option<&Tensor>,
+    dbias_f: Option<&Tensor>,
 ) -> Result<Tensor> {
-    activation::backward(gpu, BACKWARD, dy_tf, x_tf, Some(bias_f), dbias_f)
+    activation::backward(gpu, BACKWARD, dy_tf, x_tf, bias_f, dbias_f)
 }

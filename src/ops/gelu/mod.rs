@@ -4,12 +4,12 @@
 //! F]`. Saved by the caller: `x`, the output of the product before, without the bias.
 //!
 //! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over
-//! t of dx` accumulates into what the caller passes.
+//! t of dx` accumulates into what the caller passes. There may be no bias.
 //!
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
 //! is the arithmetic.
 
-mod cpu;
+pub(in crate::ops) mod cpu;
 mod cuda;
 pub mod reference;
 #[cfg(test)]
@@ -22,10 +22,11 @@ use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
+use crate::ops::tensor::check_vectors;
 
 /// `y_tf = gelu(x_tf + bias_f)`.
-pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
-    check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
+pub fn forward(x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
+    check_vectors("gelu", &[("bias", bias_f)], x_tf.dims2()?.1)?;
     match Gpu::of(x_tf)? {
         None => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(x_tf, bias_f)),
         Some(gpu) => cuda::forward(&gpu, x_tf, bias_f),
@@ -33,10 +34,14 @@ pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
 }
 
 /// `dx_tf`; adds to `dbias_f`.
-pub fn backward(dy_tf: &Tensor, x_tf: &Tensor, bias_f: &Tensor, dbias_f: &Tensor) -> Result<Tensor> {
+pub fn backward(
+    dy_tf: &Tensor,
+    x_tf: &Tensor,
+    bias_f: Option<&Tensor>,
+    dbias_f: Option<&Tensor>,
+) -> Result<Tensor> {
     check_shape("gelu: output gradient", dy_tf, x_tf.dims())?;
-    check_shape("gelu: bias", bias_f, &[x_tf.dims2()?.1])?;
-    check_shape("gelu: bias gradient", dbias_f, bias_f.dims())?;
+    check_vectors("gelu", &[("bias", bias_f), ("bias gradient", dbias_f)], x_tf.dims2()?.1)?;
     check_one_dtype("gelu", &[("the input", x_tf), ("the output gradient", dy_tf)])?;
     match Gpu::of(x_tf)? {
         None => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),

@@ -22,15 +22,31 @@ fn forward_and_backward_agree_with_the_reference() {
             let (bias, dy, dbias) = (fresh(cols, 2), fresh_in((rows, cols), 3, dtype), fresh(cols, 4));
             let (want, gradients) =
                 reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
-            let (y, dx) =
-                (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias.copy().unwrap()).unwrap());
+            let (y, dx) = (
+                forward(&x, Some(&bias)).unwrap(),
+                backward(&dy, &x, Some(&bias), Some(&dbias.copy().unwrap())).unwrap(),
+            );
             assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
             assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
             assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
             let before = dbias.copy().unwrap();
-            assert_eq!(bits(&backward(&dy, &x, &bias, &dbias).unwrap()), bits(&dx));
+            assert_eq!(bits(&backward(&dy, &x, Some(&bias), Some(&dbias)).unwrap()), bits(&dx));
             // From the values as computed, before they are rounded: as close for every type.
             assert_close("dbias", &(dbias - before).unwrap(), &gradients[1], 1e-5);
+        }
+    });
+}
+
+#[test]
+fn without_a_bias_it_is_zero() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let [x, dy] = [1, 2].map(|id| fresh_in((9, 40), id, dtype));
+            let (zeros, unread) = (fresh(40, 3).zeros_like().unwrap(), fresh(40, 4));
+            let with = (forward(&x, Some(&zeros)), backward(&dy, &x, Some(&zeros), Some(&unread)));
+            let without = (forward(&x, None), backward(&dy, &x, None, None));
+            assert_eq!(bits(&without.0.unwrap()), bits(&with.0.unwrap()));
+            assert_eq!(bits(&without.1.unwrap()), bits(&with.1.unwrap()));
         }
     });
 }
@@ -50,7 +66,8 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |dtype, threads| {
         let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let (y, dx) = (forward(&x, &bias).unwrap(), backward(&dy, &x, &bias, &dbias).unwrap());
+            let (y, dx) =
+                (forward(&x, Some(&bias)).unwrap(), backward(&dy, &x, Some(&bias), Some(&dbias)).unwrap());
             [y, dx, dbias].map(|t| bits(&t))
         })
     };
@@ -65,13 +82,13 @@ fn no_rows_work_and_wrong_shapes_are_named() {
     let bias = fresh(8, 1);
     let none = fresh((0, 8), 1);
     assert_eq!(
-        backward(&none, &none, &bias, &bias.copy().unwrap()).unwrap().dims(),
-        forward(&none, &bias).unwrap().dims()
+        backward(&none, &none, Some(&bias), Some(&bias.copy().unwrap())).unwrap().dims(),
+        forward(&none, Some(&bias)).unwrap().dims()
     );
-    let error = forward(&fresh((2, 9), 1), &bias).unwrap_err().to_string();
+    let error = forward(&fresh((2, 9), 1), Some(&bias)).unwrap_err().to_string();
     assert!(error.contains("gelu: bias is [8], it must be [9]"), "{error}");
     let half = fresh_in((0, 8), 1, candle_core::DType::BF16);
-    let error = backward(&half, &none, &bias, &bias).unwrap_err().to_string();
+    let error = backward(&half, &none, Some(&bias), Some(&bias)).unwrap_err().to_string();
     assert!(
         error.contains("gelu: the output gradient is BF16, the input is F32: they must be of one type"),
         "{error}"

@@ -8,6 +8,7 @@ constexpr u32 BACKWARD_WARPS = 8;
 // Twin of `NormBackward` in cuda.rs.
 struct NormBackward {
     const void* dy;
+    const void* more;  // added to dx before it is rounded; null where there is nothing
     const void* x;
     const float* weight;
     const float* mean;
@@ -62,6 +63,12 @@ __device__ __forceinline__ void write_gradients(const NormBackward& a, const Row
         values[i] = known.dx(d, weight[i], n);
         sums[0][i] = fmaf(d, n, sums[0][i]);
         sums[1][i] += d;
+    }
+    if (a.more) {
+        float more[N];
+        load<N>(more, static_cast<const T*>(a.more) + row * a.cols + col);
+#pragma unroll
+        for (int i = 0; i < N; i++) values[i] += more[i];
     }
     store<N>(static_cast<T*>(a.dx) + row * a.cols + col, values);
     if constexpr (SUMS == 3) {

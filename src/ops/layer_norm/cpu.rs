@@ -14,6 +14,7 @@ use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+use crate::ops::tensor::values_or_zeros;
 use crate::ops::tensor::with_slice_mut;
 
 /// The mean and inverse standard deviation of one row.
@@ -49,22 +50,29 @@ impl Room {
 }
 
 /// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the
-/// gradient of the output and the input.
+/// gradient of the output and the input; `more` is added to the gradient before it is rounded.
 #[inline]
 pub(in crate::ops) fn backward_row<T: Element>(
     inputs: [&[T]; 2],
+    more: Option<&[T]>,
     weight: &[f32],
     moments: Moments,
     room: &mut Room,
     dx: &mut [MaybeUninit<T>],
     sums: [&mut [f32]; 2],
 ) {
-    backward_values(inputs, weight, moments, [&mut room.dx, &mut room.dy], dx, sums);
+    backward_values(inputs, more, weight, moments, [&mut room.dx, &mut room.dy], dx, sums);
 }
 
 kernel! {
     fn backward_values<T>(
-        inputs: [&[T]; 2], weight: &[f32], moments: Moments, room: [&mut [f32]; 2], dx: &mut [MaybeUninit<T>], sums: [&mut [f32]; 2],
+        inputs: [&[T]; 2],
+        more: Option<&[T]>,
+        weight: &[f32],
+        moments: Moments,
+        room: [&mut [f32]; 2],
+        dx: &mut [MaybeUninit<T>],
+        sums: [&mut [f32]; 2],
     ) {
         let len = dx.len();
         let ([dy, x], (mean, rstd), weight) = (inputs.map(|input| &input[..len]), moments, &weight[..len]);
@@ -76,13 +84,22 @@ kernel! {
         }
         let gradient_mean = simd::sum_of([dy, weight], |[dy, weight]| dy * weight) / len as f32;
         let gradient_dot = simd::sum_of([dy, weight, &*row], |[dy, weight, normalised]| dy * weight * normalised) / len as f32;
-        for i in 0..len {
-            let normalised = row[i];
+        let mut gradient = |i: usize, normalised: f32| {
             dweight[i] = dy[i].mul_add(normalised, dweight[i]);
             dbias[i] += dy[i];
-            let value = rstd * (dy[i].mul_add(weight[i], -gradient_mean) - normalised * gradient_dot);
-            row[i] = value;
-            dx[i].write(T::narrow(value));
+            rstd * (dy[i].mul_add(weight[i], -gradient_mean) - normalised * gradient_dot)
+        };
+        if let Some(more) = more {
+            let more = &more[..len];
+            for i in 0..len {
+                row[i] = gradient(i, row[i]) + more[i].widen();
+                dx[i].write(T::narrow(row[i]));
+            }
+        } else {
+            for i in 0..len {
+                row[i] = gradient(i, row[i]);
+                dx[i].write(T::narrow(row[i]));
+            }
         }
     }
 }
@@ -97,11 +114,12 @@ pub(in crate::ops) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
 pub(super) fn forward<T: Element>(
     x_td: &Tensor,
     weight_d: &Tensor,
-    bias_d: &Tensor,
+    bias_d: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
-    let (x, weight, bias) = (values::<T>(x_td)?, values::<f32>(weight_d)?, values::<f32>(bias_d)?);
+    let (x, weight) = (values::<T>(x_td)?, values::<f32>(weight_d)?);
+    let bias = values_or_zeros(bias_d, hidden)?;
     let mut y = Vec::new();
     let moments = parallel::map_rows(unwritten(&mut y, x.len()), hidden, |rows, y| {
         let mut room = vec![0.0; hidden];
@@ -121,7 +139,7 @@ pub(super) fn backward<T: Element>(
     weight_d: &Tensor,
     saved: &Saved,
     dweight_d: &Tensor,
-    dbias_d: &Tensor,
+    dbias_d: Option<&Tensor>,
 ) -> Result<Tensor> {
     let hidden = x_td.dims2()?.1;
     let (dx, sums) = {
@@ -133,7 +151,8 @@ pub(super) fn backward<T: Element>(
             let (dweight, dbias) = sums.split_at_mut(hidden);
             for (row, dx) in rows.zip(dx.chunks_exact_mut(hidden)) {
                 let inputs = [&dy[row * hidden..], &x[row * hidden..]];
-                backward_row(inputs, &weight, (mean[row], rstd[row]), &mut room, dx, [dweight, dbias]);
+                let moments = (mean[row], rstd[row]);
+                backward_row(inputs, None, &weight, moments, &mut room, dx, [dweight, dbias]);
             }
         });
         // SAFETY: `backward_row` has written every row.
@@ -141,6 +160,8 @@ pub(super) fn backward<T: Element>(
         (dx, sums)
     };
     with_slice_mut(dweight_d, |acc| sums.add_to(acc, 0))?;
-    with_slice_mut(dbias_d, |acc| sums.add_to(acc, hidden))?;
+    if let Some(dbias_d) = dbias_d {
+        with_slice_mut(dbias_d, |acc| sums.add_to(acc, hidden))?;
+    }
     from_vec(dx, x_td.shape())
 }

@@ -60,14 +60,14 @@ impl Norm {
     /// at a time.
     pub(in crate::ops) fn new(
         gpu: &Gpu,
-        [weight, bias]: [&Tensor; 2],
+        (weight, bias): (&Tensor, Option<&Tensor>),
         eps: f64,
         (y, saved): (&Tensor, &Saved),
         others: &[Address],
     ) -> Result<Self> {
         let (dtype, (rows, cols)) = (y.dtype(), y.dims2()?);
-        let (weight, bias, y) =
-            (gpu.input(weight, DType::F32)?, gpu.input(bias, DType::F32)?, gpu.output(y, dtype)?);
+        let (weight, y) = (gpu.input(weight, DType::F32)?, gpu.output(y, dtype)?);
+        let bias = bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
         let all: Vec<Address> = [weight, bias, y].iter().chain(others).copied().collect();
         Ok(Self {
             weight,
@@ -98,6 +98,7 @@ pub(in crate::ops) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType)
 #[repr(C)]
 pub(in crate::ops) struct NormBackward {
     dy: Address,
+    more: Address,
     x: Address,
     weight: Address,
     mean: Address,
@@ -114,6 +115,8 @@ pub(in crate::ops) struct NormBackward {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct BackwardInputs<'a> {
     pub(in crate::ops) dy_td: &'a Tensor,
+    /// Added to the gradient of the input before it is rounded.
+    pub(in crate::ops) more_td: Option<&'a Tensor>,
     pub(in crate::ops) x_td: &'a Tensor,
     pub(in crate::ops) weight_d: &'a Tensor,
     pub(in crate::ops) saved: &'a Saved,
@@ -132,10 +135,12 @@ impl NormBackward {
         let blocks = RowBlocks::of(rows, BACKWARD_WARPS);
         let partials = Partials::new(gpu, blocks.count, sums * cols)?;
         let (dy, x) = (gpu.input(inputs.dy_td, dtype)?, gpu.input(inputs.x_td, dtype)?);
+        let more = inputs.more_td.map_or(Ok(Address::NULL), |more| gpu.input(more, dtype))?;
         let (weight, dx) = (gpu.input(inputs.weight_d, DType::F32)?, gpu.output(dx, dtype)?);
-        let all: Vec<Address> = [dy, x, weight, dx].iter().chain(others).copied().collect();
+        let all: Vec<Address> = [dy, more, x, weight, dx].iter().chain(others).copied().collect();
         let args = Self {
             dy,
+            more,
             x,
             weight,
             mean: gpu.input(&inputs.saved.mean_t, DType::F32)?,
@@ -174,14 +179,14 @@ pub(super) fn forward(
     gpu: &Gpu,
     x_td: &Tensor,
     weight_d: &Tensor,
-    bias_d: &Tensor,
+    bias_d: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Saved)> {
     let (dtype, (rows, cols)) = (x_td.dtype(), x_td.dims2()?);
     let (y, saved) = outputs(gpu, rows, cols, dtype)?;
     let x = gpu.input(x_td, dtype)?;
-    let norm = Norm::new(gpu, [weight_d, bias_d], eps, (&y, &saved), &[x])?;
-    // SAFETY: `x` and `y` are `[rows, cols]`, the vectors `[cols]`, the moments `[rows]`.
+    let norm = Norm::new(gpu, (weight_d, bias_d), eps, (&y, &saved), &[x])?;
+    // SAFETY: `x` and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the moments `[rows]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &ForwardArgs { x, norm }) }?;
     Ok((y, saved))
 }
@@ -190,7 +195,7 @@ pub(super) fn backward(
     gpu: &Gpu,
     inputs: BackwardInputs<'_>,
     dweight_d: &Tensor,
-    dbias_d: &Tensor,
+    dbias_d: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (inputs.x_td.dtype(), inputs.x_td.dims2()?);
     let dx = gpu.uninitialised((rows, cols), dtype)?;
@@ -200,6 +205,8 @@ pub(super) fn backward(
     // rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
     partials.add_to(gpu, 0, dweight_d)?;
-    partials.add_to(gpu, cols, dbias_d)?;
+    if let Some(dbias_d) = dbias_d {
+        partials.add_to(gpu, cols, dbias_d)?;
+    }
     Ok(dx)
 }

@@ -14,7 +14,7 @@ constexpr u32 FORWARD_ROWS = 4;  // of a block
 // Twin of `Norm` in cuda.rs.
 struct Norm {
     const float* weight;
-    const float* bias;
+    const float* bias;  // null where there is none
     void* y;
     float* mean;
     float* rstd;
@@ -28,6 +28,17 @@ struct Norm {
 template <int N>
 __device__ __forceinline__ int held_column(int chunk) {
     return (chunk * int(WARP) + int(threadIdx.x % WARP)) * N;
+}
+
+// Values of a vector that may not be there.
+template <int N>
+__device__ __forceinline__ void load_or_zeros(float (&to)[N], const float* from, i64 col) {
+    if (from) {
+        load_vector<N>(to, from + col);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = 0.0f;
+    }
 }
 
 __device__ __forceinline__ float mean_of(const Norm& norm, float lane_sum) { return warp_sum(lane_sum) / float(norm.cols); }
@@ -73,7 +84,7 @@ __device__ __forceinline__ void normalise_held(const Norm& norm, i64 row, float 
         if (col < norm.cols) {
             float weight[N], bias[N];
             load_vector<N>(weight, norm.weight + col);
-            load_vector<N>(bias, norm.bias + col);
+            load_or_zeros<N>(bias, norm.bias, col);
 #pragma unroll
             for (int i = 0; i < N; i++) x[c][i] = fmaf((x[c][i] - mean) * rstd, weight[i], bias[i]);
         }
@@ -107,7 +118,7 @@ __device__ __forceinline__ void normalise_any(const Norm& norm, i64 row, const T
         float weight[N], bias[N];
         load<N>(values, x + col);
         load_vector<N>(weight, norm.weight + col);
-        load_vector<N>(bias, norm.bias + col);
+        load_or_zeros<N>(bias, norm.bias, col);
 #pragma unroll
         for (int i = 0; i < N; i++) values[i] = fmaf((values[i] - mean) * rstd, weight[i], bias[i]);
         store<N>(y + col, values);

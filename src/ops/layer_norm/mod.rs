@@ -2,7 +2,8 @@
 //! `torch.nn.LayerNorm`.
 //!
 //! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D +
-//! eps)`, `y = (x - mean) * rstd * weight + bias`. Saved: `mean` and `rstd` `[T]`; the caller keeps `x`.
+//! eps)`, `y = (x - mean) * rstd * weight + bias`, where there may be no bias. Saved: `mean` and `rstd` `[T]`;
+//! the caller keeps `x`.
 //!
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
 //! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over
@@ -24,6 +25,7 @@ use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
+use crate::ops::tensor::check_vectors;
 
 /// What backward needs beside the input.
 #[derive(Debug, Clone)]
@@ -34,39 +36,44 @@ pub struct Saved {
     pub rstd_t: Tensor,
 }
 
-/// `y_td` and what backward needs, for `x_td`, `weight_d`, `bias_d`.
-pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<(Tensor, Saved)> {
+/// `y_td` and what backward needs, for `x_td`, `weight_d`, and `bias_d` where there is one.
+pub fn forward(
+    x_td: &Tensor,
+    weight_d: &Tensor,
+    bias_d: Option<&Tensor>,
+    eps: f64,
+) -> Result<(Tensor, Saved)> {
     let (_, hidden) = x_td.dims2()?;
-    check_shape("layer norm: weight", weight_d, &[hidden])?;
-    check_shape("layer norm: bias", bias_d, &[hidden])?;
+    check_vectors("layer norm", &[("weight", Some(weight_d)), ("bias", bias_d)], hidden)?;
     match Gpu::of(x_td)? {
         None => by_dtype!("layer norm", x_td, T => cpu::forward::<T>(x_td, weight_d, bias_d, eps)),
         Some(gpu) => cuda::forward(&gpu, x_td, weight_d, bias_d, eps),
     }
 }
 
-/// `dx_td`; adds to `dweight_d` and `dbias_d`.
+/// `dx_td`; adds to `dweight_d`, and to `dbias_d` where there is one.
 pub fn backward(
     dy_td: &Tensor,
     x_td: &Tensor,
     weight_d: &Tensor,
     saved: &Saved,
     dweight_d: &Tensor,
-    dbias_d: &Tensor,
+    dbias_d: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("layer norm: output gradient", dy_td, &[tokens, hidden])?;
     check_shape("layer norm: saved mean", &saved.mean_t, &[tokens])?;
-    for (what, t) in [("weight", weight_d), ("weight gradient", dweight_d), ("bias gradient", dbias_d)] {
-        check_shape(&format!("layer norm: {what}"), t, &[hidden])?;
-    }
+    let vectors =
+        [("weight", Some(weight_d)), ("weight gradient", Some(dweight_d)), ("bias gradient", dbias_d)];
+    check_vectors("layer norm", &vectors, hidden)?;
     check_one_dtype("layer norm", &[("the input", x_td), ("the output gradient", dy_td)])?;
     match Gpu::of(x_td)? {
         None => {
             by_dtype!("layer norm", x_td, T => cpu::backward::<T>(dy_td, x_td, weight_d, saved, dweight_d, dbias_d))
         }
         Some(gpu) => {
-            cuda::backward(&gpu, cuda::BackwardInputs { dy_td, x_td, weight_d, saved }, dweight_d, dbias_d)
+            let inputs = cuda::BackwardInputs { dy_td, more_td: None, x_td, weight_d, saved };
+            cuda::backward(&gpu, inputs, dweight_d, dbias_d)
         }
     }
 }

@@ -5,9 +5,10 @@ use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last dimension.
-pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: &Tensor, eps: f64) -> Result<Tensor> {
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` over the last dimension; there may be no bias.
+pub fn forward(x_td: &Tensor, weight_d: &Tensor, bias_d: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let centred = x_td.broadcast_sub(&x_td.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    centred.broadcast_div(&(variance + eps)?.sqrt()?)?.broadcast_mul(weight_d)?.broadcast_add(bias_d)
+    let scaled = centred.broadcast_div(&(variance + eps)?.sqrt()?)?.broadcast_mul(weight_d)?;
+    bias_d.map_or(Ok(scaled.clone()), |bias_d| scaled.broadcast_add(bias_d))
 }

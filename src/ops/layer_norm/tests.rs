@@ -37,17 +37,17 @@ fn forward_and_backward_agree_with_the_reference() {
             // Rows away from zero: the mean must not swallow the variance.
             let x = fresh((rows, cols), 1).affine(3.0, 5.0).unwrap().to_dtype(dtype).unwrap();
             let (want, gradients) = reference_gradients(
-                |i| reference::forward(&i[0], &i[1], &i[2], EPS),
+                |i| reference::forward(&i[0], &i[1], Some(&i[2]), EPS),
                 &[&x, &weight, &bias],
                 &dy,
             );
-            let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
+            let (y, saved) = forward(&x, &weight, Some(&bias), EPS).unwrap();
             assert_eq!((y.dtype(), saved.mean_t.dtype()), (dtype, DType::F32));
             assert_close("y", &y, &want, within(dtype, 1e-5, 1.0));
 
             let (dweight, dbias) = (fresh(cols, 5), fresh(cols, 6));
             let (before_weight, before_bias) = (dweight.copy().unwrap(), dbias.copy().unwrap());
-            let dx = backward(&dy, &x, &weight, &saved, &dweight, &dbias).unwrap();
+            let dx = backward(&dy, &x, &weight, &saved, &dweight, Some(&dbias)).unwrap();
             assert_eq!(dx.dtype(), dtype);
             assert_close("dx", &dx, &gradients[0], within(dtype, if cols == 1 { 1e-3 } else { 1e-5 }, 1.0));
             assert_close("dweight", &(dweight - before_weight).unwrap(), &gradients[1], 1e-5);
@@ -57,10 +57,27 @@ fn forward_and_backward_agree_with_the_reference() {
 }
 
 #[test]
+fn without_a_bias_it_is_zero() {
+    on_each_device(|| {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+            let [x, dy] = [1, 2].map(|id| fresh_in((11, cols), id, dtype));
+            let (weight, zeros) = (fresh(cols, 3), fresh(cols, 4).zeros_like().unwrap());
+            let run = |bias: Option<&Tensor>, dbias: Option<&Tensor>| {
+                let (y, saved) = forward(&x, &weight, bias, EPS).unwrap();
+                let dweight = fresh(cols, 5);
+                let dx = backward(&dy, &x, &weight, &saved, &dweight, dbias).unwrap();
+                [y, dx, dweight].map(|t| bits(&t))
+            };
+            assert!(run(None, None) == run(Some(&zeros), Some(&fresh(cols, 6))), "{dtype:?}, {cols} columns");
+        }
+    });
+}
+
+#[test]
 fn the_reference_is_differentiable() {
     let inputs = [&fresh((3, 7), 1), &fresh(7, 2), &fresh(7, 3)];
     assert_reference_is_differentiable(
-        |i| reference::forward(&i[0], &i[1], &i[2], EPS),
+        |i| reference::forward(&i[0], &i[1], Some(&i[2]), EPS),
         &inputs,
         &fresh((3, 7), 4),
     );
@@ -72,9 +89,10 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |dtype, threads| {
         let (x, dy) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 4, dtype));
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let (y, saved) = forward(&x, &weight, &bias, EPS).unwrap();
+            let (y, saved) = forward(&x, &weight, Some(&bias), EPS).unwrap();
             let gradient = weight.zeros_like().unwrap();
-            let dx = backward(&dy, &x, &weight, &saved, &gradient, &bias.zeros_like().unwrap()).unwrap();
+            let dx =
+                backward(&dy, &x, &weight, &saved, &gradient, Some(&bias.zeros_like().unwrap())).unwrap();
             [bits(&y), bits(&dx), bits(&gradient)]
         })
     };
@@ -88,14 +106,14 @@ fn the_number_of_threads_does_not_change_a_bit() {
 fn no_rows_work_and_wrong_shapes_are_named() {
     on_each_device(|| {
         let (x, weight) = (fresh((0, 8), 1), fresh(8, 2));
-        let (y, saved) = forward(&x, &weight, &weight, EPS).unwrap();
+        let (y, saved) = forward(&x, &weight, Some(&weight), EPS).unwrap();
         assert_eq!(y.dims(), [0, 8]);
         let gradient = fresh(8, 3);
-        assert_eq!(backward(&y, &x, &weight, &saved, &gradient, &gradient).unwrap().dims(), [0, 8]);
-        let error = forward(&x, &fresh(9, 1), &weight, EPS).unwrap_err().to_string();
+        assert_eq!(backward(&y, &x, &weight, &saved, &gradient, Some(&gradient)).unwrap().dims(), [0, 8]);
+        let error = forward(&x, &fresh(9, 1), Some(&weight), EPS).unwrap_err().to_string();
         assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
         let half = fresh_in((0, 8), 1, DType::BF16);
-        let error = backward(&half, &x, &weight, &saved, &gradient, &gradient).unwrap_err().to_string();
+        let error = backward(&half, &x, &weight, &saved, &gradient, Some(&gradient)).unwrap_err().to_string();
         assert!(
             error.contains(
                 "layer norm: the output gradient is BF16, the input is F32: they must be of one type"

@@ -20,6 +20,7 @@ use crate::ops::tensor::assume_written;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+use crate::ops::tensor::values_or_zeros;
 use crate::ops::tensor::with_slice_mut;
 
 pub(super) fn forward<T: Element>(
@@ -30,9 +31,10 @@ pub(super) fn forward<T: Element>(
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Saved)> {
     let hidden = x_td.dims2()?.1;
-    let (x, residual, bias) = (values::<T>(x_td)?, values::<T>(residual_td)?, values::<f32>(weights.bias)?);
-    let (weight, norm_bias, eps) =
-        (values::<f32>(weights.norm_weight)?, values::<f32>(weights.norm_bias)?, weights.eps);
+    let (x, residual) = (values::<T>(x_td)?, values::<T>(residual_td)?);
+    let (weight, eps) = (values::<f32>(weights.norm_weight)?, weights.eps);
+    let [bias, norm_bias] = [weights.bias, weights.norm_bias].map(|bias| values_or_zeros(bias, hidden));
+    let (bias, norm_bias) = (bias?, norm_bias?);
     let (mut sum, mut y, len) = (Vec::new(), Vec::new(), x.len());
     let outputs = (unwritten(&mut sum, len), unwritten(&mut y, len));
     let moments = parallel::map_rows2(outputs.0, outputs.1, hidden, |rows, sum, y| {
@@ -80,6 +82,7 @@ kernel! {
 
 pub(super) fn backward<T: Element>(
     dy_td: &Tensor,
+    d_sum_td: Option<&Tensor>,
     saved: &Saved,
     norm_weight_d: &Tensor,
     into: &WeightGradients<'_>,
@@ -91,9 +94,11 @@ pub(super) fn backward<T: Element>(
         let (dy, sum, weight) =
             (values::<T>(dy_td)?, values::<T>(&saved.sum_td)?, values::<f32>(norm_weight_d)?);
         let (mean, rstd) = (values::<f32>(&saved.moments.mean_t)?, values::<f32>(&saved.moments.rstd_t)?);
+        let d_sum = d_sum_td.map(values::<T>).transpose()?;
         let norm_row = |row: usize, room: &mut Room, dsum: &mut [MaybeUninit<T>], sums: [&mut [f32]; 2]| {
             let inputs = [&dy[row * hidden..], &sum[row * hidden..]];
-            backward_row(inputs, &weight, (mean[row], rstd[row]), room, dsum, sums);
+            let more = d_sum.as_ref().map(|d_sum| &d_sum[row * hidden..]);
+            backward_row(inputs, more, &weight, (mean[row], rstd[row]), room, dsum, sums);
         };
         let (mut dresidual, mut dx, len) = (Vec::new(), Vec::new(), dy.len());
         let dsum = unwritten(&mut dresidual, len);
@@ -126,8 +131,10 @@ pub(super) fn backward<T: Element>(
         unsafe { dresidual.set_len(len) };
         (dresidual, dx, sums)
     };
-    for (third, acc) in [into.dbias, into.dnorm_weight, into.dnorm_bias].into_iter().enumerate() {
-        with_slice_mut(acc, |acc| sums.add_to(acc, third * hidden))?;
+    for (third, acc) in [into.dbias, Some(into.dnorm_weight), into.dnorm_bias].into_iter().enumerate() {
+        if let Some(acc) = acc {
+            with_slice_mut(acc, |acc| sums.add_to(acc, third * hidden))?;
+        }
     }
     let dresidual = from_vec(dresidual, dy_td.shape())?;
     let dx = if dropout.is_some() { from_vec(dx, dy_td.shape())? } else { dresidual.clone() };

@@ -58,12 +58,12 @@ pub(super) fn forward(
     let sum_td = gpu.uninitialised((rows, cols), dtype)?;
     let (x, residual, sum) =
         (gpu.input(x_td, dtype)?, gpu.input(residual_td, dtype)?, gpu.output(&sum_td, dtype)?);
-    let bias = gpu.input(weights.bias, DType::F32)?;
-    let vectors = [weights.norm_weight, weights.norm_bias];
+    let bias = weights.bias.map_or(Ok(Address::NULL), |bias| gpu.input(bias, DType::F32))?;
+    let vectors = (weights.norm_weight, weights.norm_bias);
     let norm = Norm::new(gpu, vectors, weights.eps, (&y, &moments), &[x, residual, sum, bias])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
     let args = ForwardArgs { x, residual, bias, row_keys, sum, norm, dropout: DropoutArgs::of(dropout) };
-    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors `[cols]`, the moments
+    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the moments
     // `[rows]`, and so are the keys where there is dropout.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &args) }?;
     Ok((y, Saved { sum_td, moments }))
@@ -81,7 +81,7 @@ struct BackwardArgs {
 
 pub(super) fn backward(
     gpu: &Gpu,
-    dy_td: &Tensor,
+    (dy_td, more_td): (&Tensor, Option<&Tensor>),
     saved: &Saved,
     norm_weight_d: &Tensor,
     into: &WeightGradients<'_>,
@@ -92,8 +92,8 @@ pub(super) fn backward(
     let dresidual = gpu.uninitialised((rows, cols), dtype)?;
     let dx = if dropout.is_some() { gpu.uninitialised((rows, cols), dtype)? } else { dresidual.clone() };
     let dropped = gpu.output(&dx, dtype)?;
-    let inputs =
-        BackwardInputs { dy_td, x_td: &saved.sum_td, weight_d: norm_weight_d, saved: &saved.moments };
+    let Saved { sum_td: x_td, moments } = saved;
+    let inputs = BackwardInputs { dy_td, more_td, x_td, weight_d: norm_weight_d, saved: moments };
     let (norm, partials, blocks) = NormBackward::new(gpu, inputs, &dresidual, 3, &[dropped])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
     let (kernel, grid) = norm.pick(BACKWARD, blocks);
@@ -101,8 +101,9 @@ pub(super) fn backward(
     // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so
     // are the keys where there is dropout; there are three rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
-    for (sums, gradient) in [into.dnorm_weight, into.dnorm_bias, into.dbias].into_iter().enumerate() {
-        partials.add_to(gpu, sums * cols, gradient)?;
+    let gradients = [Some(into.dnorm_weight), into.dnorm_bias, into.dbias];
+    for (sums, gradient) in gradients.into_iter().enumerate() {
+        gradient.map_or(Ok(()), |gradient| partials.add_to(gpu, sums * cols, gradient))?;
     }
     Ok((dx, dresidual))
 }

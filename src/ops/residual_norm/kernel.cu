@@ -13,7 +13,7 @@
 struct ForwardArgs {
     const void* x;
     const void* residual;
-    const float* bias;
+    const float* bias;    // null where there is none
     const u64* row_keys;  // not read without dropout
     void* sum;
     Norm norm;
@@ -25,7 +25,7 @@ template <typename T, int N>
 __device__ __forceinline__ void add(const ForwardArgs& a, u64 row_key, i64 col, const Vec<T, N>& x, const Vec<T, N>& residual,
                                     float (&sum)[N]) {
     float bias[N];
-    load_vector<N>(bias, a.bias + col);
+    load_or_zeros<N>(bias, a.bias, col);
     if (a.dropout.threshold) {
         float keep[N];
         keep_columns<N>(a.dropout, row_key, col, keep);

@@ -5,8 +5,8 @@
 //! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are
 //! `[T, D]`. Saved: `s` and the moments of its rows.
 //!
-//! Backward: `ds` is the gradient of `LN`; `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`,
-//! `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`:
+//! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm (pre-norm);
+//! `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`, `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`:
 //! these three accumulate into what the caller passes.
 //!
 //! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32,
@@ -29,6 +29,7 @@ use crate::ops::layer_norm;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
+use crate::ops::tensor::check_vectors;
 
 /// What backward needs.
 #[derive(Debug, Clone)]
@@ -42,12 +43,12 @@ pub struct Saved {
 /// The vectors of the forward pass, each `[D]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
-    /// Added to `x`.
-    pub bias: &'a Tensor,
+    /// Added to `x`, where there is one.
+    pub bias: Option<&'a Tensor>,
     /// Scale of the norm.
     pub norm_weight: &'a Tensor,
-    /// Shift of the norm.
-    pub norm_bias: &'a Tensor,
+    /// Shift of the norm, where there is one.
+    pub norm_bias: Option<&'a Tensor>,
     /// Added to the variance.
     pub eps: f64,
 }
@@ -55,12 +56,12 @@ pub struct Weights<'a> {
 /// Where the gradients of the vectors accumulate, each `[D]`.
 #[derive(Debug, Clone, Copy)]
 pub struct WeightGradients<'a> {
-    /// Of the bias.
-    pub dbias: &'a Tensor,
+    /// Of the bias, where there is one.
+    pub dbias: Option<&'a Tensor>,
     /// Of the norm's scale.
     pub dnorm_weight: &'a Tensor,
-    /// Of the norm's shift.
-    pub dnorm_bias: &'a Tensor,
+    /// Of the norm's shift, where there is one.
+    pub dnorm_bias: Option<&'a Tensor>,
 }
 
 /// `y_td` and what backward needs; `row_keys[t]` names row `t` for dropout and may be empty without dropout.
@@ -74,11 +75,9 @@ pub fn forward<'a>(
     let (row_keys, dropout) = (row_keys.into(), Dropout::active(dropout)?);
     let (tokens, hidden) = x_td.dims2()?;
     check_shape("residual norm: residual", residual_td, &[tokens, hidden])?;
-    for (what, t) in
-        [("bias", weights.bias), ("weight", weights.norm_weight), ("norm bias", weights.norm_bias)]
-    {
-        check_shape(&format!("residual norm: {what}"), t, &[hidden])?;
-    }
+    let Weights { bias, norm_weight, norm_bias, .. } = *weights;
+    let vectors = [("bias", bias), ("weight", Some(norm_weight)), ("norm bias", norm_bias)];
+    check_vectors("residual norm", &vectors, hidden)?;
     if dropout.is_some() {
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
@@ -91,12 +90,14 @@ pub fn forward<'a>(
     }
 }
 
-/// `(dx_td, dresidual_td)`; adds to the gradients in `into`.
+/// `(dx_td, dresidual_td)` from the gradient of the output, and from that of the sum where the sum was used, too;
+/// adds to the gradients in `into`.
 ///
 /// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done
 /// with `dx`.
 pub fn backward<'a>(
     dy_td: &Tensor,
+    d_sum_td: Option<&Tensor>,
     saved: &Saved,
     norm_weight_d: &Tensor,
     into: &WeightGradients<'_>,
@@ -107,22 +108,24 @@ pub fn backward<'a>(
     let (tokens, hidden) = saved.sum_td.dims2()?;
     check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
     let vectors = [
-        ("weight", norm_weight_d),
+        ("weight", Some(norm_weight_d)),
         ("bias gradient", into.dbias),
-        ("weight gradient", into.dnorm_weight),
+        ("weight gradient", Some(into.dnorm_weight)),
         ("norm bias gradient", into.dnorm_bias),
     ];
-    for (what, t) in vectors {
-        check_shape(&format!("residual norm: {what}"), t, &[hidden])?;
-    }
+    check_vectors("residual norm", &vectors, hidden)?;
     if dropout.is_some() {
         check_len("residual norm: row keys", row_keys.len(), tokens)?;
     }
     check_one_dtype("residual norm", &[("the saved sum", &saved.sum_td), ("the output gradient", dy_td)])?;
+    if let Some(d_sum_td) = d_sum_td {
+        check_shape("residual norm: gradient of the sum", d_sum_td, &[tokens, hidden])?;
+        check_one_dtype("residual norm", &[("the output gradient", dy_td), ("that of the sum", d_sum_td)])?;
+    }
     match Gpu::of(dy_td)? {
         None => {
-            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, saved, norm_weight_d, into, row_keys.host(), dropout))
+            by_dtype!("residual norm", dy_td, T => cpu::backward::<T>(dy_td, d_sum_td, saved, norm_weight_d, into, row_keys.host(), dropout))
         }
-        Some(gpu) => cuda::backward(&gpu, dy_td, saved, norm_weight_d, into, row_keys, dropout),
+        Some(gpu) => cuda::backward(&gpu, (dy_td, d_sum_td), saved, norm_weight_d, into, row_keys, dropout),
     }
 }

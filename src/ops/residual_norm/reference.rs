@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use crate::ops::dropout;
 use crate::ops::layer_norm;
 
-/// `LN(residual + mask * (x + bias))`.
+/// `LN(residual + mask * (x + bias))`, and behind it the sum that it is of.
 pub fn forward(
     x_td: &Tensor,
     bias_d: &Tensor,
@@ -15,7 +15,8 @@ pub fn forward(
     norm_bias_d: &Tensor,
     eps: f64,
     mask_td: &Tensor,
-) -> Result<Tensor> {
+) -> Result<[Tensor; 2]> {
     let kept = dropout::reference::forward(&x_td.broadcast_add(bias_d)?, mask_td)?;
-    layer_norm::reference::forward(&residual_td.add(&kept)?, weight_d, norm_bias_d, eps)
+    let sum = residual_td.add(&kept)?;
+    Ok([layer_norm::reference::forward(&sum, weight_d, Some(norm_bias_d), eps)?, sum])
 }

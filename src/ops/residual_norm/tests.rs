@@ -18,7 +18,13 @@ use crate::rng::Stream;
 const EPS: f64 = 1e-12;
 
 fn reference(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
-    reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)
+    let [y, _] = reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?;
+    Ok(y)
+}
+
+/// Norm and sum side by side, as they are used where norms stand before their blocks.
+fn reference_of_both(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
+    Tensor::cat(&reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?, 1)
 }
 
 fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
@@ -29,7 +35,7 @@ fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
 }
 
 fn weights<'a>(bias: &'a Tensor, norm_weight: &'a Tensor, norm_bias: &'a Tensor) -> Weights<'a> {
-    Weights { bias, norm_weight, norm_bias, eps: EPS }
+    Weights { bias: Some(bias), norm_weight, norm_bias: Some(norm_bias), eps: EPS }
 }
 
 #[test]
@@ -49,8 +55,12 @@ fn forward_and_backward_agree_with_the_reference() {
                     forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
                 let sums: Vec<Tensor> = (0..3).map(|id| fresh(cols, 10 + id)).collect();
                 let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
-                let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
-                let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, dropout).unwrap();
+                let into = WeightGradients {
+                    dbias: Some(&sums[0]),
+                    dnorm_weight: &sums[1],
+                    dnorm_bias: Some(&sums[2]),
+                };
+                let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &keys, dropout).unwrap();
                 let added: Vec<Tensor> =
                     sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
                 if rows == 0 {
@@ -79,6 +89,68 @@ fn forward_and_backward_agree_with_the_reference() {
     });
 }
 
+/// Where norms stand before their blocks, the sum is used beside its norm, and gradients come by both.
+#[test]
+fn a_gradient_of_the_sum_joins_that_of_its_norm() {
+    on_each_device(|| {
+        let some = Dropout { probability: 0.1, stream: Stream::new(1, Purpose::Dropout, 9) };
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+            let keys: Vec<u64> = (0..30).collect();
+            for dropout in [None, Some(&some)] {
+                let [x, residual, dy, d_sum] = [1, 2, 3, 4].map(|id| fresh_in((30, cols), id, dtype));
+                let (bias, weight, norm_bias) = (fresh(cols, 5), fresh(cols, 6), fresh(cols, 7));
+                let (_, saved) =
+                    forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
+                let sums = [(); 3].map(|()| fresh(cols, 8).zeros_like().unwrap());
+                let into = WeightGradients {
+                    dbias: Some(&sums[0]),
+                    dnorm_weight: &sums[1],
+                    dnorm_bias: Some(&sums[2]),
+                };
+                let (dx, dresidual) =
+                    backward(&dy, Some(&d_sum), &saved, &weight, &into, &keys, dropout).unwrap();
+                let mask = mask(dropout, &keys, cols);
+                let seed = Tensor::cat(&[&dy, &d_sum], 1).unwrap();
+                let inputs = [&x, &bias, &residual, &weight, &norm_bias];
+                let (_, gradients) = reference_gradients(|i| reference_of_both(i, &mask), &inputs, &seed);
+                let tolerance = within(dtype, 1e-5, 2.0);
+                for (what, got, want) in [
+                    ("dx", &dx, 0),
+                    ("dbias", &sums[0], 1),
+                    ("dresidual", &dresidual, 2),
+                    ("dweight", &sums[1], 3),
+                    ("dnorm_bias", &sums[2], 4),
+                ] {
+                    assert_close(what, got, &gradients[want], tolerance);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn without_biases_they_are_zero() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(1, Purpose::Dropout, 9) };
+    let keys: Vec<u64> = (0..12).collect();
+    on_each_device(|| {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
+            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((12, cols), id, dtype));
+            let (weight, zeros) = (fresh(cols, 4), fresh(cols, 5).zeros_like().unwrap());
+            let run = |bias: Option<&Tensor>, unread: Option<&Tensor>| {
+                let weights = Weights { bias, norm_weight: &weight, norm_bias: bias, eps: EPS };
+                let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
+                let dnorm_weight = fresh(cols, 6);
+                let into = WeightGradients { dbias: unread, dnorm_weight: &dnorm_weight, dnorm_bias: unread };
+                let (dx, dresidual) =
+                    backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+                [y, dx, dresidual, dnorm_weight].map(|t| bits(&t))
+            };
+            let unread = fresh(cols, 7);
+            assert!(run(None, None) == run(Some(&zeros), Some(&unread)), "{dtype:?}, {cols} columns");
+        }
+    });
+}
+
 /// The sum that is saved is the one that is normalised, to the last bit, and backward without dropout is that
 /// of the norm.
 #[test]
@@ -88,20 +160,26 @@ fn the_norm_is_the_layer_norm_of_the_saved_sum() {
             let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((40, cols), id, dtype));
             let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
             let (y, saved) = forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &[], None).unwrap();
-            let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, &norm_bias, EPS).unwrap();
+            let (want, moments) = layer_norm::forward(&saved.sum_td, &weight, Some(&norm_bias), EPS).unwrap();
             assert_eq!(
                 [&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits),
                 [&want, &moments.mean_t, &moments.rstd_t].map(bits)
             );
             let into = WeightGradients {
-                dbias: &fresh(cols, 7),
+                dbias: Some(&fresh(cols, 7)),
                 dnorm_weight: &fresh(cols, 8),
-                dnorm_bias: &fresh(cols, 9),
+                dnorm_bias: Some(&fresh(cols, 9)),
             };
-            let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &[], None).unwrap();
-            let want =
-                layer_norm::backward(&dy, &saved.sum_td, &weight, &moments, &fresh(cols, 8), &fresh(cols, 9))
-                    .unwrap();
+            let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &[], None).unwrap();
+            let want = layer_norm::backward(
+                &dy,
+                &saved.sum_td,
+                &weight,
+                &moments,
+                &fresh(cols, 8),
+                Some(&fresh(cols, 9)),
+            )
+            .unwrap();
             assert_eq!([&dx, &dresidual].map(bits), [&want, &want].map(bits));
         }
     });
@@ -119,11 +197,11 @@ fn every_device_drops_the_same() {
         let (_, saved) =
             forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
         let into = WeightGradients {
-            dbias: &fresh(cols, 7),
+            dbias: Some(&fresh(cols, 7)),
             dnorm_weight: &fresh(cols, 8),
-            dnorm_bias: &fresh(cols, 9),
+            dnorm_bias: Some(&fresh(cols, 9)),
         };
-        let (dx, _) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+        let (dx, _) = backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
         let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
         (bits(&saved.sum_td), dropped)
     };
@@ -144,8 +222,9 @@ fn the_number_of_threads_does_not_change_a_bit() {
             let (y, saved) =
                 forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
             let sums = [7, 8, 9].map(|id| fresh(96, id));
-            let into = WeightGradients { dbias: &sums[0], dnorm_weight: &sums[1], dnorm_bias: &sums[2] };
-            let (dx, dresidual) = backward(&dy, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+            let into =
+                WeightGradients { dbias: Some(&sums[0]), dnorm_weight: &sums[1], dnorm_bias: Some(&sums[2]) };
+            let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
             ([y, dx, dresidual].map(|t| bits(&t)), sums.map(|t| bits(&t)))
         })
     };

@@ -12,11 +12,12 @@ use crate::ops::simd::kernel;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+use crate::ops::tensor::values_or_zeros;
 use crate::ops::tensor::with_slice_mut;
 
-pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
+pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     let cols = x_bd.dims2()?.1;
-    let (x, bias) = (values::<T>(x_bd)?, values::<f32>(bias_d)?);
+    let (x, bias) = (values::<T>(x_bd)?, values_or_zeros(bias_d, cols)?);
     let mut y = Vec::new();
     parallel::for_rows(unwritten(&mut y, x.len()), cols, |rows, y| {
         for (row, y) in rows.zip(y.chunks_exact_mut(cols)) {
@@ -36,7 +37,11 @@ kernel! {
     }
 }
 
-pub(super) fn backward<T: Element>(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+pub(super) fn backward<T: Element>(
+    dy_bd: &Tensor,
+    y_bd: &Tensor,
+    dbias_d: Option<&Tensor>,
+) -> Result<Tensor> {
     let cols = y_bd.dims2()?.1;
     let (dx, sums) = {
         let (dy, y) = (values::<T>(dy_bd)?, values::<T>(y_bd)?);
@@ -50,7 +55,9 @@ pub(super) fn backward<T: Element>(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tens
         unsafe { dx.set_len(y.len()) };
         (dx, sums)
     };
-    with_slice_mut(dbias_d, |acc| sums.add_to(acc, 0))?;
+    if let Some(dbias_d) = dbias_d {
+        with_slice_mut(dbias_d, |acc| sums.add_to(acc, 0))?;
+    }
     from_vec(dx, y_bd.shape())
 }
 

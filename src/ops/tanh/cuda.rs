@@ -10,10 +10,10 @@ use crate::ops::cuda::activation;
 const FORWARD: Kernel = Kernel { op: "tanh", name: "tanh_forward" };
 const BACKWARD: Kernel = Kernel { op: "tanh", name: "tanh_backward" };
 
-pub(super) fn forward(gpu: &Gpu, x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
+pub(super) fn forward(gpu: &Gpu, x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     activation::forward(gpu, FORWARD, x_bd, bias_d)
 }
 
-pub(super) fn backward(gpu: &Gpu, dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+pub(super) fn backward(gpu: &Gpu, dy_bd: &Tensor, y_bd: &Tensor, dbias_d: Option<&Tensor>) -> Result<Tensor> {
     activation::backward(gpu, BACKWARD, dy_bd, y_bd, None, dbias_d)
 }

@@ -20,10 +20,11 @@ use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
+use crate::ops::tensor::check_vectors;
 
 /// `y_bd = tanh(x_bd + bias_d)`.
-pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
-    check_shape("tanh: bias", bias_d, &[x_bd.dims2()?.1])?;
+pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
+    check_vectors("tanh", &[("bias", bias_d)], x_bd.dims2()?.1)?;
     match Gpu::of(x_bd)? {
         None => by_dtype!("tanh", x_bd, T => cpu::forward::<T>(x_bd, bias_d)),
         Some(gpu) => cuda::forward(&gpu, x_bd, bias_d),
@@ -31,9 +32,9 @@ pub fn forward(x_bd: &Tensor, bias_d: &Tensor) -> Result<Tensor> {
 }
 
 /// `dx_bd` from the output `y_bd`; adds to `dbias_d`.
-pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: &Tensor) -> Result<Tensor> {
+pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: Option<&Tensor>) -> Result<Tensor> {
     check_shape("tanh: output gradient", dy_bd, y_bd.dims())?;
-    check_shape("tanh: bias gradient", dbias_d, &[y_bd.dims2()?.1])?;
+    check_vectors("tanh", &[("bias gradient", dbias_d)], y_bd.dims2()?.1)?;
     check_one_dtype("tanh", &[("the output", y_bd), ("the output gradient", dy_bd)])?;
     match Gpu::of(y_bd)? {
         None => by_dtype!("tanh", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),

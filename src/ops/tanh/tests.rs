@@ -24,10 +24,10 @@ fn forward_and_backward_agree_with_the_reference() {
             );
             let (want, gradients) =
                 reference_gradients(|i| reference::forward(&i[0], &i[1]), &[&x, &bias], &dy);
-            let y = forward(&x, &bias).unwrap();
+            let y = forward(&x, Some(&bias)).unwrap();
             assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
             let before = dbias.copy().unwrap();
-            let dx = backward(&dy, &y, &dbias).unwrap();
+            let dx = backward(&dy, &y, Some(&dbias)).unwrap();
             assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
             // `y` was rounded, and `1 - y^2` doubles its error.
             assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 3.0));
@@ -51,8 +51,8 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let run = |dtype, threads| {
         let (x, dy, dbias) = (fresh_in((700, 96), 1, dtype), fresh_in((700, 96), 3, dtype), fresh(96, 4));
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {
-            let y = forward(&x, &bias).unwrap();
-            let dx = backward(&dy, &y, &dbias).unwrap();
+            let y = forward(&x, Some(&bias)).unwrap();
+            let dx = backward(&dy, &y, Some(&dbias)).unwrap();
             [y, dx, dbias].map(|t| bits(&t))
         })
     };
@@ -66,10 +66,10 @@ fn the_number_of_threads_does_not_change_a_bit() {
 fn no_rows_work_and_wrong_shapes_are_named() {
     on_each_device(|| {
         let (none, bias, dbias) = (fresh((0, 8), 1), fresh(8, 2), fresh(8, 3));
-        let y = forward(&none, &bias).unwrap();
-        assert_eq!((y.dims(), backward(&none, &y, &dbias).unwrap().dims()), (none.dims(), none.dims()));
+        let y = forward(&none, Some(&bias)).unwrap();
+        assert_eq!((y.dims(), backward(&none, &y, Some(&dbias)).unwrap().dims()), (none.dims(), none.dims()));
         assert_eq!(bits(&dbias), bits(&fresh(8, 3)));
     });
-    let error = backward(&fresh((2, 3), 1), &fresh((2, 4), 1), &fresh(4, 1)).unwrap_err().to_string();
+    let error = backward(&fresh((2, 3), 1), &fresh((2, 4), 1), Some(&fresh(4, 1))).unwrap_err().to_string();
     assert!(error.contains("[2, 3]") && error.contains("[2, 4]"), "{error}");
 }

@@ -10,7 +10,7 @@
 struct ActivationArgs {
     const void* dy;         // backward only
     const void* from;       // x, or what backward has
-    const float* bias;      // null where backward has no need of it
+    const float* bias;      // null where there is none, or backward has no need of it
     void* to;               // y or dx
     float* dbias_partials;  // [blocks of rows, cols], backward only
     Columns columns;

@@ -1,0 +1,51 @@
+//! Gated GELU on the GPU, one pass over the rows each way.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::columns::Columns;
+use crate::ops::cuda::columns::WARPS;
+use crate::ops::cuda::sums::RowBlocks;
+use crate::ops::cuda::wide;
+
+const FORWARD: Kernel = Kernel { op: "geglu", name: "geglu_forward" };
+const BACKWARD: Kernel = Kernel { op: "geglu", name: "geglu_backward" };
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    dy: Address,
+    x: Address,
+    to: Address,
+    columns: Columns,
+    wide: u32,
+}
+
+pub(super) fn forward(gpu: &Gpu, x_t2f: &Tensor) -> Result<Tensor> {
+    let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);
+    let y = gpu.uninitialised((tokens, cols), x_t2f.dtype())?;
+    launch(gpu, FORWARD, None, x_t2f, &y)?;
+    Ok(y)
+}
+
+pub(super) fn backward(gpu: &Gpu, dy_tf: &Tensor, x_t2f: &Tensor) -> Result<Tensor> {
+    let dx = gpu.uninitialised(x_t2f.shape(), x_t2f.dtype())?;
+    launch(gpu, BACKWARD, Some(dy_tf), x_t2f, &dx)?;
+    Ok(dx)
+}
+
+fn launch(gpu: &Gpu, kernel: Kernel, dy_tf: Option<&Tensor>, x_t2f: &Tensor, to: &Tensor) -> Result<()> {
+    let (dtype, tokens, cols) = (x_t2f.dtype(), x_t2f.dim(0)?, x_t2f.dim(1)? / 2);
+    let dy = dy_tf.map_or(Ok(Address::NULL), |dy| gpu.input(dy, dtype))?;
+    let (x, to) = (gpu.input(x_t2f, dtype)?, gpu.output(to, dtype)?);
+    let columns = Columns::of((tokens, cols), RowBlocks::of(tokens, WARPS));
+    // A null gradient is a multiple of everything.
+    let args = Args { dy, x, to, columns, wide: wide::flag(cols, dtype, &[dy, x, to]) };
+    // SAFETY: `x` is `[T, 2F]`, the gradient of the output, where there is one, `[T, F]`; forward writes `[T,
+    // F]`, backward `[T, 2F]`.
+    unsafe { gpu.launch(kernel, Some(dtype), columns.grid(wide::lane_values(args.wide, dtype)), &args) }
+}

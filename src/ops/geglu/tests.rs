@@ -1,0 +1,92 @@
+//! Gated GELU against its reference, in the bulk and in both tails.
+
+use candle_core::DType;
+use candle_core::Device;
+
+use super::*;
+use crate::ops::gelu;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+#[test]
+fn forward_and_backward_agree_with_the_reference() {
+    on_each_device(|| {
+        let sizes = [(1, 24, 1.0), (1, 1, 1.0), (7, 96, 1.0), (300, 67, 5.0), (5, 1152, 0.1), (9, 20, 1.0)];
+        for (dtype, (rows, half, spread)) in
+            DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
+        {
+            let x = (fresh((rows, 2 * half), 1) * spread).unwrap().to_dtype(dtype).unwrap();
+            let dy = fresh_in((rows, half), 2, dtype);
+            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0]), &[&x], &dy);
+            let (y, dx) = (forward(&x).unwrap(), backward(&dy, &x).unwrap());
+            assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
+            assert_close("y", &y, &want, within(dtype, 2e-6, 1.0));
+            assert_close("dx", &dx, &gradients[0], within(dtype, 2e-6, 1.0));
+        }
+    });
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0]),
+        &[&fresh((3, 14), 1)],
+        &fresh((3, 7), 2),
+    );
+}
+
+/// With gates of one it is GELU, to the last bit, forward as backward.
+#[test]
+fn open_gates_leave_gelu() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let (u, dy) = (fresh_in((20, 72), 1, dtype), fresh_in((20, 72), 2, dtype));
+            let x = Tensor::cat(&[&u, &u.ones_like().unwrap()], 1).unwrap();
+            let dx = backward(&dy, &x).unwrap();
+            let du = dx.narrow(1, 0, 72).unwrap();
+            assert_eq!(bits(&forward(&x).unwrap()), bits(&gelu::forward(&u, None).unwrap()));
+            assert_eq!(bits(&du), bits(&gelu::backward(&dy, &u, None, None).unwrap()));
+        }
+    });
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let run = |dtype, threads| {
+        let (x, dy) = (fresh_in((700, 192), 1, dtype), fresh_in((700, 96), 2, dtype));
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap()
+            .install(|| [forward(&x).unwrap(), backward(&dy, &x).unwrap()].map(|t| bits(&t)))
+    };
+    for dtype in DTYPES {
+        let one = run(dtype, 1);
+        assert!((2..5).all(|threads| run(dtype, threads) == one), "{dtype:?}");
+    }
+}
+
+#[test]
+fn no_rows_work_and_wrong_shapes_are_named() {
+    on_each_device(|| {
+        let none = fresh((0, 8), 1);
+        assert_eq!(forward(&none).unwrap().dims(), [0, 4]);
+        assert_eq!(backward(&fresh((0, 4), 2), &none).unwrap().dims(), [0, 8]);
+        let error = |dy: &Tensor, x: &Tensor| backward(dy, x).unwrap_err().to_string();
+        let odd = error(&none, &fresh((2, 9), 1));
+        assert!(odd.contains("geglu: rows of 9 values do not fall into two halves"), "{odd}");
+        let wrong = error(&fresh((2, 8), 1), &fresh((2, 8), 2));
+        assert!(wrong.contains("geglu: output gradient is [2, 8], it must be [2, 4]"), "{wrong}");
+        let mixed = error(&fresh_in((2, 4), 1, DType::BF16), &fresh((2, 8), 2));
+        assert!(mixed.contains("the output gradient is BF16, the input is F32"), "{mixed}");
+        let whole = Tensor::zeros((2, 8), DType::U32, &Device::Cpu).unwrap();
+        assert!(forward(&whole).is_err());
+    });
+}

@@ -1,0 +1,59 @@
+//! Rotary position embedding on the GPU, in place; a block takes some heads of a tile of a segment.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::attention::Tiles;
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::cuda::Kind;
+use crate::ops::cuda::wide;
+use crate::ops::indices::Indices;
+
+const ROTATE: Kernel = Kernel { op: "rotary", name: "rotary_rotate" };
+/// Heads of a block: `HEADS` in `kernel.cu`.
+const HEADS: usize = 4;
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    x: Address,
+    table: Address,
+    tiles: Address,
+    heads: u32,
+    head_size: u32,
+    sign: f32,
+    wide: u32,
+}
+
+pub(super) fn rotate(
+    gpu: &Gpu,
+    x_td: &Tensor,
+    cu_seqlens: Indices<'_>,
+    table_pk: &Tensor,
+    sign: f32,
+) -> Result<()> {
+    let (dtype, head_size) = (x_td.dtype(), table_pk.dims2()?.1);
+    let heads = x_td.dims2()?.1 / head_size;
+    let tiles = Tiles::of(gpu, cu_seqlens)?;
+    let (x, table) = (gpu.output(x_td, dtype)?, gpu.input(table_pk, DType::F32)?);
+    let args = Args {
+        x,
+        table,
+        tiles: tiles.bounds.address(Kind::U32)?,
+        heads: heads as u32,
+        head_size: head_size as u32,
+        sign,
+        // What is read at once lies within a half of a head.
+        wide: wide::flag(head_size / 2, dtype, &[x, table]),
+    };
+    let blocks = [tiles.count as u32, heads.div_ceil(HEADS) as u32, 1];
+    let grid = Grid { blocks, threads: 256, shared_bytes: 0 };
+    // SAFETY: `x` is `[T, heads * head_size]`, the tiles lie inside the segments, which end at `T`, and the
+    // table has a row for each place of the longest: all checked by the caller.
+    unsafe { gpu.launch(ROTATE, Some(dtype), grid, &args) }
+}
