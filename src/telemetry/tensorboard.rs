@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
+use chrono::DateTime;
 use prost::Message;
 
 use crate::fs;
@@ -140,19 +141,10 @@ fn host_name() -> String {
     if name.is_empty() { "localhost".to_string() } else { name }
 }
 
-/// `20261121-114847` in UTC (civil-from-days of Howard Hinnant, "chrono-compatible low-level date
-/// algorithms").
+/// `20261121-114847` in UTC.
 fn date_text(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+    let time = DateTime::from_timestamp(i64::try_from(seconds).unwrap_or_default(), 0).unwrap_or_default();
+    time.format("%Y%m%d-%H%M%S").to_string()
 }
 
 #[cfg(test)]
