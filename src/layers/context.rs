@@ -89,10 +89,16 @@ impl<'a> Context<'a> {
     }
 
     /// The batch as the attention op wants it.
-    pub fn segments<'b>(&self, heads: usize, dropout: Option<&'b Dropout>) -> Segments<'b>
+    pub fn segments<'b>(
+        &self,
+        heads: usize,
+        window: Option<usize>,
+        dropout: Option<&'b Dropout>,
+    ) -> Segments<'b>
     where
         'a: 'b,
     {
-        Segments { heads, cu_seqlens: self.rows.cu_seqlens, token_keys: self.rows.token_keys, dropout }
+        let Rows { cu_seqlens, token_keys } = self.rows;
+        Segments { heads, cu_seqlens, token_keys, window, dropout }
     }
 }

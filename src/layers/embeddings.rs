@@ -68,8 +68,7 @@ impl Embeddings {
             type_nd: get(self.token_type),
         };
         let sum_td = embedding::forward(op_ids(tokens), &tables, ctx.parameters.compute_dtype())?;
-        let (y, norm) =
-            layer_norm::forward(&sum_td, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
+        let (y, norm) = self.norm.forward(&sum_td, ctx)?;
         let dropped = dropout::forward(
             &y,
             ctx.rows.token_keys,
@@ -92,14 +91,7 @@ impl Embeddings {
             ctx.rows.token_keys,
             ctx.dropout_at(Site::Embeddings, self.hidden_dropout).as_ref(),
         )?;
-        let d_sum = layer_norm::backward(
-            &d_norm,
-            &saved.sum_td,
-            ctx.parameters.get(self.norm.weight),
-            &saved.norm,
-            gradients.get(self.norm.weight)?,
-            gradients.get(self.norm.bias)?,
-        )?;
+        let d_sum = self.norm.backward(&d_norm, &saved.sum_td, &saved.norm, ctx, gradients)?;
         let tables = embedding::Tables {
             word_vd: gradients.get(self.word)?,
             position_pd: gradients.get(self.position)?,

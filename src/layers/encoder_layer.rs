@@ -1,11 +1,11 @@
-//! One encoder layer: self-attention, then feed-forward (post-norm, as in BERT).
+//! One encoder layer: self-attention, then feed-forward.
 
 use candle_core::Result;
-use candle_core::Tensor;
 
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
+use crate::layers::Stream;
 use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
 use crate::layers::self_attention;
@@ -44,22 +44,22 @@ impl EncoderLayer {
         self.attention.temporary() + self.feed_forward.temporary()
     }
 
-    /// `[T, D]` to `[T, D]`.
-    pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+    /// Hidden states behind the layer.
+    pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let (middle, attention) = self.attention.forward(x, ctx)?;
         let (y, feed_forward) = self.feed_forward.forward(&middle, ctx)?;
         Ok((y, Saved { attention, feed_forward }))
     }
 
-    /// Gradient of the input, `[T, D]`.
+    /// Gradient of what the layer began with.
     pub fn backward(
         &self,
-        dy: &Tensor,
+        gradient: &Stream,
         saved: &Saved,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<Tensor> {
-        let d_middle = self.feed_forward.backward(dy, &saved.feed_forward, ctx, gradients)?;
+    ) -> Result<Stream> {
+        let d_middle = self.feed_forward.backward(gradient, &saved.feed_forward, ctx, gradients)?;
         self.attention.backward(&d_middle, &saved.attention, ctx, gradients)
     }
 }

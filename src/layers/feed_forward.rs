@@ -1,4 +1,4 @@
-//! Feed-forward block of an encoder layer: map, GELU, map, dropout + residual + `LayerNorm`.
+//! Feed-forward block of an encoder layer: map, GELU (gated or not), and the end of the block.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -6,68 +6,45 @@ use candle_core::Tensor;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
-use crate::layers::Registry;
-use crate::layers::Site;
+use crate::layers::Stream;
+use crate::layers::linear;
 use crate::layers::linear::Linear;
 use crate::layers::output_block;
 use crate::layers::output_block::OutputBlock;
-use crate::layers::output_block::OutputSizes;
+use crate::ops::geglu;
 use crate::ops::gelu;
-use crate::ops::linear;
 
-/// Sizes and dropout of the feed-forward block of layer `layer`.
-#[derive(Debug, Clone, Copy)]
-pub struct FeedForwardSizes {
-    /// Index of the layer, for its dropout stream.
-    pub layer: usize,
-    /// D.
-    pub hidden: usize,
-    /// F.
-    pub intermediate: usize,
-    /// Dropout of the output.
-    pub hidden_dropout: f64,
-    /// Added to the variance in `LayerNorm`.
-    pub eps: f64,
+/// What stands between the two maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// GELU of what the first map gives.
+    None,
+    /// The first map gives twice as much: GELU of the first half, times the second half.
+    SecondHalf,
 }
 
 /// The feed-forward block.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
-    intermediate: Linear,
-    output: OutputBlock,
+    /// The first map; its bias is added where GELU is computed, so that a gated one has none.
+    pub intermediate: Linear,
+    /// Whether what it gives is gated.
+    pub gate: Gate,
+    /// The end of the block, which takes F values.
+    pub output: OutputBlock,
 }
 
 /// What backward needs.
 #[derive(Debug)]
 pub struct Saved {
-    x: Tensor,
-    /// Before bias and GELU, `[T, F]`.
-    pre_activation_tf: Tensor,
+    x: Stream,
+    /// Before bias and GELU, `[T, F]` or `[T, 2 F]`.
+    pre_activation: Tensor,
     activation_tf: Tensor,
     output: output_block::Saved,
 }
 
 impl FeedForward {
-    /// Registers `<name>.intermediate.dense` and `<name>.output.{dense,LayerNorm}`.
-    pub fn new(registry: &mut Registry, name: &str, sizes: FeedForwardSizes) -> Self {
-        let output = OutputSizes {
-            inputs: sizes.intermediate,
-            hidden: sizes.hidden,
-            site: Site::FeedForward(sizes.layer),
-            dropout: sizes.hidden_dropout,
-            eps: sizes.eps,
-        };
-        Self {
-            intermediate: Linear::new(
-                registry,
-                &format!("{name}.intermediate.dense"),
-                sizes.hidden,
-                sizes.intermediate,
-            ),
-            output: OutputBlock::new(registry, &format!("{name}.output"), output),
-        }
-    }
-
     /// Floating-point operations for each token.
     pub fn flops(&self) -> f64 {
         self.intermediate.flops() + self.output.flops()
@@ -75,44 +52,50 @@ impl FeedForward {
 
     /// What is kept for backward: both sides of GELU, and the end of the block.
     pub fn saved(&self) -> Footprint {
-        self.output.saved() + Footprint { values: 2 * self.intermediate.outputs as u64, statistics_bytes: 0 }
+        self.output.saved() + self.both_sides()
     }
 
     /// The most that backward needs besides: the gradients of both sides of GELU.
     pub fn temporary(&self) -> Footprint {
-        Footprint { values: 2 * self.intermediate.outputs as u64, statistics_bytes: 0 }
+        self.both_sides()
     }
 
-    /// `LayerNorm(x + dropout(gelu(x W1 + b1) W2 + b2))`, `[T, D]`.
-    pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        let pre_activation_tf = self.intermediate.forward_without_bias(x, ctx)?;
-        let activation_tf = gelu::forward(&pre_activation_tf, ctx.parameters.get(self.intermediate.bias))?;
-        let (y, output) = self.output.forward(&activation_tf, x, ctx)?;
-        Ok((y, Saved { x: x.clone(), pre_activation_tf, activation_tf, output }))
+    fn both_sides(&self) -> Footprint {
+        let values = self.intermediate.outputs + self.output.dense.inputs;
+        Footprint { values: values as u64, statistics_bytes: 0 }
     }
 
-    /// Gradient of the input, `[T, D]`.
+    /// The residual plus `dropout(gelu(x W1 + b1) W2 + b2)`, and its norm.
+    pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
+        let pre_activation = self.intermediate.forward_without_bias(&x.input, ctx)?;
+        let activation_tf = match self.gate {
+            Gate::None => gelu::forward(&pre_activation, self.intermediate.bias(ctx))?,
+            Gate::SecondHalf => geglu::forward(&pre_activation)?,
+        };
+        let (y, output) = self.output.forward(&activation_tf, x.residual(), ctx)?;
+        Ok((y, Saved { x: x.clone(), pre_activation, activation_tf, output }))
+    }
+
+    /// Gradient of what the block began with.
     pub fn backward(
         &self,
-        dy: &Tensor,
+        gradient: &Stream,
         saved: &Saved,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<Tensor> {
-        let (d_activation, dx) =
-            self.output.backward(dy, &saved.activation_tf, &saved.output, ctx, gradients)?;
-        let bias = ctx.parameters.get(self.intermediate.bias);
-        let d_pre = gelu::backward(
-            &d_activation,
-            &saved.pre_activation_tf,
-            bias,
-            gradients.get(self.intermediate.bias)?,
-        )?;
-        linear::backward_parameters(&d_pre, &saved.x, gradients.accumulator(self.intermediate.weight), None)?;
-        linear::backward_inputs_accumulate(
-            &[(&d_pre, ctx.parameters.compute(self.intermediate.weight))],
-            &dx,
-        )?;
-        Ok(dx)
+    ) -> Result<Stream> {
+        let (d_activation, d_residual) =
+            self.output.backward(gradient, &saved.activation_tf, &saved.output, ctx, gradients)?;
+        let map = &self.intermediate;
+        let d_pre = match self.gate {
+            Gate::None => {
+                let (bias, d_bias) = (map.bias(ctx), map.d_bias(gradients)?);
+                gelu::backward(&d_activation, &saved.pre_activation, bias, d_bias)?
+            }
+            Gate::SecondHalf => geglu::backward(&d_activation, &saved.pre_activation)?,
+        };
+        map.backward_weight(&d_pre, &saved.x.input, gradients)?;
+        let maps = [(&d_pre, ctx.parameters.compute(map.weight))];
+        linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())
     }
 }

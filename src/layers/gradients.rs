@@ -1,4 +1,8 @@
 //! The gradients of all parameters in one flat f32 buffer of the parameters' layout.
+//!
+//! The buffer has one lock, which an op holds while it writes. What is final is told by the thread that runs the
+//! backward pass, between two layers, when no op writes: a listener copies it there into what it will send, and
+//! needs the buffer no more while the next layer writes.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,7 +16,6 @@ use crate::layers::ParameterId;
 use crate::layers::Parameters;
 use crate::layers::Part;
 use crate::layers::context::Pass;
-use crate::layers::parameters::ParameterSpec;
 use crate::ops::accumulator::Accumulator;
 
 /// The gradients of all parameters, accumulated since they were last cleared.
@@ -24,14 +27,22 @@ pub struct Gradients {
     views: Vec<Tensor>,
     /// Whether a view holds a sum, or what was there before the last clearing.
     begun: Vec<AtomicBool>,
-    /// Model, part and range of each stretch of the buffer that becomes final at one time, in the buffer's
-    /// order.
-    stretches: Vec<(u8, Part, Range<usize>)>,
+    /// In the buffer's order.
+    stretches: Vec<Stretch>,
     listener: Option<Listener>,
 }
 
-/// Is told of ranges of the flat buffer that are final.
-type Listener = Box<dyn Fn(Range<usize>) + Send + Sync>;
+/// A stretch of the buffer that becomes final at one time.
+struct Stretch {
+    model: u8,
+    part: Part,
+    range: Range<usize>,
+    /// What lies in it.
+    parameters: Vec<ParameterId>,
+}
+
+/// Is told of ranges of the flat buffer that are final, with their values.
+type Listener = Box<dyn Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync>;
 
 impl Gradients {
     /// Room for every parameter of `parameters`, cleared.
@@ -40,31 +51,42 @@ impl Gradients {
         let flat = parameters.flat().zeros_like()?;
         let views = layout.views(&flat)?;
         let begun = views.iter().map(|_| AtomicBool::new(false)).collect();
-        let mut stretches: Vec<(u8, Part, Range<usize>)> = Vec::new();
-        for ParameterSpec { model, part, range, .. } in layout.specs() {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (spec, ids) in layout.specs_with_ids() {
+            let (model, part, range) = (spec.model, spec.part, spec.range.clone());
             match stretches.last_mut() {
-                Some((same, of, before)) if (*same, *of) == (*model, *part) => before.end = range.end,
-                _ => stretches.push((*model, *part, range.clone())),
+                Some(before) if (before.model, before.part) == (model, part) => {
+                    before.range.end = range.end;
+                    before.parameters.extend(ids);
+                }
+                _ => stretches.push(Stretch { model, part, range, parameters: ids }),
             }
         }
         Ok(Self { flat, views, begun, stretches, listener: None })
     }
 
-    /// From here on `listener` is told of every range that a step has finished, while its backward pass still
-    /// runs. A batch without labels has no backward pass: what was not told is final when the step is.
-    pub fn tell(&mut self, listener: impl Fn(Range<usize>) + Send + Sync + 'static) {
+    /// From here on `listener` is told of every range that a step has finished, with its values, while the
+    /// backward pass still runs. A batch without labels has no backward pass: what was not told is final when
+    /// the step is.
+    pub fn tell(&mut self, listener: impl Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync + 'static) {
         self.listener = Some(Box::new(listener));
     }
 
     /// A backward pass has left a part of its model; nothing more is added to its gradients in this
     /// micro-batch.
-    pub fn left(&self, pass: Option<Pass>, part: Part) {
+    pub fn left(&self, pass: Option<Pass>, part: Part) -> Result<()> {
         let (Some(listener), Some(Pass { model, last_micro_batch: true, .. })) = (&self.listener, pass)
         else {
-            return;
+            return Ok(());
         };
-        let of_part = self.stretches.iter().filter(|(of, its, _)| (*of, *its) == (model, part));
-        of_part.for_each(|(.., range)| listener(range.clone()));
+        for stretch in self.stretches.iter().filter(|stretch| (stretch.model, stretch.part) == (model, part))
+        {
+            // A parameter that no gradient has reached has one of zero.
+            stretch.parameters.iter().try_for_each(|&id| self.get(id).map(|_| ()))?;
+            let range = stretch.range.clone();
+            listener(range.clone(), &self.flat.narrow(0, range.start, range.len())?)?;
+        }
+        Ok(())
     }
 
     /// Forgets what was accumulated.
@@ -133,14 +155,14 @@ mod tests {
 
     #[test]
     fn the_stretches_of_a_part_are_told_of_in_the_last_micro_batch_only() {
-        let mut registry = Registry::default();
+        let (mut registry, mut weight) = (Registry::default(), ParameterId(0));
         for (model, scope) in [(0, "a."), (1, "b.")] {
             registry.begin_model(model, scope);
             registry.weight("embeddings", &[3], Init::Normal);
             registry.enter(Part::Head);
             registry.vector("classifier", 3, Init::Zeros);
             registry.enter(Part::Layer(0));
-            registry.weight("layer.weight", &[70], Init::Normal);
+            weight = registry.weight("layer.weight", &[70], Init::Normal);
             registry.vector("layer.bias", 5, Init::Zeros);
             registry.enter(Part::Head);
             registry.vector("pooler", 3, Init::Zeros);
@@ -152,15 +174,24 @@ mod tests {
         let mut gradients = Gradients::new(&parameters).unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&told);
-        gradients.tell(move |range| sink.lock().unwrap().push(range));
+        gradients.tell(move |range, values| {
+            sink.lock().unwrap().push((range, values.to_vec1::<f32>()?));
+            Ok(())
+        });
         let pass = Pass { model: 1, ..Pass::new(1, 1) };
-        gradients.left(Some(Pass { last_micro_batch: false, ..pass }), Part::Head);
-        gradients.left(None, Part::Head);
+        with_slice_mut(&gradients.flat, |values| values.fill(7.0)).unwrap();
+        gradients.left(Some(Pass { last_micro_batch: false, ..pass }), Part::Head).unwrap();
+        gradients.left(None, Part::Head).unwrap();
         assert!(told.lock().unwrap().is_empty());
-        gradients.left(Some(pass), Part::Head);
-        gradients.left(Some(pass), Part::Layer(0));
+        gradients.left(Some(pass), Part::Head).unwrap();
+        let weight = gradients.accumulator(weight);
+        assert!(!weight.begun);
+        gradients.left(Some(pass), Part::Layer(0)).unwrap();
         // Of the second model: its pooler and its classifier lie apart, the tensors of its layer side by
-        // side.
-        assert_eq!(*told.lock().unwrap(), [384..387, 704..707, 512..646]);
+        // side; and only its weight has a gradient.
+        let (ranges, values): (Vec<_>, Vec<_>) = told.lock().unwrap().drain(..).unzip();
+        assert_eq!(ranges, [384..387, 704..707, 512..646]);
+        assert_eq!((&values[0], &values[1]), (&vec![0.0; 3], &vec![0.0; 3]));
+        assert_eq!((&values[2][..5], &values[2][64..]), (&[0.0; 5][..], &[7.0; 70][..]));
     }
 }

@@ -8,15 +8,16 @@ use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::ParameterId;
 use crate::layers::Registry;
+use crate::layers::Stream;
 use crate::ops::linear;
 
-/// `y = x W^T + b` with `W` `[O, I]`.
+/// `y = x W^T + b` with `W` `[O, I]`, or without `b`.
 #[derive(Debug, Clone, Copy)]
 pub struct Linear {
     /// `[O, I]`.
     pub weight: ParameterId,
-    /// `[O]`.
-    pub bias: ParameterId,
+    /// `[O]`, where there is one.
+    pub bias: Option<ParameterId>,
     /// I.
     pub inputs: usize,
     /// O.
@@ -28,10 +29,26 @@ impl Linear {
     pub fn new(registry: &mut Registry, name: &str, inputs: usize, outputs: usize) -> Self {
         Self {
             weight: registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal),
-            bias: registry.vector(format!("{name}.bias"), outputs, Init::Zeros),
+            bias: Some(registry.vector(format!("{name}.bias"), outputs, Init::Zeros)),
             inputs,
             outputs,
         }
+    }
+
+    /// Registers `<name>.weight` alone.
+    pub fn without_bias(registry: &mut Registry, name: &str, inputs: usize, outputs: usize) -> Self {
+        let weight = registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal);
+        Self { weight, bias: None, inputs, outputs }
+    }
+
+    /// The value of the bias.
+    pub fn bias<'a>(&self, ctx: &Context<'a>) -> Option<&'a Tensor> {
+        self.bias.map(|id| ctx.parameters.get(id))
+    }
+
+    /// The gradient of the bias, begun.
+    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Result<Option<&'a Tensor>> {
+        self.bias.map(|id| gradients.get(id)).transpose()
     }
 
     /// Floating-point operations of the products of forward and backward, for each row of `x`.
@@ -41,7 +58,7 @@ impl Linear {
 
     /// `x W^T + b`.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        linear::forward(x, ctx.parameters.compute(self.weight), Some(ctx.parameters.get(self.bias)))
+        linear::forward(x, ctx.parameters.compute(self.weight), self.bias(ctx))
     }
 
     /// `x W^T`, for an op that adds the bias itself.
@@ -69,8 +86,13 @@ impl Linear {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Tensor> {
-        linear::backward_parameters(dy, x, gradients.accumulator(self.weight), None)?;
+        self.backward_weight(dy, x, gradients)?;
         linear::backward_input(dy, ctx.parameters.compute(self.weight))
+    }
+
+    /// Accumulates the gradient of the weight alone.
+    pub fn backward_weight(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
+        linear::backward_parameters(dy, x, gradients.accumulator(self.weight), None)
     }
 
     /// Accumulates the gradients of weight and bias alone.
@@ -79,7 +101,21 @@ impl Linear {
             dy,
             x,
             gradients.accumulator(self.weight),
-            Some(gradients.accumulator(self.bias)),
+            self.bias.map(|id| gradients.accumulator(id)),
         )
     }
+}
+
+/// The gradient of what a block began with: that of its input through the block's `maps` (gradient of the output,
+/// weight), and that of its residual. Where the input is the residual (`is_apart` says that it is not), all of
+/// them meet in one sum, and `d_residual` is used up for it.
+pub fn backward_stream(maps: &[(&Tensor, &Tensor)], d_residual: Tensor, is_apart: bool) -> Result<Stream> {
+    if !is_apart {
+        linear::backward_inputs_accumulate(maps, &d_residual)?;
+        return Ok(d_residual.into());
+    }
+    let ((first, rest), residual) = (maps.split_first().expect("a block has a map"), Some(d_residual));
+    let input = linear::backward_input(first.0, first.1)?;
+    linear::backward_inputs_accumulate(rest, &input)?;
+    Ok(Stream { input, residual })
 }

@@ -13,6 +13,9 @@ pub mod norm;
 pub mod output_block;
 pub mod parameters;
 pub mod self_attention;
+pub mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use context::Context;
 pub use context::Rows;
@@ -25,3 +28,5 @@ pub use parameters::ParameterId;
 pub use parameters::Parameters;
 pub use parameters::Part;
 pub use parameters::Registry;
+pub use stream::NormPlacement;
+pub use stream::Stream;

@@ -1,16 +1,22 @@
-//! The two vectors of a `LayerNorm`.
+//! A `LayerNorm`.
 
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::ParameterId;
 use crate::layers::Registry;
+use crate::ops::layer_norm;
 
 /// Scale and shift of a `LayerNorm`, and what is added to the variance.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm {
     /// `[D]`.
     pub weight: ParameterId,
-    /// `[D]`.
-    pub bias: ParameterId,
+    /// `[D]`, where there is one.
+    pub bias: Option<ParameterId>,
     /// Added to the variance.
     pub eps: f64,
 }
@@ -18,10 +24,42 @@ pub struct Norm {
 impl Norm {
     /// Registers `<name>.weight` and `<name>.bias`.
     pub fn new(registry: &mut Registry, name: &str, size: usize, eps: f64) -> Self {
-        Self {
-            weight: registry.vector(format!("{name}.weight"), size, Init::Ones),
-            bias: registry.vector(format!("{name}.bias"), size, Init::Zeros),
-            eps,
-        }
+        let weight = registry.vector(format!("{name}.weight"), size, Init::Ones);
+        let bias = Some(registry.vector(format!("{name}.bias"), size, Init::Zeros));
+        Self { weight, bias, eps }
+    }
+
+    /// Registers `<name>.weight` alone.
+    pub fn without_bias(registry: &mut Registry, name: &str, size: usize, eps: f64) -> Self {
+        Self { weight: registry.vector(format!("{name}.weight"), size, Init::Ones), bias: None, eps }
+    }
+
+    /// The value of the bias.
+    pub fn bias<'a>(&self, ctx: &Context<'a>) -> Option<&'a Tensor> {
+        self.bias.map(|id| ctx.parameters.get(id))
+    }
+
+    /// The gradient of the bias, begun.
+    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Result<Option<&'a Tensor>> {
+        self.bias.map(|id| gradients.get(id)).transpose()
+    }
+
+    /// The normed rows of `x`, `[T, D]`.
+    pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, layer_norm::Saved)> {
+        layer_norm::forward(x, ctx.parameters.get(self.weight), self.bias(ctx), self.eps)
+    }
+
+    /// The gradient of `x`; those of scale and shift accumulate.
+    pub fn backward(
+        &self,
+        dy: &Tensor,
+        x: &Tensor,
+        saved: &layer_norm::Saved,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let weight = ctx.parameters.get(self.weight);
+        let (d_weight, d_bias) = (gradients.get(self.weight)?, self.d_bias(gradients)?);
+        layer_norm::backward(dy, x, weight, saved, d_weight, d_bias)
     }
 }

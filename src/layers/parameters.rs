@@ -73,10 +73,20 @@ pub enum Part {
     Head,
 }
 
+/// What a [`ParameterId`] stands for: a tensor, or some of its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Slot {
+    /// Index of the tensor in the order of registration.
+    spec: usize,
+    /// The rows, where they are not all.
+    rows: Option<Range<usize>>,
+}
+
 /// Collects parameters while a model is built; [`Registry::layout`] then places them.
 #[derive(Debug, Default)]
 pub struct Registry {
     specs: Vec<ParameterSpec>,
+    slots: Vec<Slot>,
     scope: &'static str,
     model: u8,
     part: Part,
@@ -100,6 +110,23 @@ impl Registry {
         self.add(&name.into(), shape, init, true)
     }
 
+    /// Adds one weight matrix that several maps have together, `rows` each one below the other, `cols` wide. Each
+    /// map's part is a parameter of its own for layers; to files and to the optimizer they are one tensor.
+    pub fn weight_of_maps<const N: usize>(
+        &mut self,
+        name: impl Into<String>,
+        rows: usize,
+        cols: usize,
+        init: Init,
+    ) -> [ParameterId; N] {
+        self.weight(name, &[N * rows, cols], init);
+        let whole = self.slots.pop().expect("a slot was just pushed");
+        std::array::from_fn(|map| {
+            self.slots.push(Slot { rows: Some(map * rows..(map + 1) * rows), ..whole });
+            ParameterId(self.slots.len() - 1)
+        })
+    }
+
     /// Adds a bias or a `LayerNorm` vector: it does not decay.
     pub fn vector(&mut self, name: impl Into<String>, len: usize, init: Init) -> ParameterId {
         self.add(&name.into(), &[len], init, false)
@@ -109,7 +136,8 @@ impl Registry {
         let (name, model, part) = (format!("{}{name}", self.scope), self.model, self.part);
         let shape = shape.to_vec();
         self.specs.push(ParameterSpec { name, shape, init, decays, model, part, range: 0..0 });
-        ParameterId(self.specs.len() - 1)
+        self.slots.push(Slot { spec: self.specs.len() - 1, rows: None });
+        ParameterId(self.slots.len() - 1)
     }
 
     /// Places the parameters in the flat buffer, ordered by name. Names are unique by construction of the
@@ -124,7 +152,7 @@ impl Registry {
             spec.range = start..start + len;
             start = (start + len).next_multiple_of(ALIGNMENT);
         }
-        Layout { specs: self.specs, order, len: start }
+        Layout { specs: self.specs, slots: self.slots, order, len: start }
     }
 }
 
@@ -132,6 +160,7 @@ impl Registry {
 #[derive(Debug, Clone)]
 pub struct Layout {
     specs: Vec<ParameterSpec>,
+    slots: Vec<Slot>,
     order: Vec<usize>,
     len: usize,
 }
@@ -152,6 +181,15 @@ impl Layout {
         self.order.iter().map(|&index| &self.specs[index])
     }
 
+    /// [`Self::specs`], each with what layers know it by: one id, or one for each map of a shared tensor.
+    pub(super) fn specs_with_ids(&self) -> impl Iterator<Item = (&ParameterSpec, Vec<ParameterId>)> {
+        let mut ids = vec![Vec::new(); self.specs.len()];
+        for (id, slot) in self.slots.iter().enumerate() {
+            ids[slot.spec].push(ParameterId(id));
+        }
+        self.order.iter().map(move |&spec| (&self.specs[spec], std::mem::take(&mut ids[spec])))
+    }
+
     /// Each parameter's name twice: what a model that is alone in its run calls it, and its folder.
     pub fn own_names(&self) -> Vec<(String, String)> {
         self.specs().map(|spec| (spec.name.clone(), spec.name.clone())).collect()
@@ -164,11 +202,17 @@ impl Layout {
 
     /// Views of a flat buffer, by [`ParameterId`].
     pub(super) fn views(&self, flat: &Tensor) -> Result<Vec<Tensor>> {
-        self.specs
-            .iter()
-            .map(|s| flat.narrow(0, s.range.start, s.range.len())?.reshape(s.shape.as_slice()))
-            .collect()
+        let view = |slot: &Slot| {
+            let whole = view(flat, &self.specs[slot.spec])?;
+            slot.rows.as_ref().map_or(Ok(whole.clone()), |rows| whole.narrow(0, rows.start, rows.len()))
+        };
+        self.slots.iter().map(view).collect()
     }
+}
+
+/// The view of a whole tensor.
+fn view(flat: &Tensor, spec: &ParameterSpec) -> Result<Tensor> {
+    flat.narrow(0, spec.range.start, spec.range.len())?.reshape(spec.shape.as_slice())
 }
 
 /// The values of all parameters, and their copy in the type that products are computed in.
@@ -246,28 +290,24 @@ impl Parameters {
     /// All parameters by name, in the order of their names, on the CPU: views, not copies, where they are
     /// there; else of one copy, because reading a view from a GPU would bring the whole buffer each time.
     pub fn named(&self) -> Result<Vec<(String, Tensor)>> {
-        let views = if self.flat.device().is_cpu() {
-            self.views.clone()
-        } else {
-            self.layout.views(&self.flat.to_device(&Device::Cpu)?)?
-        };
-        Ok(self.layout.order.iter().map(|&i| (self.layout.specs[i].name.clone(), views[i].clone())).collect())
+        let flat = self.flat.to_device(&Device::Cpu)?;
+        self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
     }
 
     /// Overwrites one parameter; the shape must be the same.
     pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
-        let Some(index) = self.layout.specs.iter().position(|s| s.name == name) else {
+        let Some(spec) = self.layout.specs.iter().find(|spec| spec.name == name) else {
             bail!("parameter `{name}` is not part of this model");
         };
-        let view = &self.views[index];
-        if view.dims() != value.dims() {
-            bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), view.dims());
+        if spec.shape != value.dims() {
+            bail!("tensor `{name}` is {:?}, the model wants {:?}", value.dims(), spec.shape);
         }
         let value = value.to_device(&Device::Cpu)?.contiguous()?;
-        let write =
-            |into: &Tensor| into.slice_set(&value.to_dtype(into.dtype())?.to_device(into.device())?, 0, 0);
-        write(view)?;
-        self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.views[index]))
+        let write = |flat: &Tensor| {
+            view(flat, spec)?.slice_set(&value.to_dtype(flat.dtype())?.to_device(flat.device())?, 0, 0)
+        };
+        write(&self.flat)?;
+        self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.flat))
     }
 }
 
@@ -308,6 +348,27 @@ mod tests {
         let placed: Vec<_> = layout.specs().map(|s| (s.name.as_str(), s.range.clone())).collect();
         assert_eq!(placed, [("a.bias", 0..7), ("b.weight", 64..79)]);
         assert_eq!((layout.len(), layout.num_elements()), (128, 22));
+    }
+
+    #[test]
+    fn maps_that_share_a_tensor_have_a_view_each_and_one_name() {
+        let mut registry = Registry::default();
+        let [first, second] = registry.weight_of_maps("maps.weight", 2, 3, Init::Normal);
+        let after = registry.vector("z.bias", 1, Init::Ones);
+        let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
+        let whole = Tensor::arange(0f32, 12., &Device::Cpu).unwrap().reshape((4, 3)).unwrap();
+        parameters.set("maps.weight", &whole).unwrap();
+        let rows = |id| parameters.get(id).to_vec2::<f32>().unwrap();
+        assert_eq!(rows(first), [[0., 1., 2.], [3., 4., 5.]]);
+        assert_eq!(rows(second), [[6., 7., 8.], [9., 10., 11.]]);
+        assert!(parameters.get(second).is_contiguous());
+        assert_eq!(parameters.get(after).to_vec1::<f32>().unwrap(), [1.0]);
+        let named = parameters.named().unwrap();
+        assert_eq!(
+            named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["maps.weight", "z.bias"]
+        );
+        assert_eq!(named[0].1.to_vec2::<f32>().unwrap(), whole.to_vec2::<f32>().unwrap());
     }
 
     #[test]

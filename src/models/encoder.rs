@@ -11,18 +11,22 @@ use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::Init;
+use crate::layers::NormPlacement;
 use crate::layers::Part;
 use crate::layers::Registry;
+use crate::layers::Site;
+use crate::layers::Stream;
 use crate::layers::embeddings;
 use crate::layers::embeddings::Embeddings;
 use crate::layers::embeddings::TokenIds;
 use crate::layers::encoder_layer;
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::feed_forward::FeedForward;
-use crate::layers::feed_forward::FeedForwardSizes;
+use crate::layers::feed_forward::Gate;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::layers::self_attention::AttentionSizes;
+use crate::layers::output_block::OutputBlock;
+use crate::layers::self_attention::Positions;
 use crate::layers::self_attention::SelfAttention;
 
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
@@ -54,8 +58,8 @@ pub struct Saved {
 enum SavedLayer {
     /// All that the layer itself wants to keep.
     Whole(encoder_layer::Saved),
-    /// Its input, `[T, D]`: the rest is computed again.
-    Input(Tensor),
+    /// Its input: the rest is computed again.
+    Input(Stream),
 }
 
 impl Encoder {
@@ -110,24 +114,34 @@ impl Encoder {
         registry.enter(Part::Layer(layer));
         let shape = &config.encoder;
         let name = format!("{}.encoder.layer.{layer}", config.family.prefix);
-        let attention = AttentionSizes {
-            layer,
-            hidden: shape.hidden_size,
-            heads: shape.num_attention_heads,
-            probability_dropout: shape.attention_probs_dropout_prob,
-            hidden_dropout: shape.hidden_dropout_prob,
-            eps: shape.layer_norm_eps,
+        let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
+        let map = |registry: &mut Registry, part: &str, inputs, outputs| {
+            Linear::new(registry, &format!("{name}.{part}"), inputs, outputs)
         };
-        let feed_forward = FeedForwardSizes {
-            layer,
-            hidden: shape.hidden_size,
-            intermediate: shape.intermediate_size,
-            hidden_dropout: shape.hidden_dropout_prob,
-            eps: shape.layer_norm_eps,
+        let output = |registry: &mut Registry, part: &str, inputs, site| OutputBlock {
+            dense: map(registry, &format!("{part}.dense"), inputs, hidden),
+            norm: Norm::new(registry, &format!("{name}.{part}.LayerNorm"), hidden, shape.layer_norm_eps),
+            placement: NormPlacement::After,
+            site,
+            dropout: shape.hidden_dropout_prob,
         };
         EncoderLayer {
-            attention: SelfAttention::new(registry, &format!("{name}.attention"), attention),
-            feed_forward: FeedForward::new(registry, &name, feed_forward),
+            attention: SelfAttention {
+                heads: shape.num_attention_heads,
+                positions: Positions::Absolute,
+                window: None,
+                dropout: shape.attention_probs_dropout_prob,
+                site: Site::AttentionProbabilities(layer),
+                query: map(registry, "attention.self.query", hidden, hidden),
+                key: map(registry, "attention.self.key", hidden, hidden),
+                value: map(registry, "attention.self.value", hidden, hidden),
+                output: output(registry, "attention.output", hidden, Site::AttentionOutput(layer)),
+            },
+            feed_forward: FeedForward {
+                intermediate: map(registry, "intermediate.dense", hidden, intermediate),
+                gate: Gate::None,
+                output: output(registry, "output", intermediate, Site::FeedForward(layer)),
+            },
         }
     }
 
@@ -158,18 +172,34 @@ impl Encoder {
         layer.temporary() + again
     }
 
+    /// The most that [`Encoder::infer`] takes, for each token: the input of a layer and all that it makes.
+    pub fn inferring(&self) -> Footprint {
+        let layer = self.layers.first().map_or(Footprint::default(), EncoderLayer::saved);
+        self.inferred() + layer
+    }
+
+    /// What it gives, for each token.
+    pub fn inferred(&self) -> Footprint {
+        Footprint { values: self.hidden as u64, statistics_bytes: 0 }
+    }
+
     /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is
     /// freed when the next one begins.
     pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
         let (projected, _) = self.project(embedded, ctx)?;
-        self.layers.iter().try_fold(projected, |hidden, layer| Ok(layer.forward(&hidden, ctx)?.0))
+        let mut hidden = Stream::from(projected);
+        for layer in &self.layers {
+            (hidden, _) = layer.forward(&hidden, ctx)?;
+        }
+        Ok(hidden.input)
     }
 
     /// Hidden states of the last layer, `[T, D]`, and what backward needs.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
-        let (mut hidden, embedded) = self.project(embedded, ctx)?;
+        let (projected, embedded) = self.project(embedded, ctx)?;
+        let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
         for layer in &self.layers {
             let (next, saved) = layer.forward(&hidden, ctx)?;
@@ -180,7 +210,7 @@ impl Encoder {
                 SavedLayer::Whole(saved)
             });
         }
-        Ok((hidden, Saved { embeddings, embedded, layers }))
+        Ok((hidden.input, Saved { embeddings, embedded, layers }))
     }
 
     /// What the first layer takes, `[T, D]`; and `embedded`, where a projection took it.
@@ -201,20 +231,22 @@ impl Encoder {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<()> {
-        let mut d_hidden = d_hidden;
+        let mut d_stream = Stream::from(d_hidden);
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
                 SavedLayer::Input(x) => layer.forward(&x, ctx)?.1,
             };
-            d_hidden = layer.backward(&d_hidden, &saved, ctx, gradients)?;
-            gradients.left(ctx.pass, Part::Layer(index));
+            d_stream = layer.backward(&d_stream, &saved, ctx, gradients)?;
+            gradients.left(ctx.pass, Part::Layer(index))?;
         }
+        // The first layer has no norm before it: what it reads is also what its output is added to.
+        let mut d_hidden = d_stream.input;
         if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
             d_hidden = map.backward(&d_hidden, embedded, ctx, gradients)?;
         }
         self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)?;
-        gradients.left(ctx.pass, Part::Embeddings);
+        gradients.left(ctx.pass, Part::Embeddings)?;
         Ok(())
     }
 }

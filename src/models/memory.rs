@@ -54,6 +54,8 @@ pub struct Prediction {
     pub activation_bytes: u64,
     /// What backward needs besides, and the logits.
     pub temporary_bytes: u64,
+    /// What a batch of evaluation takes; what a step has freed is given back before.
+    pub evaluation_bytes: u64,
 }
 
 impl Prediction {
@@ -64,7 +66,7 @@ impl Prediction {
 
     /// Resident memory of the process at its peak.
     pub fn total(&self) -> u64 {
-        self.state_bytes + self.step_bytes() + PROCESS_BYTES
+        self.state_bytes + self.step_bytes().max(self.evaluation_bytes) + PROCESS_BYTES
     }
 }
 
@@ -77,6 +79,8 @@ impl Add for Prediction {
             state_bytes: self.state_bytes + other.state_bytes,
             activation_bytes: self.activation_bytes + other.activation_bytes,
             temporary_bytes: self.temporary_bytes + other.temporary_bytes,
+            // One after the other, and nothing freed is kept.
+            evaluation_bytes: self.evaluation_bytes.max(other.evaluation_bytes),
         }
     }
 }
@@ -86,7 +90,7 @@ pub trait Outline {
     /// Elements of all parameters, without gaps between them.
     fn num_parameters(&self) -> u64;
 
-    /// Memory of the largest step.
+    /// Memory of the largest step; and of an evaluation of as many tokens, beside the state.
     fn memory(&self, step: &StepSizes) -> Prediction;
 }
 
@@ -108,13 +112,15 @@ pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
     layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes)
 }
 
-/// What a model with such a head takes in a step, beside its parameters.
+/// What a model with such a head takes in a step and in evaluation, beside its parameters.
 pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes) -> Prediction {
     let of = |footprint: Footprint| footprint.bytes(step.tokens, step.compute.size_in_bytes() as u64);
     Prediction {
         state_bytes: 0,
         activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + head.saved_bytes,
         temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + head.temporary_bytes,
+        evaluation_bytes: of(encoder.inferring())
+            .max(of(encoder.inferred()) + head.saved_bytes + head.temporary_bytes),
     }
 }
 

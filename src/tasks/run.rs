@@ -38,11 +38,11 @@ pub struct Setting<'a> {
 }
 
 /// A kind of run.
-pub trait Kind {
+pub trait Kind: Send {
     /// What is trained.
-    type Task: Task;
+    type Task: Task + Send;
     /// What it is trained on.
-    type Data: Data;
+    type Data: Data + Send;
 
     /// The sizes of its steps.
     fn shapes(&self) -> Result<Shapes>;
@@ -154,19 +154,23 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// Memory of a step of `tokens` tokens.
+    /// Memory of a step of `tokens` tokens, and of a batch of evaluation.
     pub fn prediction(&self, tokens: u64, training: &TrainingConfig, machine: &Machine) -> Prediction {
-        let targets = match self.targets {
-            TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
-            TargetShare::OneARow => tokens.div_ceil(self.length.max(1) as u64),
+        let of = |tokens: u64| {
+            let targets = match self.targets {
+                TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
+                TargetShare::OneARow => tokens.div_ceil(self.length.max(1) as u64),
+            };
+            self.outline.memory(&StepSizes {
+                tokens,
+                targets,
+                compute: machine.policy.compute,
+                gradient_checkpointing: training.gradient_checkpointing,
+                on_gpu: !machine.device.is_cpu(),
+            })
         };
-        self.outline.memory(&StepSizes {
-            tokens,
-            targets,
-            compute: machine.policy.compute,
-            gradient_checkpointing: training.gradient_checkpointing,
-            on_gpu: !machine.device.is_cpu(),
-        })
+        let evaluated = (training.per_device_eval_batch_size * self.length) as u64;
+        Prediction { evaluation_bytes: of(evaluated).evaluation_bytes, ..of(tokens) }
     }
 }
 

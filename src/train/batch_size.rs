@@ -100,7 +100,7 @@ fn fit_into(
         ));
         return Err(problem
             .at(KEY)
-            .hint("set `training.gradient_checkpointing: true`, or take a smaller model"));
+            .hint("set `training.gradient_checkpointing: true`, lower `training.per_device_eval_batch_size`, or take a smaller model"));
     };
     let found = TrainingConfig {
         per_device_train_batch_size: rows.into(),

@@ -188,7 +188,19 @@ fn evaluation_keeps_one_layer_at_a_time() {
             let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
             let before = memory::usage().held_bytes;
             task.evaluate(&batch).unwrap();
-            memory::usage().peak_held_bytes - before
+            let sizes = StepSizes {
+                tokens: batch.num_tokens() as u64,
+                targets: batch.num_labels() as u64,
+                compute: DType::F32,
+                gradient_checkpointing: false,
+                on_gpu: false,
+            };
+            let (measured, predicted) =
+                (memory::usage().peak_held_bytes - before, Blueprint::masked_lm(&config).memory(&sizes));
+            let error = error(measured, predicted.evaluation_bytes);
+            println!("{num_hidden_layers} layers: {:+.1} %", 100.0 * error);
+            assert!(error.abs() < 0.25, "{measured} bytes: {predicted:?}");
+            measured
         });
         // Ten layers more would save 90 MiB.
         assert!(twelve < two + (8 << 20), "{two} bytes with two layers, {twelve} with twelve");

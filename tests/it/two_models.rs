@@ -114,7 +114,10 @@ fn every_range_is_told_of_once_and_the_shared_embeddings_last() {
     let mut gradients = Gradients::new(task.parameters()).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&told);
-    gradients.tell(move |range| sink.lock().unwrap().push(range));
+    gradients.tell(move |range, _| {
+        sink.lock().unwrap().push(range);
+        Ok(())
+    });
     let earlier = Pass { last_micro_batch: false, ..Pass::new(1, 1) };
     task.accumulate(&batch(), earlier, &SCALES, &gradients).unwrap();
     assert!(told.lock().unwrap().is_empty());

@@ -13,7 +13,7 @@ use crate::models::memory::checkpoint_bytes;
 use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
-use crate::tasks::pretrained::shapes;
+use crate::tasks::list::shapes;
 use crate::tasks::pretraining::planned_model;
 use crate::tasks::run::Shapes;
 use crate::train::batch_size;
@@ -89,12 +89,16 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
 fn memory(config: &PretrainConfig, machine: &Machine, shapes: &Shapes) -> String {
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
     let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, &config.training, machine);
-    let Prediction { state_bytes, activation_bytes, temporary_bytes } = prediction;
-    format!(
-        "{} at the peak: {} of values, gradients and moments, {} of activations, {} besides",
-        format_bytes(prediction.total()),
-        format_bytes(state_bytes),
-        format_bytes(activation_bytes),
-        format_bytes(temporary_bytes + PROCESS_BYTES)
-    )
+    let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes } = prediction;
+    let [total, state, besides] =
+        [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
+    let of_state = format!("{total} at the peak: {state} of values, gradients and moments");
+    if evaluation_bytes > prediction.step_bytes() {
+        let [evaluation, besides] = [evaluation_bytes, PROCESS_BYTES].map(format_bytes);
+        return format!(
+            "{of_state}, {evaluation} of evaluation (`training.per_device_eval_batch_size` {}), {besides} besides",
+            config.training.per_device_eval_batch_size
+        );
+    }
+    format!("{of_state}, {} of activations, {besides} besides", format_bytes(activation_bytes))
 }

@@ -26,6 +26,7 @@ use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
+use crate::ops::linear;
 use crate::ops::linear_cross_entropy;
 use crate::ops::linear_cross_entropy::Draw;
 use crate::ops::linear_cross_entropy::piece_values;
@@ -35,7 +36,12 @@ use crate::ops::linear_cross_entropy::piece_values;
 pub struct MaskedLmHead {
     dense: Linear,
     norm: Norm,
-    decoder: Linear,
+    /// The word embedding, `[V, E]`.
+    decoder_weight: ParameterId,
+    /// `[V]`.
+    decoder_bias: ParameterId,
+    /// V.
+    vocab_size: usize,
 }
 
 /// What backward needs besides the decoder's input.
@@ -56,18 +62,15 @@ impl MaskedLmHead {
         Self {
             dense: Linear::new(registry, names.dense, shape.hidden_size, width),
             norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps),
-            decoder: Linear {
-                weight: word_embedding,
-                bias: registry.vector(names.bias, outputs, Init::Zeros),
-                inputs: width,
-                outputs,
-            },
+            decoder_weight: word_embedding,
+            decoder_bias: registry.vector(names.bias, outputs, Init::Zeros),
+            vocab_size: outputs,
         }
     }
 
     /// Bytes of the logits that are in memory at once, f32, and of their gradient.
     fn logits_bytes(&self, rows: u64, compute: DType, on_gpu: bool) -> u64 {
-        let vocabulary = self.decoder.outputs as u64;
+        let vocabulary = self.vocab_size as u64;
         let rows = rows.min((piece_values(on_gpu) as u64 / vocabulary.max(1)).max(1));
         rows * vocabulary * (4 + compute.size_in_bytes() as u64)
     }
@@ -81,27 +84,25 @@ impl MaskedLmHead {
         positions: Indices<'_>,
         ctx: &Context<'_>,
     ) -> Result<(Tensor, Saved)> {
-        let get = |id| ctx.parameters.get(id);
         let gathered_md = gather_rows::forward(hidden_td, positions)?;
         let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
-        let activation_md = gelu::forward(&pre_activation_md, get(self.dense.bias))?;
-        let (normed_md, norm) =
-            layer_norm::forward(&activation_md, get(self.norm.weight), get(self.norm.bias), self.norm.eps)?;
+        let activation_md = gelu::forward(&pre_activation_md, self.dense.bias(ctx))?;
+        let (normed_md, norm) = self.norm.forward(&activation_md, ctx)?;
         Ok((normed_md, Saved { gathered_md, pre_activation_md, activation_md, norm }))
     }
 
     fn decoder<'a>(&self, ctx: &Context<'a>) -> linear_cross_entropy::Map<'a> {
         let parameters = ctx.parameters;
         linear_cross_entropy::Map {
-            weight_vd: parameters.compute(self.decoder.weight),
-            bias_v: parameters.get(self.decoder.bias),
+            weight_vd: parameters.compute(self.decoder_weight),
+            bias_v: parameters.get(self.decoder_bias),
         }
     }
 }
 
 impl Head for MaskedLmHead {
     fn flops(&self, rows: f64) -> f64 {
-        rows * (self.dense.flops() + self.decoder.flops())
+        rows * (self.dense.flops() + 6.0 * (self.dense.outputs * self.vocab_size) as f64)
     }
 
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
@@ -117,7 +118,9 @@ impl Head for MaskedLmHead {
     }
 
     fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        self.decoder.forward(&self.normed(hidden_td, targets.positions, ctx)?.0, ctx)
+        let (normed_md, _) = self.normed(hidden_td, targets.positions, ctx)?;
+        let linear_cross_entropy::Map { weight_vd, bias_v } = self.decoder(ctx);
+        linear::forward(&normed_md, weight_vd, Some(bias_v))
     }
 
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
@@ -172,8 +175,8 @@ impl MaskedLmHead {
     ) -> Result<Passed> {
         let (normed_md, saved) = self.normed(hidden_td, targets.positions, ctx)?;
         let into = linear_cross_entropy::MapGradients {
-            dweight_vd: gradients.accumulator(self.decoder.weight),
-            dbias_v: gradients.accumulator(self.decoder.bias),
+            dweight_vd: gradients.accumulator(self.decoder_weight),
+            dbias_v: gradients.accumulator(self.decoder_bias),
         };
         let linear_cross_entropy::Passed { entropy, dx_md: d_normed, drawn } =
             linear_cross_entropy::forward_backward(
@@ -184,21 +187,12 @@ impl MaskedLmHead {
                 into,
                 draw,
             )?;
-        let norm_weight = ctx.parameters.get(self.norm.weight);
-        let (d_weight, d_bias) = (gradients.get(self.norm.weight)?, gradients.get(self.norm.bias)?);
-        let d_activation = layer_norm::backward(
-            &d_normed,
-            &saved.activation_md,
-            norm_weight,
-            &saved.norm,
-            d_weight,
-            d_bias,
-        )?;
-        let bias = ctx.parameters.get(self.dense.bias);
-        let d_pre =
-            gelu::backward(&d_activation, &saved.pre_activation_md, bias, gradients.get(self.dense.bias)?)?;
+        let d_activation =
+            self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
+        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients)?);
+        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, d_bias)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
-        gradients.left(ctx.pass, Part::Head);
+        gradients.left(ctx.pass, Part::Head)?;
         let d_hidden = gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?;
         Ok(Passed { entropy, d_hidden, drawn })
     }

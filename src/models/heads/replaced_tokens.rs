@@ -11,6 +11,8 @@ use crate::families::ReplacedTokenNames;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
+use crate::layers::Init;
+use crate::layers::ParameterId;
 use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
@@ -23,7 +25,9 @@ use crate::ops::linear_binary_cross_entropy as op;
 #[derive(Debug, Clone)]
 pub struct ReplacedTokenHead {
     dense: Linear,
-    output: Linear,
+    /// The map to one number.
+    output_weight: ParameterId,
+    output_bias: ParameterId,
 }
 
 impl ReplacedTokenHead {
@@ -33,13 +37,14 @@ impl ReplacedTokenHead {
         let hidden = config.encoder.hidden_size;
         Self {
             dense: Linear::new(registry, names.dense, hidden, hidden),
-            output: Linear::new(registry, names.output, hidden, 1),
+            output_weight: registry.weight(format!("{}.weight", names.output), &[1, hidden], Init::Normal),
+            output_bias: registry.vector(format!("{}.bias", names.output), 1, Init::Zeros),
         }
     }
 
     /// Floating-point operations of forward and backward of so many tokens.
     pub fn flops(&self, tokens: f64) -> f64 {
-        tokens * (self.dense.flops() + self.output.flops())
+        tokens * (self.dense.flops() + 6.0 * self.dense.outputs as f64)
     }
 
     /// What `tokens` tokens take.
@@ -58,13 +63,13 @@ impl ReplacedTokenHead {
     /// Both sides of GELU, `[T, D]`.
     fn activated(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Tensor)> {
         let pre_activation_td = self.dense.forward_without_bias(hidden_td, ctx)?;
-        let activation_td = gelu::forward(&pre_activation_td, ctx.parameters.get(self.dense.bias))?;
+        let activation_td = gelu::forward(&pre_activation_td, self.dense.bias(ctx))?;
         Ok((pre_activation_td, activation_td))
     }
 
     fn output<'a>(&self, ctx: &Context<'a>) -> op::Map<'a> {
         let parameters = ctx.parameters;
-        op::Map { weight: parameters.get(self.output.weight), bias: parameters.get(self.output.bias) }
+        op::Map { weight: parameters.get(self.output_weight), bias: parameters.get(self.output_bias) }
     }
 
     /// The logit of each token, f32 `[T]`: above 0 where it is held to be replaced.
@@ -90,13 +95,13 @@ impl ReplacedTokenHead {
     ) -> Result<(Tensor, Tensor)> {
         let (pre_activation_td, activation_td) = self.activated(hidden_td, ctx)?;
         let into =
-            op::Map { weight: gradients.get(self.output.weight)?, bias: gradients.get(self.output.bias)? };
+            op::Map { weight: gradients.get(self.output_weight)?, bias: gradients.get(self.output_bias)? };
         let (totals, d_activation) =
             op::forward_backward(&activation_td, self.output(ctx), replaced, scale, into)?;
-        let bias = ctx.parameters.get(self.dense.bias);
-        let d_pre = gelu::backward(&d_activation, &pre_activation_td, bias, gradients.get(self.dense.bias)?)?;
+        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients)?);
+        let d_pre = gelu::backward(&d_activation, &pre_activation_td, bias, d_bias)?;
         let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_td, ctx, gradients)?;
-        gradients.left(ctx.pass, Part::Head);
+        gradients.left(ctx.pass, Part::Head)?;
         Ok((totals, d_hidden))
     }
 }

@@ -76,7 +76,7 @@ impl ClassificationHead {
         let input_md =
             dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
-        let bias = ctx.parameters.get(self.dense.bias);
+        let bias = self.dense.bias(ctx);
         let (activated_md, kept_md) = match self.activation {
             HeadActivation::Tanh => {
                 let activated = tanh::forward(&pre_activation, bias)?;
@@ -105,12 +105,10 @@ impl ClassificationHead {
             keys,
             ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
         )?;
-        let (kept, d_bias) = (&saved.activation, gradients.get(self.dense.bias)?);
+        let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients)?);
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
-            HeadActivation::Gelu => {
-                gelu::backward(&d_activation, kept, ctx.parameters.get(self.dense.bias), d_bias)?
-            }
+            HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,
         };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
@@ -155,7 +153,7 @@ impl Head for ClassificationHead {
         let entropy = cross_entropy::forward(&logits, targets.labels)?;
         let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp_m, scale)?;
         let d_gathered = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
-        gradients.left(ctx.pass, Part::Head);
+        gradients.left(ctx.pass, Part::Head)?;
         Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
 }

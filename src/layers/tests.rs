@@ -1,0 +1,231 @@
+//! Encoder layers of every make against the same functions composed of the ops' references.
+
+use std::sync::Arc;
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::Init;
+use crate::layers::NormPlacement;
+use crate::layers::Parameters;
+use crate::layers::Registry;
+use crate::layers::Rows;
+use crate::layers::Site;
+use crate::layers::Stream;
+use crate::layers::encoder_layer::EncoderLayer;
+use crate::layers::feed_forward::FeedForward;
+use crate::layers::feed_forward::Gate;
+use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
+use crate::layers::output_block::OutputBlock;
+use crate::layers::self_attention::Positions;
+use crate::layers::self_attention::SelfAttention;
+use crate::ops::attention;
+use crate::ops::geglu;
+use crate::ops::gelu;
+use crate::ops::layer_norm;
+use crate::ops::rotary;
+use crate::ops::rotary::Angles;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::device;
+use crate::ops::testing::fresh;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::reference_gradients;
+
+const LAYERS: usize = 2;
+const D: usize = 12;
+const F: usize = 10;
+const HEADS: usize = 2;
+const EPS: f64 = 1e-5;
+const THETA: f64 = 50.0;
+const BOUNDS: [u32; 4] = [0, 9, 9, 14];
+const TOKENS: usize = 14;
+
+/// What layers are made of.
+#[derive(Debug, Clone, Copy)]
+struct Make {
+    placement: NormPlacement,
+    is_rotary: bool,
+    window: Option<usize>,
+    gate: Gate,
+    /// Whether maps and norms have biases; without, queries, keys and values are one tensor.
+    has_biases: bool,
+}
+
+const BERT: Make = Make {
+    placement: NormPlacement::After,
+    is_rotary: false,
+    window: None,
+    gate: Gate::None,
+    has_biases: true,
+};
+
+const MODERN: Make = Make {
+    placement: NormPlacement::Before,
+    is_rotary: true,
+    window: Some(3),
+    gate: Gate::SecondHalf,
+    has_biases: false,
+};
+
+impl Make {
+    fn layer(self, registry: &mut Registry, layer: usize) -> EncoderLayer {
+        let linear = |registry: &mut Registry, name: &str, inputs, outputs, has_bias| {
+            let name = format!("{layer}.{name}");
+            if has_bias {
+                Linear::new(registry, &name, inputs, outputs)
+            } else {
+                Linear::without_bias(registry, &name, inputs, outputs)
+            }
+        };
+        let norm = if self.has_biases { Norm::new } else { Norm::without_bias };
+        let output = |registry: &mut Registry, name: &str, inputs, site| OutputBlock {
+            dense: linear(registry, &format!("{name}.out"), inputs, D, self.has_biases),
+            norm: norm(registry, &format!("{layer}.{name}.norm"), D, EPS),
+            placement: self.placement,
+            site,
+            dropout: 0.0,
+        };
+        let [query, key, value] = if self.has_biases {
+            ["query", "key", "value"].map(|name| linear(registry, name, D, D, true))
+        } else {
+            let weights = registry.weight_of_maps(format!("{layer}.qkv.weight"), D, D, Init::Normal);
+            weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
+        };
+        let (gate, has_bias) = (self.gate, self.has_biases && self.gate == Gate::None);
+        let wide = if gate == Gate::None { F } else { 2 * F };
+        EncoderLayer {
+            attention: SelfAttention {
+                heads: HEADS,
+                positions: if self.is_rotary {
+                    Positions::Rotary(Arc::new(Angles::new(D / HEADS, THETA)))
+                } else {
+                    Positions::Absolute
+                },
+                window: self.window,
+                dropout: 0.0,
+                site: Site::AttentionProbabilities(layer),
+                query,
+                key,
+                value,
+                output: output(registry, "attention", D, Site::AttentionOutput(layer)),
+            },
+            feed_forward: FeedForward {
+                intermediate: linear(registry, "wide", D, wide, has_bias),
+                gate,
+                output: output(registry, "feed_forward", F, Site::FeedForward(layer)),
+            },
+        }
+    }
+
+    /// The hidden states behind all layers, composed; `named` are the parameters.
+    fn composed(self, x: &Tensor, named: &[(String, &Tensor)]) -> Result<Tensor> {
+        let find = |name: String| named.iter().find(|(own, _)| *own == name).map(|(_, t)| *t);
+        let biased = |y: Tensor, name: &str| match find(format!("{name}.bias")) {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        };
+        let product = |x: &Tensor, name: &str| x.matmul(&find(format!("{name}.weight")).unwrap().t()?);
+        let linear = |x: &Tensor, name: &str| biased(product(x, name)?, name);
+        let (mut input, mut residual) = (x.clone(), x.clone());
+        for layer in 0..LAYERS {
+            let end = |x: &Tensor, residual: &Tensor, block: &str| {
+                let name = format!("{layer}.{block}");
+                let sum = (residual + linear(x, &format!("{name}.out"))?)?;
+                let [weight, bias] = ["weight", "bias"].map(|part| find(format!("{name}.norm.{part}")));
+                let normed = layer_norm::reference::forward(&sum, weight.unwrap(), bias, EPS)?;
+                Ok::<_, candle_core::Error>(match self.placement {
+                    NormPlacement::After => (normed.clone(), normed),
+                    NormPlacement::Before => (normed, sum),
+                })
+            };
+            let maps = match find(format!("{layer}.qkv.weight")) {
+                Some(whole) => [0, 1, 2].map(|map| input.matmul(&whole.narrow(0, map * D, D)?.t()?)),
+                None => ["query", "key", "value"].map(|name| linear(&input, &format!("{layer}.{name}"))),
+            };
+            let [q, k, v] = maps;
+            let turn = |x: Tensor| match self.is_rotary {
+                true => rotary::reference::forward(&x, HEADS, &BOUNDS, THETA),
+                false => Ok(x),
+            };
+            let (q, k) = (turn(q?)?, turn(k?)?);
+            let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
+            (input, residual) = end(&o, &residual, "attention")?;
+            let name = format!("{layer}.wide");
+            let wide = product(&input, &name)?;
+            let middle = match (self.gate, find(format!("{name}.bias"))) {
+                (Gate::SecondHalf, _) => geglu::reference::forward(&wide)?,
+                (Gate::None, Some(bias)) => gelu::reference::forward(&wide, bias)?,
+                (Gate::None, None) => {
+                    gelu::reference::forward(&wide, &Tensor::zeros(F, wide.dtype(), wide.device())?)?
+                }
+            };
+            (input, residual) = end(&middle, &residual, "feed_forward")?;
+        }
+        Ok(input)
+    }
+}
+
+/// Output and gradients of layers of this make, against the composed ones.
+fn compare(make: Make) {
+    let mut registry = Registry::default();
+    let layers: Vec<EncoderLayer> = (0..LAYERS).map(|layer| make.layer(&mut registry, layer)).collect();
+    let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
+    // Norms and biases begin as ones and zeros, which would hide a mistake.
+    for (id, spec) in (10..).zip(parameters.layout().specs().filter(|spec| spec.init != Init::Normal)) {
+        parameters.set(&spec.name, &fresh(spec.shape.clone(), id)).unwrap();
+    }
+    let (x, dy, keys) = (fresh((TOKENS, D), 1), fresh((TOKENS, D), 2), [0; TOKENS]);
+    let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
+    let ctx = Context { parameters: &parameters, rows, pass: None };
+    let gradients = Gradients::new(&parameters).unwrap();
+    let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
+    for layer in &layers {
+        let (next, of_layer) = layer.forward(&stream, &ctx).unwrap();
+        (stream, _) = (next, saved.push(of_layer));
+    }
+    let mut gradient = Stream::from(dy.clone());
+    for (layer, saved) in layers.iter().zip(&saved).rev() {
+        gradient = layer.backward(&gradient, saved, &ctx, &gradients).unwrap();
+    }
+    assert!(gradient.residual.is_none());
+
+    let named = parameters.named().unwrap();
+    let inputs: Vec<&Tensor> = std::iter::once(&x).chain(named.iter().map(|(_, t)| t)).collect();
+    let composed = |i: &[Tensor]| {
+        let named: Vec<(String, &Tensor)> = named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect();
+        make.composed(&i[0], &named)
+    };
+    let (want, want_gradients) = reference_gradients(composed, &inputs, &dy);
+    assert_close(&format!("output of {make:?}"), &stream.input, &want, 2e-6);
+    assert_close(&format!("input gradient of {make:?}"), &gradient.input, &want_gradients[0], 1e-5);
+    let flat = gradients.flat().unwrap();
+    for (spec, want) in parameters.layout().specs().zip(&want_gradients[1..]) {
+        // A key's bias moves all scores of a query alike: without rotation its gradient is rounding.
+        if spec.name.ends_with("key.bias") && !make.is_rotary {
+            continue;
+        }
+        let got = flat.narrow(0, spec.range.start, spec.range.len()).unwrap();
+        let got = got.reshape(spec.shape.as_slice()).unwrap();
+        assert_close(&format!("`{}` of {make:?}", spec.name), &got, want, 2e-5);
+    }
+}
+
+#[test]
+fn layers_of_bert_and_of_modern_bert_are_what_their_parts_compose() {
+    on_each_device(|| [BERT, MODERN].into_iter().for_each(compare));
+}
+
+#[test]
+fn each_part_of_a_layer_is_a_choice_of_its_own() {
+    on_each_device(|| {
+        compare(Make { placement: NormPlacement::Before, ..BERT });
+        compare(Make { is_rotary: true, ..BERT });
+        compare(Make { window: Some(2), ..BERT });
+        compare(Make { gate: Gate::SecondHalf, ..BERT });
+        compare(Make { has_biases: false, ..BERT });
+        compare(Make { placement: NormPlacement::After, ..MODERN });
+    });
+}
