@@ -2,7 +2,7 @@
 //! old.
 //!
 //! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens
-//! in between, `newest_valid` finds the checkpoint before it. It takes no lock: the run does.
+//! in between, `newest` finds the checkpoint before it. It takes no lock: the run does.
 
 use std::io::Write;
 use std::path::Path;
@@ -87,8 +87,12 @@ impl CheckpointStore {
         Ok(target)
     }
 
-    /// The newest checkpoint that verifies, and why each newer one was refused.
-    pub fn newest_valid(&self) -> Result<(Option<Checkpoint>, Vec<String>)> {
+    /// What `read` makes of the newest checkpoint that verifies and that it can read, and why each newer one
+    /// was refused.
+    pub fn newest<T>(
+        &self,
+        read: impl Fn(Checkpoint) -> Result<T>,
+    ) -> Result<(Option<T>, Vec<String>)> {
         let mut candidates: Vec<(u64, PathBuf)> =
             self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
         // A crash between the two renames of a replacement leaves the old one under this name only.
@@ -97,13 +101,8 @@ impl CheckpointStore {
         candidates.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| right.cmp(left)));
         let mut refused = Vec::new();
         for (step, path) in candidates {
-            match Checkpoint::open(&path) {
-                Ok(checkpoint) if checkpoint.step() == step => return Ok((Some(checkpoint), refused)),
-                Ok(checkpoint) => refused.push(format!(
-                    "{}: holds step {}, against its name",
-                    path.display(),
-                    checkpoint.step()
-                )),
+            match open_as(&path, step).and_then(&read) {
+                Ok(found) => return Ok((Some(found), refused)),
                 Err(e) => refused.push(format!("{e:#}")),
             }
         }
@@ -177,6 +176,16 @@ impl CheckpointStore {
         steps.sort_unstable();
         Ok(steps)
     }
+}
+
+/// The checkpoint at `path`, which must be that of `step`.
+fn open_as(path: &Path, step: u64) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::open(path)?;
+    if checkpoint.step() == step {
+        return Ok(checkpoint);
+    }
+    let message = format!("holds step {}, against its name", checkpoint.step());
+    Err(Problem::new(message).at(path.display()).into())
 }
 
 fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {

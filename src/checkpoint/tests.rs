@@ -51,13 +51,13 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 fn newest_step(store: &CheckpointStore) -> Option<u64> {
-    store.newest_valid().unwrap().0.map(|checkpoint| checkpoint.step())
+    store.newest(Ok).unwrap().0.map(|checkpoint| checkpoint.step())
 }
 
 #[test]
 fn what_was_saved_comes_back() {
     let (folder, store) = store_with(&[7]);
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     let checkpoint = checkpoint.unwrap();
     assert!(refused.is_empty());
     assert_eq!((checkpoint.step(), checkpoint.path()), (7, folder.path().join("checkpoint-7").as_path()));
@@ -126,12 +126,22 @@ fn every_flipped_byte_is_found_and_named() {
     }
     Checkpoint::open(&path).unwrap();
     std::fs::write(path.join("tokenizer.json"), b"[]").unwrap();
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     assert_eq!(checkpoint.unwrap().step(), 1);
     assert!(
         refused.len() == 1 && refused[0].contains("tokenizer.json") && refused[0].contains("SHA-256"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_checkpoint_that_its_reader_cannot_use_is_passed_over() {
+    let (_folder, store) = store_with(&[1, 2, 3]);
+    let read = |checkpoint: Checkpoint| match checkpoint.step() {
+        3 => anyhow::bail!("no state"),
+        step => Ok(step),
+    };
+    assert_eq!(store.newest(read).unwrap(), (Some(2), vec!["no state".to_string()]));
 }
 
 #[test]
@@ -143,7 +153,7 @@ fn short_missing_and_renamed_checkpoints_are_refused_with_the_reason() {
     std::fs::remove_file(store.path_of(30).join("manifest.json")).unwrap();
     std::fs::rename(store.path_of(20), store.path_of(25)).unwrap();
     std::fs::create_dir(folder.path().join("checkpoint-050")).unwrap();
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     assert_eq!(checkpoint.unwrap().step(), 10);
     assert!(
         refused[0].contains("model.safetensors") && refused[0].contains("the manifest says"),
@@ -168,7 +178,7 @@ fn saving_a_step_again_replaces_it() {
     let mut again = snapshot(3);
     again.parts.push(("extra.json".to_string(), Part::Json(json!(1))));
     store.save(&again, Retention { limit: 1, best_step: None }).unwrap();
-    assert_eq!(store.newest_valid().unwrap().0.unwrap().json("extra.json").unwrap(), json!(1));
+    assert_eq!(store.newest(Ok).unwrap().0.unwrap().json("extra.json").unwrap(), json!(1));
     assert_eq!(names_in(folder.path()), ["checkpoint-3"]);
 }
 

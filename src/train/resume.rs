@@ -51,8 +51,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     config: &C,
     progress: &Progress,
 ) -> Result<Option<Found>> {
-    let checkpoint = match start {
-        Start::At(path) => Some(Checkpoint::open(path)?),
+    let resumed = match start {
+        Start::At(path) => Some(Resumed::read(Checkpoint::open(path)?)?),
         Start::Auto => newest(store, progress)?,
         Start::Fresh => match store.steps()?.last() {
             None => None,
@@ -64,8 +64,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
             }
         },
     };
-    let Some(checkpoint) = checkpoint else { return Ok(None) };
-    let resumed = Resumed::read(checkpoint)?;
+    let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
     let saved: C = serde_json::from_value(resumed.config.clone()).map_err(|e| {
         Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place)
@@ -110,15 +109,16 @@ pub fn keep_compute(
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Checkpoint>> {
-    let (checkpoint, refused) = store.newest_valid()?;
+fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed>> {
+    let (resumed, refused) = store.newest(Resumed::read)?;
+    let older = if resumed.is_some() { "; an older checkpoint is used" } else { "" };
     for why in &refused {
-        progress.warn(&format!("{why}; an older checkpoint is used"));
+        progress.warn(&format!("{why}{older}"));
     }
-    if checkpoint.is_none() && !refused.is_empty() {
-        return Err(Problem::new("none of the checkpoints is whole")
+    if resumed.is_none() && !refused.is_empty() {
+        return Err(Problem::new("none of the checkpoints can be used")
             .hint("start again in another `run.output_dir`, or restore a checkpoint")
             .into());
     }
-    Ok(checkpoint)
+    Ok(resumed)
 }

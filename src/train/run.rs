@@ -143,7 +143,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         tensorboard: request.run.tensorboard,
         world: machine.world,
     };
-    let resumed = found.as_ref().map(|found| &found.resumed.checkpoint);
+    let resumed = found.as_ref().map(|found| &found.resumed);
     let mut folder = RunFolder::open(options, resumed, progress)?;
     folder.require_space(task.parameters())?;
     data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;

@@ -84,15 +84,12 @@ impl RunFolder {
     /// Opens the folder for a run that starts afresh, or goes on after `resumed`.
     pub fn open(
         options: RunFolderOptions<'_>,
-        resumed: Option<&Checkpoint>,
+        resumed: Option<&Resumed>,
         progress: &Progress,
     ) -> Result<Self> {
         let RunFolderOptions { path, folders, config, training, total_steps, tensorboard, world } = options;
-        let step = resumed.map(Checkpoint::step);
-        let mut trainer_state = match resumed {
-            Some(checkpoint) => TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)?,
-            None => TrainerState::new(),
-        };
+        let step = resumed.map(|resumed| resumed.state.step);
+        let mut trainer_state = resumed.map_or_else(TrainerState::new, |resumed| resumed.log.clone());
         trainer_state.max_steps = total_steps;
         trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
         trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
@@ -165,7 +162,7 @@ impl RunFolder {
         }
         let mut parts = vec![
             (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
-            (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
+            (STATE.to_string(), Part::Json(state.to_json()?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
@@ -224,17 +221,24 @@ pub struct Resumed {
     pub state: TrainState,
     /// Its configuration.
     pub config: Value,
+    /// What it has logged.
+    log: TrainerState,
 }
 
 impl Resumed {
     /// Reads the trainer's parts of a checkpoint.
     pub fn read(checkpoint: Checkpoint) -> Result<Self> {
-        let place = checkpoint.path().join(STATE);
-        let state = serde_json::from_value(checkpoint.json(STATE)?).map_err(|e| {
-            Problem::new(format!("is not the state of a run of this version: {e}")).at(place.display())
-        })?;
+        let refuse = |message: String| Problem::new(message).at(checkpoint.path().join(STATE).display());
+        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?)
+            .map_err(|e| refuse(format!("is not the state of a run of this version: {e}")))?;
+        if state.step != checkpoint.step() {
+            let message = format!("is of step {}, its checkpoint of step {}", state.step, checkpoint.step());
+            return Err(refuse(message).into());
+        }
+        let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
+            .with_context(|| checkpoint.path().display().to_string())?;
         let config = checkpoint.json(CONFIG)?;
-        Ok(Self { checkpoint, state, config })
+        Ok(Self { checkpoint, state, config, log })
     }
 
     /// Puts weights and moments back.
