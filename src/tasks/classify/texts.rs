@@ -15,6 +15,7 @@ use crate::tasks::classify::read::Columns;
 use crate::tasks::classify::read::take;
 use crate::tasks::classify::rows::Row;
 use crate::tasks::classify::rows::RowFormat;
+use crate::tasks::classify::rows::Rows;
 use crate::tasks::classify::rows::Source;
 
 /// One text, or pair of texts, of an input.
@@ -49,7 +50,7 @@ impl InputText {
 /// The texts of an input.
 pub struct InputTexts {
     name: String,
-    rows: Box<dyn Iterator<Item = Result<Row>>>,
+    rows: Box<dyn Rows>,
     text: Option<String>,
     text_pair: Option<String>,
     chosen: Option<Chosen>,
