@@ -13,6 +13,7 @@ use super::manifest::Manifest;
 use super::*;
 use crate::error::Class;
 use crate::error::class_of;
+use crate::fs::testing::skipped;
 
 const KEEP_ALL: Retention = Retention { limit: 100, best_step: None };
 
@@ -170,6 +171,21 @@ fn old_checkpoints_go_and_the_best_and_later_ones_stay() {
     store.save(&snapshot(5), Retention { limit: 2, best_step: Some(2) }).unwrap();
     assert_eq!(store.steps().unwrap(), [2, 4, 5, 90]);
     assert_eq!(names_in(folder.path()).len(), 4);
+}
+
+#[test]
+fn an_old_checkpoint_that_cannot_be_deleted_is_told_and_hinders_no_save() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, store) = store_with(&[1, 2]);
+    let permit = |mode| std::fs::set_permissions(store.path_of(1), std::fs::Permissions::from_mode(mode));
+    permit(0o500).unwrap();
+    let warnings = store.save(&snapshot(3), Retention { limit: 2, best_step: None }).unwrap();
+    if !store.path_of(1).exists() {
+        return skipped("this user may delete everything");
+    }
+    permit(0o700).unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("checkpoint-1"), "{warnings:?}");
+    assert_eq!(newest_step(&store), Some(3));
 }
 
 #[test]
