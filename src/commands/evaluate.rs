@@ -135,7 +135,8 @@ fn classifier(args: &EvaluateArgs, device: &Device) -> Result<Scores> {
         (label.clone(), of)
     });
     scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
-    scores.lines.push(confusion_table(&confusion.rows(), &classifier.labels).trim_end().to_string());
+    let names: Vec<String> = classifier.labels.iter().map(|label| terminal::printable(label)).collect();
+    scores.lines.push(confusion_table(&confusion, &names).trim_end().to_string());
     Ok(scores)
 }
 

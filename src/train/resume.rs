@@ -1,5 +1,6 @@
 //! Where a run starts: afresh, at a checkpoint, or not at all because it is complete.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -12,7 +13,9 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::PrecisionConfig;
 use crate::config::compare_for_resume;
 use crate::error::Problem;
+use crate::error::Problems;
 use crate::fs;
+use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::train::run_folder::CONFIG;
 use crate::train::run_folder::Resumed;
@@ -75,6 +78,19 @@ pub fn find<C: Serialize + DeserializeOwned>(
     }
     let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
     Ok(Some(Found { resumed, is_complete: complete }))
+}
+
+/// Refuses to go on with other inputs than those that the run began with.
+pub fn agree_on_inputs(resumed: &Resumed, inputs: &Inputs) -> Result<()> {
+    let keys: BTreeSet<&String> = resumed.inputs.keys().chain(inputs.keys()).collect();
+    let differs = |key: &&String| resumed.inputs.get(*key) != inputs.get(*key);
+    let problem = |key: &String| {
+        let message = "its content is not what it was when this run began";
+        let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
+        Problem::usage(message).at(key).hint(hint)
+    };
+    let problems: Vec<Problem> = keys.into_iter().filter(differs).map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
 /// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run

@@ -227,8 +227,13 @@ impl Workplace {
 
     /// Hash of every file under the run folder but the lock, which names the process that had it last.
     pub(super) fn tree(&self) -> Tree {
+        self.tree_of(RUN)
+    }
+
+    /// The same of another folder of runs.
+    pub(super) fn tree_of(&self, folder: &str) -> Tree {
         let mut files = Tree::new();
-        hash_tree(&self.path(RUN), &mut files);
+        hash_tree(&self.path(folder), &mut files);
         files.retain(|path, _| !path.ends_with(".lock"));
         files
     }

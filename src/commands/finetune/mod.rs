@@ -14,6 +14,7 @@ use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::fs;
+use crate::fs::FolderLock;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
@@ -58,6 +59,9 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
 }
 
 fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> Result<()> {
+    let seeds = seeds(config);
+    // Each run holds its own folder; the one above several is nobody's unless it is held, too.
+    let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
     let examples = Examples::read(&config.data, config.run.seed)?;
     progress.note(&format!(
         "{} training and {} evaluation examples, {} labels",
@@ -69,7 +73,7 @@ fn classify(config: &FinetuneConfig, machine: &Machine, progress: &Progress) -> 
     let folder = read_folder(&config.model)?;
     let signals = Signals::listen()?;
     let mut outcomes = Vec::new();
-    for (seed, output) in seeds(config) {
+    for (seed, output) in seeds {
         let request = Request {
             config,
             run: &config.run,
@@ -152,7 +156,8 @@ fn report(outcomes: &[Outcome], labels: &[String]) -> Vec<String> {
     }
     if let Some(last) = outcomes.last() {
         lines.push(format!("confusion of seed {}:", last.seed));
-        lines.push(confusion_table(&last.confusion.rows(), labels).trim_end().to_string());
+        let names: Vec<String> = labels.iter().map(|label| terminal::printable(label)).collect();
+        lines.push(confusion_table(&last.confusion, &names).trim_end().to_string());
     }
     lines
 }

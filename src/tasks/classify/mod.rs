@@ -28,7 +28,6 @@ pub use read::Example;
 pub use read::read_examples;
 pub use report::PredictionRow;
 pub use report::confusion_table;
-pub use report::write_rows;
 pub use rows::RowFormat;
 pub use subset::stratified;
 pub use subset::subset_size;
