@@ -5,6 +5,8 @@
 
 use std::fmt;
 use std::fmt::Write;
+use std::io;
+use std::io::ErrorKind;
 
 /// What an error means for the caller of the program; the exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,11 +128,41 @@ pub fn render(error: &anyhow::Error) -> String {
         let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
     if class_of(error) == Class::Disk && !text.contains("hint:") {
-        text.push_str(
-            "  hint: free some room and run the same command again: it continues where this one stopped\n",
+        let has_no_room = error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full);
+        let hint =
+            if has_no_room { "free some room" } else { "see to the disk, which fails (`dmesg` says more)" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  hint: {hint}, and run the same command again: it continues where this one stopped"
         );
     }
-    text
+    without_passwords(&text)
+}
+
+/// The text without what stands before the `@` of a URL: an error is copied into reports and chats.
+fn without_passwords(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        safe.push_str(before);
+        let end = after.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(after.len());
+        let secret = after[..end].rfind('@');
+        safe.push_str(if secret.is_some() { "***" } else { "" });
+        rest = &after[secret.unwrap_or(0)..];
+    }
+    safe + rest
+}
+
+/// Whether there is no room: on the disk, for this user, or for a file of this size (`ulimit -f`).
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+/// Whether the disk is to blame. The standard library has no kind of its own for EIO.
+fn is_of_disk(error: &io::Error) -> bool {
+    is_full(error) || error.kind() == ErrorKind::ReadOnlyFilesystem || error.raw_os_error() == Some(libc::EIO)
 }
 
 /// The class of the first classified cause in the chain; [`Class::Failed`] when none is.
@@ -142,9 +174,7 @@ pub fn class_of(error: &anyhow::Error) -> Class {
         if cause.downcast_ref::<Problems>().is_some() {
             return Class::Usage;
         }
-        if let Some(io) = cause.downcast_ref::<std::io::Error>()
-            && io.kind() == std::io::ErrorKind::StorageFull
-        {
+        if cause.downcast_ref::<io::Error>().is_some_and(is_of_disk) {
             return Class::Disk;
         }
     }
@@ -162,5 +192,34 @@ mod tests {
         assert_eq!(render(&interrupted), "note: stopped; step 3 is saved\n  hint: go on\n");
         assert_eq!(class_of(&interrupted).exit_code(), 130);
         assert!(render(&stopped(Class::Failed)).starts_with("error: "));
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_from_one_that_is_full() {
+        let ended = |number| {
+            let error = anyhow::Error::from(io::Error::from_raw_os_error(number)).context("cannot read `a`");
+            (class_of(&error).exit_code(), render(&error))
+        };
+        for (number, hint) in [
+            (libc::EIO, "hint: see to the disk"),
+            (libc::EROFS, "hint: see to the disk"),
+            (libc::ENOSPC, "hint: free some room"),
+            (libc::EDQUOT, "hint: free some room"),
+            (libc::EFBIG, "hint: free some room"),
+        ] {
+            let (code, text) = ended(number);
+            assert!(code == 74 && text.contains(hint), "{code}: {text}");
+        }
+        assert_eq!(ended(libc::ENOENT).0, 1);
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_repeated() {
+        let shown = |text: &str| render(&Problem::new("no such file").at(text).into());
+        assert_eq!(shown("s3://me:secret@host/a@b"), "error: s3://***@host/a@b: no such file\n");
+        assert_eq!(
+            shown("https://host/x, http://u@h"),
+            "error: https://host/x, http://***@h: no such file\n"
+        );
     }
 }

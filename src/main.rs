@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use mlmtrain::commands;
 use mlmtrain::commands::cli::Cli;
+use mlmtrain::commands::terminal;
 use mlmtrain::commands::terminal::ReaderGone;
 use mlmtrain::error;
 use mlmtrain::error::Class;
@@ -26,10 +27,15 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ExitCode::SUCCESS,
         Err(e) => {
-            let _ = std::io::stderr().write_all(error::render(&e).as_bytes());
+            let _ = std::io::stderr().write_all(safe(&error::render(&e)).as_bytes());
             ExitCode::from(error::class_of(&e).exit_code())
         }
     }
+}
+
+/// An error may quote a label or a name from outside: nothing of it drives the terminal.
+fn safe(text: &str) -> String {
+    text.lines().map(|line| terminal::printable(line) + "\n").collect()
 }
 
 /// Prints help or version to standard output, a wrong command line to standard error.

@@ -3,16 +3,13 @@
 //!
 //! safetensors accepts flipped data bits; nothing here does.
 
-use std::io::Read;
 use std::path::Component;
 use std::path::Path;
 
-use anyhow::Context;
 use anyhow::Result;
 use serde::Deserialize;
 use serde::Serialize;
-use sha2::Digest;
-use sha2::Sha256;
+use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
@@ -64,8 +61,20 @@ impl Manifest {
                 .at(folder.display())
                 .into());
         }
-        let bytes = fs::read_capped(&path, CAP_BYTES)?;
+        let bytes = fs::read_file_capped(&path, CAP_BYTES)?;
         Self::parse(&bytes).map_err(|problem| problem.at(path.display()).into())
+    }
+
+    /// The manifest of a folder; none where there is no `manifest.json`, or one of some other program.
+    pub(super) fn find(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(FILE_NAME);
+        if !fs::exists(&path) {
+            return Ok(None);
+        }
+        // One damaged place does not take both keys from a manifest of ours.
+        let of_another = serde_json::from_slice::<Value>(&fs::read_file_capped(&path, CAP_BYTES)?)
+            .is_ok_and(|value| value.get("seal").is_none() && value.get("files").is_none());
+        if of_another { Ok(None) } else { Self::read(folder).map(Some) }
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Problem> {
@@ -90,7 +99,7 @@ impl Manifest {
 
     fn computed_seal(&self) -> String {
         let unsealed = Self { seal: String::new(), ..self.clone() };
-        hex(&Sha256::digest(unsealed.to_bytes()))
+        fs::sha256_of(&[&unsealed.to_bytes()])
     }
 }
 
@@ -104,7 +113,7 @@ impl Entry {
                 .at(path.display())
                 .into());
         }
-        let found = hash_file(&path)?;
+        let found = fs::sha256_of_file(&path)?;
         if found != self.sha256 {
             let message = format!(
                 "has SHA-256 {found}, the manifest says {}: the file was damaged or changed",
@@ -116,32 +125,10 @@ impl Entry {
     }
 }
 
-fn hash_file(path: &Path) -> Result<String> {
-    let mut file = fs::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let count = file.read(&mut buffer).with_context(|| format!("cannot read `{}`", path.display()))?;
-        if count == 0 {
-            return Ok(hex(&hasher.finalize()));
-        }
-        hasher.update(&buffer[..count]);
-    }
-}
-
 /// Whether a name stays inside the checkpoint's folder: relative, without `..`, `.` or empty pieces.
 pub(super) fn is_safe_name(name: &str) -> bool {
     !name.is_empty()
         && !name.contains(['\\', '\0'])
         && name.split('/').all(|piece| !piece.is_empty() && piece != ".")
         && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
-}
-
-/// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

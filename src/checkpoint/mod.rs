@@ -7,6 +7,7 @@ mod manifest;
 mod open;
 mod part;
 mod retention;
+mod sealed;
 mod store;
 mod tensor_file;
 #[cfg(test)]
@@ -17,6 +18,8 @@ pub use part::Part;
 pub use part::Snapshot;
 pub use retention::Retention;
 pub use retention::retention;
+pub use sealed::verify_sealed;
+pub use sealed::write_sealed;
 pub use store::CheckpointStore;
 pub use tensor_file::TensorFile;
 pub use tensor_file::write_tensors;

@@ -2,25 +2,18 @@
 //! old.
 //!
 //! A save writes `.tmp-checkpoint-N`, syncs each file, writes the manifest last and renames. Whatever happens
-//! in between, `newest_valid` finds the checkpoint before it. It takes no lock: the run does.
+//! in between, `newest` finds the checkpoint before it. It takes no lock: the run does.
 
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use sha2::Digest;
-use sha2::Sha256;
 
-use crate::checkpoint::manifest;
-use crate::checkpoint::manifest::Entry;
-use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::open::Checkpoint;
-use crate::checkpoint::part::Part;
 use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::Retention;
 use crate::checkpoint::retention::retention;
-use crate::checkpoint::tensor_file::write_tensors;
+use crate::checkpoint::sealed::write_sealed;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
@@ -54,20 +47,19 @@ impl CheckpointStore {
         self.steps_of(PREFIX)
     }
 
-    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns the
-    /// folder.
+    /// Saves, verifies by reading everything back, then deletes what `keep` does not want. Returns why some
+    /// of that could not be deleted: the checkpoint is saved all the same.
     ///
     /// When it fails, what was there before is still there; a full or failing disk is a problem of
     /// [`Class::Disk`]. Checkpoints of later steps are left alone: they belong to another branch of the run.
-    pub fn save(&self, snapshot: &Snapshot, keep: Retention) -> Result<PathBuf> {
-        snapshot.check_names()?;
+    pub fn save(&self, snapshot: &Snapshot, keep: Retention) -> Result<Vec<String>> {
         fs::create_folder(&self.folder)?;
         self.tidy()?;
         let needed_bytes = snapshot.size_bytes();
         self.require_space(needed_bytes)?;
         let temporary = self.folder.join(format!("{TEMPORARY_PREFIX}{}", snapshot.step));
         let target = self.path_of(snapshot.step);
-        let published = write_folder(&temporary, snapshot)
+        let published = write_sealed(&temporary, snapshot)
             .and_then(|()| self.publish(&temporary, &target, snapshot.step));
         if let Err(e) = published {
             // Asked before the cleaning up, which makes room.
@@ -81,14 +73,16 @@ impl CheckpointStore {
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
-        for step in retention(&older, keep.limit, keep.best_step) {
-            fs::remove_folder(&self.path_of(step))?;
-        }
-        Ok(target)
+        let unwanted = retention(&older, keep.limit, keep.best_step).into_iter();
+        Ok(unwanted
+            .filter_map(|step| fs::remove_folder(&self.path_of(step)).err())
+            .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
+            .collect())
     }
 
-    /// The newest checkpoint that verifies, and why each newer one was refused.
-    pub fn newest_valid(&self) -> Result<(Option<Checkpoint>, Vec<String>)> {
+    /// What `read` makes of the newest checkpoint that verifies and that it can read, and why each newer one
+    /// was refused.
+    pub fn newest<T>(&self, read: impl Fn(Checkpoint) -> Result<T>) -> Result<(Option<T>, Vec<String>)> {
         let mut candidates: Vec<(u64, PathBuf)> =
             self.steps()?.into_iter().map(|step| (step, self.path_of(step))).collect();
         // A crash between the two renames of a replacement leaves the old one under this name only.
@@ -97,13 +91,8 @@ impl CheckpointStore {
         candidates.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| right.cmp(left)));
         let mut refused = Vec::new();
         for (step, path) in candidates {
-            match Checkpoint::open(&path) {
-                Ok(checkpoint) if checkpoint.step() == step => return Ok((Some(checkpoint), refused)),
-                Ok(checkpoint) => refused.push(format!(
-                    "{}: holds step {}, against its name",
-                    path.display(),
-                    checkpoint.step()
-                )),
+            match open_as(&path, step).and_then(&read) {
+                Ok(found) => return Ok((Some(found), refused)),
                 Err(e) => refused.push(format!("{e:#}")),
             }
         }
@@ -179,6 +168,16 @@ impl CheckpointStore {
     }
 }
 
+/// The checkpoint at `path`, which must be that of `step`.
+fn open_as(path: &Path, step: u64) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint::open(path)?;
+    if checkpoint.step() == step {
+        return Ok(checkpoint);
+    }
+    let message = format!("holds step {}, against its name", checkpoint.step());
+    Err(Problem::new(message).at(path.display()).into())
+}
+
 fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {
     if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
         return disk_problem(
@@ -198,54 +197,4 @@ fn disk_problem(path: &Path, needed_bytes: u64, free_bytes: Option<u64>, message
         .at(path.display())
         .class(Class::Disk)
         .hint("free some space or lower `training.save_total_limit`; older checkpoints were kept")
-}
-
-fn write_folder(temporary: &Path, snapshot: &Snapshot) -> Result<()> {
-    fs::create_folder(temporary)?;
-    let mut entries = Vec::with_capacity(snapshot.parts.len());
-    for (name, part) in &snapshot.parts {
-        entries.push(write_part(temporary, name, part)?);
-    }
-    for entry in &entries {
-        fs::sync_folder(&fs::parent_of(&temporary.join(&entry.name)))?;
-    }
-    let manifest = Manifest::new(snapshot.step, entries).to_bytes();
-    fs::create_synced(&temporary.join(manifest::FILE_NAME), |writer| Ok(writer.write_all(&manifest)?))
-}
-
-fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
-    let mut entry = Entry { name: name.to_string(), bytes: 0, sha256: String::new() };
-    fs::create_synced(&folder.join(name), |file| {
-        let mut writer = HashingWriter { inner: file, hasher: Sha256::new(), bytes: 0 };
-        match part {
-            Part::Tensors(tensors) => write_tensors(&mut writer, tensors)?,
-            // In two steps, because serde_json would hide the error of a full disk.
-            Part::Json(value) => writer.write_all(&serde_json::to_vec_pretty(value)?)?,
-            Part::Bytes(bytes) => writer.write_all(bytes)?,
-        }
-        entry.bytes = writer.bytes;
-        entry.sha256 = manifest::hex(&writer.hasher.finalize());
-        Ok(())
-    })?;
-    Ok(entry)
-}
-
-/// Hashes what goes through, so that the manifest describes what was meant, not what the disk made of it.
-struct HashingWriter<W> {
-    inner: W,
-    hasher: Sha256,
-    bytes: u64,
-}
-
-impl<W: Write> Write for HashingWriter<W> {
-    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        let count = self.inner.write(buffer)?;
-        self.hasher.update(&buffer[..count]);
-        self.bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
 }

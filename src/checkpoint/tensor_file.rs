@@ -77,6 +77,11 @@ impl TensorFile {
         Ok(Self { path: path.to_path_buf(), file, data_start, metadata })
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The names of the tensors, sorted.
     pub fn names(&self) -> BTreeSet<String> {
         self.metadata.offset_keys().into_iter().collect()

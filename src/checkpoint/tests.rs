@@ -13,6 +13,7 @@ use super::manifest::Manifest;
 use super::*;
 use crate::error::Class;
 use crate::error::class_of;
+use crate::fs::testing::skipped;
 
 const KEEP_ALL: Retention = Retention { limit: 100, best_step: None };
 
@@ -51,13 +52,13 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 fn newest_step(store: &CheckpointStore) -> Option<u64> {
-    store.newest_valid().unwrap().0.map(|checkpoint| checkpoint.step())
+    store.newest(Ok).unwrap().0.map(|checkpoint| checkpoint.step())
 }
 
 #[test]
 fn what_was_saved_comes_back() {
     let (folder, store) = store_with(&[7]);
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     let checkpoint = checkpoint.unwrap();
     assert!(refused.is_empty());
     assert_eq!((checkpoint.step(), checkpoint.path()), (7, folder.path().join("checkpoint-7").as_path()));
@@ -126,12 +127,22 @@ fn every_flipped_byte_is_found_and_named() {
     }
     Checkpoint::open(&path).unwrap();
     std::fs::write(path.join("tokenizer.json"), b"[]").unwrap();
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     assert_eq!(checkpoint.unwrap().step(), 1);
     assert!(
         refused.len() == 1 && refused[0].contains("tokenizer.json") && refused[0].contains("SHA-256"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_checkpoint_that_its_reader_cannot_use_is_passed_over() {
+    let (_folder, store) = store_with(&[1, 2, 3]);
+    let read = |checkpoint: Checkpoint| match checkpoint.step() {
+        3 => anyhow::bail!("no state"),
+        step => Ok(step),
+    };
+    assert_eq!(store.newest(read).unwrap(), (Some(2), vec!["no state".to_string()]));
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn short_missing_and_renamed_checkpoints_are_refused_with_the_reason() {
     std::fs::remove_file(store.path_of(30).join("manifest.json")).unwrap();
     std::fs::rename(store.path_of(20), store.path_of(25)).unwrap();
     std::fs::create_dir(folder.path().join("checkpoint-050")).unwrap();
-    let (checkpoint, refused) = store.newest_valid().unwrap();
+    let (checkpoint, refused) = store.newest(Ok).unwrap();
     assert_eq!(checkpoint.unwrap().step(), 10);
     assert!(
         refused[0].contains("model.safetensors") && refused[0].contains("the manifest says"),
@@ -163,12 +174,27 @@ fn old_checkpoints_go_and_the_best_and_later_ones_stay() {
 }
 
 #[test]
+fn an_old_checkpoint_that_cannot_be_deleted_is_told_and_hinders_no_save() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, store) = store_with(&[1, 2]);
+    let permit = |mode| std::fs::set_permissions(store.path_of(1), std::fs::Permissions::from_mode(mode));
+    permit(0o500).unwrap();
+    let warnings = store.save(&snapshot(3), Retention { limit: 2, best_step: None }).unwrap();
+    if !store.path_of(1).exists() {
+        return skipped("this user may delete everything");
+    }
+    permit(0o700).unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("checkpoint-1"), "{warnings:?}");
+    assert_eq!(newest_step(&store), Some(3));
+}
+
+#[test]
 fn saving_a_step_again_replaces_it() {
     let (folder, store) = store_with(&[3]);
     let mut again = snapshot(3);
     again.parts.push(("extra.json".to_string(), Part::Json(json!(1))));
     store.save(&again, Retention { limit: 1, best_step: None }).unwrap();
-    assert_eq!(store.newest_valid().unwrap().0.unwrap().json("extra.json").unwrap(), json!(1));
+    assert_eq!(store.newest(Ok).unwrap().0.unwrap().json("extra.json").unwrap(), json!(1));
     assert_eq!(names_in(folder.path()), ["checkpoint-3"]);
 }
 

@@ -25,5 +25,6 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }
-    scores.lines.iter().try_for_each(|line| terminal::stdout_line(line))
+    // Labels come from outside.
+    scores.lines.iter().try_for_each(|line| terminal::stdout_line(&terminal::printable(line)))
 }

@@ -25,10 +25,12 @@ use clap::CommandFactory;
 
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
+use crate::fs;
 
 /// Runs what the command line asks for.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
+    fs::heed_size_limit();
     match &cli.command {
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),

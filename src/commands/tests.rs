@@ -80,6 +80,15 @@ fn finetune_takes_flags_without_a_file() {
 }
 
 #[test]
+fn a_share_that_is_no_number_is_refused() {
+    for share in ["nan", "inf", "-inf"] {
+        let line = format!("mlmtrain finetune --model m --max-train-fraction={share}");
+        let message = parse(&line).expect_err("is wrong");
+        assert!(message.contains("a finite number is wanted"), "{message}");
+    }
+}
+
+#[test]
 fn threads_have_a_flag_wherever_there_is_work() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
     for command in ["pretrain", "prepare"] {

@@ -11,21 +11,47 @@ use sha2::Digest;
 use sha2::Sha256;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// SHA-256 of what is added to it piece by piece.
+#[derive(Clone, Default)]
+pub struct Sha256Sum(Sha256);
+
+impl Sha256Sum {
+    /// Goes on with these bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all of it, in hexadecimal.
+    pub fn finish(self) -> String {
+        self.0.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+            text
+        })
+    }
+}
+
 /// SHA-256 of `parts` one after the other, in hexadecimal.
 pub fn sha256_of(parts: &[&[u8]]) -> String {
-    hexadecimal(parts.iter().fold(Sha256::new(), Digest::chain_update))
+    let mut sum = Sha256Sum::default();
+    parts.iter().for_each(|part| sum.add(part));
+    sum.finish()
 }
 
 /// SHA-256 of everything that `reader` still gives, in hexadecimal.
 pub fn sha256_of_reader(mut reader: impl Read) -> std::io::Result<String> {
-    let mut hash = Sha256::new();
+    let mut sum = Sha256Sum::default();
     let mut buffer = vec![0; 1 << 20];
     loop {
         match reader.read(&mut buffer)? {
-            0 => return Ok(hexadecimal(hash)),
-            count => hash.update(&buffer[..count]),
+            0 => return Ok(sum.finish()),
+            count => sum.add(&buffer[..count]),
         }
     }
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub fn sha256_of_file(path: &Path) -> Result<String> {
+    sha256_of_reader(super::open(path)?).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
 /// Blocks and bytes of each that [`sample_hash`] reads.
@@ -52,13 +78,6 @@ pub fn sample_hash(path: &Path) -> Result<Option<String>> {
         buffer.extend_from_slice(&bytes[..count]);
     }
     Ok(Some(format!("{:016x}", xxh3_64(&buffer))))
-}
-
-fn hexadecimal(hash: Sha256) -> String {
-    hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 //! It knows nothing of formats. Writing: temporary file beside the target, fsync, rename, fsync of the
 //! folder.
 
+use std::fs::Metadata;
 use std::fs::OpenOptions;
 use std::io::BufWriter;
 use std::io::Read;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -26,8 +28,10 @@ mod staged;
 pub(crate) mod testing;
 mod text;
 
+pub use hash::Sha256Sum;
 pub use hash::sample_hash;
 pub use hash::sha256_of;
+pub use hash::sha256_of_file;
 pub use hash::sha256_of_reader;
 pub use std::fs::File;
 
@@ -37,6 +41,7 @@ pub use memory::end_me_first;
 pub use memory::peak_resident_bytes;
 pub use scratch::ScratchFile;
 pub use space::free_bytes;
+pub use space::heed_size_limit;
 pub use staged::StagedFile;
 pub use text::Compression;
 pub use text::TextFile;
@@ -69,6 +74,16 @@ pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
         .into());
     }
     Ok(bytes)
+}
+
+/// As [`read_capped`] for what only this program writes: a pipe or a device in its place, on which reading
+/// could wait for ever, is an error.
+pub fn read_file_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path).with_context(|| format!("cannot open `{}`", path.display()))?;
+    if metadata.is_file() || metadata.is_dir() {
+        return read_capped(path, cap_bytes);
+    }
+    Err(Problem::new("is no file, but a pipe or a device").at(path.display()).into())
 }
 
 /// Reads a whole UTF-8 file of at most `cap_bytes` bytes; an invalid byte is named by its offset.
@@ -129,6 +144,12 @@ pub fn append(path: &Path) -> Result<File> {
         .append(true)
         .open(path)
         .with_context(|| format!("cannot open `{}` to append", path.display()))
+}
+
+/// Whether `path` still names `file`: it may have been removed or replaced since it was opened.
+pub fn is_still_at(file: &File, path: &Path) -> bool {
+    let same = |open: &Metadata, named: &Metadata| (open.dev(), open.ino()) == (named.dev(), named.ino());
+    file.metadata().is_ok_and(|open| std::fs::metadata(path).is_ok_and(|named| same(&open, &named)))
 }
 
 /// Creates a new file (an existing one is emptied) for streaming output that may stay incomplete, such as a

@@ -1,12 +1,20 @@
-//! How much room a file system has left.
+//! How much room a file system has left, and a limit on the size of files.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::Result;
+
+/// Makes a write past the limit of `ulimit -f` an error as on a full disk, instead of a signal that ends the
+/// process without a word.
+pub fn heed_size_limit() {
+    // Whether it came does not matter: the write fails. Where it cannot be caught, all is as before.
+    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
+}
 
 /// Bytes that this user may still write where `path` lies; the nearest existing folder above it counts.
 pub fn free_bytes(path: &Path) -> Result<u64> {

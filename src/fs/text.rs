@@ -2,8 +2,11 @@
 //!
 //! It limits what a hostile archive may ask for; it knows nothing of lines or characters.
 
+use std::fs::File;
 use std::io::BufReader;
+use std::io::IsTerminal;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -90,7 +93,9 @@ impl Read for TextFile {
 /// Opens a plain or compressed file for reading its decompressed bytes.
 pub fn open_text(path: &Path) -> Result<TextFile> {
     let cannot_read = || format!("cannot read `{}`", path.display());
-    let (file, position) = counted(super::open(path)?);
+    let file = super::open(path)?;
+    refuse_device(path, &file)?;
+    let (file, position) = counted(file);
     let reader: Box<dyn Read + Send> = match Compression::of(path) {
         Compression::None => Box::new(file),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
@@ -110,6 +115,16 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
         }
     };
     Ok(TextFile { reader, position })
+}
+
+/// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
+fn refuse_device(path: &Path, file: &File) -> Result<()> {
+    let kind = file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?.file_type();
+    let may_end = file.is_terminal() || super::canonical(path) == Path::new("/dev/null");
+    if (kind.is_char_device() && !may_end) || kind.is_block_device() {
+        return Err(Problem::new("is a device, a file is wanted").at(path.display()).into());
+    }
+    Ok(())
 }
 
 /// Opens standard input, which is not decompressed; the second time is an error.
@@ -199,6 +214,15 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, [first, second].concat()).unwrap();
             assert_eq!(read(&path), "one two", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_never_ends_is_refused() {
+        let refused = |path: &str| open_text(Path::new(path)).err().map(|e| e.to_string());
+        if Path::new("/dev/zero").exists() {
+            assert_eq!(refused("/dev/zero").unwrap(), "/dev/zero: is a device, a file is wanted");
+            assert_eq!(refused("/dev/null"), None);
         }
     }
 

@@ -15,17 +15,20 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::checkpoint::TensorFile;
+use crate::checkpoint::verify_sealed;
 use crate::error::Problem;
 use crate::families::Family;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
 use crate::fs;
+use crate::fs::Sha256Sum;
 use crate::interop::config_json::HubConfig;
 use crate::interop::names;
 use crate::interop::names::Mapped;
 use crate::interop::refit::Refit;
 use crate::layers::Parameters;
 use crate::layers::Part;
+use crate::ops::tensor::with_slice;
 
 const INDEX_CAP_BYTES: u64 = 16 << 20;
 
@@ -92,6 +95,8 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
             .hint(hint)
             .into());
     }
+    // What lies deeper, as the moments of a checkpoint do, is not read here.
+    verify_sealed(folder, |name| !name.contains('/'))?;
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
@@ -125,6 +130,19 @@ pub struct Filled {
 }
 
 impl PretrainedFolder {
+    /// SHA-256 of what a model is made of from this folder: `config.json`, weights and tokenizer.
+    pub fn sha256(&self) -> Result<String> {
+        let mut sum = Sha256Sum::default();
+        let config = [self.path.join("config.json")];
+        let weights = self.weights.files.iter().map(TensorFile::path);
+        let files = config.iter().map(PathBuf::as_path).chain(weights);
+        for path in files.chain(self.tokenizer_files.iter().map(PathBuf::as_path)) {
+            sum.add(path.file_name().unwrap_or_default().as_encoded_bytes());
+            sum.add(fs::sha256_of_file(path)?.as_bytes());
+        }
+        Ok(sum.finish())
+    }
+
     /// Puts the folder's values into the parameters of a model; a missing or misshapen tensor is an error
     /// that names it, unless it is of the head and `head_may_be_new`.
     pub fn fill(&self, parameters: &Parameters, head_may_be_new: bool) -> Result<Filled> {
@@ -333,13 +351,25 @@ impl Weights {
         let file = self.index.get(name).map(|&file| &self.files[file]);
         let tensor =
             file.ok_or_else(|| self.problem(&format!("tensor `{name}` is missing")))?.tensor(name)?;
-        match tensor.dtype() {
-            DType::F32 => Ok(tensor),
-            DType::F16 | DType::BF16 | DType::F64 => Ok(tensor.to_dtype(DType::F32)?),
-            other => Err(self
-                .problem(&format!("tensor `{name}` has type {other:?}, floating-point numbers are wanted"))
-                .into()),
+        let tensor = match tensor.dtype() {
+            DType::F32 => tensor,
+            DType::F16 | DType::BF16 | DType::F64 => tensor.to_dtype(DType::F32)?,
+            other => {
+                let message =
+                    format!("tensor `{name}` has type {other:?}, floating-point numbers are wanted");
+                return Err(self.problem(&message).into());
+            }
+        };
+        let not_finite = with_slice(&tensor, |values| values.iter().filter(|v| !v.is_finite()).count())?;
+        if not_finite > 0 {
+            let all = tensor.elem_count();
+            let message = format!("{not_finite} of the {all} values of tensor `{name}` are not finite");
+            return Err(self
+                .problem(&message)
+                .hint("the training that made this model diverged: use an earlier checkpoint of it")
+                .into());
         }
+        Ok(tensor)
     }
 
     fn problem(&self, message: &str) -> Problem {

@@ -9,6 +9,9 @@ use anyhow::Context;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::checkpoint::Part;
+use crate::checkpoint::Snapshot;
+use crate::checkpoint::write_sealed;
 use crate::config::PretrainConfig;
 use crate::corpus::Corpus;
 use crate::corpus::Curated;
@@ -54,11 +57,26 @@ pub struct Prepared {
 ///
 /// Work that was made with other settings is an error that names the settings that differ.
 pub fn ensure_prepared(config: &PretrainConfig, observer: &mut dyn FnMut(Progress)) -> Result<Prepared> {
-    let job = Job::new(config)?;
-    let _lock = FolderLock::take(&job.folder)?;
-    job.agree_on_settings()?;
-    let notes = if job.is_complete { Vec::new() } else { job.make(observer)? };
-    job.tidy()?;
+    let mut job = Job::new(config)?;
+    let mut notes = Vec::new();
+    if job.is_complete {
+        // What is complete no longer changes, so that reading it needs no lock. What a killed run left beside
+        // it only takes room: it goes where that can be done.
+        job.agree_on_settings()?;
+        if let Ok(Some(_lock)) = FolderLock::take_if_free(&job.folder) {
+            job.tidy()?;
+        }
+    } else {
+        let waiting = || observer(Progress { stage: Stage::Wait, done: 0, total: 0 });
+        let _lock = FolderLock::wait_for(&job.folder, waiting)?;
+        // The run that held the lock may have made all of it.
+        job = Job::new(config)?;
+        job.agree_on_settings()?;
+        if !job.is_complete {
+            notes = job.make(observer)?;
+        }
+        job.tidy()?;
+    }
     let tokenizer = Tokenizer::load(&job.tokenizer())?;
     let shards = job.shards();
     let manifest = Manifest::read(&shards)?;
@@ -239,8 +257,8 @@ impl<'a> Job<'a> {
 fn write_tokenizer(tokenizer: &Tokenizer, folder: &Path) -> Result<()> {
     let temporary = folder.with_file_name(".tmp-tokenizer");
     fs::remove_folder(&temporary)?;
-    for (name, bytes) in tokenizer.files() {
-        fs::write_bytes(&temporary.join(name), bytes)?;
-    }
+    let files = tokenizer.files().iter();
+    let parts = files.map(|(name, bytes)| (name.clone(), Part::Bytes(bytes.clone()))).collect();
+    write_sealed(&temporary, &Snapshot { step: 0, parts })?;
     fs::publish_folder(&temporary, folder)
 }

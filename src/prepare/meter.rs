@@ -3,6 +3,8 @@
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// Waiting for another run that prepares the same folder; no progress.
+    Wait,
     /// Reading, cleaning and filtering the corpus; progress in bytes of the files.
     Read,
     /// Looking for duplicates; progress in records.
@@ -21,6 +23,7 @@ impl Stage {
     /// What to show beside a progress bar.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Wait => "waiting for another run that prepares this folder",
             Self::Read => "reading the corpus",
             Self::Compare => "finding duplicates",
             Self::Count => "counting documents",
@@ -32,7 +35,7 @@ impl Stage {
 
     /// Whether progress is in bytes (else in things).
     pub fn is_bytes(self) -> bool {
-        !matches!(self, Self::LearnVocabulary | Self::Compare)
+        !matches!(self, Self::Wait | Self::LearnVocabulary | Self::Compare)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0.
 
+use std::collections::BTreeMap;
+
 /// Precision, recall and F1 of one class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassScore {
@@ -15,20 +17,23 @@ pub struct ClassScore {
     pub support: u64,
 }
 
-/// Counts of (true class, predicted class).
+/// Counts of (true class, predicted class): only pairs that occur are held, so that many classes cost little.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confusion {
-    classes: usize,
-    counts: Vec<u64>,
+    counts: BTreeMap<(u32, u32), u64>,
+    /// Examples of each class.
+    truths: Vec<u64>,
+    /// Predictions of each class.
+    predictions: Vec<u64>,
 }
 
 impl Confusion {
-    /// An empty matrix of `classes` x `classes`.
+    /// No examples yet of `classes` classes.
     pub fn new(classes: usize) -> Self {
-        Self { classes, counts: vec![0; classes * classes] }
+        Self { counts: BTreeMap::new(), truths: vec![0; classes], predictions: vec![0; classes] }
     }
 
-    /// The matrix of two equally long lists of class ids below `classes`.
+    /// The counts of two equally long lists of class ids below `classes`.
     pub fn of(classes: usize, truth: &[u32], predicted: &[u32]) -> Self {
         assert_eq!(truth.len(), predicted.len(), "each example has one true and one predicted class");
         let mut confusion = Self::new(classes);
@@ -38,32 +43,37 @@ impl Confusion {
         confusion
     }
 
-    /// The matrix with these rows, one a true class; each must be as long as there are rows.
-    pub fn of_rows(rows: &[&[u64]]) -> Self {
-        assert!(rows.iter().all(|row| row.len() == rows.len()), "a confusion matrix is square");
-        Self { classes: rows.len(), counts: rows.concat() }
-    }
-
     /// Counts one example; both class ids must be below the number of classes.
     pub fn add(&mut self, truth: u32, predicted: u32) {
-        let (truth, predicted) = (truth as usize, predicted as usize);
+        let classes = self.classes();
         assert!(
-            truth < self.classes && predicted < self.classes,
+            (truth as usize) < classes && (predicted as usize) < classes,
             "class ids lie below the number of classes"
         );
-        self.counts[truth * self.classes + predicted] += 1;
+        *self.counts.entry((truth, predicted)).or_insert(0) += 1;
+        self.truths[truth as usize] += 1;
+        self.predictions[predicted as usize] += 1;
     }
 
-    /// The rows of the matrix: one a true class, one column a predicted class.
-    pub fn rows(&self) -> Vec<&[u64]> {
-        (0..self.classes)
-            .map(|class| &self.counts[class * self.classes..(class + 1) * self.classes])
-            .collect()
+    /// Classes, whether they occur or not.
+    pub fn classes(&self) -> usize {
+        self.truths.len()
+    }
+
+    /// Examples of class `truth` that were taken for `predicted`.
+    pub fn count(&self, truth: usize, predicted: usize) -> u64 {
+        self.counts.get(&(truth as u32, predicted as u32)).copied().unwrap_or(0)
+    }
+
+    /// The wrong predictions: true class, predicted class, and how often; in this order.
+    pub fn mistakes(&self) -> impl Iterator<Item = (usize, usize, u64)> {
+        let wrong = self.counts.iter().filter(|((truth, predicted), _)| truth != predicted);
+        wrong.map(|((truth, predicted), count)| (*truth as usize, *predicted as usize, *count))
     }
 
     /// Examples counted.
     pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
+        self.truths.iter().sum()
     }
 
     /// Share of right predictions.
@@ -73,10 +83,10 @@ impl Confusion {
 
     /// Precision, recall and F1 of each class.
     pub fn per_class(&self) -> Vec<ClassScore> {
-        (0..self.classes)
+        (0..self.classes())
             .map(|class| {
-                let right = self.at(class, class) as f64;
-                let (support, predicted) = (self.truths(class), self.predictions(class));
+                let right = self.count(class, class) as f64;
+                let (support, predicted) = (self.truths[class], self.predictions[class]);
                 ClassScore {
                     precision: ratio(right, predicted as f64),
                     recall: ratio(right, support as f64),
@@ -94,9 +104,9 @@ impl Confusion {
         let scores: Vec<f64> = self
             .per_class()
             .iter()
-            .enumerate()
-            .filter(|(class, score)| score.support + self.predictions(*class) > 0)
-            .map(|(_, score)| score.f1)
+            .zip(&self.predictions)
+            .filter(|(score, predicted)| score.support + **predicted > 0)
+            .map(|(score, _)| score.f1)
             .collect();
         ratio(scores.iter().sum(), scores.len() as f64)
     }
@@ -105,8 +115,8 @@ impl Confusion {
     pub fn matthews(&self) -> f64 {
         let (total, right) = (self.total() as f64, self.right() as f64);
         let (mut product, mut truths_squared, mut predictions_squared) = (0.0, 0.0, 0.0);
-        for class in 0..self.classes {
-            let (truths, predictions) = (self.truths(class) as f64, self.predictions(class) as f64);
+        for (&truths, &predictions) in self.truths.iter().zip(&self.predictions) {
+            let (truths, predictions) = (truths as f64, predictions as f64);
             product += truths * predictions;
             truths_squared += truths * truths;
             predictions_squared += predictions * predictions;
@@ -115,20 +125,8 @@ impl Confusion {
         ratio(right * total - product, spread.sqrt())
     }
 
-    fn at(&self, truth: usize, predicted: usize) -> u64 {
-        self.counts[truth * self.classes + predicted]
-    }
-
     fn right(&self) -> u64 {
-        (0..self.classes).map(|class| self.at(class, class)).sum()
-    }
-
-    fn truths(&self, class: usize) -> u64 {
-        (0..self.classes).map(|predicted| self.at(class, predicted)).sum()
-    }
-
-    fn predictions(&self, class: usize) -> u64 {
-        (0..self.classes).map(|truth| self.at(truth, class)).sum()
+        (0..self.classes()).map(|class| self.count(class, class)).sum()
     }
 }
 
@@ -150,8 +148,10 @@ mod tests {
         let truth = [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3];
         let predicted = [0, 1, 0, 0, 1, 1, 2, 2, 2, 0, 2, 1, 0, 2];
         let confusion = Confusion::of(4, &truth, &predicted);
-        assert_eq!(confusion.rows(), [&[3, 1, 0, 0][..], &[0, 2, 1, 0], &[1, 1, 3, 0], &[1, 0, 1, 0]]);
-        assert_eq!(Confusion::of_rows(&confusion.rows()), confusion);
+        let rows = [0, 1, 2, 3].map(|truth| [0, 1, 2, 3].map(|predicted| confusion.count(truth, predicted)));
+        assert_eq!(rows, [[3, 1, 0, 0], [0, 2, 1, 0], [1, 1, 3, 0], [1, 0, 1, 0]]);
+        let mistakes: Vec<_> = confusion.mistakes().collect();
+        assert_eq!(mistakes, [(0, 1, 1), (1, 2, 1), (2, 0, 1), (2, 1, 1), (3, 0, 1), (3, 2, 1)]);
         close(confusion.accuracy(), 0.571_428_571_428_571_4);
         close(confusion.macro_f1(), 0.459_523_809_523_809_56);
         close(confusion.matthews(), 0.404_805_906_970_892_1);
@@ -185,5 +185,15 @@ mod tests {
         close(confusion.matthews(), 0.0);
         close(Confusion::new(2).accuracy(), 0.0);
         close(Confusion::new(0).macro_f1(), 0.0);
+    }
+
+    #[test]
+    fn a_hundred_thousand_classes_cost_little() {
+        // Squared they would take 80 GB.
+        let mut confusion = Confusion::new(100_000);
+        (0..100_000).for_each(|class| confusion.add(class, class - class % 2));
+        close(confusion.accuracy(), 0.5);
+        assert_eq!((confusion.mistakes().count(), confusion.per_class().len()), (50_000, 100_000));
+        assert!(confusion.matthews() > 0.4);
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::Sha256Sum;
 
 /// Name of the manifest inside a folder of shards.
 pub const MANIFEST_JSON: &str = "manifest.json";
@@ -88,6 +89,17 @@ impl Manifest {
         self.train.tokens.saturating_add(self.validation.tokens)
     }
 
+    /// SHA-256 of what all shards hold, whatever folder they lie in.
+    pub fn content_sha256(&self) -> String {
+        let mut sum = Sha256Sum::default();
+        for side in [&self.train, &self.validation] {
+            // Its number of shards goes first, so that none can pass from one side to the other.
+            sum.add(&(side.shards.len() as u64).to_le_bytes());
+            side.shards.iter().for_each(|shard| sum.add(shard.sha256.as_bytes()));
+        }
+        sum.finish()
+    }
+
     /// One side.
     pub fn side(&self, side: Side) -> &SplitEntry {
         match side {
@@ -99,9 +111,9 @@ impl Manifest {
     /// Reads the manifest of `folder`.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST_JSON);
-        let text = fs::read_text_capped(&path, MANIFEST_BYTES_MAX)?;
+        let bytes = fs::read_file_capped(&path, MANIFEST_BYTES_MAX)?;
         let hint = format!("remove the folder `{}` to prepare the text again", folder.display());
-        let manifest: Self = serde_json::from_str(&text)
+        let manifest: Self = serde_json::from_slice(&bytes)
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(hint.as_str()))?;
         if manifest.version != VERSION {
             let message = format!("has version {}, this program reads version {VERSION}", manifest.version);

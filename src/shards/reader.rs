@@ -105,12 +105,7 @@ impl ShardSet {
             Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
         for shard_entry in &entry.shards {
             let shard = Shard::open(&folder.join(&shard_entry.file), shard_entry, set.documents)
-                .with_context(|| {
-                    format!(
-                        "the shards in `{}` cannot be used; remove the folder to make them again",
-                        folder.display()
-                    )
-                })?;
+                .map_err(|error| explain(error, folder))?;
             let source = &mut set.sources[shard_entry.source];
             source.documents += shard.layout.documents;
             source.tokens += shard.layout.tokens;
@@ -278,6 +273,15 @@ impl Shard {
     pub(super) fn damaged(&self, message: String) -> anyhow::Error {
         Problem::new(message).at(self.path.display()).hint("it is damaged: prepare the text again").into()
     }
+}
+
+/// What to do about a shard that is damaged. A disk that fails and too many open files say nothing of it.
+fn explain(error: anyhow::Error, folder: &Path) -> anyhow::Error {
+    if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
+        return error;
+    }
+    let folder = folder.display();
+    error.context(format!("the shards in `{folder}` cannot be used; remove the folder to make them again"))
 }
 
 pub(super) fn le_u64(bytes: &[u8]) -> u64 {

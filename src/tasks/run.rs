@@ -2,6 +2,7 @@
 //!
 //! The skeleton that all runs share is `train/run.rs`; it knows none of them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
@@ -23,6 +24,9 @@ use crate::tokenizer::Tokenizer;
 
 /// Scores by Trainer's names.
 pub type Scores = Vec<(String, f64)>;
+
+/// What a run is made from besides its configuration: a hash of each input, by the key that names it.
+pub type Inputs = BTreeMap<String, String>;
 
 /// What a run is built with.
 #[derive(Clone, Copy)]
@@ -46,6 +50,9 @@ pub trait Kind: Send {
 
     /// The sizes of its steps.
     fn shapes(&self) -> Result<Shapes>;
+
+    /// Hashes of what it learns from: a run goes on with the same ones only.
+    fn inputs(&self) -> Result<Inputs>;
 
     /// All parts, with initial values. What would fail at the end of a run should fail here.
     fn build(self, setting: Setting<'_>) -> Result<Parts<Self::Task, Self::Data>>;
@@ -96,9 +103,15 @@ pub trait Data {
         false
     }
 
-    /// Writes what belongs beside the final model into the run's folder `output`; scores that need no model.
-    fn finish(&mut self, _output: &Path) -> Result<Scores> {
-        Ok(Scores::new())
+    /// Bytes that [`Data::finish`] writes, at most.
+    fn finish_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Writes what belongs beside the final model into the run's folder `output`; scores that need no model,
+    /// or `None` where it was interrupted.
+    fn finish(&mut self, _output: &Path, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        Ok(Some(Scores::new()))
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 
+use crate::error::Problem;
 use crate::fs;
 use crate::fs::File;
 
@@ -28,10 +29,15 @@ impl AppendLog {
         Ok(Self { path: path.to_path_buf(), file, good_bytes: fs::len_bytes(path)?, pending: Vec::new() })
     }
 
-    /// Adds one entry.
+    /// Adds one entry. A file that was removed is begun again, and an error says so once.
     pub(super) fn append(&mut self, entry: &[u8]) -> Result<()> {
         if self.pending.len() + entry.len() <= MOST_PENDING_BYTES {
             self.pending.extend_from_slice(entry);
+        }
+        let is_gone = !fs::is_still_at(&self.file, &self.path);
+        if is_gone {
+            let again = Self::open(&self.path)?;
+            (self.file, self.good_bytes) = (again.file, again.good_bytes);
         }
         let written = self.file.write_all(&self.pending);
         if written.is_ok() {
@@ -42,7 +48,12 @@ impl AppendLog {
             // that line.
             let _ = self.file.set_len(self.good_bytes);
         }
-        written.with_context(|| format!("cannot write `{}`", self.path.display()))
+        written.with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        if is_gone {
+            let message = "was removed or replaced, and with it what it held";
+            return Err(Problem::new(message).at(self.path.display()).into());
+        }
+        Ok(())
     }
 
     /// Writes what is pending and makes the file durable.

@@ -134,6 +134,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_removed_is_begun_again_and_that_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut log = MetricsLog::open(&path, None).unwrap();
+        log.write(&record(1, 1.0)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let message = log.write(&record(2, 2.0)).unwrap_err().to_string();
+        assert!(message.contains("metrics.jsonl: was removed or replaced"), "{message}");
+        log.write(&record(3, 3.0)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().filter_map(|line| step_of(line.as_bytes())).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
     fn a_full_disk_is_an_error_that_names_the_file() {
         if !Path::new("/dev/full").exists() {
             return;

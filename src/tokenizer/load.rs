@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::checkpoint::verify_sealed;
 use crate::error::Problem;
 use crate::fs;
 use crate::quietly::quietly;
@@ -41,6 +42,7 @@ pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
             .into());
     }
+    verify_sealed(&fs::parent_of(&file), |name| name == TOKENIZER_JSON || COMPANIONS.contains(&name))?;
     let mut files = vec![(TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?)];
     for name in COMPANIONS {
         let companion = fs::parent_of(&file).join(name);

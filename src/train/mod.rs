@@ -207,12 +207,9 @@ impl Trainer<'_> {
         let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
-        if let Some((_, score)) = scores.iter().find(|(name, _)| name == self.best_metric) {
-            state.best.observe(state.step, *score);
-        }
         let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value)).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
-        (state.last_eval, state.last_eval_step) = (scores, Some(state.step));
+        state.evaluated(&scores, self.best_metric);
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! Where a run starts: afresh, at a checkpoint, or not at all because it is complete.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -12,7 +13,9 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::PrecisionConfig;
 use crate::config::compare_for_resume;
 use crate::error::Problem;
+use crate::error::Problems;
 use crate::fs;
+use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::train::run_folder::CONFIG;
 use crate::train::run_folder::Resumed;
@@ -51,8 +54,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     config: &C,
     progress: &Progress,
 ) -> Result<Option<Found>> {
-    let checkpoint = match start {
-        Start::At(path) => Some(Checkpoint::open(path)?),
+    let resumed = match start {
+        Start::At(path) => Some(Resumed::read(Checkpoint::open(path)?)?),
         Start::Auto => newest(store, progress)?,
         Start::Fresh => match store.steps()?.last() {
             None => None,
@@ -64,8 +67,7 @@ pub fn find<C: Serialize + DeserializeOwned>(
             }
         },
     };
-    let Some(checkpoint) = checkpoint else { return Ok(None) };
-    let resumed = Resumed::read(checkpoint)?;
+    let Some(resumed) = resumed else { return Ok(None) };
     let place = resumed.checkpoint.path().display().to_string();
     let saved: C = serde_json::from_value(resumed.config.clone()).map_err(|e| {
         Problem::new(format!("was saved with a configuration that this version cannot read: {e}")).at(&place)
@@ -76,6 +78,19 @@ pub fn find<C: Serialize + DeserializeOwned>(
     }
     let complete = resumed.state.finished && !changes.iter().any(|c| MORE_TO_DO.contains(&c.path.as_str()));
     Ok(Some(Found { resumed, is_complete: complete }))
+}
+
+/// Refuses to go on with other inputs than those that the run began with.
+pub fn agree_on_inputs(resumed: &Resumed, inputs: &Inputs) -> Result<()> {
+    let keys: BTreeSet<&String> = resumed.inputs.keys().chain(inputs.keys()).collect();
+    let differs = |key: &&String| resumed.inputs.get(*key) != inputs.get(*key);
+    let problem = |key: &String| {
+        let message = "its content is not what it was when this run began";
+        let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
+        Problem::usage(message).at(key).hint(hint)
+    };
+    let problems: Vec<Problem> = keys.into_iter().filter(differs).map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }
 
 /// `auto` becomes the type that the newest checkpoint of these runs was computed in, if there is one: a run
@@ -110,15 +125,16 @@ pub fn keep_compute(
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Checkpoint>> {
-    let (checkpoint, refused) = store.newest_valid()?;
+fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed>> {
+    let (resumed, refused) = store.newest(Resumed::read)?;
+    let older = if resumed.is_some() { "; an older checkpoint is used" } else { "" };
     for why in &refused {
-        progress.warn(&format!("{why}; an older checkpoint is used"));
+        progress.warn(&format!("{why}{older}"));
     }
-    if checkpoint.is_none() && !refused.is_empty() {
-        return Err(Problem::new("none of the checkpoints is whole")
+    if resumed.is_none() && !refused.is_empty() {
+        return Err(Problem::new("none of the checkpoints can be used")
             .hint("start again in another `run.output_dir`, or restore a checkpoint")
             .into());
     }
-    Ok(checkpoint)
+    Ok(resumed)
 }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::batches::BatchPlan;
 use crate::batches::Cursor;
+use crate::checkpoint::Checkpoint;
 use crate::checkpoint::CheckpointStore;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
@@ -50,7 +51,6 @@ use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
 use crate::train::run_folder::load_checkpoint;
-use crate::train::run_folder::load_final;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
@@ -102,6 +102,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let output = request.output;
     let _lock = FolderLock::take(output)?;
     let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
+    let inputs = kind.inputs()?;
+    if let Some(found) = &found {
+        resume::agree_on_inputs(&found.resumed, &inputs)?;
+    }
     let shapes = kind.shapes()?;
     let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
     // From here to the end every step needs the memory of the one before.
@@ -113,14 +117,14 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(found) = &found {
         state = found.resumed.state.clone();
         let results = results::read(output)?;
-        let model = output.join(FINAL);
-        let is_complete = found.is_complete || state.step >= total_steps;
-        if is_complete && results::are_whole(&results) && fs::exists(&model) {
-            load_final(&model, &folders, task.parameters())?;
-            if data.wants_evaluation() {
-                data.evaluate(&task, &|| false)?;
-            }
-            return Ok(Outcome { end: None, step: state.step, results, model, task, data });
+        let is_complete = (found.is_complete || state.step >= total_steps) && results::are_whole(&results);
+        if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
+            load_checkpoint(&model, &folders, task.parameters())?;
+            let is_cut_off =
+                data.wants_evaluation() && data.evaluate(&task, &|| signals.received().is_some())?.is_none();
+            let end = is_cut_off.then(|| End::Signal(signals.received().unwrap_or(0)));
+            let model = output.join(FINAL);
+            return Ok(Outcome { end, step: state.step, results, model, task, data });
         }
         found.resumed.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
         state.finished = false;
@@ -138,14 +142,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         path: output,
         folders,
         config: serde_json::to_value(request.config)?,
+        inputs,
         training,
         total_steps,
         tensorboard: request.run.tensorboard,
         world: machine.world,
     };
-    let resumed = found.as_ref().map(|found| &found.resumed.checkpoint);
+    let resumed = found.as_ref().map(|found| &found.resumed);
     let mut folder = RunFolder::open(options, resumed, progress)?;
-    folder.require_space(task.parameters())?;
+    folder.require_space(task.parameters(), data.finish_bytes())?;
     data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
     let mut trainer = Trainer {
         task: &task,
@@ -177,6 +182,17 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
 }
 
+/// The final model of a complete run; where it is damaged or gone, it is made again from the checkpoint.
+fn whole_final(output: &Path, progress: &Progress) -> Option<Checkpoint> {
+    match Checkpoint::open(&output.join(FINAL)) {
+        Ok(model) => Some(model),
+        Err(e) => {
+            progress.warn(&format!("{e:#}; the final model is made again from the last checkpoint"));
+            None
+        }
+    }
+}
+
 /// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a
 /// signal came in.
 fn finish(
@@ -201,16 +217,18 @@ fn finish(
         Some(Err(e)) => folder
             .warn(&format!("the best checkpoint cannot be used, so the last model is the final one: {e:#}")),
     }
+    let interrupted = || signals.received().is_some();
     if is_loaded || data.wants_evaluation() {
         memory::give_back_freed_blocks();
-        let (mut clock, interrupted) = (Clock::new(0.0), || signals.received().is_some());
+        let mut clock = Clock::new(0.0);
         let Some(found) = clock.evaluating(|| data.evaluate(task, &interrupted))? else { return Ok(None) };
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
-    folder.finish(task.parameters())?;
+    folder.finish(task.parameters(), state.step)?;
     if folder.writes() {
-        scores.extend(data.finish(output)?);
+        let Some(more) = data.finish(output, &interrupted)? else { return Ok(None) };
+        scores.extend(more);
     }
     Ok(Some(scores))
 }

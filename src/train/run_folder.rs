@@ -2,7 +2,6 @@
 //!
 //! It knows which parts a checkpoint has, but not what is trained.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -16,8 +15,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::checkpoint::Part;
 use crate::checkpoint::Retention;
 use crate::checkpoint::Snapshot;
-use crate::checkpoint::TensorFile;
-use crate::checkpoint::write_tensors;
+use crate::checkpoint::write_sealed;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::error::Problem;
@@ -26,6 +24,7 @@ use crate::layers::Parameters;
 use crate::models::memory::checkpoint_bytes;
 use crate::optim::Optimizer;
 use crate::tasks::Task;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::ModelFolder;
 use crate::telemetry::MetricsLog;
 use crate::telemetry::Progress;
@@ -41,6 +40,7 @@ use crate::train::state::TrainState;
 pub const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "trainer/optimizer.safetensors";
 const STATE: &str = "trainer/state.json";
+const INPUTS: &str = "trainer/inputs.json";
 /// The configuration of the run inside a checkpoint.
 pub const CONFIG: &str = "trainer/config.json";
 const TRAINER_STATE: &str = "trainer_state.json";
@@ -56,6 +56,8 @@ pub struct RunFolderOptions<'a> {
     pub folders: Vec<ModelFolder>,
     /// The resolved configuration.
     pub config: Value,
+    /// Hashes of what the run learns from.
+    pub inputs: Inputs,
     /// Cadence and retention.
     pub training: &'a TrainingConfig,
     /// Updates in all.
@@ -72,6 +74,7 @@ pub struct RunFolder {
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
     config: Value,
+    inputs: Inputs,
     limit: usize,
     progress: Progress,
     bar: TrainingProgress,
@@ -84,15 +87,13 @@ impl RunFolder {
     /// Opens the folder for a run that starts afresh, or goes on after `resumed`.
     pub fn open(
         options: RunFolderOptions<'_>,
-        resumed: Option<&Checkpoint>,
+        resumed: Option<&Resumed>,
         progress: &Progress,
     ) -> Result<Self> {
-        let RunFolderOptions { path, folders, config, training, total_steps, tensorboard, world } = options;
-        let step = resumed.map(Checkpoint::step);
-        let mut trainer_state = match resumed {
-            Some(checkpoint) => TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)?,
-            None => TrainerState::new(),
-        };
+        let RunFolderOptions { path, folders, config, inputs, training, total_steps, tensorboard, world } =
+            options;
+        let step = resumed.map(|resumed| resumed.state.step);
+        let mut trainer_state = resumed.map_or_else(TrainerState::new, |resumed| resumed.log.clone());
         trainer_state.max_steps = total_steps;
         trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
         trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
@@ -111,6 +112,7 @@ impl RunFolder {
             folders,
             world,
             config,
+            inputs,
             limit: training.save_total_limit,
             progress: progress.clone(),
             bar: progress.training(total_steps, step.unwrap_or(0)),
@@ -124,9 +126,11 @@ impl RunFolder {
         self.world.is_first()
     }
 
-    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters.
-    pub fn require_space(&self, parameters: &Parameters) -> Result<()> {
-        self.store.require_space(2 * checkpoint_bytes(parameters.layout().len() as u64))
+    /// Refuses a disk that cannot hold two checkpoints of a model with these parameters, and `more_bytes` at
+    /// the end of the run.
+    pub fn require_space(&self, parameters: &Parameters, more_bytes: u64) -> Result<()> {
+        let checkpoints = 2 * checkpoint_bytes(parameters.layout().len() as u64);
+        self.store.require_space(checkpoints.saturating_add(more_bytes))
     }
 
     /// Moves the progress bar.
@@ -165,18 +169,28 @@ impl RunFolder {
         }
         let mut parts = vec![
             (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
-            (STATE.to_string(), Part::Json(serde_json::to_value(state)?)),
+            (STATE.to_string(), Part::Json(state.to_json()?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
+            (INPUTS.to_string(), Part::Json(serde_json::to_value(&self.inputs)?)),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
-        let named = task.parameters().named()?;
+        parts.extend(self.model_parts(task.parameters())?);
+        let keep = Retention { limit: self.limit, best_step };
+        let warnings = self.store.save(&Snapshot { step: state.step, parts }, keep)?;
+        warnings.iter().for_each(|warning| self.progress.warn(warning));
+        Ok(())
+    }
+
+    /// All files of the model folders.
+    fn model_parts(&self, parameters: &Parameters) -> Result<Vec<(String, Part)>> {
+        let named = parameters.named()?;
+        let mut parts = Vec::new();
         for folder in &self.folders {
             parts.push((place(folder, MODEL), Part::Tensors(tensors_of(folder, &named)?)));
             let files = folder.files.iter();
             parts.extend(files.map(|(name, bytes)| (place(folder, name), Part::Bytes(bytes.clone()))));
         }
-        self.store.save(&Snapshot { step: state.step, parts }, Retention { limit: self.limit, best_step })?;
-        Ok(())
+        Ok(parts)
     }
 
     /// The model folders that a checkpoint holds.
@@ -189,8 +203,8 @@ impl RunFolder {
         Checkpoint::open(&self.store.path_of(step))
     }
 
-    /// Ends the sinks and writes the final model folder, which transformers loads.
-    pub fn finish(&mut self, parameters: &Parameters) -> Result<()> {
+    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes.
+    pub fn finish(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
         let mut warnings = self.sinks.finish();
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
         for warning in &warnings {
@@ -202,14 +216,8 @@ impl RunFolder {
         let target = self.path.join(FINAL);
         let temporary = self.path.join(".tmp-final");
         fs::remove_folder(&temporary)?;
-        let named = parameters.named()?;
-        for folder in &self.folders {
-            let tensors = tensors_of(folder, &named)?;
-            fs::write_atomic(&temporary.join(place(folder, MODEL)), |file| write_tensors(file, &tensors))?;
-            for (name, bytes) in &folder.files {
-                fs::write_bytes(&temporary.join(place(folder, name)), bytes)?;
-            }
-        }
+        let parts = self.model_parts(parameters)?;
+        write_sealed(&temporary, &Snapshot { step, parts })?;
         // The last checkpoint holds the same weights, so that nothing is lost between these two calls.
         fs::remove_folder(&target)?;
         fs::publish_folder(&temporary, &target)
@@ -224,17 +232,30 @@ pub struct Resumed {
     pub state: TrainState,
     /// Its configuration.
     pub config: Value,
+    /// Hashes of what it learnt from.
+    pub inputs: Inputs,
+    /// What it has logged.
+    log: TrainerState,
 }
 
 impl Resumed {
     /// Reads the trainer's parts of a checkpoint.
     pub fn read(checkpoint: Checkpoint) -> Result<Self> {
-        let place = checkpoint.path().join(STATE);
-        let state = serde_json::from_value(checkpoint.json(STATE)?).map_err(|e| {
-            Problem::new(format!("is not the state of a run of this version: {e}")).at(place.display())
-        })?;
+        let refuse = |message: String| Problem::new(message).at(checkpoint.path().join(STATE).display());
+        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?)
+            .map_err(|e| refuse(format!("is not the state of a run of this version: {e}")))?;
+        if state.step != checkpoint.step() {
+            let message = format!("is of step {}, its checkpoint of step {}", state.step, checkpoint.step());
+            return Err(refuse(message).into());
+        }
+        let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
+            .with_context(|| checkpoint.path().display().to_string())?;
         let config = checkpoint.json(CONFIG)?;
-        Ok(Self { checkpoint, state, config })
+        let inputs = serde_json::from_value(checkpoint.json(INPUTS)?).map_err(|e| {
+            let place = checkpoint.path().join(INPUTS);
+            Problem::new(format!("is not a table of hashes: {e}")).at(place.display())
+        })?;
+        Ok(Self { checkpoint, state, config, inputs, log })
     }
 
     /// Puts weights and moments back.
@@ -250,35 +271,19 @@ impl Resumed {
     }
 }
 
-/// Overwrites all parameters with those of a checkpoint.
+/// Overwrites all parameters with those of a checkpoint, or of a final model folder.
 pub fn load_checkpoint(
     checkpoint: &Checkpoint,
     folders: &[ModelFolder],
     parameters: &Parameters,
 ) -> Result<()> {
-    let place = format!("checkpoint `{}`", checkpoint.path().display());
-    load(|file| checkpoint.tensors(file), folders, parameters, &place)
-}
-
-/// Overwrites all parameters with those of a final model folder.
-pub fn load_final(path: &Path, folders: &[ModelFolder], parameters: &Parameters) -> Result<()> {
-    let tensors = |file: &str| TensorFile::open(&path.join(file))?.tensors();
-    load(tensors, folders, parameters, &path.display().to_string())
-}
-
-/// `tensors` reads a file of weights; `from` names its folder in errors.
-fn load(
-    tensors: impl Fn(&str) -> Result<BTreeMap<String, Tensor>>,
-    folders: &[ModelFolder],
-    parameters: &Parameters,
-    from: &str,
-) -> Result<()> {
+    let from = || checkpoint.path().display().to_string();
     for folder in folders {
-        let tensors = tensors(&place(folder, MODEL))?;
+        let tensors = checkpoint.tensors(&place(folder, MODEL))?;
         for (name, name_in_file) in &folder.names {
-            let missing = || Problem::new(format!("tensor `{name_in_file}` is missing")).at(from);
+            let missing = || Problem::new(format!("tensor `{name_in_file}` is missing")).at(from());
             let tensor = tensors.get(name_in_file).ok_or_else(missing)?;
-            parameters.set(name, tensor).with_context(|| from.to_string())?;
+            parameters.set(name, tensor).with_context(from)?;
         }
     }
     Ok(())

@@ -2,19 +2,22 @@
 //!
 //! No random state: randomness is a pure function of (seed, step, sample).
 
+use anyhow::Result;
 use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
+use crate::error::Problem;
 use crate::precision::LossScaleState;
 use crate::scores::Better;
 use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
+use crate::train::stopping::required;
 
-/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default, but for what
-/// checkpoints of the first version cannot have.
+/// Where a run stands. A missing or extra field in a checkpoint is an error, never a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainState {
@@ -32,19 +35,19 @@ pub struct TrainState {
     pub elapsed_seconds: f64,
     /// Best evaluation so far.
     pub best: BestScore,
-    /// The score of the latest evaluation, so that a run that is complete can say it again.
+    /// The finite scores of the latest evaluation, so that a run that is complete can say them again.
     pub last_eval: Vec<(String, f64)>,
     /// The step of the latest evaluation, so that none is done twice, and one that a signal cut off is done
     /// after all.
+    #[serde(deserialize_with = "required")]
     pub last_eval_step: Option<u64>,
     /// Losses since the last log record, one a term, so that a record after a resume is of the same steps.
     #[serde(deserialize_with = "one_or_several")]
     pub window: Vec<LossWindow>,
     /// The scale of the loss for the next step; `None` where the loss is not scaled.
-    #[serde(default)]
+    #[serde(deserialize_with = "required")]
     pub loss_scale: Option<LossScaleState>,
     /// Steps that updated nothing, because their gradients overflowed.
-    #[serde(default)]
     pub skipped_steps: u64,
     /// Whether training came to its end (and was not interrupted).
     pub finished: bool,
@@ -101,6 +104,27 @@ impl TrainState {
         }
     }
 
+    /// What a checkpoint holds of it; an error where that could not be read back as it is, since JSON has no
+    /// name for numbers that are not finite.
+    pub fn to_json(&self) -> Result<Value> {
+        let value = serde_json::to_value(self)?;
+        if Self::deserialize(&value).is_ok_and(|read| read == *self) {
+            return Ok(value);
+        }
+        let message = format!("the state of step {} holds a number that is not finite", self.step);
+        Err(Problem::new(message).hint("lower `training.learning_rate`").into())
+    }
+
+    /// Takes note of the scores of an evaluation. Those that are not finite are told where they come up and
+    /// not kept: a state that holds one could not be read again.
+    pub fn evaluated(&mut self, scores: &[(String, f64)], best_metric: &str) {
+        if let Some((_, score)) = scores.iter().find(|(name, _)| name == best_metric) {
+            self.best.observe(self.step, *score);
+        }
+        self.last_eval = scores.iter().filter(|(_, value)| value.is_finite()).cloned().collect();
+        self.last_eval_step = Some(self.step);
+    }
+
     /// Takes note of a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;
@@ -134,9 +158,44 @@ mod tests {
             state.window = vec![LossWindow { sum, count: 1 }];
             state.best.observe(index, stream.uniform(index));
             state.last_eval = vec![("loss".to_string(), 9.0 * stream.uniform(index + 1_000_000))];
-            let text = serde_json::to_vec_pretty(&serde_json::to_value(&state).unwrap()).unwrap();
-            let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            let text = serde_json::to_vec_pretty(&state.to_json().unwrap()).unwrap();
+            let value: Value = serde_json::from_slice(&text).unwrap();
             assert_eq!(serde_json::from_value::<TrainState>(value).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn a_score_that_is_not_finite_is_not_kept_and_nothing_unreadable_is_written() {
+        let mut state = TrainState { step: 3, ..TrainState::new(Cursor::default(), Better::Lower) };
+        let scores =
+            [("loss", 710.0), ("perplexity", f64::INFINITY)].map(|(name, value)| (name.to_string(), value));
+        state.evaluated(&scores, "perplexity");
+        assert_eq!((state.best.step(), state.last_eval_step), (None, Some(3)));
+        assert_eq!(state.last_eval, scores[..1]);
+        state.to_json().unwrap();
+        state.last_eval = scores.to_vec();
+        let message = state.to_json().unwrap_err().to_string();
+        assert!(message.starts_with("the state of step 3 holds a number that is not finite"), "{message}");
+    }
+
+    #[test]
+    fn each_field_must_be_there() {
+        let state = TrainState::new(Cursor::default(), Better::Lower);
+        let whole = state.to_json().unwrap();
+        let fields: Vec<String> = whole.as_object().unwrap().keys().cloned().collect();
+        for field in fields {
+            let mut short = whole.clone();
+            short.as_object_mut().unwrap().remove(&field);
+            let message = serde_json::from_value::<TrainState>(short).unwrap_err().to_string();
+            assert!(message.contains(&format!("missing field `{field}`")), "{message}");
+        }
+        for nested in ["best", "cursor"] {
+            let fields: Vec<String> = whole[nested].as_object().unwrap().keys().cloned().collect();
+            for field in fields {
+                let mut short = whole.clone();
+                short[nested].as_object_mut().unwrap().remove(&field);
+                assert!(serde_json::from_value::<TrainState>(short).is_err(), "{nested}.{field}");
+            }
         }
     }
 }

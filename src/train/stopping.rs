@@ -3,6 +3,7 @@
 //! Both are pure: the caller measures scores and seconds.
 
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
 
 use crate::scores::Better;
@@ -12,6 +13,7 @@ use crate::scores::Better;
 #[serde(deny_unknown_fields)]
 pub struct BestScore {
     better: Better,
+    #[serde(deserialize_with = "required")]
     best: Option<(u64, f64)>,
     evaluations_since: u32,
 }
@@ -24,11 +26,11 @@ impl BestScore {
 
     /// Takes the score of an evaluation after `step` updates and says whether it is the best so far.
     ///
-    /// An equal score is no improvement; NaN never is one. The same step again (after a resume) is not
-    /// counted twice.
+    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. The same
+    /// step again (after a resume) is not counted twice.
     pub fn observe(&mut self, step: u64, score: f64) -> bool {
         let improved = match self.best {
-            _ if score.is_nan() => false,
+            _ if !score.is_finite() => false,
             None => true,
             Some((_, best)) => match self.better {
                 Better::Lower => score < best,
@@ -60,6 +62,13 @@ impl BestScore {
     }
 }
 
+/// A value that may be null, but not left out: serde takes a missing `Option` for `None`.
+pub(in crate::train) fn required<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
 /// Whether a time budget is used up: `step_seconds`, the time of one more step, must still fit in.
 ///
 /// Elapsed time counts all sittings of the run; without a budget it is never used up.
@@ -81,6 +90,7 @@ mod tests {
         assert!(!best.out_of_patience(Some(2)));
         assert!(!best.observe(400, f64::NAN));
         assert!(best.out_of_patience(Some(2)));
+        assert!(!best.observe(450, f64::NEG_INFINITY), "JSON has no such number");
         assert!(!best.out_of_patience(None));
         assert_eq!((best.step(), best.score()), (Some(200), Some(2.5)));
         assert!(best.observe(500, 2.0));

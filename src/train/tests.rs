@@ -1,4 +1,6 @@
-//! The loop on a toy task: what is observed when, whatever interrupts it.
+//! The loop on a toy task: what is observed when, whatever interrupts it. Whole runs of it are in `whole`.
+
+mod whole;
 
 use std::path::Path;
 
@@ -13,21 +15,15 @@ use crate::batches::StepBatches;
 use crate::config::ComputeType;
 use crate::config::LossScaleConfig;
 use crate::config::PrecisionConfig;
-use crate::config::RunSection;
 use crate::config::TrainingConfig;
-use crate::distributed::World;
 use crate::error::Class;
 use crate::error::class_of;
-use crate::families::EncoderConfig;
-use crate::families::Family;
-use crate::families::ModelConfig;
 use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::Parameters;
 use crate::layers::Registry;
 use crate::layers::context::Pass;
 use crate::machine::Machine;
-use crate::models::Blueprint;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
@@ -40,19 +36,14 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
-use crate::tasks::run::Kind;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::ModelFolder;
-use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
-use crate::tasks::run::Setting;
-use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
 use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::Trainer;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
-use crate::train::resume::Start;
 use crate::train::run;
 use crate::train::run_folder::Resumed;
 use crate::train::run_folder::RunFolder;
@@ -116,12 +107,16 @@ impl Task for Parabola {
     }
 }
 
-/// Steps without content; a signal comes in during evaluation number `signal_in`, from 1.
+/// Steps without content; a signal comes in during evaluation number `signal_in`, from 1, or while the final
+/// files are written.
 #[derive(Default)]
 struct Steps {
     evaluations: usize,
     signals: Signals,
     signal_in: usize,
+    signal_at_end: bool,
+    /// Whether the final files need an evaluation in the same process.
+    wants_evaluation: bool,
 }
 
 impl Data for Steps {
@@ -147,7 +142,20 @@ impl Data for Steps {
             self.signals.pretend(15);
             return Ok(None);
         }
-        Ok(Some(vec![("loss".to_string(), task.evaluate(&Batch::default())?[0].mean())]))
+        // A perplexity past 10^308 is no number, and must not keep a run from being resumed.
+        let loss = task.evaluate(&Batch::default())?[0].mean();
+        Ok(Some(vec![("loss".to_string(), loss), ("perplexity".to_string(), f64::INFINITY)]))
+    }
+
+    fn wants_evaluation(&self) -> bool {
+        self.wants_evaluation && self.evaluations == 0
+    }
+
+    fn finish(&mut self, _: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        if self.signal_at_end {
+            self.signals.pretend(15);
+        }
+        Ok((!interrupted()).then(Scores::new))
     }
 }
 
@@ -192,7 +200,7 @@ fn sitting_of(
     let folders = vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
     let store = crate::checkpoint::CheckpointStore::new(folder);
-    let resumed = store.newest_valid().unwrap().0.map(|checkpoint| Resumed::read(checkpoint).unwrap());
+    let resumed = store.newest(Resumed::read).unwrap().0;
     if let Some(resumed) = &resumed {
         resumed.restore(&folders, task.parameters(), &mut stepper.optimizer).unwrap();
         state = resumed.state.clone();
@@ -202,13 +210,13 @@ fn sitting_of(
         path: folder,
         folders,
         config: json,
+        inputs: Inputs::new(),
         training: config,
         total_steps: TOTAL,
         tensorboard: false,
         world: machine.world,
     };
-    let mut run_folder =
-        RunFolder::open(options, resumed.as_ref().map(|r| &r.checkpoint), &Progress::silent()).unwrap();
+    let mut run_folder = RunFolder::open(options, resumed.as_ref(), &Progress::silent()).unwrap();
     let mut data = Steps { signal_in, signals: signals.clone(), ..Steps::default() };
     let mut trainer = Trainer {
         meter: Meter::silent(),
@@ -307,16 +315,6 @@ fn an_interruption_leaves_the_loss_scale_as_it_was() {
     }
 }
 
-#[test]
-fn a_checkpoint_from_before_loss_scaling_still_loads() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, state) = sitting(folder.path(), &config(), 0);
-    assert_eq!((state.loss_scale, state.skipped_steps), (None, 0));
-    let mut json = serde_json::to_value(&state).unwrap();
-    json.as_object_mut().unwrap().retain(|key, _| !["loss_scale", "skipped_steps"].contains(&key.as_str()));
-    assert_eq!(serde_json::from_value::<TrainState>(json).unwrap(), state);
-}
-
 /// A stepper of its own, for what the loop does not show.
 fn stepper(task: &Parabola, compute: ComputeType) -> Stepper {
     let machine = Machine::alone(&Device::Cpu, policy(compute));
@@ -373,67 +371,4 @@ fn only_what_a_smaller_scale_cannot_mend_ends_a_run_in_f16() {
     with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
     let error = step(&task, &mut stepper, 1).unwrap_err();
     assert!(error.to_string().contains("loss is NaN in step 1"), "{error}");
-}
-
-/// A run of the parabola.
-struct Toy;
-
-impl Kind for Toy {
-    type Task = Parabola;
-    type Data = Steps;
-
-    fn shapes(&self) -> Result<Shapes> {
-        let encoder = EncoderConfig { vocab_size: 10, ..EncoderConfig::of(Family::BERT) };
-        let model = ModelConfig { family: Family::BERT, encoder };
-        let outline = Box::new(Blueprint::masked_lm(&model));
-        Ok(Shapes { outline, model, length: 1, targets: TargetShare::OneARow })
-    }
-
-    fn build(self, _: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
-        let (task, data) = (Parabola::new(), Steps::default());
-        let folders =
-            vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
-        Ok(Parts { task, data, total_steps: TOTAL, folders, best: ("loss", Better::Lower) })
-    }
-}
-
-#[test]
-fn only_the_first_process_writes() {
-    let names_of_rank = |rank: usize| {
-        let folder = tempfile::tempdir().unwrap();
-        let plain = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
-        let machine = Machine { world: World { rank, ..World::ALONE }, ..plain };
-        let (run, training, precision) = (RunSection::default(), config(), PrecisionConfig::default());
-        let request = run::Request {
-            config: &training,
-            run: &run,
-            training: &training,
-            precision: &precision,
-            max_seq_length: 1,
-            output: folder.path(),
-            seed: 1,
-            start: &Start::Auto,
-        };
-        let outcome = run::run(Toy, &request, &machine, &Progress::silent(), &Signals::none()).unwrap();
-        assert_eq!((outcome.end, outcome.step), (Some(End::Steps), TOTAL));
-        assert!(outcome.results.contains_key("eval_loss"), "every process has the scores");
-        let entries = std::fs::read_dir(folder.path()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.retain(|name| name != ".lock");
-        names.sort();
-        names
-    };
-    let written = [
-        "all_results.json",
-        "checkpoint-10",
-        "config.yaml",
-        "eval_results.json",
-        "final",
-        "metrics.jsonl",
-        "runs",
-        "train_results.json",
-    ];
-    assert_eq!(names_of_rank(0), written);
-    assert_eq!(names_of_rank(1), Vec::<String>::new());
 }

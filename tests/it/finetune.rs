@@ -1,6 +1,8 @@
 //! `mlmtrain finetune`, `evaluate` and `predict` as their users meet them, on a small model that the test
 //! pretrains.
 
+mod care;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -160,6 +162,8 @@ fn a_head_for_other_labels_is_refused_by_its_shape() {
     let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     config["id2label"]["2"] = "frog".into();
     fs::write(&path, config.to_string()).unwrap();
+    // Its hashes would tell that it was changed.
+    fs::remove_file(place.path("cls/final/manifest.json")).unwrap();
     place.program(&["predict", "--model", "cls/final", "--input", "-"], "an owl\n").refused(
         1,
         &["cls/final/model.safetensors: tensor `classifier.out_proj.", "the model of `config.json` wants [3"],

@@ -204,10 +204,36 @@ impl Workplace {
         steps
     }
 
+    /// Changes a JSON file of a checkpoint of the run, and signs the change as a broken writer would: hash and
+    /// seal are right.
+    pub(super) fn forge(&self, checkpoint: &str, name: &str, change: impl Fn(&mut Value)) {
+        let hash = |bytes: &[u8]| -> String {
+            Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+        };
+        let mut content = self.json(&format!("{checkpoint}/{name}"));
+        change(&mut content);
+        let bytes = serde_json::to_vec_pretty(&content).expect("is JSON");
+        let mut manifest = self.json(&format!("{checkpoint}/manifest.json"));
+        let entries = manifest["files"].as_array_mut().expect("a list");
+        let entry = entries.iter_mut().find(|entry| entry["name"] == name).expect("is named");
+        (entry["bytes"], entry["sha256"]) = (bytes.len().into(), hash(&bytes).into());
+        manifest["seal"] = "".into();
+        manifest["seal"] = hash(&serde_json::to_vec_pretty(&manifest).expect("is JSON")).into();
+        let folder = self.run_path(checkpoint);
+        fs::write(folder.join(name), bytes).expect("writes");
+        let manifest = serde_json::to_vec_pretty(&manifest).expect("is JSON");
+        fs::write(folder.join("manifest.json"), manifest).expect("writes");
+    }
+
     /// Hash of every file under the run folder but the lock, which names the process that had it last.
     pub(super) fn tree(&self) -> Tree {
+        self.tree_of(RUN)
+    }
+
+    /// The same of another folder of runs.
+    pub(super) fn tree_of(&self, folder: &str) -> Tree {
         let mut files = Tree::new();
-        hash_tree(&self.path(RUN), &mut files);
+        hash_tree(&self.path(folder), &mut files);
         files.retain(|path, _| !path.ends_with(".lock"));
         files
     }

@@ -42,7 +42,7 @@ pub struct FinetuneArgs {
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
     /// Share of the training examples to use, the same of each label (key `data.max_train_fraction`)
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = number)]
     pub max_train_fraction: Option<f64>,
     /// Most training examples to use (key `data.max_train_samples`)
     #[arg(long, value_name = "N")]
@@ -116,6 +116,12 @@ impl FinetuneArgs {
         flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         Ok(flags)
     }
+}
+
+/// A finite number: JSON, in which a setting travels, has no other.
+fn number(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    if number.is_finite() { Ok(number) } else { Err("a finite number is wanted".to_string()) }
 }
 
 /// Paths are saved in `config.yaml`, which is UTF-8.

@@ -13,6 +13,7 @@ use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
 use crate::fs;
+use crate::fs::FolderLock;
 use crate::interop::read_folder;
 use crate::machine;
 use crate::machine::Machine;
@@ -65,13 +66,16 @@ impl FinetunedVisitor for Training<'_> {
 
     fn visit<T: Finetuned>(self) -> Result<()> {
         let Self { config, machine, progress } = self;
+        let seeds = seeds(config);
+        // Each run holds its own folder; the one above several has to be held, too.
+        let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
         let examples = T::read(config)?;
         progress.note(&examples.summary());
         // Opened once for all seeds: its tensors are read when they are asked for.
         let folder = read_folder(&config.model)?;
         let signals = Signals::listen()?;
         let mut outcomes = Vec::new();
-        for (seed, output) in seeds(config) {
+        for (seed, output) in seeds {
             let request = Request {
                 config,
                 run: &config.run,
@@ -150,7 +154,9 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
         }
     }
     if let Some(last) = outcomes.last() {
-        lines.push(format!("seed {}, {}", last.seed, last.details));
+        // Labels come from outside.
+        let details = format!("seed {}, {}", last.seed, last.details);
+        lines.extend(details.lines().map(terminal::printable));
     }
     lines
 }

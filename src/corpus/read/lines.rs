@@ -21,7 +21,7 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads a file line by line.
-pub(super) struct Lines {
+pub struct Lines {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     buffer: Vec<u8>,
@@ -33,33 +33,33 @@ pub(super) struct Lines {
 }
 
 /// One line.
-pub(super) struct Line<'a> {
+pub struct Line<'a> {
     /// Its number, from 1.
-    pub(super) number: u64,
+    pub number: u64,
     /// Where it begins in the decompressed text, without a byte-order mark.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// It without its end; of one that is too long, the beginning.
-    pub(super) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// Its length in bytes without its end.
-    pub(super) length: u64,
+    pub length: u64,
     /// Whether it is longer than the limit.
-    pub(super) is_too_long: bool,
+    pub is_too_long: bool,
 }
 
 impl Lines {
     pub(super) fn open(file: &SourceFile, line_bytes_max: usize) -> Result<Self> {
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
-        Ok(Self {
-            reader,
-            path: Arc::clone(&file.path),
-            buffer: Vec::new(),
-            number: 0,
-            next_offset: 0,
-            line_bytes_max,
-        })
+        Ok(Self::of(file.open()?, Arc::clone(&file.path), line_bytes_max))
     }
 
-    pub(super) fn position_bytes(&self) -> u64 {
+    /// The lines of a text that errors call `path`; of one that is longer than `line_bytes_max`, only the
+    /// beginning is kept.
+    pub fn of(text: TextFile, path: Arc<Path>, line_bytes_max: usize) -> Self {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, text);
+        Self { reader, path, buffer: Vec::new(), number: 0, next_offset: 0, line_bytes_max }
+    }
+
+    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    pub fn position_bytes(&self) -> u64 {
         self.reader.get_ref().position_bytes()
     }
 
@@ -75,7 +75,7 @@ impl Lines {
     }
 
     /// The next line; `None` after the last.
-    pub(super) fn advance(&mut self) -> Result<Option<Line<'_>>> {
+    pub fn advance(&mut self) -> Result<Option<Line<'_>>> {
         self.number += 1;
         let start = self.next_offset;
         let mut count = self.read()?;

@@ -22,6 +22,13 @@ mod text;
 mod utf8;
 
 pub use files::SourceFile;
+pub use lines::Line;
+pub use lines::Lines;
+pub use table::Dialect;
+pub use table::End;
+pub use table::Fields;
+pub use table::Kept;
+pub use table::header_of;
 
 #[cfg(test)]
 mod tests;

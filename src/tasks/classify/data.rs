@@ -11,34 +11,43 @@ use candle_core::Device;
 use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
+use crate::error::Class;
+use crate::error::Problem;
 use crate::fs;
+use crate::fs::StagedFile;
 use crate::ops::cross_entropy;
+use crate::quantity::format_bytes;
 use crate::scores::Confusion;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
+use crate::tasks::labelled::Example;
 use crate::tasks::classify::PredictionRow;
+use crate::tasks::labelled::TextPair;
 use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::epoch_order;
 use crate::tasks::classify::finetuning::Examples;
 use crate::tasks::classify::report::best_class;
-use crate::tasks::classify::write_rows;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::TextPair;
+use crate::tasks::classify::report::rows_bytes;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
+use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
 /// Predictions on the evaluation file, beside the final model.
 pub const PREDICTIONS: &str = "predictions.jsonl";
 
+/// Predictions that take longer to write than anybody would wait without a word.
+const TOLD_BYTES: u64 = 64 << 20;
+
 /// Examples as batches.
 pub struct TrainingData<'a> {
     examples: &'a Examples,
+    progress: Progress,
     train: Vec<Encoded>,
     eval: Vec<Encoded>,
     collator: Collator,
@@ -82,6 +91,7 @@ impl<'a> TrainingData<'a> {
             eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
             confusion: Confusion::new(examples.labels.len()),
             examples,
+            progress: setting.progress.clone(),
             collator,
             cursor: Cursor::default(),
             seed: setting.seed,
@@ -162,18 +172,40 @@ impl Data for TrainingData<'_> {
         self.probabilities.is_empty()
     }
 
-    fn finish(&mut self, output: &Path) -> Result<Scores> {
-        let examples = self.examples;
-        let rows: Vec<PredictionRow> = examples
-            .eval
-            .iter()
-            .zip(&self.probabilities)
-            .map(|(example, probabilities)| {
-                let Example { text, text_pair, label, .. } = example.clone();
-                PredictionRow::new(text, text_pair, label, &examples.labels, probabilities)
-            })
-            .collect();
-        fs::write_atomic(&output.join(PREDICTIONS), |file| write_rows(file, &rows))?;
-        Ok(Scores::new())
+    fn finish_bytes(&self) -> u64 {
+        rows_bytes(&self.examples.eval, &self.examples.labels)
     }
+
+    fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let (examples, path) = (self.examples, output.join(PREDICTIONS));
+        let bytes = self.finish_bytes();
+        require_space(&path, bytes)?;
+        if bytes > TOLD_BYTES {
+            let (bytes, labels) = (format_bytes(bytes), examples.labels.len());
+            self.progress.note(&format!("writing about {bytes} of predictions with {labels} labels each"));
+        }
+        let mut file = StagedFile::create(&path)?;
+        for (example, probabilities) in examples.eval.iter().zip(&self.probabilities) {
+            // With thousands of labels a row is long, and all rows take minutes.
+            if interrupted() {
+                return Ok(None);
+            }
+            let Example { text, text_pair, label, .. } = example.clone();
+            let row = PredictionRow::new(text, text_pair, label, &examples.labels, probabilities);
+            file.write(row.line()?.as_bytes())?;
+        }
+        file.publish(b"")?;
+        Ok(Some(Scores::new()))
+    }
+}
+
+/// Refuses a disk without room for the predictions. Where free space cannot be told, writing will tell.
+fn require_space(path: &Path, needed_bytes: u64) -> Result<()> {
+    let Some(free) = fs::free_bytes(path).ok().filter(|free| *free < needed_bytes) else { return Ok(()) };
+    let (needed, free) = (format_bytes(needed_bytes), format_bytes(free));
+    Err(Problem::new(format!("about {needed} are needed for the predictions, {free} are free"))
+        .at(path.display())
+        .class(Class::Disk)
+        .hint("free some room and run the same command again; the model is in the last checkpoint")
+        .into())
 }

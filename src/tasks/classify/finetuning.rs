@@ -7,6 +7,8 @@ use candle_core::Device;
 
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
+use crate::fs;
+use crate::fs::Sha256Sum;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::models::Blueprint;
@@ -23,6 +25,7 @@ use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
@@ -88,7 +91,7 @@ impl Finetuned for Examples {
     }
 
     fn details(&self, data: &TrainingData<'_>) -> String {
-        let table = confusion_table(&data.confusion.rows(), &self.labels);
+        let table = confusion_table(&data.confusion, &self.labels);
         format!("confusion:\n{}", table.trim_end())
     }
 
@@ -122,6 +125,18 @@ impl<'a> Kind for Finetuning<'a> {
         })
     }
 
+    fn inputs(&self) -> Result<Inputs> {
+        let Self { folder, examples, .. } = self;
+        let labels = serde_json::to_vec(&examples.labels)?;
+        let hashes = [
+            ("model", folder.sha256()?),
+            ("data.train_file", sha256_of(&examples.train)?),
+            ("data.eval_file", sha256_of(&examples.eval)?),
+            ("data.labels", fs::sha256_of(&[&labels])),
+        ];
+        Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+    }
+
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
         let Setting { training, machine, seed, progress } = setting;
@@ -152,4 +167,14 @@ impl<'a> Kind for Finetuning<'a> {
         let total_steps = total_steps(training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: ("accuracy", Better::Higher) })
     }
+}
+
+/// SHA-256 of texts and labels in their order, whatever file they stand in.
+fn sha256_of(examples: &[Example]) -> Result<String> {
+    let mut sum = Sha256Sum::default();
+    for Example { text, text_pair, label, .. } in examples {
+        // As JSON, so that the end of a text cannot pass for the beginning of the next one.
+        sum.add(&serde_json::to_vec(&(text, text_pair, label))?);
+    }
+    Ok(sum.finish())
 }

@@ -2,6 +2,7 @@
 //!
 //! An id is a place in the list of labels, which the model folder keeps as `id2label`.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -66,16 +67,18 @@ impl LabelSet {
     /// The id of each example of `source`; a label outside the set is an error that names the line and the
     /// known labels.
     pub fn ids(&self, source: &Path, examples: &[Example]) -> Result<Vec<u32>> {
-        examples.iter().map(|example| self.id_of(source, example)).collect()
+        let ids: BTreeMap<&str, u32> =
+            self.names.iter().enumerate().map(|(id, name)| (name.as_str(), id as u32)).collect();
+        examples.iter().map(|example| self.id_of(&ids, source, example)).collect()
     }
 
-    fn id_of(&self, source: &Path, example: &Example) -> Result<u32> {
+    fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, example: &Example) -> Result<u32> {
         let place = || format!("{}:{}", source.display(), example.line);
         let Some(label) = &example.label else {
             return Err(Problem::new("the row has no label").at(place()).into());
         };
-        match self.names.iter().position(|name| name == label) {
-            Some(id) => Ok(id as u32),
+        match ids.get(label.as_str()) {
+            Some(&id) => Ok(id),
             None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
                 .at(place())
                 .hint("name all labels under `data.labels`, or correct the row")

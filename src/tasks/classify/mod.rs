@@ -22,7 +22,6 @@ pub use finetuning::Finetuning;
 pub use labels::LabelSet;
 pub use report::PredictionRow;
 pub use report::confusion_table;
-pub use report::write_rows;
 pub use subset::stratified;
 pub use subset::subset_size;
 

@@ -2,8 +2,6 @@
 //!
 //! Scores themselves are `scores`' matter.
 
-use std::io::Write;
-
 use anyhow::Context;
 use anyhow::Result;
 use serde::Serialize;
@@ -12,6 +10,7 @@ use serde_json::Value;
 
 use crate::scores::ClassScore;
 use crate::scores::Confusion;
+use crate::tasks::classify::Example;
 
 /// Columns of a terminal that a table may take.
 const WIDEST: usize = 100;
@@ -69,6 +68,11 @@ impl PredictionRow {
                 .collect(),
         }
     }
+
+    /// The row as a line of JSON, with its end.
+    pub fn line(&self) -> Result<String> {
+        Ok(serde_json::to_string(self).context("cannot write a prediction as JSON")? + "\n")
+    }
 }
 
 /// The index of the largest number, the first of equals; 0 when there is none.
@@ -77,55 +81,67 @@ pub fn best_class(values: &[f32]) -> usize {
     (0..values.len()).fold(0, larger)
 }
 
-/// Writes rows as JSON, one a line.
-pub fn write_rows<'a>(out: &mut impl Write, rows: impl IntoIterator<Item = &'a PredictionRow>) -> Result<()> {
-    for row in rows {
-        let line = serde_json::to_string(row).context("cannot write a prediction as JSON")?;
-        writeln!(out, "{line}").context("cannot write predictions")?;
-    }
-    Ok(())
+/// Bytes of a probability in a row of predictions, at most, with what stands around it and its label.
+const PROBABILITY_BYTES: u64 = 30;
+
+/// Bytes that the lines of these examples take in a predictions file, about: JSON escapes few characters.
+pub fn rows_bytes(examples: &[Example], labels: &[String]) -> u64 {
+    let longest = labels.iter().map(String::len).max().unwrap_or(0) as u64;
+    let of_labels: u64 = labels.iter().map(|label| label.len() as u64 + PROBABILITY_BYTES).sum();
+    let texts = examples.iter().map(|e| e.text.len() + e.text_pair.as_ref().map_or(0, String::len));
+    let of_texts = texts.sum::<usize>() as u64;
+    // Beside the texts: the names of the keys, the label, and the one in the file.
+    of_texts + examples.len() as u64 * (of_labels + 2 * longest + 150)
 }
 
 /// The confusion matrix as text, then precision, recall, F1 and support of each label.
 ///
-/// `counts[gold][predicted]` is square, in the order of `labels`: a row for each label in the file, a column
-/// for each predicted one. Where the names make it too wide, columns have the numbers of their labels; where
-/// that is too wide, only the most frequent confusions are listed. Ends in a newline.
-pub fn confusion_table(counts: &[&[u64]], labels: &[String]) -> String {
-    let matrix = named_columns(counts, labels)
-        .or_else(|| numbered_columns(counts, labels))
-        .unwrap_or_else(|| frequent_confusions(counts, labels));
-    format!("{matrix}\n{}", scores_by_label(counts, labels))
+/// `labels` are the names of its classes: a row for each label in the file, a column for each predicted one.
+/// Where the names make it too wide, columns have the numbers of their labels; where that is too wide, only the
+/// most frequent confusions are listed. Ends in a newline.
+pub fn confusion_table(confusion: &Confusion, labels: &[String]) -> String {
+    let matrix = named_columns(confusion, labels)
+        .or_else(|| numbered_columns(confusion, labels))
+        .unwrap_or_else(|| frequent_confusions(confusion, labels));
+    format!("{matrix}\n{}", scores_by_label(confusion, labels))
 }
 
-fn named_columns(counts: &[&[u64]], labels: &[String]) -> Option<String> {
-    let rows = labels.iter().zip(counts).map(|(label, counts)| numbers(label.clone(), counts));
+fn named_columns(confusion: &Confusion, labels: &[String]) -> Option<String> {
+    may_fit(labels)?;
+    let rows = labels.iter().enumerate().map(|(gold, label)| numbers(label.clone(), confusion, gold));
     let header = std::iter::once(CORNER.to_string()).chain(labels.iter().cloned()).collect();
     aligned(std::iter::once(header).chain(rows).collect())
 }
 
 /// The number before a row's label is that of its column.
-fn numbered_columns(counts: &[&[u64]], labels: &[String]) -> Option<String> {
+fn numbered_columns(confusion: &Confusion, labels: &[String]) -> Option<String> {
+    may_fit(labels)?;
     let row = |(index, label): (usize, &String)| {
-        numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), counts[index])
+        numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), confusion, index)
     };
     let header = std::iter::once(CORNER.to_string()).chain((1..=labels.len()).map(|n| n.to_string()));
     aligned(std::iter::once(header.collect()).chain(labels.iter().enumerate().map(row)).collect())
 }
 
-fn numbers(first: String, counts: &[u64]) -> Vec<String> {
-    std::iter::once(first).chain(counts.iter().map(u64::to_string)).collect()
+/// `None` where a digit for each column is too wide: a table of thousands of labels is not even begun.
+fn may_fit(labels: &[String]) -> Option<()> {
+    (labels.len() * 3 <= WIDEST).then_some(())
 }
 
-fn scores_by_label(counts: &[&[u64]], labels: &[String]) -> String {
+/// The row of label `gold`.
+fn numbers(first: String, confusion: &Confusion, gold: usize) -> Vec<String> {
+    let counts = (0..confusion.classes()).map(|predicted| confusion.count(gold, predicted).to_string());
+    std::iter::once(first).chain(counts).collect()
+}
+
+fn scores_by_label(confusion: &Confusion, labels: &[String]) -> String {
     let percent = |share: f64| format!("{:.2}", 100.0 * share);
     let row = |(label, of): (&String, ClassScore)| {
         let label = shortened(label, LABEL_CHARS);
         vec![label, percent(of.precision), percent(of.recall), percent(of.f1), of.support.to_string()]
     };
     let header = ["label", "precision %", "recall %", "F1 %", "examples"].map(str::to_string).to_vec();
-    let scores = Confusion::of_rows(counts).per_class();
-    let rows = std::iter::once(header).chain(labels.iter().zip(scores).map(row)).collect();
+    let rows = std::iter::once(header).chain(labels.iter().zip(confusion.per_class()).map(row)).collect();
     aligned(rows).expect("the label is shortened and the numbers are narrow")
 }
 
@@ -145,16 +161,9 @@ fn aligned(rows: Vec<Vec<String>>) -> Option<String> {
     Some(rows.into_iter().map(line).collect())
 }
 
-fn frequent_confusions(counts: &[&[u64]], labels: &[String]) -> String {
-    let mut wrong: Vec<(u64, usize, usize)> = Vec::new();
-    for (gold, row) in counts.iter().enumerate() {
-        wrong.extend(
-            row.iter()
-                .enumerate()
-                .filter(|(predicted, count)| *predicted != gold && **count > 0)
-                .map(|(p, count)| (*count, gold, p)),
-        );
-    }
+fn frequent_confusions(confusion: &Confusion, labels: &[String]) -> String {
+    let mut wrong: Vec<(u64, usize, usize)> =
+        confusion.mistakes().map(|(gold, predicted, count)| (count, gold, predicted)).collect();
     wrong.sort_by_key(|(count, gold, predicted)| (std::cmp::Reverse(*count), *gold, *predicted));
     let shown = wrong.len().min(LISTED_CONFUSIONS);
     let title = format!("{shown} most frequent of {} confusions, as count  gold -> predicted\n", wrong.len());
@@ -192,6 +201,15 @@ mod tests {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
+    /// True class, predicted class, and how often.
+    fn confusion(classes: usize, counts: &[(u32, u32, u32)]) -> Confusion {
+        let mut confusion = Confusion::new(classes);
+        for &(gold, predicted, count) in counts {
+            (0..count).for_each(|_| confusion.add(gold, predicted));
+        }
+        confusion
+    }
+
     #[test]
     fn a_row_of_predictions_is_one_line_of_json_in_label_order() {
         let row = PredictionRow::new(
@@ -201,9 +219,11 @@ mod tests {
             &labels(&["pos", "neg"]),
             &[0.75, 0.25],
         );
-        let mut out = Vec::new();
-        write_rows(&mut out, [&row]).expect("a vector takes all");
-        let text = String::from_utf8(out).expect("JSON is UTF-8");
+        let text = row.line().expect("has a JSON form");
+        let example = |text: &str| Example { text: text.into(), text_pair: None, label: None, line: 1 };
+        let estimate = rows_bytes(&[example("a \"b\"\nc")], &labels(&["pos", "neg"]));
+        assert!((text.len() as u64..3 * text.len() as u64).contains(&estimate), "{estimate}");
+        assert!(text.ends_with('\n'));
         insta::assert_snapshot!(text.trim_end(), @r#"{"text":"a \"b\"\nc","label":"pos","gold":"neg","score":0.75,"probabilities":{"pos":0.75,"neg":0.25}}"#);
     }
 
@@ -215,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_small_matrix_is_shown_whole() {
-        let table = confusion_table(&[&[120, 3], &[7, 88]], &labels(&["ympäristöministeri", "pos"]));
+        let counts = confusion(2, &[(0, 0, 120), (0, 1, 3), (1, 0, 7), (1, 1, 88)]);
+        let table = confusion_table(&counts, &labels(&["ympäristöministeri", "pos"]));
         insta::assert_snapshot!(table, @r"
         gold \ predicted    ympäristöministeri  pos
         ympäristöministeri                 120    3
@@ -230,10 +251,7 @@ mod tests {
     #[test]
     fn fifteen_long_labels_fit_the_terminal_by_their_numbers() {
         let names: Vec<String> = (0..15).map(|id| format!("ympäristöministeriö, osasto {id}")).collect();
-        let mut counts = vec![vec![0u64; 15]; 15];
-        (counts[0][0], counts[0][14], counts[14][14]) = (812, 7, 1204);
-        let rows: Vec<&[u64]> = counts.iter().map(Vec::as_slice).collect();
-        let table = confusion_table(&rows, &names);
+        let table = confusion_table(&confusion(15, &[(0, 0, 812), (0, 14, 7), (14, 14, 1204)]), &names);
         assert!(table.lines().all(|line| line.chars().count() <= WIDEST), "{table}");
         insta::assert_snapshot!(table.lines().step_by(15).collect::<Vec<_>>().join("\n"), @r"
         gold \ predicted       1  2  3  4  5  6  7  8  9  10  11  12  13  14    15
@@ -244,13 +262,12 @@ mod tests {
 
     #[test]
     fn of_many_labels_only_the_confusions_are_listed() {
+        // A table of this many columns is not even begun.
+        let many: Vec<String> = (0..100_000).map(|id| format!("c{id}")).collect();
+        let table = confusion_table(&confusion(many.len(), &[(99_999, 0, 1)]), &many);
+        assert!(table.starts_with("1 most frequent of 1 confusions"), "{}", &table[..80]);
         let names: Vec<String> = (0..77).map(|id| format!("c{id}")).collect();
-        let mut counts = vec![vec![0u64; 77]; 77];
-        counts[4][4] = 50;
-        counts[4][5] = 2;
-        counts[7][1] = 9;
-        let rows: Vec<&[u64]> = counts.iter().map(Vec::as_slice).collect();
-        let table = confusion_table(&rows, &names);
+        let table = confusion_table(&confusion(77, &[(4, 4, 50), (4, 5, 2), (7, 1, 9)]), &names);
         insta::assert_snapshot!(table.lines().take(10).collect::<Vec<_>>().join("\n"), @"
         2 most frequent of 2 confusions, as count  gold -> predicted
              9  c7 -> c1

@@ -57,7 +57,7 @@ impl Trained for Classifier {
             (label.clone(), of)
         });
         scores.json.insert("eval_by_class".to_string(), Value::Object(by_class.collect()));
-        scores.lines.push(confusion_table(&confusion.rows(), &self.labels).trim_end().to_string());
+        scores.lines.extend(confusion_table(&confusion, &self.labels).lines().map(str::to_string));
         Ok(scores)
     }
 

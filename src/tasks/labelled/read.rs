@@ -9,12 +9,21 @@ use anyhow::Result;
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
+use crate::quantity::format_bytes;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Source;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
+
+/// Memory that the examples of any file may take.
+const HELD_BYTES: u64 = 128 << 20;
+
+/// Memory besides for each byte of the file, as it lies on the disk. Compressed text unfolds to ten times its
+/// size at most, and an example of a few words takes ten times their length; kilobytes that are to fill the
+/// memory are something else.
+const HELD_PER_BYTE: u64 = 256;
 
 /// One text, or pair of texts, and its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +36,16 @@ pub struct Example {
     pub label: Option<String>,
     /// The line of the file on which the row begins, from 1.
     pub line: u64,
+}
+
+impl Example {
+    /// Memory that it takes, about: each text has a block of its own.
+    fn held_bytes(&self) -> u64 {
+        const BLOCK_BYTES: usize = 16;
+        let texts = [Some(&self.text), self.text_pair.as_ref(), self.label.as_ref()];
+        let blocks: usize = texts.into_iter().flatten().map(|text| text.len() + BLOCK_BYTES).sum();
+        (size_of::<Self>() + blocks) as u64
+    }
 }
 
 /// Which columns (CSV, TSV) or fields (JSONL) to read.
@@ -68,15 +87,27 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     };
     let source = Source::file(path)?;
     let name = source.name.clone();
-    let mut examples = Vec::new();
+    let (mut examples, mut held_bytes) = (Vec::new(), 0);
     let mut chosen: Option<Chosen> = None;
-    for row in source.rows(format)? {
+    let mut rows = source.rows(format)?;
+    while let Some(row) = rows.next() {
         let row = row?;
         let chosen = match &mut chosen {
             Some(chosen) => chosen,
             none => none.insert(Chosen::new(&name, &row, columns)?),
         };
-        examples.push(chosen.example(&name, row)?);
+        let example = chosen.example(&name, row)?;
+        held_bytes += example.held_bytes();
+        let most = HELD_BYTES.saturating_add(rows.position_bytes().saturating_mul(HELD_PER_BYTE));
+        if held_bytes > most {
+            let read = format_bytes(rows.position_bytes());
+            let message = format!("{read} of this file unfold to {} of examples", format_bytes(held_bytes));
+            return Err(Problem::new(message)
+                .at(format!("{name}:{}", example.line))
+                .hint("no text is so repetitive: name the decompressed file if it is meant all the same")
+                .into());
+        }
+        examples.push(example);
     }
     if examples.is_empty() {
         return Err(Problem::new("has no examples").at(path.display()).into());

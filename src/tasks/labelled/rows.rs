@@ -6,7 +6,6 @@
 mod lines;
 mod table;
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,8 +14,10 @@ use csv::ByteRecord;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::corpus::Dialect;
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::TextFile;
 use crate::tasks::labelled::rows::lines::LineRows;
 use crate::tasks::labelled::rows::table::TableRows;
 
@@ -47,34 +48,43 @@ impl RowFormat {
     }
 }
 
-/// Bytes to be cut into rows, and what errors call them.
+/// The longest line, and the longest row of a table: what is longer is no text to label.
+const ROW_BYTES_MAX: usize = 4 << 20;
+
+/// A text to be cut into rows, and what errors call it.
 pub(super) struct Source {
     /// The path, or `standard input`.
     pub(super) name: String,
     /// Decompressed.
-    pub(super) bytes: Box<dyn Read>,
+    pub(super) text: TextFile,
 }
 
 impl Source {
     /// A plain or compressed file.
     pub(super) fn file(path: &Path) -> Result<Self> {
-        Ok(Self { name: path.display().to_string(), bytes: Box::new(fs::open_text(path)?) })
+        Ok(Self { name: path.display().to_string(), text: fs::open_text(path)? })
     }
 
     /// What the process is given.
     pub(super) fn standard_input() -> Result<Self> {
-        Ok(Self { name: "standard input".to_string(), bytes: Box::new(fs::standard_input()?) })
+        Ok(Self { name: "standard input".to_string(), text: fs::standard_input()? })
     }
 
     /// The rows of the source.
-    pub(super) fn rows(self, format: RowFormat) -> Result<Box<dyn Iterator<Item = Result<Row>>>> {
+    pub(super) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
         Ok(match format {
-            RowFormat::Csv => Box::new(TableRows::csv(self)?),
-            RowFormat::Tsv => Box::new(TableRows::tsv(self)?),
+            RowFormat::Csv => Box::new(TableRows::open(self, Dialect::Csv(b','))?),
+            RowFormat::Tsv => Box::new(TableRows::open(self, Dialect::Tsv)?),
             RowFormat::Jsonl => Box::new(LineRows::json(self)),
             RowFormat::Text => Box::new(LineRows::text(self)),
         })
     }
+}
+
+/// The rows of a source, one after the other.
+pub(super) trait Rows: Iterator<Item = Result<Row>> {
+    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    fn position_bytes(&self) -> u64;
 }
 
 /// One row of a file.

@@ -14,6 +14,7 @@ use crate::tasks::labelled::read::Columns;
 use crate::tasks::labelled::read::take;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
 
 /// A text, and the second text of a pair.
@@ -51,7 +52,7 @@ impl InputText {
 /// The texts of an input.
 pub struct InputTexts {
     name: String,
-    rows: Box<dyn Iterator<Item = Result<Row>>>,
+    rows: Box<dyn Rows>,
     text: Option<String>,
     text_pair: Option<String>,
     chosen: Option<Chosen>,

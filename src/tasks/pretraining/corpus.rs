@@ -1,5 +1,6 @@
 //! The data of a pretraining run: masked rows of the training shards, and fixed ones to evaluate on.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -70,8 +71,8 @@ impl Data for Corpus {
         Ok(evaluate(task, batches, interrupted)?.map(|losses| (self.scores)(task.terms(), &losses)))
     }
 
-    fn finish(&mut self, _output: &std::path::Path) -> Result<Scores> {
-        Ok(vec![("unigram_loss".to_string(), self.validation.unigram_loss)])
+    fn finish(&mut self, _output: &Path, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        Ok(Some(vec![("unigram_loss".to_string(), self.validation.unigram_loss)]))
     }
 }
 

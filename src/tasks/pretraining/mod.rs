@@ -43,6 +43,7 @@ use crate::tasks::pretraining::corpus::Corpus;
 use crate::tasks::pretraining::corpus::Validation;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::pretraining::origin::Origin;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
@@ -158,6 +159,14 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
 
     fn shapes(&self) -> Result<Shapes> {
         shapes::<T>(self.config, &self.model)
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        let manifest = &self.prepared.manifest;
+        let mut inputs = self.origin.as_ref().map(Origin::inputs).transpose()?.unwrap_or_default();
+        inputs.insert("data.sources".to_string(), manifest.content_sha256());
+        inputs.insert("tokenizer".to_string(), manifest.tokenizer.clone());
+        Ok(inputs)
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<T, Corpus>> {

@@ -21,6 +21,7 @@ use crate::interop::Refit;
 use crate::interop::holds_pair;
 use crate::interop::read_folder;
 use crate::layers::Parameters;
+use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
@@ -105,6 +106,13 @@ pub struct OfFolders {
 }
 
 impl Origin {
+    /// Hashes of the folders, by the keys that name them.
+    pub fn inputs(&self) -> Result<Inputs> {
+        let named = [("model.path", Some(&self.model)), ("model.generator_path", self.generator.as_ref())];
+        let found = named.into_iter().filter_map(|(key, folder)| Some((key, folder?)));
+        found.map(|(key, folder)| Ok((key.to_string(), folder.sha256()?))).collect()
+    }
+
     /// Puts the weights of the folders into `parameters`, and says what became of them.
     pub fn fill(
         &self,

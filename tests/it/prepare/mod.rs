@@ -4,4 +4,5 @@
 mod interruption;
 mod made_corpus;
 mod real;
+mod shared;
 mod standard_input;

@@ -6,6 +6,8 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::workplace::Finished;
 use crate::workplace::Workplace;
 use crate::workplace::send;
@@ -182,6 +184,33 @@ fn a_damaged_checkpoint_is_passed_over_and_said_so() {
         resumed.stderr
     );
     assert_same_run(&place, &undisturbed);
+}
+
+#[test]
+fn a_state_that_cannot_be_read_is_passed_over_and_said_so() {
+    let (place, undisturbed) = (Workplace::new(), Workplace::new());
+    undisturbed.run(&[], &[]).ok();
+    place.run(&[], &[]).ok();
+    // Hashes and seal are right each time: the state was written so.
+    let changes: [(&str, fn(&mut Value)); 4] = [
+        ("is not the state of a run of this version", |state| state["best"]["best"][1] = Value::Null),
+        ("missing field `loss_scale`", |state| forget(state, "loss_scale")),
+        ("missing field `last_eval_step`", |state| forget(state, "last_eval_step")),
+        ("is of step 41, its checkpoint of step 40", |state| state["step"] = 41.into()),
+    ];
+    for (why, change) in changes {
+        fs::remove_file(place.run_path("all_results.json")).expect("removes");
+        place.forge("checkpoint-40", "trainer/state.json", change);
+        let resumed = place.run(&[], &[]).ok();
+        for words in [why, "an older checkpoint is used", "resuming after step 32 of"] {
+            assert!(resumed.stderr.contains(words), "`{words}` is not in:\n{}", resumed.stderr);
+        }
+        assert_same_run(&place, &undisturbed);
+    }
+}
+
+fn forget(state: &mut Value, field: &str) {
+    state.as_object_mut().expect("is an object").remove(field).expect("is there");
 }
 
 #[test]

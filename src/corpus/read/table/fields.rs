@@ -23,7 +23,7 @@ use crate::fs::TextFile;
 
 /// What follows a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub enum End {
     /// Another field of the record.
     Field,
     /// Another record, or the end of the file.
@@ -33,31 +33,36 @@ pub(super) enum End {
 }
 
 /// A field as far as it is kept, and its true length.
-pub(super) struct Kept {
+pub struct Kept {
     bytes: Vec<u8>,
     length: u64,
     bytes_max: usize,
 }
 
 impl Kept {
-    pub(super) fn new(bytes_max: usize) -> Self {
+    /// Nothing yet of a field of which `bytes_max` bytes are kept.
+    pub fn new(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), length: 0, bytes_max }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets the field.
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.length = 0;
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The field, or of one that is too long its beginning.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(super) fn length(&self) -> u64 {
+    /// Its length in bytes.
+    pub fn length(&self) -> u64 {
         self.length
     }
 
-    pub(super) fn is_too_long(&self) -> bool {
+    /// Whether it is longer than what is kept.
+    pub fn is_too_long(&self) -> bool {
         self.length > self.bytes_max as u64
     }
 
@@ -87,7 +92,7 @@ enum State {
 }
 
 /// Reads a file field by field.
-pub(super) struct Fields {
+pub struct Fields {
     reader: BufReader<TextFile>,
     path: Arc<Path>,
     delimiter: u8,
@@ -102,9 +107,13 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn open(file: &SourceFile, dialect: Dialect) -> Result<Self> {
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file.open()?);
-        let start =
-            reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", file.path.display()))?;
+        Self::of(file.open()?, Arc::clone(&file.path), dialect)
+    }
+
+    /// The fields of a table that errors call `path`.
+    pub fn of(text: TextFile, path: Arc<Path>, dialect: Dialect) -> Result<Self> {
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, text);
+        let start = reader.fill_buf().with_context(|| format!("cannot read `{}`, line 1", path.display()))?;
         if start.starts_with(BYTE_ORDER_MARK) {
             reader.consume(BYTE_ORDER_MARK.len());
         }
@@ -112,7 +121,6 @@ impl Fields {
             Dialect::Csv(separator) => (separator, true),
             Dialect::Tsv => (b'\t', false),
         };
-        let path = Arc::clone(&file.path);
         Ok(Self {
             reader,
             path,
@@ -126,26 +134,27 @@ impl Fields {
     }
 
     /// The line on which the record at hand begins.
-    pub(super) fn record_line(&self) -> u64 {
+    pub fn record_line(&self) -> u64 {
         self.record_line
     }
 
     /// Whether the record that was read last is an empty line.
-    pub(super) fn record_is_blank(&self) -> bool {
+    pub fn record_is_blank(&self) -> bool {
         self.record_is_blank
     }
 
-    pub(super) fn position_bytes(&self) -> u64 {
+    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    pub fn position_bytes(&self) -> u64 {
         self.reader.get_ref().position_bytes()
     }
 
     /// A problem with the record at hand.
-    pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
+    pub fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(message).at(format!("{}:{}", self.path.display(), self.record_line))
     }
 
     /// Reads a field into `kept`, which must be clear.
-    pub(super) fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
+    pub fn next(&mut self, kept: Option<&mut Kept>) -> Result<End> {
         let starts_record = self.starts_record;
         if starts_record {
             (self.record_line, self.record_is_blank) = (self.line, true);

@@ -13,18 +13,22 @@ use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::json_object::known_names;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
-use fields::End;
-use fields::Fields;
-use fields::Kept;
 
 mod fields;
+
+pub use fields::End;
+pub use fields::Fields;
+pub use fields::Kept;
 
 /// A header longer than this is none.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
+/// More columns than this are none.
+const COLUMNS_MAX: usize = 10_000;
+
 /// How fields are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub enum Dialect {
     /// This byte, usually a comma; a field with it, a quote or a newline stands in quotes (RFC 4180).
     Csv(u8),
     /// Tabs; a quote is a character like any other.
@@ -141,8 +145,8 @@ impl Records for TableRows {
     }
 }
 
-/// The names of the columns.
-fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
+/// The names of the columns: the first row of a table, whose size is bounded.
+pub fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
     let (mut names, mut bytes) = (Vec::new(), 0);
     let mut kept = Kept::new(HEADER_BYTES_MAX as usize);
     loop {
@@ -154,6 +158,9 @@ fn header_of(fields: &mut Fields) -> Result<Vec<String>> {
         }
         if bytes > HEADER_BYTES_MAX {
             return Err(fields.problem(format!("the header is longer than {HEADER_BYTES_MAX} bytes")).into());
+        }
+        if names.len() == COLUMNS_MAX {
+            return Err(fields.problem(format!("the header names more than {COLUMNS_MAX} columns")).into());
         }
         names.push(String::from_utf8_lossy(kept.bytes()).trim().to_string());
         if end == End::Record {

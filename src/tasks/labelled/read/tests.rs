@@ -137,7 +137,7 @@ fn bad_rows_name_their_line() {
         ("a.csv", "text,label\nb\n", "a.csv:2: 1 field is here, but 2 named in the first line"),
         ("a.csv", "text,text\n", "a.csv:1: column `text` is there twice"),
         ("a.csv", "text,label\n", "a.csv: has no examples"),
-        ("a.csv", "", "a.csv: is empty, a line with the names of the columns is wanted"),
+        ("a.csv", "", "a.csv:1: is empty, a line with the names of the columns is wanted"),
         (
             "a.jsonl",
             "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\"}\n",
@@ -151,10 +151,39 @@ fn bad_rows_name_their_line() {
             "a.jsonl:1: field `label` is a number with a fraction",
         ),
         ("a.jsonl", "[1, 2]\n", "a.jsonl:1: is not a JSON object on one line"),
+        (
+            "a.jsonl",
+            "{\"text\": \"a\", \"label\": 1, \"text\": \"b\"}\n",
+            "a.jsonl:1: is not a JSON object on one line: field `text` is there twice",
+        ),
         ("a.txt", "text,label\n", "a.txt: cannot tell the format of the file from its name"),
     ] {
         let error = error(name, content, LABELLED);
         assert!(error.starts_with(start), "{content:?} gives {error}");
+    }
+}
+
+/// Kilobytes that unfold to hundreds of megabytes, and files that hold one endless thing.
+#[test]
+fn bombs_are_refused_by_their_line() {
+    let rows = b"a\tb\n".repeat(1 << 20);
+    let long = vec![b'x'; 5 << 20];
+    let row = |start: &[u8], end: &[u8]| [start, &long, end].concat();
+    let columns: Vec<String> = (0..200_000).map(|n| format!("c{n}")).collect();
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory");
+    let many = [zstd(b"text\tlabel\n"), zstd(&rows).repeat(40)].concat();
+    let unfolded = error("a.tsv.zst", &many, LABELLED);
+    assert!(unfolded.contains(" of this file unfold to 1"), "{} bytes give {unfolded}", many.len());
+    for (name, content, start) in [
+        ("a.tsv", row(b"text\tlabel\n", b"\tb\n"), "a.tsv:2: the row is longer than 4194304 bytes"),
+        ("a.csv", row(b"text,label\n\"", b"\",b\n"), "a.csv:2: the row is longer than 4194304 bytes"),
+        ("a.csv", row(b"text,label\na,b\n\"", b""), "a.csv:3: a quote in this row is never closed"),
+        ("a.jsonl", row(b"{\"text\": \"", b"\"}\n"), "a.jsonl:1: the line is longer than 4194304 bytes"),
+        ("a.csv", columns.join(",").into_bytes(), "a.csv:1: the header "),
+        ("a.csv", row(b"", b"\n"), "a.csv:1: the header is longer than 1048576 bytes"),
+    ] {
+        let error = error(name, &content, LABELLED);
+        assert!(error.starts_with(start), "{name} of {} bytes gives {error}", content.len());
     }
 }
 

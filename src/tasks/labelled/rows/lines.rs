@@ -1,56 +1,96 @@
 //! Rows that are lines: JSONL and plain text.
 
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
+use std::fmt;
+use std::path::Path;
 
-use anyhow::Context;
 use anyhow::Result;
+use serde::Deserializer;
+use serde::de::Error;
+use serde::de::MapAccess;
+use serde::de::Visitor;
 use serde_json::Map;
+use serde_json::Value;
 
+use crate::corpus::Line;
+use crate::corpus::Lines;
 use crate::error::Problem;
 use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::ROW_BYTES_MAX;
 use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
-
-/// A longer line is no text to label.
-const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// The field that holds a line of plain text.
 const LINE_FIELD: &str = "text";
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// The rows of JSONL, one object a line, or of plain text; blank lines are passed over.
 pub(super) struct LineRows {
+    name: String,
     lines: Lines,
     is_json: bool,
 }
 
 impl LineRows {
     pub(super) fn json(source: Source) -> Self {
-        Self { lines: Lines::of(source), is_json: true }
+        Self::open(source, true)
     }
 
     pub(super) fn text(source: Source) -> Self {
-        Self { lines: Lines::of(source), is_json: false }
+        Self::open(source, false)
+    }
+
+    fn open(Source { name, text }: Source, is_json: bool) -> Self {
+        Self { lines: Lines::of(text, Path::new(&name).into(), ROW_BYTES_MAX), name, is_json }
     }
 
     fn next_row(&mut self) -> Result<Option<Row>> {
-        let Some(bytes) = self.lines.next_line()? else { return Ok(None) };
-        let (line, place) = (self.lines.line, self.lines.place());
-        let object: Map<String, serde_json::Value> = if self.is_json {
-            serde_json::from_slice(&bytes).map_err(|error| {
-                Problem::new(format!("is not a JSON object on one line: {error}")).at(place)
-            })?
-        } else {
-            let text = String::from_utf8(bytes).map_err(|error| {
-                let byte = error.utf8_error().valid_up_to();
-                Problem::new(format!("is not UTF-8 text (byte {byte} of the line)")).at(place)
-            })?;
-            Map::from_iter([(LINE_FIELD.to_string(), text.trim_end_matches(['\n', '\r']).into())])
-        };
-        Ok(Some(Row { line, header_line: line, fields: Fields::Json(object) }))
+        while let Some(line) = self.lines.advance()? {
+            if line.bytes.trim_ascii().is_empty() && !line.is_too_long {
+                continue;
+            }
+            let number = line.number;
+            let object =
+                fields_of(&line, self.is_json).map_err(|p| p.at(format!("{}:{number}", self.name)))?;
+            return Ok(Some(Row { line: number, header_line: number, fields: Fields::Json(object) }));
+        }
+        Ok(None)
+    }
+}
+
+fn fields_of(line: &Line<'_>, is_json: bool) -> Result<Map<String, Value>, Problem> {
+    if line.is_too_long {
+        return Err(Problem::new(format!("the line is longer than {ROW_BYTES_MAX} bytes")));
+    }
+    if is_json {
+        let mut deserializer = serde_json::Deserializer::from_slice(line.bytes);
+        let object = deserializer.deserialize_map(EachOnce);
+        let whole = object.and_then(|object| deserializer.end().map(|()| object));
+        return whole.map_err(|e| Problem::new(format!("is not a JSON object on one line: {e}")));
+    }
+    let text = std::str::from_utf8(line.bytes)
+        .map_err(|e| Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to())))?;
+    Ok(Map::from_iter([(LINE_FIELD.to_string(), text.into())]))
+}
+
+/// An object in which each name comes once: of two, it would not be known which one is meant.
+struct EachOnce;
+
+impl<'de> Visitor<'de> for EachOnce {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut object = Map::new();
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format!("field `{name}` is there twice")));
+            }
+            object.insert(name, value);
+        }
+        Ok(object)
     }
 }
 
@@ -62,41 +102,8 @@ impl Iterator for LineRows {
     }
 }
 
-/// Lines that are not blank.
-struct Lines {
-    name: String,
-    reader: BufReader<Box<dyn Read>>,
-    line: u64,
-}
-
-impl Lines {
-    fn of(Source { name, bytes }: Source) -> Self {
-        Self { name, reader: BufReader::new(bytes), line: 0 }
-    }
-
-    fn place(&self) -> String {
-        format!("{}:{}", self.name, self.line)
-    }
-
-    fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
-        loop {
-            let mut bytes = Vec::new();
-            let mut limited = self.reader.by_ref().take(LINE_BYTES_MAX + 1);
-            limited.read_until(b'\n', &mut bytes).with_context(|| format!("cannot read `{}`", self.name))?;
-            self.line += 1;
-            if bytes.is_empty() {
-                return Ok(None);
-            }
-            if bytes.len() as u64 > LINE_BYTES_MAX {
-                let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
-                return Err(Problem::new(message).at(self.place()).into());
-            }
-            if self.line == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
-                bytes.drain(..BYTE_ORDER_MARK.len());
-            }
-            if !bytes.trim_ascii().is_empty() {
-                return Ok(Some(bytes));
-            }
-        }
+impl Rows for LineRows {
+    fn position_bytes(&self) -> u64 {
+        self.lines.position_bytes()
     }
 }

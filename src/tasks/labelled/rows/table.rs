@@ -1,128 +1,89 @@
 //! Rows of CSV and TSV: a header line, then records with as many fields.
+//!
+//! The corpus reads its tables with the same `Fields`, which never hold more of a field than they are told.
 
-use std::io::Read;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use anyhow::Result;
 use csv::ByteRecord;
-use csv::ReaderBuilder;
-use csv::Terminator;
 
-use crate::error::Problem;
+use crate::corpus::Dialect;
+use crate::corpus::End;
+use crate::corpus::Fields as TableFields;
+use crate::corpus::Kept;
+use crate::corpus::header_of;
 use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::ROW_BYTES_MAX;
 use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
-
-/// Put behind a table. The newline ends a last line without one, so that lines can be counted back from the
-/// end of a row (the reader's own positions are those before blank lines, and halfway through a CRLF). The
-/// zero byte is a row of its own, unless a quote is still open.
-const END: &[u8] = b"\n\0";
 
 /// The rows of a CSV or TSV file.
 pub(super) struct TableRows {
-    name: String,
-    reader: csv::Reader<Box<dyn Read>>,
+    fields: TableFields,
     header: Arc<Vec<String>>,
+    kept: Kept,
 }
 
 impl TableRows {
-    /// A CSV file: fields may be quoted.
-    pub(super) fn csv(source: Source) -> Result<Self> {
-        Self::open(source, ReaderBuilder::new().delimiter(b','))
-    }
-
-    /// A TSV file: quotes are ordinary characters.
-    pub(super) fn tsv(source: Source) -> Result<Self> {
-        Self::open(source, ReaderBuilder::new().delimiter(b'\t').quoting(false))
-    }
-
-    fn open(Source { name, bytes }: Source, builder: &mut ReaderBuilder) -> Result<Self> {
-        let bytes: Box<dyn Read> = Box::new(bytes.chain(END));
-        let reader =
-            builder.has_headers(false).flexible(true).terminator(Terminator::Any(b'\n')).from_reader(bytes);
-        let mut rows = Self { name, reader, header: Arc::new(Vec::new()) };
-        let Some((header, line)) = rows.next_record()? else {
-            return Err(Problem::new("is empty, a line with the names of the columns is wanted")
-                .at(rows.name)
-                .into());
-        };
-        rows.header = Arc::new(rows.column_names(&header, line)?);
-        Ok(rows)
-    }
-
-    fn column_names(&self, header: &ByteRecord, line: u64) -> Result<Vec<String>> {
-        let place = format!("{}:{line}", self.name);
-        let mut names: Vec<String> = Vec::new();
-        for field in header {
-            let name = std::str::from_utf8(field)
-                .map_err(|_| Problem::new("the names of the columns are not UTF-8 text").at(&place))?;
-            let name = name.trim();
-            if names.iter().any(|known| known == name) {
-                return Err(Problem::new(format!("column `{name}` is there twice")).at(place).into());
-            }
-            names.push(name.to_string());
+    pub(super) fn open(source: Source, dialect: Dialect) -> Result<Self> {
+        let mut fields = TableFields::of(source.text, Path::new(&source.name).into(), dialect)?;
+        let header = header_of(&mut fields)?;
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = header.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(fields.problem(format!("column `{twice}` is there twice")).into());
         }
-        Ok(names)
-    }
-
-    /// The next line that is not blank, without the `\r` of a CRLF, and the line on which it begins.
-    fn next_record(&mut self) -> Result<Option<(ByteRecord, u64)>> {
-        let mut record = ByteRecord::new();
-        loop {
-            let more = self
-                .reader
-                .read_byte_record(&mut record)
-                .with_context(|| format!("cannot read `{}`", self.name))?;
-            if !more || &record == [b"\0"].as_slice() {
-                return Ok(None);
-            }
-            let newlines = record.iter().flatten().filter(|byte| **byte == b'\n').count() as u64;
-            let end = self.reader.position().line();
-            if record.iter().next_back().is_some_and(|last| last.ends_with(END)) {
-                let place = format!("{}:{}", self.name, end - newlines);
-                return Err(Problem::new("a quote in this row is never closed")
-                    .at(place)
-                    .hint("double a quote that belongs to the text")
-                    .into());
-            }
-            let line = end - 1 - newlines;
-            if let Some(last) = record.iter().next_back().and_then(|last| last.strip_suffix(b"\r")) {
-                let mut fields: Vec<&[u8]> = record.iter().collect();
-                fields.pop();
-                record = fields.into_iter().chain([last]).collect();
-            }
-            if record.len() > 1 || record.get(0).is_some_and(|field| !field.is_empty()) {
-                return Ok(Some((record, line)));
-            }
-        }
+        Ok(Self { fields, header: Arc::new(header), kept: Kept::new(ROW_BYTES_MAX) })
     }
 
     fn next_row(&mut self) -> Result<Option<Row>> {
-        let Some((record, line)) = self.next_record()? else {
+        let mut record = ByteRecord::new();
+        let mut count = self.read(&mut record)?;
+        while count == 1 && self.fields.record_is_blank() {
+            count = self.read(&mut record)?;
+        }
+        if count == 0 {
             return Ok(None);
-        };
-        if record.len() != self.header.len() {
-            let message = format!(
-                "{} here, but {} named in the first line",
-                count(record.len(), "field is", "fields are"),
-                self.header.len()
-            );
-            return Err(Problem::new(message)
-                .at(format!("{}:{line}", self.name))
+        }
+        if count != self.header.len() {
+            let fields = if count == 1 { "field is" } else { "fields are" };
+            let message = format!("{count} {fields} here, but {} named in the first line", self.header.len());
+            return Err(self
+                .fields
+                .problem(message)
                 .hint("look for a quote left open, or a separator inside a text that is not quoted")
                 .into());
         }
-        Ok(Some(Row {
-            line,
-            header_line: 1,
-            fields: Fields::Table { header: Arc::clone(&self.header), record },
-        }))
+        let fields = Fields::Table { header: Arc::clone(&self.header), record };
+        Ok(Some(Row { line: self.fields.record_line(), header_line: 1, fields }))
     }
-}
 
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+    /// Reads a row into `record`, which holds no more fields than the header; gives the number of its fields,
+    /// 0 at the end of the file.
+    fn read(&mut self, record: &mut ByteRecord) -> Result<usize> {
+        record.clear();
+        let (mut count, mut bytes) = (0, 0);
+        loop {
+            self.kept.clear();
+            let end = self.fields.next(Some(&mut self.kept))?;
+            if end == End::File {
+                return Ok(0);
+            }
+            (count, bytes) = (count + 1, bytes + self.kept.length());
+            if bytes > ROW_BYTES_MAX as u64 {
+                let message = format!("the row is longer than {ROW_BYTES_MAX} bytes");
+                return Err(self.fields.problem(message).hint("look for a quote left open").into());
+            }
+            if count <= self.header.len() {
+                record.push_field(self.kept.bytes());
+            }
+            if end == End::Record {
+                return Ok(count);
+            }
+        }
+    }
 }
 
 impl Iterator for TableRows {
@@ -130,5 +91,11 @@ impl Iterator for TableRows {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_row().transpose()
+    }
+}
+
+impl Rows for TableRows {
+    fn position_bytes(&self) -> u64 {
+        self.fields.position_bytes()
     }
 }

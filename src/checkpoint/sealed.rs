@@ -1,0 +1,94 @@
+//! Folders of files with a manifest of their hashes: written with it, and held against it where they are used.
+//!
+//! A checkpoint is one, a final model and a prepared tokenizer are others. It does not know which is which.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::checkpoint::manifest;
+use crate::checkpoint::manifest::Entry;
+use crate::checkpoint::manifest::Manifest;
+use crate::checkpoint::part::Part;
+use crate::checkpoint::part::Snapshot;
+use crate::checkpoint::tensor_file::write_tensors;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::Sha256Sum;
+
+/// Writes all parts into `folder`, which must be empty or new, and the manifest last; all of it is durable but
+/// the name of the folder.
+pub fn write_sealed(folder: &Path, snapshot: &Snapshot) -> Result<()> {
+    snapshot.check_names()?;
+    fs::create_folder(folder)?;
+    let mut entries = Vec::with_capacity(snapshot.parts.len());
+    for (name, part) in &snapshot.parts {
+        entries.push(write_part(folder, name, part)?);
+    }
+    for entry in &entries {
+        fs::sync_folder(&fs::parent_of(&folder.join(&entry.name)))?;
+    }
+    let manifest = Manifest::new(snapshot.step, entries).to_bytes();
+    fs::create_synced(&folder.join(manifest::FILE_NAME), |writer| Ok(writer.write_all(&manifest)?))
+}
+
+/// Holds the files of `folder` that are `wanted`, by their names below it, against the manifest there, or the
+/// one of the folder above it. Where neither names them, nothing is known of them, and nothing is refused.
+pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let name = folder.file_name().map(|name| format!("{}/", name.to_string_lossy()));
+    let above = fs::parent_of(folder);
+    let (root, manifest, below) = match (Manifest::find(folder)?, name) {
+        (Some(manifest), _) => (folder, manifest, String::new()),
+        (None, Some(name)) => match Manifest::find(&above)? {
+            Some(manifest) => (above.as_path(), manifest, name),
+            None => return Ok(()),
+        },
+        (None, None) => return Ok(()),
+    };
+    let is_wanted = |entry: &&Entry| entry.name.strip_prefix(&below).is_some_and(&wanted);
+    manifest.files.iter().filter(is_wanted).try_for_each(|entry| entry.verify(root)).map_err(|error| {
+        let hint = "restore the file; where it was changed on purpose, remove `manifest.json`";
+        match error.downcast::<Problem>() {
+            Ok(problem) => problem.hint(hint).into(),
+            Err(error) => error,
+        }
+    })
+}
+
+fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {
+    let mut entry = Entry { name: name.to_string(), bytes: 0, sha256: String::new() };
+    fs::create_synced(&folder.join(name), |file| {
+        let mut writer = HashingWriter { inner: file, sum: Sha256Sum::default(), bytes: 0 };
+        match part {
+            Part::Tensors(tensors) => write_tensors(&mut writer, tensors)?,
+            // In two steps, because serde_json would hide the error of a full disk.
+            Part::Json(value) => writer.write_all(&serde_json::to_vec_pretty(value)?)?,
+            Part::Bytes(bytes) => writer.write_all(bytes)?,
+        }
+        entry.bytes = writer.bytes;
+        entry.sha256 = writer.sum.finish();
+        Ok(())
+    })?;
+    Ok(entry)
+}
+
+/// Hashes what goes through, so that the manifest describes what was meant, not what the disk made of it.
+struct HashingWriter<W> {
+    inner: W,
+    sum: Sha256Sum,
+    bytes: u64,
+}
+
+impl<W: Write> Write for HashingWriter<W> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let count = self.inner.write(buffer)?;
+        self.sum.add(&buffer[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,187 @@
+//! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use super::Parabola;
+use super::Steps;
+use super::TOTAL;
+use super::config;
+use super::policy;
+use crate::config::ComputeType;
+use crate::config::PrecisionConfig;
+use crate::config::RunSection;
+use crate::config::TrainingConfig;
+use crate::distributed::World;
+use crate::error::class_of;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
+use crate::machine::Machine;
+use crate::models::Blueprint;
+use crate::scores::Better;
+use crate::tasks::run::Inputs;
+use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
+use crate::telemetry::Progress;
+use crate::train::End;
+use crate::train::resume::Start;
+use crate::train::run;
+
+/// A run of the parabola.
+#[derive(Default)]
+struct Toy {
+    data: Steps,
+    /// What it learns from.
+    inputs: Inputs,
+}
+
+impl Kind for Toy {
+    type Task = Parabola;
+    type Data = Steps;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let encoder = EncoderConfig { vocab_size: 10, ..EncoderConfig::of(Family::BERT) };
+        let model = ModelConfig { family: Family::BERT, encoder };
+        let outline = Box::new(Blueprint::masked_lm(&model));
+        Ok(Shapes { outline, model, length: 1, targets: TargetShare::OneARow })
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        Ok(self.inputs.clone())
+    }
+
+    fn build(self, _: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
+        let (task, data) = (Parabola::new(), self.data);
+        let folders =
+            vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
+        Ok(Parts { task, data, total_steps: TOTAL, folders, best: ("loss", Better::Lower) })
+    }
+}
+
+/// The whole of a run in `folder`, by process `rank`.
+fn whole_run(
+    toy: Toy,
+    folder: &Path,
+    training: &TrainingConfig,
+    rank: usize,
+) -> Result<run::Outcome<Parabola, Steps>> {
+    let plain = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
+    let machine = Machine { world: World { rank, ..World::ALONE }, ..plain };
+    let (run, precision) = (RunSection::default(), PrecisionConfig::default());
+    let request = run::Request {
+        config: training,
+        run: &run,
+        training,
+        precision: &precision,
+        max_seq_length: 1,
+        output: folder,
+        seed: 1,
+        start: &Start::Auto,
+    };
+    let signals = toy.data.signals.clone();
+    run::run(toy, &request, &machine, &Progress::silent(), &signals)
+}
+
+#[test]
+fn only_the_first_process_writes() {
+    let names_of_rank = |rank: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let outcome = whole_run(Toy::default(), folder.path(), &config(), rank).unwrap();
+        assert_eq!((outcome.end, outcome.step), (Some(End::Steps), TOTAL));
+        assert!(outcome.results.contains_key("eval_loss"), "every process has the scores");
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != ".lock");
+        names.sort();
+        names
+    };
+    let written = [
+        "all_results.json",
+        "checkpoint-10",
+        "config.yaml",
+        "eval_results.json",
+        "final",
+        "metrics.jsonl",
+        "runs",
+        "train_results.json",
+    ];
+    assert_eq!(names_of_rank(0), written);
+    assert_eq!(names_of_rank(1), Vec::<String>::new());
+}
+
+#[test]
+fn a_signal_in_the_last_phase_is_heeded_and_the_run_comes_to_its_end_after_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = |data| Toy { data, ..Toy::default() };
+    let ended = |toy| whole_run(toy, folder.path(), &config(), 0).unwrap().end;
+    // While predictions are written: the run is not complete.
+    let at_end = Steps { signal_at_end: true, ..Steps::default() };
+    assert_eq!(ended(toy(at_end)), Some(End::Signal(15)));
+    assert!(!folder.path().join("all_results.json").exists());
+    assert_eq!(ended(Toy::default()), Some(End::Steps));
+    // While a complete run looks once more at what its model predicts.
+    let again = Steps { signal_in: 1, wants_evaluation: true, ..Steps::default() };
+    assert_eq!(ended(toy(again)), Some(End::Signal(15)));
+    assert_eq!(ended(toy(Steps { wants_evaluation: true, ..Steps::default() })), None);
+}
+
+#[test]
+fn a_final_model_that_is_damaged_or_gone_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = || whole_run(Toy::default(), folder.path(), &config(), 0).unwrap().end;
+    ended();
+    let model = folder.path().join("final/model.safetensors");
+    let whole = std::fs::read(&model).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&model, damaged).unwrap();
+    assert_eq!(ended(), Some(End::Steps));
+    assert!(std::fs::read(&model).unwrap() == whole);
+    std::fs::remove_dir_all(folder.path().join("final")).unwrap();
+    assert_eq!(ended(), Some(End::Steps));
+    assert!(std::fs::read(&model).unwrap() == whole);
+    assert_eq!(ended(), None, "the run is complete");
+}
+
+#[test]
+fn a_best_checkpoint_that_was_never_saved_hinders_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nothing is learnt, so that the first evaluation stays the best.
+    let training = TrainingConfig { learning_rate: 1e-30, load_best_model_at_end: true, ..config() };
+    let ended = || whole_run(Toy::default(), folder.path(), &training, 0).unwrap().end;
+    ended();
+    for name in ["checkpoint-4", "final"] {
+        std::fs::remove_dir_all(folder.path().join(name)).unwrap();
+    }
+    assert_eq!(ended(), Some(End::Steps));
+    assert_eq!(ended(), None, "the run is complete");
+}
+
+#[test]
+fn a_run_goes_on_with_what_it_began_with_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = |inputs: &[(&str, &str)]| {
+        let inputs = inputs.iter().map(|(key, hash)| ((*key).to_string(), (*hash).to_string()));
+        Toy { inputs: inputs.collect(), ..Toy::default() }
+    };
+    let run = |toy: Toy| whole_run(toy, folder.path(), &config(), 0).map(|outcome| outcome.end);
+    assert_eq!(run(toy(&[("model", "1"), ("data.train_file", "2")])).unwrap(), Some(End::Steps));
+    assert_eq!(run(toy(&[("model", "1"), ("data.train_file", "2")])).unwrap(), None);
+    for (inputs, places) in [
+        (&[("model", "1"), ("data.train_file", "3")][..], &["data.train_file: its content is not"][..]),
+        (&[("model", "1")], &["data.train_file: its content is not"]),
+        (&[("data.labels", "2")], &["data.labels: ", "data.train_file: ", "model: "]),
+    ] {
+        let error = run(toy(inputs)).unwrap_err();
+        assert_eq!(class_of(&error).exit_code(), 2);
+        assert!(places.iter().all(|place| error.to_string().contains(place)), "{error}");
+    }
+}
