@@ -9,6 +9,7 @@ use crate::layers::Gradients;
 use crate::layers::ParameterId;
 use crate::layers::Site;
 use crate::layers::norm::Norm;
+use crate::ops::computed::AnyIndices;
 use crate::ops::dropout;
 use crate::ops::embedding;
 use crate::ops::indices::Indices;
@@ -18,7 +19,7 @@ use crate::ops::layer_norm;
 #[derive(Debug, Clone, Copy)]
 pub struct TokenIds<'a> {
     /// Row of the word embedding, `[T]`.
-    pub ids: Indices<'a>,
+    pub ids: AnyIndices<'a>,
     /// Row of the position embedding, the family's offset included, `[T]`.
     pub position_ids: Indices<'a>,
     /// Row of the token type embedding, `[T]`.

@@ -2,7 +2,8 @@
 //!
 //! The CPU's code reads them on the host, a kernel their copy on the GPU. For a GPU all of a batch are
 //! uploaded at once, each with a plan: what the kernel of its op wants to know of them beforehand. What a
-//! plan is, the op alone knows. Without a copy (in a test, say) each op uploads the numbers for itself.
+//! plan is, the op alone knows. Without a copy (in a test, say) each op uploads the numbers for itself. The
+//! host always has them; numbers that it may not have are in `computed.rs`.
 
 use std::any::Any;
 

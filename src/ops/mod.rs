@@ -15,6 +15,7 @@
 pub mod accumulator;
 pub mod adamw;
 pub mod attention;
+pub mod computed;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod dropout;
@@ -35,6 +36,7 @@ pub mod memory;
 pub mod norm;
 pub mod parallel;
 pub mod peak;
+pub mod replace_tokens;
 pub mod residual_norm;
 pub mod rotary;
 pub mod scatter;

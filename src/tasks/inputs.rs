@@ -68,10 +68,15 @@ impl<'a> Inputs<'a> {
         self.on_gpu.as_ref().map_or(host.into(), |copies| Indices::uploaded(host, &copies[index]))
     }
 
+    /// Rows of the word table, `[T]`.
+    pub(super) fn ids(&self) -> Indices<'_> {
+        self.at(&self.batch.ids, 0)
+    }
+
     /// The ids of the tokens.
     pub(super) fn tokens(&self) -> TokenIds<'_> {
         TokenIds {
-            ids: self.at(&self.batch.ids, 0),
+            ids: self.ids().into(),
             position_ids: self.at(&self.position_ids, 1),
             token_type_ids: self.at(&self.batch.token_type_ids, 2),
         }

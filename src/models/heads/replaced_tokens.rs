@@ -17,8 +17,8 @@ use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
 use crate::models::heads::HeadMemory;
+use crate::ops::computed::AnyIndices;
 use crate::ops::gelu;
-use crate::ops::indices::Indices;
 use crate::ops::linear_binary_cross_entropy as op;
 
 /// The head.
@@ -79,7 +79,7 @@ impl ReplacedTokenHead {
 
     /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens
     /// that were replaced, else 0, `[T]`.
-    pub fn totals(&self, hidden_td: &Tensor, replaced: Indices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+    pub fn totals(&self, hidden_td: &Tensor, replaced: AnyIndices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         op::forward(&self.activated(hidden_td, ctx)?.1, self.output(ctx), replaced)
     }
 
@@ -88,7 +88,7 @@ impl ReplacedTokenHead {
     pub fn totals_and_gradient(
         &self,
         hidden_td: &Tensor,
-        replaced: Indices<'_>,
+        replaced: AnyIndices<'_>,
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,

@@ -7,11 +7,14 @@
 //! have come so far by then, so the next copy into the slot waits for it, on its stream: the host waits for
 //! nothing but to write to a host buffer whose own last copy is not done.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
+use candle_core::Tensor;
 use candle_core::bail;
 
 use super::Address;
@@ -75,19 +78,25 @@ impl Values<'_> {
 /// keep it until the kernel that reads it is launched.
 #[derive(Debug, Clone)]
 pub struct Array {
-    packet: Arc<Packet>,
-    /// First byte in the packet.
-    offset: usize,
+    start: Address,
     kind: Kind,
+    /// Its packet, or the tensor that it is.
+    _memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl Array {
+    /// The numbers of a contiguous u32 tensor, which a kernel has written or will write.
+    pub(in crate::ops) fn of(gpu: &Gpu, numbers: &Tensor) -> Result<Self> {
+        let start = gpu.input(numbers, DType::U32)?;
+        Ok(Self { start, kind: Kind::U32, _memory: Arc::new(numbers.clone()) })
+    }
+
     /// Where it begins, for a kernel that reads values of this kind.
     pub(in crate::ops) fn address(&self, kind: Kind) -> Result<Address> {
         if self.kind != kind {
             bail!("an array of {:?} was passed on as one of {kind:?}", self.kind);
         }
-        Ok(self.packet.start.plus(self.offset))
+        Ok(self.start)
     }
 }
 
@@ -153,9 +162,9 @@ impl Gpu {
         let (offsets, bytes) = layout(arrays);
         let packet = Arc::new(Packet::send(&self.0, arrays, &offsets, bytes)?);
         let array = |(array, offset): (&Values<'_>, usize)| Array {
-            packet: packet.clone(),
-            offset,
+            start: packet.start.plus(offset),
             kind: array.kind(),
+            _memory: packet.clone(),
         };
         Ok(arrays.iter().zip(offsets).map(array).collect())
     }

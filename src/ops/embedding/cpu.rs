@@ -20,7 +20,7 @@ pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<T
     let (tokens, hidden) = (ids.word.len(), tables.word_vd.dim(1)?);
     let (word, position) = (values::<f32>(tables.word_vd)?, values::<f32>(tables.position_pd)?);
     let kind = values::<f32>(tables.type_nd)?;
-    let ids = [ids.word.host(), ids.position.host(), ids.token_type.host()];
+    let ids = [ids.word.host()?, ids.position.host(), ids.token_type.host()];
     let row_of = |id: u32| id as usize * hidden..(id as usize + 1) * hidden;
     let mut y = Vec::<T>::new();
     parallel::for_rows(unwritten(&mut y, tokens * hidden), hidden, |rows, y| {

@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
@@ -12,7 +13,6 @@ use crate::ops::cuda::Kind;
 use crate::ops::cuda::wide;
 use crate::ops::embedding::Ids;
 use crate::ops::embedding::Tables;
-use crate::ops::indices::Indices;
 use crate::ops::scatter::PIECE_ROWS;
 use crate::ops::scatter::Scatter;
 
@@ -52,8 +52,8 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
         cols: cols as i64,
         wide: wide::flag(cols, DType::F32, &[tables[0], tables[1], tables[2], y]),
     };
-    // SAFETY: the ids are `[tokens]` each and were checked to be rows of their tables, which are `[_, cols]`;
-    // `y` is `[tokens, cols]`.
+    // SAFETY: the ids are `[tokens]` each and rows of their tables, which are `[_, cols]`: that was checked,
+    // or the op that computed them promises it. `y` is `[tokens, cols]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), Grid::of(tokens.div_ceil(WARPS), 32 * WARPS as u32), &args) }?;
     Ok(y_td)
 }
@@ -78,7 +78,7 @@ struct BackwardArgs {
 pub(super) fn backward(
     gpu: &Gpu,
     dy_td: &Tensor,
-    ids: Indices<'_>,
+    ids: AnyIndices<'_>,
     padding: Option<u32>,
     dtable: &Tensor,
 ) -> Result<()> {
@@ -86,8 +86,7 @@ pub(super) fn backward(
     let groups = Scatter::of(gpu, ids, padding)?;
     let (numbers, _numbers) = ids.on_gpu(gpu)?;
     // Without an id that has several pieces there is nothing to keep until they are all there.
-    let split = groups.pieces > groups.count;
-    let partials_rows = if split { 2 * (tokens / PIECE_ROWS + 1) } else { 0 };
+    let partials_rows = if groups.splits { 2 * (tokens / PIECE_ROWS + 1) } else { 0 };
     let partials_td = gpu.uninitialised((partials_rows, cols), DType::F32)?;
     let (dy, partials) = (gpu.input(dy_td, dtype)?, gpu.output(&partials_td, DType::F32)?);
     let into = gpu.output(dtable, DType::F32)?;
@@ -101,7 +100,7 @@ pub(super) fn backward(
         partials,
         pieces: groups.pieces as i64,
         cols: cols as i64,
-        wide: wide::flag(cols, dtype, &[dy, into, if split { partials } else { dy }]),
+        wide: wide::flag(cols, dtype, &[dy, into, if groups.splits { partials } else { dy }]),
     };
     let grid = |blocks: usize, values: usize| Grid {
         blocks: [blocks as u32, cols.div_ceil(THREADS * values) as u32, 1],
@@ -109,11 +108,11 @@ pub(super) fn backward(
         shared_bytes: 0,
     };
     let values = if args.wide == 0 { 1 } else { wide::values(dtype) };
-    // SAFETY: the groups are those of the ids, which are `[tokens]` and were checked to be rows of the table;
+    // SAFETY: the groups are those of the ids, which are `[tokens]` and rows of the table, as above;
     // `dy` is `[tokens, cols]`, the table `[_, cols]`; the partial sums are as many rows as `slot` in
     // `kernel.cu` gives.
     unsafe { gpu.launch(SUM_PIECES, Some(dtype), grid(groups.pieces, values), &args) }?;
-    if split {
+    if groups.splits {
         // SAFETY: as above.
         unsafe { gpu.launch(ADD_PIECES, None, grid(groups.count, 1), &args) }?;
     }

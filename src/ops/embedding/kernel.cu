@@ -2,7 +2,7 @@
 //
 // Forward: a block has 8 warps, each makes the row of one token.
 //
-// Backward, for one table, in two kernels. `Groups` (src/ops/scatter.rs) has put the tokens of one id
+// Backward, for one table, in two kernels. `Groups` (src/ops/scatter/mod.rs) has put the tokens of one id
 // side by side and cut them into pieces. First a block of 128 threads takes a piece: a thread adds up N
 // columns over its tokens, straight into the gradient where the id has that piece alone, else into a row of
 // partial sums. Then a block takes an id, and where it has several pieces adds their sums to the gradient, in
@@ -51,7 +51,7 @@ __device__ void forward(const ForwardArgs& a) {
 }
 KERNELS(embedding_forward, ForwardArgs, 256, forward)
 
-constexpr u32 PIECE_ROWS = 128;  // of a piece, at most: as in scatter.rs
+constexpr u32 PIECE_ROWS = 128;  // of a piece, at most: as in scatter/mod.rs
 // Rows that are read before the first is added: the sum waits for the memory once for all.
 constexpr int BATCH = 8;
 
@@ -63,7 +63,7 @@ struct BackwardArgs {
     const u32* target_pieces;
     float* dtable;    // [ids, cols], added to
     float* partials;  // sums of the pieces of ids with several; see `slot`
-    i64 pieces;
+    i64 pieces;       // or more: those behind the last are empty
     i64 cols;
     u32 wide;
 };
@@ -90,8 +90,10 @@ __device__ __forceinline__ void sum_piece(const BackwardArgs& a) {
     if (col >= a.cols) return;
     const T* dy = static_cast<const T*>(a.dy) + col;
     u32 at = a.piece_starts[piece], end = a.piece_starts[piece + 1];
+    if (at == end) return;
     u32 id = a.ids[a.order[at]];
-    bool alone = !(piece > 0 && a.ids[a.order[at - 1]] == id) && !(piece + 1 < a.pieces && a.ids[a.order[end]] == id);
+    bool goes_on = end < a.piece_starts[a.pieces] && a.ids[a.order[end]] == id;
+    bool alone = !(piece > 0 && a.ids[a.order[at - 1]] == id) && !goes_on;
     float sum[N] = {};
     for (; at + BATCH <= end; at += BATCH) {
         Vec<T, N> rows[BATCH];
@@ -126,7 +128,7 @@ KERNELS(embedding_sum_pieces, BackwardArgs, 128, sum_pieces)
 __device__ void add_pieces(const BackwardArgs& a) {
     u32 first = a.target_pieces[blockIdx.x], end = a.target_pieces[blockIdx.x + 1];
     i64 col = i64(blockIdx.y) * blockDim.x + threadIdx.x;
-    if (end - first == 1 || col >= a.cols) return;
+    if (end - first <= 1 || col >= a.cols) return;
     float sum = 0.0f;
 #pragma unroll 8
     for (u32 piece = first; piece < end; piece++) sum += a.partials[slot(a.piece_starts, piece) * a.cols + col];

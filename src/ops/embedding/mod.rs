@@ -19,6 +19,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
@@ -30,7 +31,7 @@ use crate::ops::tensor::check_shape;
 #[derive(Debug, Clone, Copy)]
 pub struct Ids<'a> {
     /// `[T]`.
-    pub word: Indices<'a>,
+    pub word: AnyIndices<'a>,
     /// `[T]`.
     pub position: Indices<'a>,
     /// `[T]`.
@@ -73,14 +74,14 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     match Gpu::of(dy_td)? {
         None => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
-            cpu::backward::<T>(dy_td, ids.word.host(), padding.word, gradients.word_vd)?;
+            cpu::backward::<T>(dy_td, ids.word.host()?, padding.word, gradients.word_vd)?;
             cpu::backward::<T>(dy_td, ids.position.host(), padding.position, gradients.position_pd)?;
             cpu::backward::<T>(dy_td, ids.token_type.host(), None, gradients.type_nd)
         }),
         Some(gpu) => {
             cuda::backward(&gpu, dy_td, ids.word, padding.word, gradients.word_vd)?;
-            cuda::backward(&gpu, dy_td, ids.position, padding.position, gradients.position_pd)?;
-            cuda::backward(&gpu, dy_td, ids.token_type, None, gradients.type_nd)
+            cuda::backward(&gpu, dy_td, ids.position.into(), padding.position, gradients.position_pd)?;
+            cuda::backward(&gpu, dy_td, ids.token_type.into(), None, gradients.type_nd)
         }
     }
 }
@@ -89,8 +90,8 @@ fn check(ids: Ids<'_>, tables: &Tables<'_>) -> Result<()> {
     let hidden = tables.word_vd.dims2()?.1;
     let parts = [
         ("token", ids.word, tables.word_vd),
-        ("position", ids.position, tables.position_pd),
-        ("token type", ids.token_type, tables.type_nd),
+        ("position", ids.position.into(), tables.position_pd),
+        ("token type", ids.token_type.into(), tables.type_nd),
     ];
     for (name, ids_t, table) in parts {
         let rows = table.dims2()?.0;

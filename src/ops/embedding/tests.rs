@@ -121,7 +121,7 @@ fn a_plan_made_beforehand_changes_nothing() {
         let arrays = [(&word, Some(4)), (&position, Some(2)), (&types, None)];
         let [w, p, t] = upload(&gpu, arrays.map(|(rows, skip)| Numbers::Scattered { rows, skip })).unwrap();
         let with_plans = Ids {
-            word: Indices::uploaded(&word, &w),
+            word: Indices::uploaded(&word, &w).into(),
             position: Indices::uploaded(&position, &p),
             token_type: Indices::uploaded(&types, &t),
         };

@@ -39,7 +39,7 @@ __device__ void forward(const ForwardArgs& a) {
 }
 KERNELS(gather_rows_forward, ForwardArgs, 256, forward)
 
-// The last four are `Groups` of src/ops/scatter.rs.
+// The last four are `Groups` of src/ops/scatter/mod.rs.
 struct BackwardArgs {
     const void* dy;
     void* dx;

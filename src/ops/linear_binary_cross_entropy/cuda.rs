@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
@@ -13,7 +14,6 @@ use crate::ops::cuda::columns::WARPS;
 use crate::ops::cuda::sums::Partials;
 use crate::ops::cuda::sums::RowBlocks;
 use crate::ops::cuda::wide;
-use crate::ops::indices::Indices;
 use crate::ops::linear_binary_cross_entropy::Map;
 
 const ROWS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_rows" };
@@ -100,7 +100,7 @@ pub(super) fn logits(gpu: &Gpu, x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     Ok(logits)
 }
 
-pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: Indices<'_>) -> Result<Tensor> {
+pub(super) fn forward(gpu: &Gpu, x_md: &Tensor, map: Map<'_>, labels: AnyIndices<'_>) -> Result<Tensor> {
     rows(gpu, x_md, map, labels, 0.0, None)
 }
 
@@ -110,7 +110,7 @@ fn rows(
     gpu: &Gpu,
     x_md: &Tensor,
     map: Map<'_>,
-    labels: Indices<'_>,
+    labels: AnyIndices<'_>,
     scale: f32,
     slopes: Option<(&Tensor, &Tensor)>,
 ) -> Result<Tensor> {
@@ -143,7 +143,7 @@ pub(super) fn forward_backward(
     gpu: &Gpu,
     x_md: &Tensor,
     map: Map<'_>,
-    labels: Indices<'_>,
+    labels: AnyIndices<'_>,
     scale: f32,
     dmap: Map<'_>,
 ) -> Result<(Tensor, Tensor)> {

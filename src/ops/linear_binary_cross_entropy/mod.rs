@@ -21,10 +21,10 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
-use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
 use crate::ops::tensor::check_shape;
 
@@ -57,6 +57,13 @@ impl Totals {
         let count = |index: usize| values[index] as usize;
         Ok(Self { loss_sum: values[0], correct: count(1), predicted: count(2), hits: count(3) })
     }
+
+    /// How many of all `rows` have the label 1.
+    pub fn ones(&self, rows: usize) -> usize {
+        // Told wrong are zeros that are told to be 1, and ones that are not.
+        let (wrong, wrong_zeros) = (rows - self.correct, self.predicted - self.hits);
+        self.hits + wrong - wrong_zeros
+    }
 }
 
 /// The logits, f32 `[M]`.
@@ -68,14 +75,15 @@ pub fn logits(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     }
 }
 
-/// Loss and scores, f64 `[4]` for [`Totals::read`]; an error names a label that is neither 0 nor 1.
-pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) -> Result<Tensor> {
+/// Loss and scores, f64 `[4]` for [`Totals::read`]; an error names a label that is neither 0 nor 1. Labels
+/// that were computed on the GPU are not checked: one that is not 1 counts as 0.
+pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<AnyIndices<'a>>) -> Result<Tensor> {
     let labels = labels.into();
     check(x_md, map)?;
     check_labels(x_md, labels)?;
     match Gpu::of(x_md)? {
         None => {
-            by_dtype!("linear binary cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels.host()))
+            by_dtype!("linear binary cross entropy", x_md, T => cpu::forward::<T>(x_md, map, labels.host()?))
         }
         Some(gpu) => cuda::forward(&gpu, x_md, map, labels),
     }
@@ -85,7 +93,7 @@ pub fn forward<'a>(x_md: &Tensor, map: Map<'_>, labels: impl Into<Indices<'a>>) 
 pub fn forward_backward<'a>(
     x_md: &Tensor,
     map: Map<'_>,
-    labels: impl Into<Indices<'a>>,
+    labels: impl Into<AnyIndices<'a>>,
     scale: f32,
     dmap: Map<'_>,
 ) -> Result<(Tensor, Tensor)> {
@@ -96,7 +104,7 @@ pub fn forward_backward<'a>(
     check_shape("linear binary cross entropy: bias gradient", dmap.bias, map.bias.dims())?;
     match Gpu::of(x_md)? {
         None => {
-            by_dtype!("linear binary cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels.host(), scale, dmap))
+            by_dtype!("linear binary cross entropy", x_md, T => cpu::forward_backward::<T>(x_md, map, labels.host()?, scale, dmap))
         }
         Some(gpu) => cuda::forward_backward(&gpu, x_md, map, labels, scale, dmap),
     }
@@ -107,7 +115,7 @@ fn check(x_md: &Tensor, map: Map<'_>) -> Result<()> {
     check_shape("linear binary cross entropy: bias", map.bias, &[1])
 }
 
-fn check_labels(x_md: &Tensor, labels: Indices<'_>) -> Result<()> {
+fn check_labels(x_md: &Tensor, labels: AnyIndices<'_>) -> Result<()> {
     check_len("linear binary cross entropy: labels", labels.len(), x_md.dim(0)?)?;
     check_ids("linear binary cross entropy: label", labels, 2)
 }

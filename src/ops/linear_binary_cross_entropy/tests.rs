@@ -45,6 +45,7 @@ fn compare(dtype: DType, (rows, cols): (usize, usize)) {
         (got.correct, got.predicted, got.hits),
         (count(&|told, one| told == one), count(&|told, _| told), count(&|told, one| told && one))
     );
+    assert_eq!(got.ones(rows), labels.iter().filter(|label| **label == 1).count());
     assert_eq!(dx.dtype(), dtype);
     assert_close("dx", &dx, &gradients[0], within(dtype, 1e-5, 1.0));
     assert_close("dweight", &dweight, &wanted[0], 1e-5);

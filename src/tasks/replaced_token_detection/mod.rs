@@ -2,8 +2,9 @@
 //! discriminator tells for every token whether it is the original one.
 //!
 //! Both are trained in one step: the generator as a masked language model, on the masked tokens alone; no
-//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in, `scores.rs` says what an
-//! evaluation came to; `told.rs` is what a discriminator alone is used for, `pair_folder.rs` both.
+//! gradient passes through what it draws. `corrupt.rs` puts the drawn tokens in; on a GPU they stay there, so
+//! that a step waits for nothing. `scores.rs` says what an evaluation came to; `told.rs` is what a
+//! discriminator alone is used for, `pair_folder.rs` both.
 
 mod corrupt;
 pub mod pair_folder;
@@ -128,6 +129,14 @@ impl ReplacedTokenDetection {
         // What inputs depend on (padding, positions) is the same for both models.
         Inputs::new(batch, &discriminator.config, parameters.flat().device(), backward)
     }
+
+    fn corrupted<'a>(
+        &self,
+        inputs: &'a Inputs<'a>,
+        drawn: Option<&Tensor>,
+    ) -> candle_core::Result<Corrupted<'a>> {
+        Corrupted::new(inputs, drawn, self.pair.discriminator.config.encoder.vocab_size)
+    }
 }
 
 impl Pretrained for ReplacedTokenDetection {
@@ -186,10 +195,10 @@ impl ReplacedTokenDetection {
     /// The discriminator's logit of each token, `[T]`, where `drawn` stand at the labelled positions.
     pub fn discriminator_logits(&self, batch: &Batch, drawn: &Tensor) -> candle_core::Result<Tensor> {
         let Pair { discriminator, parameters, .. } = &self.pair;
-        let corrupted = Corrupted::new(batch, Some(drawn))?;
-        let inputs = self.inputs(&corrupted.batch, false)?;
+        let inputs = self.inputs(batch, false)?;
+        let corrupted = self.corrupted(&inputs, Some(drawn))?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = discriminator.encoder.infer(inputs.tokens(), &ctx)?;
+        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), &ctx)?;
         discriminator.head.logits(&hidden_td, &ctx)
     }
 
@@ -218,15 +227,14 @@ impl ReplacedTokenDetection {
             of_generator = PendingLoss::of(passed.entropy, batch.num_labels());
             drawn = passed.drawn;
         }
-        let corrupted = Corrupted::new(batch, given.or(drawn.as_ref()))?;
-        let inputs = self.inputs(&corrupted.batch, true)?;
+        let corrupted = self.corrupted(&inputs, given.or(drawn.as_ref()))?;
         let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
-        let (hidden_td, saved) = discriminator.encoder.forward(inputs.tokens(), &ctx)?;
-        let replaced = (&corrupted.replaced).into();
+        let (hidden_td, saved) = discriminator.encoder.forward(corrupted.tokens(), &ctx)?;
+        let replaced = corrupted.replaced();
         let (totals, d_hidden) =
             discriminator.head.totals_and_gradient(&hidden_td, replaced, scales[1], &ctx, gradients)?;
         drop(hidden_td);
-        discriminator.encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+        discriminator.encoder.backward(d_hidden, corrupted.tokens(), saved, &ctx, gradients)?;
         Ok(vec![of_generator, PendingLoss::of_totals(totals, batch.num_tokens())])
     }
 }
@@ -272,12 +280,11 @@ impl Task for ReplacedTokenDetection {
         let draw = Some(Draw { stream: &stream, keys: targets.keys });
         let (entropy, drawn) = generator.head.loss_and_draws(&hidden_td, targets, draw, &ctx)?;
         drop(hidden_td);
-        let corrupted = Corrupted::new(batch, drawn.as_ref())?;
-        let inputs = self.inputs(&corrupted.batch, false)?;
-        let hidden_td = discriminator.encoder.infer(inputs.tokens(), &ctx)?;
-        let totals = discriminator.head.totals(&hidden_td, (&corrupted.replaced).into(), &ctx)?;
+        let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
+        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), &ctx)?;
+        let totals = discriminator.head.totals(&hidden_td, corrupted.replaced(), &ctx)?;
         let told = Totals::read(&totals)?;
-        let replaced = corrupted.replaced.iter().filter(|replaced| **replaced == 1).count();
+        let replaced = told.ones(batch.num_tokens());
         let (masked, counted) = (batch.num_labels(), |count, correct| Loss { sum: 0.0, count, correct });
         Ok(vec![
             PendingLoss::of(entropy, masked).read()?,

@@ -1,14 +1,21 @@
-//! Rows grouped by the row that they are added to, worked out on the host so that the GPU needs no float
-//! atomics and adds in an order that depends on the ids alone.
+//! Rows grouped by the row that they are added to, so that the GPU needs no float atomics and adds in an
+//! order that depends on the ids alone.
+//!
+//! The host works that out beforehand. For ids that only the GPU has, the GPU does (`cuda.rs`): the same
+//! groups, so the same sums to the last bit, but the host does not learn how many there are.
+
+mod cuda;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use candle_core::Result;
 
+use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Values;
-use crate::ops::indices::Indices;
 
 /// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
 pub const PIECE_ROWS: usize = 128;
@@ -54,7 +61,7 @@ impl Groups {
     }
 }
 
-/// The groups on the GPU.
+/// The groups on the GPU. Pieces and targets may be more than there are: those behind the last are empty.
 #[derive(Debug, Clone)]
 pub struct Scatter {
     /// `Groups::order`, u32.
@@ -65,19 +72,27 @@ pub struct Scatter {
     pub targets: Array,
     /// `Groups::target_pieces`, u32.
     pub target_pieces: Array,
-    /// Number of pieces.
+    /// Number of pieces, or more.
     pub pieces: usize,
-    /// Number of targets.
+    /// Number of targets, or more.
     pub count: usize,
+    /// Whether a target may have several pieces.
+    pub splits: bool,
 }
 
 impl Scatter {
     /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
-    pub(in crate::ops) fn of<'a>(gpu: &Gpu, rows: Indices<'a>, skip: Option<u32>) -> Result<Cow<'a, Self>> {
-        if let Some(plan) = rows.plan() {
+    pub(in crate::ops) fn of<'a>(
+        gpu: &Gpu,
+        rows: impl Into<AnyIndices<'a>>,
+        skip: Option<u32>,
+    ) -> Result<Cow<'a, Self>> {
+        let rows = rows.into();
+        let Some(known) = rows.known() else { return Self::of_unknown(gpu, rows, skip).map(Cow::Owned) };
+        if let Some(plan) = known.plan() {
             return Ok(Cow::Borrowed(plan));
         }
-        let groups = Groups::of(rows.host(), skip);
+        let groups = Groups::of(known.host(), skip);
         let arrays = gpu.send(&groups.values())?.try_into().expect("as many arrays come back as were sent");
         Ok(Cow::Owned(Self::new(&groups, arrays)))
     }
@@ -86,29 +101,21 @@ impl Scatter {
     pub(super) fn new(groups: &Groups, arrays: [Array; 4]) -> Self {
         let [order, piece_starts, targets, target_pieces] = arrays;
         let (pieces, count) = (groups.piece_starts.len() - 1, groups.targets.len());
-        Self { order, piece_starts, targets, target_pieces, pieces, count }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_one_target_stand_together_in_their_order() {
-        let groups = Groups::of(&[7, 2, 7, 9, 2, 7], Some(9));
-        assert_eq!(groups.order, [1, 4, 0, 2, 5]);
-        assert_eq!((groups.targets, groups.target_pieces), (vec![2, 7], vec![0, 1, 2]));
-        assert_eq!(groups.piece_starts, [0, 2, 5]);
+        Self { order, piece_starts, targets, target_pieces, pieces, count, splits: pieces > count }
     }
 
-    #[test]
-    fn long_groups_are_cut_and_none_is_lost() {
-        let rows = vec![3; 2 * PIECE_ROWS + 5];
-        let groups = Groups::of(&rows, None);
-        assert_eq!(groups.piece_starts, [0, 128, 256, 261]);
-        assert_eq!((groups.targets, groups.target_pieces), (vec![3], vec![0, 3]));
-        let none = Groups::of(&[1, 1], Some(1));
-        assert_eq!((none.order.len(), none.piece_starts, none.target_pieces), (0, vec![0], vec![0]));
+    /// The groups of rows that the host has not seen: there is a piece and a target for each at most.
+    fn of_unknown(gpu: &Gpu, rows: AnyIndices<'_>, skip: Option<u32>) -> Result<Self> {
+        let [order, piece_starts, targets, target_pieces] = cuda::groups(gpu, rows, skip)?;
+        let array = |t| Array::of(gpu, t);
+        Ok(Self {
+            order: array(&order)?,
+            piece_starts: array(&piece_starts)?,
+            targets: array(&targets)?,
+            target_pieces: array(&target_pieces)?,
+            pieces: rows.len(),
+            count: rows.len(),
+            splits: rows.len() > PIECE_ROWS,
+        })
     }
 }

@@ -1,0 +1,16 @@
+//! Drawn ids put in on the CPU.
+
+use crate::ops::computed::Computed;
+use crate::ops::replace_tokens::Masked;
+use crate::ops::replace_tokens::Replaced;
+
+pub(super) fn forward(masked: Masked<'_>, drawn: &[u32]) -> Replaced {
+    let mut ids = masked.ids.host().to_vec();
+    let mut replaced = vec![0; ids.len()];
+    let places = masked.positions.host().iter().zip(masked.originals.host());
+    for ((&at, &original), &drawn) in places.zip(drawn) {
+        ids[at as usize] = drawn;
+        replaced[at as usize] = u32::from(drawn != original);
+    }
+    Replaced { ids: Computed::on_host(ids), replaced: Computed::on_host(replaced) }
+}

@@ -1,0 +1,62 @@
+//! Drawn ids put in on the GPU: a copy of all, then those that were drawn.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::computed::Computed;
+use crate::ops::cuda::Address;
+use crate::ops::cuda::Gpu;
+use crate::ops::cuda::Grid;
+use crate::ops::cuda::Kernel;
+use crate::ops::replace_tokens::Masked;
+use crate::ops::replace_tokens::Replaced;
+
+const COPY: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_copy" };
+const PUT: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_put" };
+const THREADS: usize = 256;
+
+/// Twin of `Args` in `kernel.cu`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Args {
+    from: Address,
+    positions: Address,
+    originals: Address,
+    drawn: Address,
+    ids: Address,
+    replaced: Address,
+    tokens: i64,
+    masked: i64,
+    vocabulary: u32,
+}
+
+pub(super) fn forward(
+    gpu: &Gpu,
+    masked: Masked<'_>,
+    drawn_m: &Tensor,
+    vocabulary: usize,
+) -> Result<Replaced> {
+    let (tokens, drawn) = (masked.ids.len(), masked.positions.len());
+    let (ids, replaced) = (gpu.uninitialised(tokens, DType::U32)?, gpu.uninitialised(tokens, DType::U32)?);
+    let [from, positions, originals] =
+        [masked.ids.on_gpu(gpu)?, masked.positions.on_gpu(gpu)?, masked.originals.on_gpu(gpu)?];
+    let args = Args {
+        from: from.0,
+        positions: positions.0,
+        originals: originals.0,
+        drawn: gpu.input(drawn_m, DType::U32)?,
+        ids: gpu.output(&ids, DType::U32)?,
+        replaced: gpu.output(&replaced, DType::U32)?,
+        tokens: tokens as i64,
+        masked: drawn as i64,
+        vocabulary: vocabulary as u32,
+    };
+    let grid = |count: usize| Grid::of(count.div_ceil(THREADS), THREADS as u32);
+    // SAFETY: the ids, new and old, and the marks are `[tokens]`.
+    unsafe { gpu.launch(COPY, None, grid(tokens), &args) }?;
+    // SAFETY: positions, originals and drawn ids are as many; the positions were checked to be below
+    // `tokens`.
+    unsafe { gpu.launch(PUT, None, grid(drawn), &args) }?;
+    Ok(Replaced { ids: Computed::on_gpu(ids), replaced: Computed::on_gpu(replaced) })
+}

@@ -1,0 +1,34 @@
+// Drawn ids in the place of masked ones; see mod.rs. A thread is a token, or one that was drawn.
+#include "common.cuh"
+
+struct Args {
+    const u32* from;  // [tokens]
+    const u32* positions;
+    const u32* originals;
+    const u32* drawn;
+    u32* ids;       // [tokens]
+    u32* replaced;  // [tokens]
+    i64 tokens;
+    i64 masked;
+    u32 vocabulary;
+};
+
+__device__ __forceinline__ i64 number() { return i64(blockIdx.x) * blockDim.x + threadIdx.x; }
+
+__device__ void copy(const Args& a) {
+    i64 t = number();
+    if (t >= a.tokens) return;
+    a.ids[t] = a.from[t];
+    a.replaced[t] = 0;
+}
+KERNEL(replace_tokens_copy, Args, 256, copy)
+
+// Positions differ, so no two threads write to one place.
+__device__ void put(const Args& a) {
+    i64 m = number();
+    if (m >= a.masked) return;
+    u32 at = a.positions[m], id = min(a.drawn[m], a.vocabulary - 1);
+    a.ids[at] = id;
+    a.replaced[at] = id != a.originals[m];
+}
+KERNEL(replace_tokens_put, Args, 256, put)
