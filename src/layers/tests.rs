@@ -146,9 +146,8 @@ impl Make {
                 None => ["query", "key", "value"].map(|name| linear(&input, &format!("{layer}.{name}"))),
             };
             let [q, k, v] = maps;
-            let turn = |x: Tensor| match self.is_rotary {
-                true => rotary::reference::forward(&x, HEADS, &BOUNDS, THETA),
-                false => Ok(x),
+            let turn = |x: Tensor| {
+                if self.is_rotary { rotary::reference::forward(&x, HEADS, &BOUNDS, THETA) } else { Ok(x) }
             };
             let (q, k) = (turn(q?)?, turn(k?)?);
             let o = attention::reference::forward(&q, &k, &v?, HEADS, &BOUNDS, self.window, None)?;
@@ -184,7 +183,8 @@ fn compare(make: Make) {
     let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
     for layer in &layers {
         let (next, of_layer) = layer.forward(&stream, &ctx).unwrap();
-        (stream, _) = (next, saved.push(of_layer));
+        saved.push(of_layer);
+        stream = next;
     }
     let mut gradient = Stream::from(dy.clone());
     for (layer, saved) in layers.iter().zip(&saved).rev() {

@@ -163,7 +163,8 @@ fn report(outcomes: &[Outcome], columns: &[Column]) -> Vec<String> {
 
 /// One line of cells, 14 places each.
 fn cells(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
-    columns.iter().map(|column| format!("{:>14}", text(column))).collect()
+    let cells: Vec<String> = columns.iter().map(|column| format!("{:>14}", text(column))).collect();
+    cells.concat()
 }
 
 fn digits(value: f64, factor: f64) -> String {

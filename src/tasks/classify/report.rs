@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::scores::ClassScore;
 use crate::scores::Confusion;
-use crate::tasks::classify::Example;
+use crate::tasks::labelled::Example;
 
 /// Columns of a terminal that a table may take.
 const WIDEST: usize = 100;
