@@ -189,6 +189,27 @@ fn an_old_checkpoint_that_cannot_be_deleted_is_told_and_hinders_no_save() {
 }
 
 #[test]
+fn files_of_a_sealed_folder_are_held_against_it_and_manifests_of_others_are_let_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("final");
+    let part = |name: &str| (name.to_string(), Part::Bytes(b"{}".to_vec()));
+    write_sealed(&root, &Snapshot { step: 1, parts: vec![part("a/config.json"), part("b/config.json")] })
+        .unwrap();
+    let verify = |name: &str| verify_sealed(&root.join(name), |_| true).map_err(|e| e.to_string());
+    assert_eq!((verify("a"), verify("b"), verify("")), (Ok(()), Ok(()), Ok(())));
+    std::fs::write(root.join("a/config.json"), b"{ }").unwrap();
+    let message = verify("a").unwrap_err();
+    assert!(message.contains("a/config.json: has 3 bytes") && message.contains("hint: restore"), "{message}");
+    assert!(verify("").is_err() && verify("b").is_ok());
+    verify_sealed(&root.join("a"), |name| name != "config.json").unwrap();
+    // Of some other program; then one of ours that is cut off.
+    std::fs::write(root.join("manifest.json"), br#"{"name": "an application"}"#).unwrap();
+    assert_eq!(verify("a"), Ok(()));
+    std::fs::write(root.join("manifest.json"), br#"{"format_version": 1, "wri"#).unwrap();
+    assert!(verify("a").unwrap_err().contains("manifest.json: is not a manifest"));
+}
+
+#[test]
 fn saving_a_step_again_replaces_it() {
     let (folder, store) = store_with(&[3]);
     let mut again = snapshot(3);

@@ -33,7 +33,9 @@ impl Sha256Sum {
 /// SHA-256 of `parts` one after the other, in hexadecimal.
 pub fn sha256_of(parts: &[&[u8]]) -> String {
     let mut sum = Sha256Sum::default();
-    parts.iter().for_each(|part| sum.add(part));
+    for part in parts {
+        sum.add(part);
+    }
     sum.finish()
 }
 

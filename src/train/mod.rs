@@ -99,7 +99,8 @@ impl Trainer<'_> {
         if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {
             loss_scale.restore(saved);
         }
-        let end = self.steps(state, &mut clock)?;
+        // A run that has come to its end only lacks what is made from its checkpoint: not one step more.
+        let end = if state.finished { End::Steps } else { self.steps(state, &mut clock)? };
         Ok((self.finish(state, end, &mut clock)?, clock.rates()))
     }
 

@@ -127,7 +127,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
             return Ok(Outcome { end, step: state.step, results, model, task, data });
         }
         found.resumed.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
-        state.finished = false;
+        state.finished = found.is_complete;
         let place = found.resumed.checkpoint.path().display();
         progress.note(&format!("resuming after step {} of `{place}`", state.step));
     }

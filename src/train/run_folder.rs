@@ -177,7 +177,9 @@ impl RunFolder {
         parts.extend(self.model_parts(task.parameters())?);
         let keep = Retention { limit: self.limit, best_step };
         let warnings = self.store.save(&Snapshot { step: state.step, parts }, keep)?;
-        warnings.iter().for_each(|warning| self.progress.warn(warning));
+        for warning in &warnings {
+            self.progress.warn(warning);
+        }
         Ok(())
     }
 

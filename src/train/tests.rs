@@ -3,6 +3,7 @@
 mod whole;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use candle_core::DType;
@@ -117,6 +118,8 @@ struct Steps {
     signal_at_end: bool,
     /// Whether the final files need an evaluation in the same process.
     wants_evaluation: bool,
+    /// What a step takes.
+    step_time: Duration,
 }
 
 impl Data for Steps {
@@ -125,6 +128,7 @@ impl Data for Steps {
     }
 
     fn next_step(&mut self) -> Result<StepBatches> {
+        std::thread::sleep(self.step_time);
         let micro = vec![Batch::default()];
         Ok(StepBatches {
             micro,

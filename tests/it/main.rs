@@ -12,6 +12,7 @@ mod golden;
 mod golden_pair;
 mod gradients;
 mod hostile;
+mod limits;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod prepare;

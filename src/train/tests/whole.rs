@@ -1,6 +1,7 @@
 //! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use candle_core::Device;
@@ -149,6 +150,23 @@ fn a_final_model_that_is_damaged_or_gone_is_made_again() {
     assert_eq!(ended(), Some(End::Steps));
     assert!(std::fs::read(&model).unwrap() == whole);
     assert_eq!(ended(), None, "the run is complete");
+}
+
+#[test]
+fn a_run_that_time_has_ended_trains_no_further_for_its_final_model() {
+    let folder = tempfile::tempdir().unwrap();
+    // At the end there is time left, but not for one more step.
+    let training = TrainingConfig { max_train_time: Some("100ms".to_string()), ..config() };
+    let step_time = Duration::from_millis(30);
+    let run = || {
+        let toy = Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
+        whole_run(toy, folder.path(), &training, 0).unwrap()
+    };
+    let first = run();
+    assert_eq!(first.end, Some(End::Time));
+    std::fs::remove_dir_all(folder.path().join("final")).unwrap();
+    assert_eq!(run().step, first.step);
+    assert!(folder.path().join("final/model.safetensors").exists());
 }
 
 #[test]

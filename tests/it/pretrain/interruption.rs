@@ -192,7 +192,7 @@ fn a_state_that_cannot_be_read_is_passed_over_and_said_so() {
     undisturbed.run(&[], &[]).ok();
     place.run(&[], &[]).ok();
     // Hashes and seal are right each time: the state was written so.
-    let changes: [(&str, fn(&mut Value)); 4] = [
+    let changes: [(&str, Change); 4] = [
         ("is not the state of a run of this version", |state| state["best"]["best"][1] = Value::Null),
         ("missing field `loss_scale`", |state| forget(state, "loss_scale")),
         ("missing field `last_eval_step`", |state| forget(state, "last_eval_step")),
@@ -208,6 +208,8 @@ fn a_state_that_cannot_be_read_is_passed_over_and_said_so() {
         assert_same_run(&place, &undisturbed);
     }
 }
+
+type Change = fn(&mut Value);
 
 fn forget(state: &mut Value, field: &str) {
     state.as_object_mut().expect("is an object").remove(field).expect("is there");

@@ -1,0 +1,65 @@
+//! Limits of the system that a run meets: sizes of files, open files, a pipe where a file is wanted.
+
+use std::fs;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::workplace::Finished;
+use crate::workplace::Workplace;
+
+/// The program under a limit of the shell.
+fn limited(place: &Workplace, limit: &str, arguments: &[&str]) -> Finished {
+    let script = format!("ulimit {limit} && exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_mlmtrain")]).args(arguments);
+    command.current_dir(place.path("")).stdin(Stdio::null()).output().expect("starts").into()
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_with_a_word() {
+    let place = Workplace::new();
+    // Blocks of 512 bytes or of a KiB: less than the moments of this model take.
+    let ended = limited(&place, "-f 60", &["pretrain", "--config", "config.yaml"]);
+    ended.refused(74, &["hint: free some"]);
+}
+
+#[test]
+fn too_many_open_files_are_no_reason_to_remove_shards() {
+    let place = Workplace::new();
+    let sets = ["--set", "data.shard_tokens=1024"];
+    let prepare = [&["prepare", "--config", "config.yaml"], &sets[..]].concat();
+    place.program(&prepare, "").ok();
+    let shards = fs::read_dir(place.run_path("data/shards")).unwrap().count();
+    assert!(shards > 14, "{shards}");
+    let ended = limited(&place, "-n 14", &prepare);
+    ended.refused(1, &["Too many open files"]);
+    assert!(!ended.stderr.contains("remove the folder"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_manifest_hangs_nobody() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2"], &[]).ok();
+    let verify = ["shards", "verify", "run/data"];
+    let predict = ["predict", "--model", "run/final", "--input", "corpus.txt"];
+    for (manifest, arguments) in
+        [("run/data/shards/manifest.json", &verify[..]), ("run/final/manifest.json", &predict)]
+    {
+        fs::remove_file(place.path(manifest)).unwrap();
+        assert!(Command::new("mkfifo").arg(place.path(manifest)).status().expect("starts").success());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+        command.args(arguments).current_dir(place.path("")).stdin(Stdio::null()).stdout(Stdio::null());
+        let (mut child, started) = (command.stderr(Stdio::piped()).spawn().expect("starts"), Instant::now());
+        while child.try_wait().expect("can be asked").is_none() {
+            if started.elapsed() > Duration::from_secs(60) {
+                child.kill().expect("can be killed");
+                panic!("{arguments:?} waits for a pipe");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended: Finished = child.wait_with_output().expect("ends").into();
+        ended.refused(1, &[manifest, "is no file, but a pipe or a device"]);
+    }
+}
