@@ -156,8 +156,8 @@ fn a_final_model_that_is_damaged_or_gone_is_made_again() {
 fn a_run_that_time_has_ended_trains_no_further_for_its_final_model() {
     let folder = tempfile::tempdir().unwrap();
     // At the end there is time left, but not for one more step.
-    let training = TrainingConfig { max_train_time: Some("100ms".to_string()), ..config() };
-    let step_time = Duration::from_millis(30);
+    let training = TrainingConfig { max_train_time: Some("1s".to_string()), ..config() };
+    let step_time = Duration::from_millis(300);
     let run = || {
         let toy = Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
         whole_run(toy, folder.path(), &training, 0).unwrap()
