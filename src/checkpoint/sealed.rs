@@ -1,4 +1,5 @@
-//! Folders of files with a manifest of their hashes: written with it, and held against it where they are used.
+//! Folders of files with a manifest of their hashes: written with it, and held against it where they are
+//! used.
 //!
 //! A checkpoint is one, a final model and a prepared tokenizer are others. It does not know which is which.
 
@@ -17,8 +18,8 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::Sha256Sum;
 
-/// Writes all parts into `folder`, which must be empty or new, and the manifest last; all of it is durable but
-/// the name of the folder.
+/// Writes all parts into `folder`, which must be empty or new, and the manifest last; all of it is durable
+/// but the name of the folder.
 pub fn write_sealed(folder: &Path, snapshot: &Snapshot) -> Result<()> {
     snapshot.check_names()?;
     fs::create_folder(folder)?;

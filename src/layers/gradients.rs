@@ -1,8 +1,8 @@
 //! The gradients of all parameters in one flat f32 buffer of the parameters' layout.
 //!
-//! The buffer has one lock, which an op holds while it writes. What is final is told by the thread that runs the
-//! backward pass, between two layers, when no op writes: a listener copies it there into what it will send, and
-//! needs the buffer no more while the next layer writes.
+//! The buffer has one lock, which an op holds while it writes. What is final is told by the thread that runs
+//! the backward pass, between two layers, when no op writes: a listener copies it there into what it will
+//! send, and needs the buffer no more while the next layer writes.
 
 use std::fmt;
 use std::ops::Range;

@@ -106,9 +106,9 @@ impl Linear {
     }
 }
 
-/// The gradient of what a block began with: that of its input through the block's `maps` (gradient of the output,
-/// weight), and that of its residual. Where the input is the residual (`is_apart` says that it is not), all of
-/// them meet in one sum, and `d_residual` is used up for it.
+/// The gradient of what a block began with: that of its input through the block's `maps` (gradient of the
+/// output, weight), and that of its residual. Where the input is the residual (`is_apart` says that it is
+/// not), all of them meet in one sum, and `d_residual` is used up for it.
 pub fn backward_stream(maps: &[(&Tensor, &Tensor)], d_residual: Tensor, is_apart: bool) -> Result<Stream> {
     if !is_apart {
         linear::backward_inputs_accumulate(maps, &d_residual)?;

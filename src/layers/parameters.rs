@@ -110,8 +110,9 @@ impl Registry {
         self.add(&name.into(), shape, init, true)
     }
 
-    /// Adds one weight matrix that several maps have together, `rows` each one below the other, `cols` wide. Each
-    /// map's part is a parameter of its own for layers; to files and to the optimizer they are one tensor.
+    /// Adds one weight matrix that several maps have together, `rows` each one below the other, `cols` wide.
+    /// Each map's part is a parameter of its own for layers; to files and to the optimizer they are one
+    /// tensor.
     pub fn weight_of_maps<const N: usize>(
         &mut self,
         name: impl Into<String>,

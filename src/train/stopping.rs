@@ -26,8 +26,8 @@ impl BestScore {
 
     /// Takes the score of an evaluation after `step` updates and says whether it is the best so far.
     ///
-    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. The same
-    /// step again (after a resume) is not counted twice.
+    /// An equal score is no improvement, and one that is not finite never is: JSON could not hold it. The
+    /// same step again (after a resume) is not counted twice.
     pub fn observe(&mut self, step: u64, score: f64) -> bool {
         let improved = match self.best {
             _ if !score.is_finite() => false,

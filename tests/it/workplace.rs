@@ -204,8 +204,8 @@ impl Workplace {
         steps
     }
 
-    /// Changes a JSON file of a checkpoint of the run, and signs the change as a broken writer would: hash and
-    /// seal are right.
+    /// Changes a JSON file of a checkpoint of the run, and signs the change as a broken writer would: hash
+    /// and seal are right.
     pub(super) fn forge(&self, checkpoint: &str, name: &str, change: impl Fn(&mut Value)) {
         let hash = |bytes: &[u8]| -> String {
             Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()

@@ -8,8 +8,8 @@
 //! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
 //! ```
 //!
-//! With a window of `w`, query `i` sees the keys `i - w ..= i + w` of its segment only; products with the others
-//! are left out, as far as blocks of rows allow.
+//! With a window of `w`, query `i` sees the keys `i - w ..= i + w` of its segment only; products with the
+//! others are left out, as far as blocks of rows allow.
 //!
 //! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each
 //! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the

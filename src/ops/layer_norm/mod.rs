@@ -2,8 +2,8 @@
 //! `torch.nn.LayerNorm`.
 //!
 //! Forward, for each row `t` of `x` `[T, D]`: `mean = sum(x) / D`, `rstd = 1 / sqrt(sum((x - mean)^2) / D +
-//! eps)`, `y = (x - mean) * rstd * weight + bias`, where there may be no bias. Saved: `mean` and `rstd` `[T]`;
-//! the caller keeps `x`.
+//! eps)`, `y = (x - mean) * rstd * weight + bias`, where there may be no bias. Saved: `mean` and `rstd`
+//! `[T]`; the caller keeps `x`.
 //!
 //! Backward, with `n = (x - mean) * rstd` and `g = dy * weight`:
 //! `dx = rstd * (g - sum(g) / D - n * sum(g * n) / D)`, `dweight += sum over t of dy * n`, `dbias += sum over

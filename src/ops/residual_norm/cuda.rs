@@ -63,8 +63,8 @@ pub(super) fn forward(
     let norm = Norm::new(gpu, vectors, weights.eps, (&y, &moments), &[x, residual, sum, bias])?;
     let (row_keys, _keys) = keys(gpu, row_keys, dropout)?;
     let args = ForwardArgs { x, residual, bias, row_keys, sum, norm, dropout: DropoutArgs::of(dropout) };
-    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the moments
-    // `[rows]`, and so are the keys where there is dropout.
+    // SAFETY: `x`, the residual, the sum and `y` are `[rows, cols]`, the vectors that there are `[cols]`, the
+    // moments `[rows]`, and so are the keys where there is dropout.
     unsafe { gpu.launch(FORWARD, Some(dtype), norm.grid(), &args) }?;
     Ok((y, Saved { sum_td, moments }))
 }

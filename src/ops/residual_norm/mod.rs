@@ -5,9 +5,10 @@
 //! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are
 //! `[T, D]`. Saved: `s` and the moments of its rows.
 //!
-//! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm (pre-norm);
-//! `dresidual = ds`, `dx = ds * keep`. `dbias += sum over t of dx`, `dweight += sum over t of dy * n`, `dnorm_bias += sum over t of dy`, where `n` is the normalised `s`:
-//! these three accumulate into what the caller passes.
+//! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm
+//! (pre-norm); `dresidual = ds`, `dx = ds * keep`. With `n` the normalised `s`, `dbias += sum over t of dx`,
+//! `dweight += sum over t of dy * n` and `dnorm_bias += sum over t of dy`: these three accumulate into what the
+//! caller passes.
 //!
 //! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32,
 //! and so is the arithmetic. The norm is that of `s` as rounded to the type, forward as backward.
@@ -90,8 +91,8 @@ pub fn forward<'a>(
     }
 }
 
-/// `(dx_td, dresidual_td)` from the gradient of the output, and from that of the sum where the sum was used, too;
-/// adds to the gradients in `into`.
+/// `(dx_td, dresidual_td)` from the gradient of the output, and from that of the sum where the sum was used,
+/// too; adds to the gradients in `into`.
 ///
 /// Without dropout both are one and the same tensor: a caller that adds to `dresidual` in place must be done
 /// with `dx`.

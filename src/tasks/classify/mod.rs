@@ -1,7 +1,7 @@
 //! Sequence classification: examples -> labels -> subset -> batches -> model -> report.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` a model with its labels,
-//! `trained.rs` what it is used for; everything else is about examples and knows no model.
+//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` a model with its
+//! labels, `trained.rs` what it is used for; everything else is about examples and knows no model.
 
 pub mod classifier;
 pub mod collate;

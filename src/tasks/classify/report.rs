@@ -97,8 +97,8 @@ pub fn rows_bytes(examples: &[Example], labels: &[String]) -> u64 {
 /// The confusion matrix as text, then precision, recall, F1 and support of each label.
 ///
 /// `labels` are the names of its classes: a row for each label in the file, a column for each predicted one.
-/// Where the names make it too wide, columns have the numbers of their labels; where that is too wide, only the
-/// most frequent confusions are listed. Ends in a newline.
+/// Where the names make it too wide, columns have the numbers of their labels; where that is too wide, only
+/// the most frequent confusions are listed. Ends in a newline.
 pub fn confusion_table(confusion: &Confusion, labels: &[String]) -> String {
     let matrix = named_columns(confusion, labels)
         .or_else(|| numbered_columns(confusion, labels))

@@ -1,4 +1,5 @@
-//! One prepared folder for several runs: the first one makes it, the others wait, and reading it needs no lock.
+//! One prepared folder for several runs: the first one makes it, the others wait, and reading it needs no
+//! lock.
 
 use std::fs;
 
