@@ -134,19 +134,27 @@ fn without_biases_they_are_zero() {
     let keys: Vec<u64> = (0..12).collect();
     on_each_device(|| {
         for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [67, 200, 1040].map(|cols| (dtype, cols))) {
-            let [x, residual, dy] = [1, 2, 3].map(|id| fresh_in((12, cols), id, dtype));
+            let [x, residual, dy, d_sum] = [1, 2, 3, 8].map(|id| fresh_in((12, cols), id, dtype));
             let (weight, zeros) = (fresh(cols, 4), fresh(cols, 5).zeros_like().unwrap());
-            let run = |bias: Option<&Tensor>, unread: Option<&Tensor>| {
-                let weights = Weights { bias, norm_weight: &weight, norm_bias: bias, eps: EPS };
+            let run = |[bias, norm_bias]: [Option<&Tensor>; 2], d_sum: Option<&Tensor>| {
+                let weights = Weights { bias, norm_weight: &weight, norm_bias, eps: EPS };
                 let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
-                let dnorm_weight = fresh(cols, 6);
-                let into = WeightGradients { dbias: unread, dnorm_weight: &dnorm_weight, dnorm_bias: unread };
+                let (dnorm_weight, unread) = (fresh(cols, 6), [7, 9].map(|id| fresh(cols, id)));
+                let into = WeightGradients {
+                    dbias: bias.map(|_| &unread[0]),
+                    dnorm_weight: &dnorm_weight,
+                    dnorm_bias: norm_bias.map(|_| &unread[1]),
+                };
                 let (dx, dresidual) =
-                    backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+                    backward(&dy, d_sum, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
                 [y, dx, dresidual, dnorm_weight].map(|t| bits(&t))
             };
-            let unread = fresh(cols, 7);
-            assert!(run(None, None) == run(Some(&zeros), Some(&unread)), "{dtype:?}, {cols} columns");
+            for d_sum in [None, Some(&d_sum)] {
+                let want = run([Some(&zeros); 2], d_sum);
+                for biases in [[None, None], [None, Some(&zeros)], [Some(&zeros), None]] {
+                    assert!(run(biases, d_sum) == want, "{dtype:?}, {cols} columns");
+                }
+            }
         }
     });
 }
