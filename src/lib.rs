@@ -64,9 +64,9 @@
 //!
 //! Start reading at `train/run.rs` (a whole run) and `train/mod.rs` (the loop), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
-//! task brings along is `tasks/pretraining/mod.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a file
-//! of data in `families/`, a task a folder in `tasks/` and a line in `tasks/list.rs`. The road of the text starts at `prepare/job.rs`, then `corpus/pass.rs`,
-//! `batches/loader.rs`.
+//! task brings along is `tasks/pretraining/mod.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
+//! file of data in `families/`, a task a folder in `tasks/` and a line in `tasks/list.rs`. The road of the
+//! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
 pub mod quantity;

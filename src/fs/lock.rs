@@ -85,8 +85,7 @@ impl FolderLock {
 
     /// Writes who holds it. A folder may be shared by machines, whose numbers of processes are their own.
     fn sign(mut self) -> Result<Self> {
-        let host = super::read_text_capped(Path::new("/proc/sys/kernel/hostname"), HOLDER_BYTES_MAX);
-        let host = host.map_or_else(|_| "unknown".to_string(), |name| name.trim().to_string());
+        let host = super::host_name().unwrap_or_else(|| "unknown".to_string());
         let signed = self
             .file
             .set_len(0)

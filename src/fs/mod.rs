@@ -146,6 +146,13 @@ pub fn append(path: &Path) -> Result<File> {
         .with_context(|| format!("cannot open `{}` to append", path.display()))
 }
 
+/// What this machine is called; `None` where the system does not tell.
+pub fn host_name() -> Option<String> {
+    const CAP_BYTES: u64 = 256;
+    let name = read_text_capped(Path::new("/proc/sys/kernel/hostname"), CAP_BYTES).ok()?;
+    Some(name.trim().to_string()).filter(|name| !name.is_empty())
+}
+
 /// Whether `path` still names `file`: it may have been removed or replaced since it was opened.
 pub fn is_still_at(file: &File, path: &Path) -> bool {
     let same = |open: &Metadata, named: &Metadata| (open.dev(), open.ino()) == (named.dev(), named.ino());

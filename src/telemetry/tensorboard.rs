@@ -135,7 +135,7 @@ fn newest_folder(runs_folder: &Path) -> Option<PathBuf> {
 }
 
 fn host_name() -> String {
-    let name = fs::read_text_capped(Path::new("/proc/sys/kernel/hostname"), 256).unwrap_or_default();
+    let name = fs::host_name().unwrap_or_default();
     let name: String =
         name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     if name.is_empty() { "localhost".to_string() } else { name }

@@ -98,9 +98,10 @@ fn fit_into(
             "not even one row fits: it needs about {needed}, {} are there",
             format_bytes(bytes)
         ));
-        return Err(problem
-            .at(KEY)
-            .hint("set `training.gradient_checkpointing: true`, lower `training.per_device_eval_batch_size`, or take a smaller model"));
+        return Err(problem.at(KEY).hint(
+            "set `training.gradient_checkpointing: true`, lower `training.per_device_eval_batch_size`, \
+                 or take a smaller model",
+        ));
     };
     let found = TrainingConfig {
         per_device_train_batch_size: rows.into(),

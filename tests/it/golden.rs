@@ -116,7 +116,6 @@ impl Golden {
     fn check(&self, what: &str, got: &Tensor, tolerance: f64) {
         let want = self.outputs.get(what);
         let error = largest(&(got - want).unwrap()) / largest(want);
-        println!("{}: `{what}` differs by at most {error:.2e}", self.name);
         assert!(error < tolerance, "{}: `{what}` differs by {error:.2e}", self.name);
     }
 
@@ -124,7 +123,6 @@ impl Golden {
     #[track_caller]
     fn check_number(&self, what: &str, got: f64, want: f32, tolerance: f64) {
         let error = (got / f64::from(want) - 1.0).abs();
-        println!("{}: {what} is off by {error:.2e}", self.name);
         assert!(error < tolerance, "{}: {what} is {got}, not {want}", self.name);
     }
 
@@ -153,7 +151,6 @@ impl Golden {
         let norm_of_all = norm(gradients.flat().unwrap());
         self.check_number("the gradient norm", norm_of_all, self.outputs.numbers("grad_norm")[0], 1e-5);
         let golden = |name: &str| self.outputs.get(&format!("grad.{name}"));
-        let mut worst = 0.0f64;
         for spec in task.parameters().layout().specs() {
             let want = golden(&spec.name);
             let got = gradients.flat().unwrap().narrow(0, spec.range.start, spec.range.len()).unwrap();
@@ -166,10 +163,8 @@ impl Golden {
                 norm(want)
             };
             let error = norm(&(&got - want).unwrap()) / size;
-            worst = worst.max(error);
             assert!(error < 1e-5, "{}: gradient of `{}` is off by {error:.2e}", self.name, spec.name);
         }
-        println!("{}: worst relative error of a gradient {worst:.2e}", self.name);
     }
 
     /// Losses and gradient norms before each of five AdamW steps, the weights after them, and the loss with

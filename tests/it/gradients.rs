@@ -189,7 +189,6 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
 fn finite_differences_agree_with_dropout_on() {
     for (name, task, batch) in all_tasks(0.1, 2) {
         let error = finite_difference_error(task.as_ref(), || gradients_of(task.as_ref(), &batch, PASS));
-        println!("{name}: relative error {error:.1e}");
         assert!(error < 1e-2, "{name}: finite differences are off by {error:.2e}");
     }
 }
@@ -277,7 +276,6 @@ fn one_batch_is_learnt_by_heart() {
             stepper.run(task.as_ref(), std::slice::from_ref(&batch), step, 3e-3).unwrap().losses[0]
         });
         let loss = loss.last().unwrap();
-        println!("{name}: loss {:.4} after 300 steps", loss.mean());
         assert!(loss.mean() < 0.05 && loss.correct == loss.count, "{name}: {loss:?}");
     }
 }

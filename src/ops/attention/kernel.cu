@@ -1,8 +1,8 @@
 // Attention over packed rows; see mod.rs for the formulas.
 //
 // A block takes a tile of 64 rows of one segment (blockIdx.x, see tiles.rs) and one head (blockIdx.y) and
-// goes through the rows of the other side of the segment that it sees; sums stay in registers, no score is ever in global
-// memory, and no two blocks write the same element.
+// goes through the rows of the other side of the segment that it sees; sums stay in registers, no score is
+// ever in global memory, and no two blocks write the same element.
 //
 //   forward           a tile of queries, all keys and values    o, log-sum-exp
 //   backward_queries  a tile of queries, all keys and values    dq, and delta = rowsum(do o) for the next

@@ -52,7 +52,8 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
 // the warp's first query.
 template <typename T, int K>
 __device__ __forceinline__ void forward_tile(
-    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 query_row, u32 key, u32 keys, u64 random_key, const Lane& lane) {
+    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 query_row, u32 key, u32 keys,
+    u64 random_key, const Lane& lane) {
     constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
     float scores[CHUNKS][2][4];
 #pragma unroll
@@ -119,7 +120,8 @@ __device__ void tensor_forward(const Args& a) {
         wait_for_copies();
         __syncthreads();
         if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
-        if (own < tile.end) forward_tile<T, K>(a, softmax, query, room + stage * STAGE, u32(own - tile.start), key, keys, random_key, lane);
+        if (own >= tile.end) continue;
+        forward_tile<T, K>(a, softmax, query, room + stage * STAGE, u32(own - tile.start), key, keys, random_key, lane);
     }
     __syncthreads();
     if (own >= tile.end) return;

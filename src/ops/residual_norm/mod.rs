@@ -7,8 +7,8 @@
 //!
 //! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm
 //! (pre-norm); `dresidual = ds`, `dx = ds * keep`. With `n` the normalised `s`, `dbias += sum over t of dx`,
-//! `dweight += sum over t of dy * n` and `dnorm_bias += sum over t of dy`: these three accumulate into what the
-//! caller passes.
+//! `dweight += sum over t of dy * n` and `dnorm_bias += sum over t of dy`: these three accumulate into what
+//! the caller passes.
 //!
 //! `x`, `residual`, `s`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32,
 //! and so is the arithmetic. The norm is that of `s` as rounded to the type, forward as backward.

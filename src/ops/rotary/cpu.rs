@@ -46,7 +46,8 @@ kernel! {
                 rotate_lanes(&mut whole_first[chunk], &mut whole_second[chunk], cosines, &whole_sines[chunk], sign);
             }
             for (lane, &cosine) in rest_cosines.iter().enumerate() {
-                let turned = turn([rest_first[lane].widen(), rest_second[lane].widen()], cosine, sign * rest_sines[lane]);
+                let pair = [rest_first[lane].widen(), rest_second[lane].widen()];
+                let turned = turn(pair, cosine, sign * rest_sines[lane]);
                 [rest_first[lane], rest_second[lane]] = turned.map(T::narrow);
             }
         }

@@ -52,7 +52,8 @@ impl Trained for PairFolder {
         let discriminator = Discriminator::load(&self.path.join(DISCRIMINATOR), &self.device)?;
         let place = self.path.display();
         answers.note(&format!(
-            "note: {place}: `{GENERATOR}` fills in the masks of a text, `{DISCRIMINATOR}` tells replaced tokens where there are none"
+            "note: {place}: `{GENERATOR}` fills in the masks of a text, `{DISCRIMINATOR}` tells replaced tokens \
+             where there are none"
         ));
         for text in texts {
             let text = text?;
