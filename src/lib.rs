@@ -62,7 +62,8 @@
 //! `K` head size, `F` feed-forward, `V` vocabulary, `L` layers, `M` masked positions, `N` parameters in the
 //! flat buffer. A tensor's name may carry them as a suffix: `hidden_td`, `logits_mv`.
 //!
-//! Start reading at `train/run.rs` (a whole run) and `train/mod.rs` (the loop), then `tasks/supervised.rs`,
+//! Start reading at `train/run.rs` (a whole run), `train/mod.rs` (the loop) and `train/rollback.rs` (a run in
+//! trouble), then `tasks/supervised.rs`,
 //! `models/encoder.rs`, `ops/layer_norm/`. Two models of one run are `models/pair.rs`; what a pretraining
 //! task brings along is `tasks/pretraining/mod.rs`, a fine-tuning one `tasks/finetuned.rs`. A family is a
 //! file of data in `families/`, a task a folder in `tasks/` and a line in `tasks/list.rs`. The road of the

@@ -2,8 +2,12 @@
 //!
 //! It holds plain host arrays and knows no model: a task uploads what it needs.
 
+use serde::Deserialize;
+use serde::Serialize;
+
 /// `T` tokens of several rows; attention stays inside a segment (one document piece, one example).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Token ids after masking, `[T]`.
     pub ids: Vec<u32>,

@@ -3,6 +3,7 @@
 //! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest"
 //! is never a file; it is the newest folder whose manifest verifies.
 
+mod background;
 mod manifest;
 mod open;
 mod part;
@@ -13,6 +14,7 @@ mod tensor_file;
 #[cfg(test)]
 mod tests;
 
+pub use background::BackgroundSave;
 pub use open::Checkpoint;
 pub use part::Part;
 pub use part::Snapshot;

@@ -1,20 +1,30 @@
 //! Which checkpoints may go, as a pure function.
 
 /// What to keep of older checkpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Checkpoints kept, newest first; 0 counts as 1.
     pub limit: usize,
+    /// Every so many steps a checkpoint is due, and only those count, beside the newest one: a run that goes
+    /// back to one must not depend on where it was interrupted. 0 where all count.
+    pub save_steps: u64,
+    /// Those that were saved because of an interruption while steps were bad: they do not count as due.
+    pub in_trouble: Vec<u64>,
     /// The step of the best one, which is kept besides.
     pub best_step: Option<u64>,
 }
 
-/// The steps to delete out of `steps`: all but the `limit` newest and `best`. Never all of them.
-pub fn retention(steps: &[u64], limit: usize, best: Option<u64>) -> Vec<u64> {
+/// The steps to delete out of `steps`. Never all of them.
+pub fn retention(steps: &[u64], keep: &Retention) -> Vec<u64> {
+    let Retention { limit, save_steps, in_trouble, best_step } = keep;
     let mut newest_first = steps.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));
     newest_first.dedup();
-    newest_first.into_iter().skip(limit.max(1)).filter(|step| Some(*step) != best).collect()
+    let is_due = |step: &u64| step.is_multiple_of(*save_steps) && !in_trouble.contains(step);
+    let counts = |step: &u64| *save_steps == 0 || is_due(step);
+    let kept: Vec<u64> = newest_first.iter().copied().filter(counts).take((*limit).max(1)).collect();
+    let older = newest_first.into_iter().skip(1);
+    older.filter(|step| Some(*step) != *best_step && !kept.contains(step)).collect()
 }
 
 #[cfg(test)]
@@ -24,24 +34,42 @@ mod tests {
 
     #[test]
     fn the_newest_and_the_best_stay() {
-        assert_eq!(retention(&[100, 400, 200, 300], 2, None), [200, 100]);
-        assert_eq!(retention(&[100, 400, 200, 300], 1, Some(200)), [300, 100]);
-        assert_eq!(retention(&[100], 0, None), [0_u64; 0]);
+        assert_eq!(retention(&[100, 400, 200, 300], &keep(2, 0, None)), [200, 100]);
+        assert_eq!(retention(&[100, 400, 200, 300], &keep(1, 0, Some(200))), [300, 100]);
+        assert_eq!(retention(&[100], &keep(0, 0, None)), [0_u64; 0]);
+    }
+
+    #[test]
+    fn interruptions_push_out_none_that_is_due() {
+        assert_eq!(retention(&[100, 200, 240, 260], &keep(2, 100, None)), [240]);
+        assert_eq!(retention(&[100, 200, 260, 300], &keep(2, 100, None)), [260, 100]);
+        assert_eq!(retention(&[100, 130], &keep(1, 100, None)), [0_u64; 0]);
+        let in_trouble = Retention { in_trouble: vec![200], ..keep(1, 100, None) };
+        assert_eq!(retention(&[100, 200], &in_trouble), [0_u64; 0]);
+        assert_eq!(retention(&[100, 200, 210], &in_trouble), [200]);
+    }
+
+    fn keep(limit: usize, save_steps: u64, best_step: Option<u64>) -> Retention {
+        Retention { limit, save_steps, in_trouble: Vec::new(), best_step }
     }
 
     proptest! {
         #[test]
         fn something_always_stays_and_it_is_the_right_thing(
-            steps in proptest::collection::vec(0..50_u64, 1..20), limit in 0..8_usize, best in proptest::option::of(0..50_u64),
+            steps in proptest::collection::vec(0..50_u64, 1..20),
+            limit in 0..8_usize,
+            save_steps in 0..10_u64,
+            best in proptest::option::of(0..50_u64),
         ) {
-            let gone = retention(&steps, limit, best);
+            let gone = retention(&steps, &keep(limit, save_steps, best));
             let mut kept: Vec<u64> = steps.iter().copied().filter(|step| !gone.contains(step)).collect();
             kept.sort_unstable();
             kept.dedup();
             prop_assert!(kept.contains(steps.iter().max().unwrap()), "the newest stays");
             prop_assert!(gone.iter().all(|step| steps.contains(step)), "only what is there goes");
             prop_assert!(best.is_none_or(|best| !gone.contains(&best)), "the best stays");
-            prop_assert!(kept.len() <= limit.max(1) + 1, "no more than asked for stay");
+            prop_assert!(kept.len() <= limit.max(1) + 2, "no more than asked for stay, the newest and the best");
+            prop_assert!(save_steps > 0 || kept.len() <= limit.max(1) + 1);
         }
     }
 }

@@ -73,11 +73,16 @@ impl CheckpointStore {
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
-        let unwanted = retention(&older, keep.limit, keep.best_step).into_iter();
+        let unwanted = retention(&older, &keep).into_iter();
         Ok(unwanted
             .filter_map(|step| fs::remove_folder(&self.path_of(step)).err())
             .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
             .collect())
+    }
+
+    /// Deletes the checkpoint of `step`, if there is one.
+    pub fn remove(&self, step: u64) -> Result<()> {
+        fs::remove_folder(&self.path_of(step))
     }
 
     /// What `read` makes of the newest checkpoint that verifies and that it can read, and why each newer one

@@ -14,6 +14,7 @@ use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::replay::ReplayArgs;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::PredictArgs;
 use crate::commands::shards::args::ShardsCommand;
@@ -96,6 +97,14 @@ pub enum Command {
   zcat news.csv.gz | mlmtrain predict --model runs/agnews/final --input - --format csv
   echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
     Predict(PredictArgs),
+    /// Do the last step of a run that diverged again, and say where the first value comes up that is not finite
+    ///
+    /// A run that ends with exit code 76 leaves a folder `diverged-<step>`: the model before that step, and
+    /// its batches. Nothing is written.
+    #[command(after_help = "Examples:
+  mlmtrain replay runs/mine/diverged-1210
+  mlmtrain replay runs/mine/diverged-1210 --json > tensors.jsonl")]
+    Replay(ReplayArgs),
     /// Look into tokenised text as a model sees it, or check it for damage
     #[command(subcommand)]
     Shards(ShardsCommand),

@@ -12,6 +12,7 @@ pub mod finetune;
 pub mod predict;
 pub mod prepare;
 pub mod pretrain;
+pub mod replay;
 pub mod scoring_args;
 pub mod shards;
 pub mod terminal;
@@ -37,6 +38,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Finetune(args) => finetune::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Shards(command) => shards::run(command),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Bench(args) => bench::run(args),

@@ -99,7 +99,7 @@ pub struct LossScaleConfig {
     /// Good steps in a row after which the factor doubles. A step whose gradients overflow is skipped and
     /// halves it.
     pub growth_interval: u64,
-    /// The smallest factor, a power of two; a run whose gradients overflow even there ends as diverged.
+    /// The smallest factor, a power of two; an overflow even there is a bad step (see `loss_spike_threshold`).
     pub min_scale: f64,
 }
 

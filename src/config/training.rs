@@ -95,6 +95,11 @@ pub struct TrainingConfig {
     pub layerwise_lr_decay: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
+    /// A step whose loss lies so many standard deviations (robust: of the median) above the median of the
+    /// latest 128 is bad, as one is whose loss or gradient norm is not finite, which is skipped. After ten
+    /// bad steps in a row training goes back to a checkpoint and past their data. 0 looks for values that
+    /// are not finite only.
+    pub loss_spike_threshold: f64,
     /// Steps between two log records; the first and the last step are logged besides. A run of fewer steps
     /// than this logs about ten times.
     pub logging_steps: u64,
@@ -151,6 +156,7 @@ impl Default for TrainingConfig {
             adam_bias_correction: true,
             layerwise_lr_decay: 1.0,
             max_grad_norm: 1.0,
+            loss_spike_threshold: 10.0,
             logging_steps: 500,
             eval_steps: 500,
             save_steps: 500,

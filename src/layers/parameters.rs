@@ -295,6 +295,13 @@ impl Parameters {
         self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
     }
 
+    /// A copy of all parameters on the CPU, which no update changes.
+    pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
+        // Once for all: a copy of a view would be one of the whole buffer.
+        let flat = self.flat.copy()?.to_device(&Device::Cpu)?;
+        self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
+    }
+
     /// Overwrites one parameter; the shape must be the same.
     pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
         let Some(spec) = self.layout.specs.iter().find(|spec| spec.name == name) else {

@@ -197,12 +197,24 @@ impl Encoder {
 
     /// Hidden states of the last layer, `[T, D]`, and what backward needs.
     pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        self.observed(tokens, ctx, &mut |_, _| Ok(()))
+    }
+
+    /// As [`Self::forward`]; `seen` is shown what the embeddings and each layer give, `[T, D]`.
+    pub fn observed(
+        &self,
+        tokens: TokenIds<'_>,
+        ctx: &Context<'_>,
+        seen: &mut dyn FnMut(Part, &Tensor) -> Result<()>,
+    ) -> Result<(Tensor, Saved)> {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let (projected, embedded) = self.project(embedded, ctx)?;
+        seen(Part::Embeddings, &projected)?;
         let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
-        for layer in &self.layers {
+        for (index, layer) in self.layers.iter().enumerate() {
             let (next, saved) = layer.forward(&hidden, ctx)?;
+            seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
             layers.push(if self.gradient_checkpointing {
                 SavedLayer::Input(input)

@@ -9,8 +9,6 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::LossScaleConfig;
-use crate::error::Class;
-use crate::error::Problem;
 
 /// The first factor where the configuration names none.
 const INIT_SCALE: f64 = 65_536.0;
@@ -18,9 +16,6 @@ const INIT_SCALE: f64 = 65_536.0;
 /// The factor stops growing here, as in NVIDIA's apex: with ever larger ones every other growth would
 /// overflow.
 const MAX_SCALE: f64 = 16_777_216.0;
-
-/// A run is given up when so many steps in a row overflow at the smallest factor.
-const MOST_OVERFLOWS_AT_FLOOR: u32 = 10;
 
 /// The factor, and the rules by which it moves.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +31,6 @@ pub struct LossScale {
 pub struct LossScaleState {
     scale: f64,
     good_steps: u64,
-    overflows_at_floor: u32,
 }
 
 impl LossScale {
@@ -46,7 +40,7 @@ impl LossScale {
         Self {
             growth_interval: config.growth_interval,
             min_scale: config.min_scale,
-            state: LossScaleState { scale, good_steps: 0, overflows_at_floor: 0 },
+            state: LossScaleState { scale, good_steps: 0 },
         }
     }
 
@@ -58,7 +52,6 @@ impl LossScale {
     /// The gradients of a step were finite.
     pub fn succeeded(&mut self) {
         let state = &mut self.state;
-        state.overflows_at_floor = 0;
         state.good_steps += 1;
         if state.good_steps >= self.growth_interval {
             state.good_steps = 0;
@@ -66,25 +59,13 @@ impl LossScale {
         }
     }
 
-    /// The gradients of step number `step` were not finite. An error when that goes on at the smallest
-    /// factor.
-    pub fn overflowed(&mut self, step: u64) -> Result<(), Problem> {
+    /// The gradients of a step were not finite. Whether a smaller factor is left that may mend it.
+    pub fn overflowed(&mut self) -> bool {
         let state = &mut self.state;
         state.good_steps = 0;
-        if state.scale > self.min_scale {
-            state.scale = (0.5 * state.scale).max(self.min_scale);
-            return Ok(());
-        }
-        state.overflows_at_floor += 1;
-        if state.overflows_at_floor < MOST_OVERFLOWS_AT_FLOOR {
-            return Ok(());
-        }
-        Err(Problem::new(format!(
-            "gradients overflow in f16 even at the smallest loss scale {}: step {step} is number {MOST_OVERFLOWS_AT_FLOOR} in a row",
-            self.min_scale
-        ))
-        .class(Class::Diverged)
-        .hint("compute in `bf16` or `f32` (`precision.compute`), or lower `training.learning_rate`; the last checkpoint is untouched"))
+        let before = state.scale;
+        state.scale = (0.5 * before).max(self.min_scale);
+        state.scale < before
     }
 
     /// The state, for a checkpoint.
@@ -101,7 +82,6 @@ impl LossScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::class_of;
 
     fn scale(init_scale: f64, growth_interval: u64, min_scale: f64) -> LossScale {
         LossScale::new(&LossScaleConfig { init_scale: Some(init_scale), growth_interval, min_scale })
@@ -129,7 +109,7 @@ mod tests {
         let mut scale = scale(1024.0, 3, 1.0);
         scale.succeeded();
         scale.succeeded();
-        scale.overflowed(3).unwrap();
+        scale.overflowed();
         assert_factor(&scale, 512.0);
         // Those before the overflow no longer count.
         scale.succeeded();
@@ -147,25 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn overflows_at_the_floor_end_the_run_and_a_good_step_forgives_them() {
+    fn at_the_floor_no_smaller_factor_is_left() {
         let mut scale = scale(4.0, 2000, 1.0);
-        for step in 1..=2 {
-            scale.overflowed(step).unwrap();
-        }
-        for step in 3..=11 {
-            scale.overflowed(step).unwrap();
-        }
+        assert_eq!([(); 4].map(|()| scale.overflowed()), [true, true, false, false]);
         assert_factor(&scale, 1.0);
-        scale.succeeded();
-        for step in 13..=21 {
-            scale.overflowed(step).unwrap();
-        }
-        let problem = scale.overflowed(22).unwrap_err();
-        insta::assert_snapshot!(problem, @r"
-        gradients overflow in f16 even at the smallest loss scale 1: step 22 is number 10 in a row
-          hint: compute in `bf16` or `f32` (`precision.compute`), or lower `training.learning_rate`; the last checkpoint is untouched
-        ");
-        assert_eq!(class_of(&problem.into()), Class::Diverged);
     }
 
     #[test]
@@ -173,7 +138,11 @@ mod tests {
         let mut whole = scale(64.0, 3, 1.0);
         let steps = [true, true, false, true, true, true, true, false, false, true];
         let step = |scale: &mut LossScale, good: bool| {
-            if good { scale.succeeded() } else { scale.overflowed(1).unwrap() }
+            if good {
+                scale.succeeded();
+            } else {
+                scale.overflowed();
+            }
         };
         for (index, &good) in steps.iter().enumerate() {
             let text = serde_json::to_string(&whole.snapshot()).unwrap();

@@ -8,6 +8,8 @@ use candle_core::Device;
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
 use crate::interop::PretrainedFolder;
+use crate::machine::Machine;
+use crate::tasks::Task;
 use crate::tasks::run::Kind;
 use crate::tasks::trained::Trained;
 
@@ -36,6 +38,9 @@ pub trait Finetuned: Sized {
 
     /// What a report says of the last evaluation of a run, beside its scores.
     fn details(&self, data: &<Self::Kind<'_> as Kind>::Data) -> String;
+
+    /// The task of a model folder, with values that are still to be read.
+    fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>>;
 
     /// The model of a folder that was trained for it.
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>>;

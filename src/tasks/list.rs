@@ -6,14 +6,19 @@ use anyhow::Result;
 use candle_core::Device;
 use clap::ValueEnum;
 
+use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::interop::DISCRIMINATOR;
+use crate::interop::PretrainedFolder;
 use crate::interop::holds_pair;
 use crate::interop::read_folder;
+use crate::machine::Machine;
+use crate::tasks::Task;
 use crate::tasks::classify;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::masked_lm::MaskedLm;
@@ -21,8 +26,11 @@ use crate::tasks::pretraining;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::replaced_token_detection::PairFolder;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::trained::Trained;
+use crate::tokenizer::Tokenizer;
 
 /// What is done with a task of pretraining that is known by its name.
 pub trait PretrainedVisitor {
@@ -68,6 +76,41 @@ pub fn shapes(config: &PretrainConfig, model: &ModelConfig) -> Result<Shapes> {
         }
     }
     pretrained(config.task(), OfShapes(config, model))
+}
+
+/// A task whose values are still to be read, and the model folders that hold them.
+pub type Unfilled = (Box<dyn Task>, Vec<ModelFolder>);
+
+/// The task of a run of `config` that wrote the model folder, or the two, at `path`.
+pub fn of_pretraining(path: &Path, config: &PretrainConfig, setting: Setting<'_>) -> Result<Unfilled> {
+    struct Build<'a>(&'a PretrainConfig, ModelConfig, Tokenizer, Setting<'a>);
+    impl PretrainedVisitor for Build<'_> {
+        type Output = Result<Unfilled>;
+
+        fn visit<T: Pretrained>(self) -> Result<Unfilled> {
+            let task = T::build(self.0, &self.1, self.3)?;
+            let folders = task.folders(&self.2);
+            Ok((Box::new(task), folders))
+        }
+    }
+    let path = if holds_pair(path) { path.join(DISCRIMINATOR) } else { path.to_path_buf() };
+    let (model, tokenizer) = (read_folder(&path)?.config, Tokenizer::load(&path)?);
+    pretrained(config.task(), Build(config, model, tokenizer, setting))
+}
+
+/// The task of a run of `config` that wrote the model folder at `path`.
+pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) -> Result<Unfilled> {
+    struct Build<'a>(PretrainedFolder, &'a Machine);
+    impl FinetunedVisitor for Build<'_> {
+        type Output = Result<Box<dyn Task>>;
+
+        fn visit<T: Finetuned>(self) -> Self::Output {
+            T::unfilled(&self.0, self.1)
+        }
+    }
+    let task = finetuned(config.task, Build(read_folder(path)?, machine))?;
+    let names = task.parameters().layout().own_names();
+    Ok((task, vec![ModelFolder { place: "", files: Vec::new(), names }]))
 }
 
 /// The model of a folder in the Hugging Face layout, or the two of an ELECTRA run.

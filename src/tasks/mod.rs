@@ -27,6 +27,7 @@ use candle_core::Tensor;
 use crate::batches::Batch;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
+use crate::layers::Part;
 use crate::layers::context::Pass;
 
 pub use loss::Loss;
@@ -41,6 +42,9 @@ pub struct Term {
     /// What its mean is multiplied by.
     pub weight: f64,
 }
+
+/// Takes hidden states: the name of the model where a run has several, the part behind which they are.
+pub type Seen<'a> = dyn FnMut(&'static str, Part, &Tensor) -> Result<()> + 'a;
 
 /// What the trainer needs of a task.
 pub trait Task {
@@ -67,6 +71,10 @@ pub trait Task {
         scales: &[f32],
         gradients: &Gradients,
     ) -> Result<Vec<PendingLoss>>;
+
+    /// Shows `seen` the hidden states, `[T, D]`, that the forward pass of [`Self::accumulate`] goes through:
+    /// of which model of the run, behind which part of it.
+    fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()>;
 
     /// Logits at the label positions, `[M, classes]`, without dropout.
     fn logits(&self, batch: &Batch) -> Result<Tensor>;

@@ -15,6 +15,7 @@ use crate::models::Head;
 use crate::models::Model;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
+use crate::tasks::Seen;
 use crate::tasks::Task;
 use crate::tasks::inputs::Inputs;
 
@@ -69,6 +70,14 @@ impl<H: Head> Task for Supervised<H> {
         drop(hidden_td);
         encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
         Ok(vec![PendingLoss::of(entropy, batch.num_labels())])
+    }
+
+    fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()> {
+        let Model { encoder, parameters, .. } = &self.model;
+        let inputs = self.inputs(batch, true)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
+        encoder.observed(inputs.tokens(), &ctx, &mut |part, hidden_td| seen("", part, hidden_td))?;
+        Ok(())
     }
 
     fn logits(&self, batch: &Batch) -> Result<Tensor> {

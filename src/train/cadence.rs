@@ -47,6 +47,11 @@ impl Cadence {
         self.total_steps
     }
 
+    /// Whether a checkpoint is due after `step` updates that are not the last ones.
+    pub fn saves_after(&self, step: u64) -> bool {
+        self.save_every > 0 && step > 0 && step.is_multiple_of(self.save_every)
+    }
+
     /// What is due after `step` updates (the first step is 1): everything after the last, a log record also
     /// after the first.
     pub fn after(&self, step: u64) -> Due {
@@ -55,7 +60,7 @@ impl Cadence {
         }
         let hits = |every: u64| every > 0 && step > 0 && step.is_multiple_of(every);
         // An evaluation or checkpoint without its training loss beside it would leave holes in every plot.
-        let (eval, save) = (hits(self.eval_every), hits(self.save_every));
+        let (eval, save) = (hits(self.eval_every), self.saves_after(step));
         Due { log: step == 1 || hits(self.log_every) || eval, eval, save, last: false }
     }
 }

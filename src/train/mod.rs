@@ -1,17 +1,22 @@
 //! The training loop and what it is made of.
 //!
 //! [`Trainer::run`] is the loop; `step.rs` is one step, `cadence.rs` and `stopping.rs` say what is due and
-//! when to end, `state.rs` is what a checkpoint must hold. The loop knows no file format and no terminal.
+//! when to end, `state.rs` is what a checkpoint must hold. `divergence.rs` tells a run that learns from one
+//! that does not, `rollback.rs` sends it back. The loop knows no file format and no terminal.
 
 pub mod batch_size;
 pub mod bench;
 pub mod cadence;
 pub mod clock;
+pub mod divergence;
 pub mod meter;
+pub mod replay;
 pub mod results;
 pub mod resume;
+pub mod rollback;
 pub mod run;
 pub mod run_folder;
+pub mod saved;
 pub mod signals;
 pub mod state;
 pub mod step;
@@ -21,6 +26,7 @@ mod tests;
 
 use anyhow::Result;
 
+use crate::batches::BatchPlan;
 use crate::distributed::World;
 use crate::ops::memory;
 use crate::optim::schedule::Schedule;
@@ -80,6 +86,10 @@ pub struct Trainer<'a> {
     pub cadence: Cadence,
     /// When to end early.
     pub rules: StopRules,
+    /// The sizes of each step: where rows get longer, losses are others.
+    pub plan: BatchPlan,
+    /// From which loss on a step is bad, in robust standard deviations; 0 for no such limit.
+    pub loss_spike_threshold: f64,
     /// The score that decides which checkpoint is best.
     pub best_metric: &'static str,
     /// Save a checkpoint at every best evaluation, whatever the cadence.
@@ -117,6 +127,7 @@ impl Trainer<'_> {
                 return Ok(end);
             }
             let batches = clock.waiting(|| self.data.next_step())?;
+            self.heed_phase(state);
             let lr = self.schedule.lr_at(state.step);
             let outcome = self.stepper.run(self.task, &batches.micro, state.step + 1, lr)?;
             state.advance(&batches, &outcome);
@@ -124,10 +135,16 @@ impl Trainer<'_> {
             state.elapsed_seconds = clock.elapsed_seconds();
             clock.step(outcome.tokens as u64);
             self.meter.step(outcome.flops, clock.step_seconds());
+            if self.diverges(state, &outcome, &batches.micro) {
+                self.roll_back(state, &outcome, &batches)?;
+                unlogged = None;
+                clock.restart();
+                continue;
+            }
             self.data.give_back(batches);
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
-            let due = self.cadence.after(state.step);
+            let due = self.due_after(state);
             if due.log {
                 self.log(state, &outcome, lr, clock);
             }
@@ -135,6 +152,25 @@ impl Trainer<'_> {
             self.observe(state, due, clock)?;
         }
         Ok(End::Steps)
+    }
+
+    /// What is due after the last step. No checkpoint is, as long as steps are bad: it would be none to go
+    /// back to.
+    fn due_after(&self, state: &mut TrainState) -> Due {
+        let due = self.cadence.after(state.step);
+        let is_good = state.divergence.bad_steps() == 0;
+        if due.save && is_good {
+            state.divergence.checkpoint_due(state.step);
+        }
+        Due { save: due.save && (is_good || due.last), ..due }
+    }
+
+    /// Losses of rows of another length are not to be held against those before.
+    fn heed_phase(&self, state: &mut TrainState) {
+        let length = |steps_done: u64| self.plan.at(steps_done).max_seq_length;
+        if state.step > 0 && length(state.step) != length(state.step - 1) {
+            state.divergence.forget_losses();
+        }
     }
 
     /// Evaluates and saves what is due after a step that is not the last one: [`Trainer::finish`] does that.
@@ -149,7 +185,7 @@ impl Trainer<'_> {
             clock.restart();
         }
         if due.save || is_best {
-            self.save(state, due)?;
+            self.folder.save(self.task, &self.stepper.optimizer, state, due.last)?;
             clock.restart();
         }
         Ok(())
@@ -174,7 +210,7 @@ impl Trainer<'_> {
             end = End::Signal(self.rules.signals.received().unwrap_or(0));
         }
         state.finished = !matches!(end, End::Signal(_));
-        self.save(state, Due::everything())?;
+        self.folder.save(self.task, &self.stepper.optimizer, state, true)?;
         Ok(end)
     }
 
@@ -190,9 +226,11 @@ impl Trainer<'_> {
         let precision = outcome.loss_scale.map(|scale| ("train/loss_scale", scale));
         let skipped =
             (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
+        let rollbacks = state.divergence.rollbacks();
+        let rollbacks = (rollbacks > 0).then_some(("train/rollbacks", rollbacks as f64));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
         // The loss of a step without targets and the norm of one that was skipped are not numbers.
-        let values = values.into_iter().chain(precision).chain(skipped).chain(machine);
+        let values = values.into_iter().chain(precision).chain(skipped).chain(rollbacks).chain(machine);
         let values = values.map(|(tag, value)| (tag.to_string(), value));
         let losses = loss_values(self.task.terms(), &mut state.window);
         let values = losses.into_iter().chain(values).filter(|(_, v)| v.is_finite()).collect();
@@ -212,21 +250,6 @@ impl Trainer<'_> {
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
         state.evaluated(&scores, self.best_metric);
         Ok(true)
-    }
-
-    /// Saves; a save that fails in mid-run is told and tried again at the next one, the last one's failure is
-    /// an error.
-    fn save(&mut self, state: &TrainState, due: Due) -> Result<()> {
-        match self.folder.save(self.task, &self.stepper.optimizer, state) {
-            Err(e) if !due.last => {
-                self.folder.warn(&format!(
-                    "training goes on, but the checkpoint of step {} was not saved: {e:#}",
-                    state.step
-                ));
-                Ok(())
-            }
-            result => result,
-        }
     }
 }
 

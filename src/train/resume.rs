@@ -17,8 +17,8 @@ use crate::error::Problems;
 use crate::fs;
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
-use crate::train::run_folder::CONFIG;
-use crate::train::run_folder::Resumed;
+use crate::train::saved::CONFIG;
+use crate::train::saved::Resumed;
 
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

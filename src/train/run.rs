@@ -50,7 +50,7 @@ use crate::train::resume::Start;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
-use crate::train::run_folder::load_checkpoint;
+use crate::train::saved::load_checkpoint;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
 use crate::train::step::Stepper;
@@ -158,6 +158,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         schedule: Schedule::new(training, total_steps),
         cadence: Cadence::new(training, total_steps),
         rules: stop_rules(training, machine, signals)?,
+        plan,
+        loss_spike_threshold: training.loss_spike_threshold,
         best_metric,
         keep_best: training.load_best_model_at_end,
         data: &mut data,

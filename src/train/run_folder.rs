@@ -5,11 +5,11 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use anyhow::Result;
 use candle_core::Tensor;
 use serde_json::Value;
 
+use crate::checkpoint::BackgroundSave;
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::CheckpointStore;
 use crate::checkpoint::Part;
@@ -34,16 +34,19 @@ use crate::telemetry::Sinks;
 use crate::telemetry::TensorBoard;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
+use crate::train::saved::CONFIG;
+use crate::train::saved::FAILED_BATCH;
+use crate::train::saved::INPUTS;
+use crate::train::saved::MODEL;
+use crate::train::saved::OPTIMIZER;
+use crate::train::saved::Resumed;
+use crate::train::saved::STATE;
+use crate::train::saved::TRAINER_STATE;
+use crate::train::saved::place;
 use crate::train::state::TrainState;
 
-/// Weights of the model inside a checkpoint.
-pub const MODEL: &str = "model.safetensors";
-const OPTIMIZER: &str = "trainer/optimizer.safetensors";
-const STATE: &str = "trainer/state.json";
-const INPUTS: &str = "trainer/inputs.json";
-/// The configuration of the run inside a checkpoint.
-pub const CONFIG: &str = "trainer/config.json";
-const TRAINER_STATE: &str = "trainer_state.json";
+/// A copy of the state is held while it is written where so many times its size is free.
+const ROOM_FACTOR: u64 = 2;
 
 /// Name of the folder of the final model inside a run folder.
 pub const FINAL: &str = "final";
@@ -79,7 +82,12 @@ pub struct RunFolder {
     progress: Progress,
     bar: TrainingProgress,
     sinks: Sinks,
+    tensorboard: bool,
     trainer_state: TrainerState,
+    /// Checkpoints that an interruption left while steps were bad.
+    in_trouble: Vec<u64>,
+    /// The checkpoint that is just being written.
+    saving: Option<BackgroundSave>,
     world: World,
 }
 
@@ -93,19 +101,15 @@ impl RunFolder {
         let RunFolderOptions { path, folders, config, inputs, training, total_steps, tensorboard, world } =
             options;
         let step = resumed.map(|resumed| resumed.state.step);
+        let in_trouble = resumed.iter().filter(|resumed| resumed.state.divergence.bad_steps() > 0);
+        let in_trouble = in_trouble.map(|resumed| resumed.state.step);
         let mut trainer_state = resumed.map_or_else(TrainerState::new, |resumed| resumed.log.clone());
         trainer_state.max_steps = total_steps;
         trainer_state.num_train_epochs = training.num_train_epochs.ceil() as u64;
         trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
         (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
             (training.logging_steps, training.eval_steps, training.save_steps);
-        let mut sinks = Sinks::new();
-        if world.is_first() {
-            sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), step)?);
-        }
-        if tensorboard && world.is_first() {
-            sinks.add(TensorBoard::create(&path.join("runs"), step)?);
-        }
+        let sinks = if world.is_first() { open_sinks(path, tensorboard, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
             store: CheckpointStore::new(path),
@@ -117,7 +121,10 @@ impl RunFolder {
             progress: progress.clone(),
             bar: progress.training(total_steps, step.unwrap_or(0)),
             sinks,
+            tensorboard,
             trainer_state,
+            in_trouble: in_trouble.collect(),
+            saving: None,
         })
     }
 
@@ -133,9 +140,28 @@ impl RunFolder {
         self.store.require_space(checkpoints.saturating_add(more_bytes))
     }
 
-    /// Moves the progress bar.
-    pub fn step(&self, step: u64) {
+    /// Moves the progress bar, and says what became of a checkpoint that is written.
+    pub fn step(&mut self, step: u64) {
         self.bar.step(step);
+        if self.saving.as_ref().is_some_and(BackgroundSave::is_finished) {
+            self.settle();
+        }
+    }
+
+    /// Waits for the checkpoint that is being written. That it could not be is told, and stops nothing: the
+    /// next one is tried again.
+    pub fn settle(&mut self) {
+        let Some(saving) = self.saving.take() else { return };
+        let step = saving.step();
+        match saving.wait() {
+            Ok(warnings) => warnings.iter().for_each(|warning| self.progress.warn(warning)),
+            Err(e) => self.warn_unsaved(step, &e),
+        }
+    }
+
+    fn warn_unsaved(&self, step: u64, error: &anyhow::Error) {
+        let text = format!("training goes on, but the checkpoint of step {step} was not saved: {error:#}");
+        self.progress.warn(&text);
     }
 
     /// Hands a record to every sink; a sink that fails is told once and stops nothing.
@@ -153,8 +179,16 @@ impl RunFolder {
         self.progress.warn(text);
     }
 
-    /// Saves `checkpoint-<step>`.
-    pub fn save(&mut self, task: &dyn Task, optimizer: &Optimizer, state: &TrainState) -> Result<()> {
+    /// Saves `checkpoint-<step>`: the `last` one of a sitting before this returns, others while training goes
+    /// on, where there is memory for a copy. Only the last one's failure is an error.
+    pub fn save(
+        &mut self,
+        task: &dyn Task,
+        optimizer: &Optimizer,
+        state: &TrainState,
+        last: bool,
+    ) -> Result<()> {
+        self.settle();
         let best_step = state.best.step();
         self.trainer_state.global_step = state.step;
         self.trainer_state.epoch = state.epoch;
@@ -167,28 +201,58 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
+        // A run that has come to its end goes back no more.
+        let save_steps = if state.finished { 0 } else { self.trainer_state.save_steps };
+        self.in_trouble.extend((state.divergence.bad_steps() > 0).then_some(state.step));
+        let in_trouble = self.in_trouble.clone();
+        let keep = Retention { limit: self.limit, save_steps, in_trouble, best_step };
+        let ahead = !last && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
+        let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
+            if ahead {
+                self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));
+                return Ok(Vec::new());
+            }
+            self.store.save(&snapshot, keep)
+        });
+        match saved {
+            Ok(warnings) => warnings.iter().for_each(|warning| self.progress.warn(warning)),
+            Err(e) if last => return Err(e),
+            Err(e) => self.warn_unsaved(state.step, &e),
+        }
+        Ok(())
+    }
+
+    /// All parts of a checkpoint; of its tensors copies where training goes on meanwhile.
+    fn snapshot(
+        &self,
+        parameters: &Parameters,
+        optimizer: &Optimizer,
+        state: &TrainState,
+        copies: bool,
+    ) -> Result<Snapshot> {
+        let named = if copies { parameters.snapshot()? } else { parameters.named()? };
+        let mut moments = optimizer.snapshot()?;
+        if copies {
+            for (_, tensor) in &mut moments {
+                *tensor = tensor.copy()?;
+            }
+        }
         let mut parts = vec![
-            (OPTIMIZER.to_string(), Part::Tensors(optimizer.snapshot()?)),
+            (OPTIMIZER.to_string(), Part::Tensors(moments)),
             (STATE.to_string(), Part::Json(state.to_json()?)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
             (INPUTS.to_string(), Part::Json(serde_json::to_value(&self.inputs)?)),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
-        parts.extend(self.model_parts(task.parameters())?);
-        let keep = Retention { limit: self.limit, best_step };
-        let warnings = self.store.save(&Snapshot { step: state.step, parts }, keep)?;
-        for warning in &warnings {
-            self.progress.warn(warning);
-        }
-        Ok(())
+        parts.extend(self.model_parts(&named)?);
+        Ok(Snapshot { step: state.step, parts })
     }
 
     /// All files of the model folders.
-    fn model_parts(&self, parameters: &Parameters) -> Result<Vec<(String, Part)>> {
-        let named = parameters.named()?;
+    fn model_parts(&self, named: &[(String, Tensor)]) -> Result<Vec<(String, Part)>> {
         let mut parts = Vec::new();
         for folder in &self.folders {
-            parts.push((place(folder, MODEL), Part::Tensors(tensors_of(folder, &named)?)));
+            parts.push((place(folder, MODEL), Part::Tensors(tensors_of(folder, named)?)));
             let files = folder.files.iter();
             parts.extend(files.map(|(name, bytes)| (place(folder, name), Part::Bytes(bytes.clone()))));
         }
@@ -200,13 +264,53 @@ impl RunFolder {
         &self.folders
     }
 
+    /// The steps of the checkpoints that were saved while steps were good, ascending.
+    pub fn good_steps(&mut self) -> Result<Vec<u64>> {
+        self.settle();
+        let mut steps = self.store.steps()?;
+        steps.retain(|step| !self.in_trouble.contains(step));
+        Ok(steps)
+    }
+
+    /// Goes on as if the run had come to `step` and not beyond: what was logged and saved after it, until
+    /// step `until`, is dropped.
+    pub fn go_back(&mut self, step: u64, until: u64) -> Result<()> {
+        self.bar.step(step);
+        self.trainer_state.rewind(step);
+        self.in_trouble.clear();
+        if !self.writes() {
+            return Ok(());
+        }
+        for warning in self.sinks.finish() {
+            self.progress.warn(&warning);
+        }
+        self.sinks = open_sinks(&self.path, self.tensorboard, Some(step))?;
+        let abandoned = self.store.steps()?.into_iter().filter(|found| (step + 1..=until).contains(found));
+        abandoned.into_iter().try_for_each(|step| self.store.remove(step))
+    }
+
+    /// Writes `diverged-<step>`: the model as it is, and `batch`, on which it failed.
+    pub fn save_failed(&mut self, parameters: &Parameters, step: u64, batch: Value) -> Result<PathBuf> {
+        self.settle();
+        let mut parts = vec![
+            (FAILED_BATCH.to_string(), Part::Json(batch)),
+            (CONFIG.to_string(), Part::Json(self.config.clone())),
+        ];
+        parts.extend(self.model_parts(&parameters.named()?)?);
+        let target = self.path.join(format!("diverged-{step}"));
+        self.publish(&target, &Snapshot { step, parts })?;
+        Ok(target)
+    }
+
     /// The checkpoint of `step`, verified.
-    pub fn checkpoint(&self, step: u64) -> Result<Checkpoint> {
+    pub fn checkpoint(&mut self, step: u64) -> Result<Checkpoint> {
+        self.settle();
         Checkpoint::open(&self.store.path_of(step))
     }
 
     /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes.
     pub fn finish(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
+        self.settle();
         let mut warnings = self.sinks.finish();
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
         for warning in &warnings {
@@ -215,85 +319,42 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
-        let target = self.path.join(FINAL);
-        let temporary = self.path.join(".tmp-final");
+        let parts = self.model_parts(&parameters.named()?)?;
+        self.publish(&self.path.join(FINAL), &Snapshot { step, parts })
+    }
+
+    /// Writes a folder with its hashes in the place of one that a checkpoint can make again.
+    fn publish(&self, target: &Path, snapshot: &Snapshot) -> Result<()> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = self.path.join(format!(".tmp-{name}"));
         fs::remove_folder(&temporary)?;
-        let parts = self.model_parts(parameters)?;
-        write_sealed(&temporary, &Snapshot { step, parts })?;
-        // The last checkpoint holds the same weights, so that nothing is lost between these two calls.
-        fs::remove_folder(&target)?;
-        fs::publish_folder(&temporary, &target)
+        write_sealed(&temporary, snapshot)?;
+        fs::remove_folder(target)?;
+        fs::publish_folder(&temporary, target)
     }
 }
 
-/// What a checkpoint says of the run that wrote it.
-pub struct Resumed {
-    /// The checkpoint, verified.
-    pub checkpoint: Checkpoint,
-    /// Where the run stood.
-    pub state: TrainState,
-    /// Its configuration.
-    pub config: Value,
-    /// Hashes of what it learnt from.
-    pub inputs: Inputs,
-    /// What it has logged.
-    log: TrainerState,
-}
-
-impl Resumed {
-    /// Reads the trainer's parts of a checkpoint.
-    pub fn read(checkpoint: Checkpoint) -> Result<Self> {
-        let refuse = |message: String| Problem::new(message).at(checkpoint.path().join(STATE).display());
-        let state: TrainState = serde_json::from_value(checkpoint.json(STATE)?)
-            .map_err(|e| refuse(format!("is not the state of a run of this version: {e}")))?;
-        if state.step != checkpoint.step() {
-            let message = format!("is of step {}, its checkpoint of step {}", state.step, checkpoint.step());
-            return Err(refuse(message).into());
-        }
-        let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
-            .with_context(|| checkpoint.path().display().to_string())?;
-        let config = checkpoint.json(CONFIG)?;
-        let inputs = serde_json::from_value(checkpoint.json(INPUTS)?).map_err(|e| {
-            let place = checkpoint.path().join(INPUTS);
-            Problem::new(format!("is not a table of hashes: {e}")).at(place.display())
-        })?;
-        Ok(Self { checkpoint, state, config, inputs, log })
-    }
-
-    /// Puts weights and moments back.
-    pub fn restore(
-        &self,
-        folders: &[ModelFolder],
-        parameters: &Parameters,
-        optimizer: &mut Optimizer,
-    ) -> Result<()> {
-        load_checkpoint(&self.checkpoint, folders, parameters)?;
-        let place = || format!("checkpoint `{}`", self.checkpoint.path().display());
-        optimizer.restore(&self.checkpoint.tensors(OPTIMIZER)?).with_context(place)
+impl Drop for RunFolder {
+    /// A checkpoint that was begun is not left half-written, however the run ends.
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 
-/// Overwrites all parameters with those of a checkpoint, or of a final model folder.
-pub fn load_checkpoint(
-    checkpoint: &Checkpoint,
-    folders: &[ModelFolder],
-    parameters: &Parameters,
-) -> Result<()> {
-    let from = || checkpoint.path().display().to_string();
-    for folder in folders {
-        let tensors = checkpoint.tensors(&place(folder, MODEL))?;
-        for (name, name_in_file) in &folder.names {
-            let missing = || Problem::new(format!("tensor `{name_in_file}` is missing")).at(from());
-            let tensor = tensors.get(name_in_file).ok_or_else(missing)?;
-            parameters.set(name, tensor).with_context(from)?;
-        }
-    }
-    Ok(())
+/// Whether memory has room for a copy of so many bytes while steps go on; what cannot be told is taken for
+/// room.
+fn has_room_for(bytes: u64) -> bool {
+    fs::available_bytes().is_none_or(|free| free / ROOM_FACTOR >= bytes)
 }
 
-/// A file of a model folder, below its checkpoint.
-fn place(folder: &ModelFolder, file: &str) -> String {
-    format!("{}{file}", folder.place)
+/// Where the records of a run go that starts afresh, or goes on after `resumed_step`.
+fn open_sinks(path: &Path, tensorboard: bool, resumed_step: Option<u64>) -> Result<Sinks> {
+    let mut sinks = Sinks::new();
+    sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), resumed_step)?);
+    if tensorboard {
+        sinks.add(TensorBoard::create(&path.join("runs"), resumed_step)?);
+    }
+    Ok(sinks)
 }
 
 /// The tensors of a model folder, by their names in it, out of those of the whole run.

@@ -13,6 +13,7 @@ use crate::batches::StepBatches;
 use crate::error::Problem;
 use crate::precision::LossScaleState;
 use crate::scores::Better;
+use crate::train::divergence::Divergence;
 use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
 use crate::train::stopping::required;
@@ -47,8 +48,10 @@ pub struct TrainState {
     /// The scale of the loss for the next step; `None` where the loss is not scaled.
     #[serde(deserialize_with = "required")]
     pub loss_scale: Option<LossScaleState>,
-    /// Steps that updated nothing, because their gradients overflowed.
+    /// Steps that updated nothing, because their gradients overflowed or a loss was not finite.
     pub skipped_steps: u64,
+    /// Whether it still learns.
+    pub divergence: Divergence,
     /// Whether training came to its end (and was not interrupted).
     pub finished: bool,
 }
@@ -100,6 +103,7 @@ impl TrainState {
             window: Vec::new(),
             loss_scale: None,
             skipped_steps: 0,
+            divergence: Divergence::default(),
             finished: false,
         }
     }
@@ -128,13 +132,14 @@ impl TrainState {
     /// Takes note of a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;
-        self.skipped_steps += u64::from(outcome.skipped);
+        self.skipped_steps += u64::from(outcome.skipped.is_some());
         self.epoch = batches.epoch;
         self.cursor = batches.cursor_after;
         self.num_input_tokens_seen += outcome.tokens as u64;
         self.total_flos += outcome.flops;
         self.window.resize(outcome.losses.len(), LossWindow::default());
-        for (window, loss) in self.window.iter_mut().zip(&outcome.losses) {
+        let finite = outcome.losses.iter().all(|loss| loss.sum.is_finite());
+        for (window, loss) in self.window.iter_mut().zip(&outcome.losses).filter(|_| finite) {
             window.sum += loss.sum;
             window.count += loss.count as u64;
         }
@@ -189,7 +194,7 @@ mod tests {
             let message = serde_json::from_value::<TrainState>(short).unwrap_err().to_string();
             assert!(message.contains(&format!("missing field `{field}`")), "{message}");
         }
-        for nested in ["best", "cursor"] {
+        for nested in ["best", "cursor", "divergence"] {
             let fields: Vec<String> = whole[nested].as_object().unwrap().keys().cloned().collect();
             for field in fields {
                 let mut short = whole.clone();

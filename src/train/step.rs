@@ -4,8 +4,6 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::distributed::World;
-use crate::error::Class;
-use crate::error::Problem;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
 use crate::ops::norm;
@@ -15,6 +13,7 @@ use crate::precision::LossScale;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::Task;
+use crate::tasks::Term;
 
 /// What a step says of itself.
 #[derive(Debug, Clone)]
@@ -29,8 +28,27 @@ pub struct StepOutcome {
     pub flops: f64,
     /// The factor of the loss in this step; `None` where the loss is not scaled.
     pub loss_scale: Option<f64>,
-    /// Whether the scaled gradients overflowed, so that nothing was updated.
-    pub skipped: bool,
+    /// Why nothing was updated, where that is so.
+    pub skipped: Option<Skip>,
+}
+
+impl StepOutcome {
+    /// The loss of the step: the weighted sum of the means of its terms; `None` without targets, and where a
+    /// term is not finite.
+    pub fn loss(&self, terms: &[Term]) -> Option<f64> {
+        let has_targets = self.losses.iter().any(|loss| loss.count > 0);
+        let sum: f64 = terms.iter().zip(&self.losses).map(|(term, loss)| term.weight * loss.mean()).sum();
+        (has_targets && sum.is_finite()).then_some(sum)
+    }
+}
+
+/// Why a step updated nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Skip {
+    /// The scaled gradients were out of the range of their type; the next step has a smaller scale.
+    Overflow,
+    /// The loss or the gradient norm is this, and no scale can mend it.
+    NotFinite(&'static str, f64),
 }
 
 /// The parts that a step changes, and the rules it follows.
@@ -51,9 +69,8 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Trains on the micro-batches of step number `step` (from 1). A non-finite loss or norm is an error that
-    /// names the step and its samples; parameters and optimizer are as before it. Where the loss is scaled, a
-    /// non-finite norm is an overflow: the step is skipped, and only overflows that do not end are an error.
+    /// Trains on the micro-batches of step number `step` (from 1). Where loss or norm are not finite, the step
+    /// is skipped: parameters and optimizer are as before it.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
@@ -83,45 +100,37 @@ impl Stepper {
         let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
         // --- from here on the device is waited for: once a step ---
-        let losses = self.sum(&losses, micro, step)?;
+        let losses = summed(&losses)?;
         let grad_norm = norm.to_vec1::<f64>()?[0] / scale;
-        let skipped = !grad_norm.is_finite();
-        if skipped {
+        let skipped = self.judge(&losses, grad_norm);
+        if skipped.is_some() {
             self.optimizer.was_skipped();
-            let Some(loss_scale) = &mut self.loss_scale else {
-                return Err(diverged("gradient norm", grad_norm, step, micro));
-            };
-            loss_scale.overflowed(step)?;
-        } else if let Some(loss_scale) = &mut self.loss_scale {
-            loss_scale.succeeded();
         }
         Ok(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped })
     }
 
-    /// The losses of all micro-batches; the first that is not finite is an error.
-    fn sum(&mut self, losses: &[Vec<PendingLoss>], micro: &[Batch], step: u64) -> Result<Vec<Loss>> {
-        let mut sums = vec![Loss::default(); losses.first().map_or(0, Vec::len)];
-        for (losses, batch) in losses.iter().zip(micro) {
-            for (sum, loss) in sums.iter_mut().zip(losses) {
-                let loss = loss.read()?;
-                if !loss.sum.is_finite() {
-                    self.optimizer.was_skipped();
-                    return Err(diverged("loss", loss.mean(), step, std::slice::from_ref(batch)));
-                }
-                *sum += loss;
-            }
+    /// Whether the step was skipped, and why; the loss scale follows.
+    fn judge(&mut self, losses: &[Loss], grad_norm: f64) -> Option<Skip> {
+        if let Some(loss) = losses.iter().find(|loss| !loss.sum.is_finite()) {
+            return Some(Skip::NotFinite("loss", loss.mean()));
         }
-        Ok(sums)
+        let loss_scale = self.loss_scale.as_mut();
+        if grad_norm.is_finite() {
+            loss_scale.into_iter().for_each(LossScale::succeeded);
+            return None;
+        }
+        let may_be_mended = loss_scale.is_some_and(LossScale::overflowed);
+        Some(if may_be_mended { Skip::Overflow } else { Skip::NotFinite("gradient norm", grad_norm) })
     }
 }
 
-fn diverged(what: &str, value: f64, step: u64, batches: &[Batch]) -> anyhow::Error {
-    let mut ids: Vec<String> = batches.iter().flat_map(|b| &b.sample_ids).map(ToString::to_string).collect();
-    let more = ids.len().saturating_sub(16);
-    ids.truncate(16);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Problem::new(format!("{what} is {value} in step {step}, samples {}{rest}", ids.join(" ")))
-        .class(Class::Diverged)
-        .hint("lower `training.learning_rate` or lengthen `training.warmup_steps`; the last checkpoint is untouched")
-        .into()
+/// The losses of all micro-batches, one a term.
+fn summed(losses: &[Vec<PendingLoss>]) -> Result<Vec<Loss>> {
+    let mut sums = vec![Loss::default(); losses.first().map_or(0, Vec::len)];
+    for losses in losses {
+        for (sum, loss) in sums.iter_mut().zip(losses) {
+            *sum += loss.read()?;
+        }
+    }
+    Ok(sums)
 }

@@ -15,6 +15,7 @@ use mlmtrain::layers::context::Pass;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Loss;
 use mlmtrain::tasks::PendingLoss;
+use mlmtrain::tasks::Seen;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::Term;
 use mlmtrain::tasks::replaced_token_detection::ReplacedTokenDetection;
@@ -47,6 +48,10 @@ impl Task for Given {
         gradients: &Gradients,
     ) -> Result<Vec<PendingLoss>> {
         self.task.accumulate_with(batch, pass, scales, gradients, Some(&self.drawn))
+    }
+
+    fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()> {
+        self.task.observe(batch, pass, seen)
     }
 
     fn logits(&self, batch: &Batch) -> Result<Tensor> {

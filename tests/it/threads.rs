@@ -75,7 +75,7 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
         };
         for step in 1..=2 {
             let outcome = stepper.run(&task, &[batch()], step, 1e-3).unwrap();
-            assert!(!outcome.skipped, "{compute:?}: step {step} overflows");
+            assert_eq!(outcome.skipped, None, "{compute:?}: step {step}");
         }
         let values = |t: &Tensor| t.to_dtype(DType::F32).unwrap().to_vec1::<f32>().unwrap();
         if let Some(shadow) = task.parameters().shadow() {

@@ -52,6 +52,8 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         "disk",
         format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)),
     );
+    let copy = format_bytes(checkpoint);
+    row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
     let update = |shape: StepShape| {
         let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
         format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))

@@ -151,6 +151,7 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
     findings.positive("training.adam_epsilon", training.adam_epsilon);
     findings.not_negative("training.max_grad_norm", training.max_grad_norm);
+    findings.not_negative("training.loss_spike_threshold", training.loss_spike_threshold);
     let decay = training.layerwise_lr_decay;
     if !(decay > 0.0 && decay <= 1.0) {
         let message = format!("`training.layerwise_lr_decay` is {decay}, it must be above 0 and at most 1");

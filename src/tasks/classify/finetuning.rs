@@ -11,9 +11,12 @@ use crate::fs;
 use crate::fs::Sha256Sum;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
+use crate::machine::Machine;
 use crate::models::Blueprint;
+use crate::models::Model;
 use crate::quantity::format_count;
 use crate::scores::Better;
+use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::LabelSet;
@@ -93,6 +96,12 @@ impl Finetuned for Examples {
     fn details(&self, data: &TrainingData<'_>) -> String {
         let table = confusion_table(&data.confusion, &self.labels);
         format!("confusion:\n{}", table.trim_end())
+    }
+
+    fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
+        let labels = folder.id2label.as_ref().map_or(0, Vec::len);
+        let model = Model::classifier(&folder.config, labels, 0, &machine.device)?;
+        Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
     }
 
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {

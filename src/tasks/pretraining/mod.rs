@@ -56,7 +56,7 @@ use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
 /// A task that a model is pretrained for.
-pub trait Pretrained: Task + Sized + Send {
+pub trait Pretrained: Task + Sized + Send + 'static {
     /// Its name.
     const NAME: PretrainTask;
 

@@ -35,6 +35,7 @@ use crate::interop::read_folder;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
+use crate::layers::Part;
 use crate::layers::context::Pass;
 use crate::models::Head;
 use crate::models::Pair;
@@ -47,6 +48,7 @@ use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
+use crate::tasks::Seen;
 use crate::tasks::Task;
 use crate::tasks::Term;
 use crate::tasks::inputs::Inputs;
@@ -257,6 +259,26 @@ impl Task for ReplacedTokenDetection {
         gradients: &Gradients,
     ) -> candle_core::Result<Vec<PendingLoss>> {
         self.accumulate_with(batch, pass, scales, gradients, None)
+    }
+
+    fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> candle_core::Result<()> {
+        let Pair { generator, discriminator, parameters } = &self.pair;
+        let inputs = self.inputs(batch, true)?;
+        let rows = inputs.rows();
+        let mut drawn = None;
+        if batch.num_labels() > 0 {
+            let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::GENERATOR, ..pass }) };
+            let (stream, targets) = (Stream::new(pass.seed, Purpose::Sample, pass.step), inputs.targets());
+            let draw = Some(Draw { stream: &stream, keys: targets.keys });
+            let mut of_generator = |part: Part, hidden_td: &Tensor| seen("generator", part, hidden_td);
+            let (hidden_td, _) = generator.encoder.observed(inputs.tokens(), &ctx, &mut of_generator)?;
+            drawn = generator.head.loss_and_draws(&hidden_td, targets, draw, &ctx)?.1;
+        }
+        let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
+        let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
+        let mut of_discriminator = |part: Part, hidden_td: &Tensor| seen("discriminator", part, hidden_td);
+        discriminator.encoder.observed(corrupted.tokens(), &ctx, &mut of_discriminator)?;
+        Ok(())
     }
 
     /// Those of the generator.

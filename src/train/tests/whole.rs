@@ -1,5 +1,6 @@
 //! Whole runs of the toy: who writes, what ends them in their last phase, and what they go on with.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,10 +38,12 @@ use crate::train::run;
 
 /// A run of the parabola.
 #[derive(Default)]
-struct Toy {
-    data: Steps,
+pub(super) struct Toy {
+    pub(super) data: Steps,
     /// What it learns from.
-    inputs: Inputs,
+    pub(super) inputs: Inputs,
+    /// Losses of samples that are said to be other ones.
+    pub(super) planted: Vec<(Range<u64>, f64)>,
 }
 
 impl Kind for Toy {
@@ -58,16 +61,17 @@ impl Kind for Toy {
         Ok(self.inputs.clone())
     }
 
-    fn build(self, _: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
-        let (task, data) = (Parabola::new(), self.data);
+    fn build(self, setting: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
+        let (task, data) = (Parabola { planted: self.planted, ..Parabola::new() }, self.data);
         let folders =
             vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
-        Ok(Parts { task, data, total_steps: TOTAL, folders, best: ("loss", Better::Lower) })
+        let total_steps = setting.training.max_steps as u64;
+        Ok(Parts { task, data, total_steps, folders, best: ("loss", Better::Lower) })
     }
 }
 
 /// The whole of a run in `folder`, by process `rank`.
-fn whole_run(
+pub(super) fn whole_run(
     toy: Toy,
     folder: &Path,
     training: &TrainingConfig,

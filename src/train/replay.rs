@@ -1,0 +1,203 @@
+//! One step of a run that diverged, done again on its own: where the first value comes up that is not finite.
+//!
+//! It reads the folder that `rollback.rs` left, and writes nothing.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::batches::Batch;
+use crate::checkpoint::Checkpoint;
+use crate::config::FinetuneConfig;
+use crate::config::PrecisionConfig;
+use crate::config::PretrainConfig;
+use crate::config::RunSection;
+use crate::error::Problem;
+use crate::fs;
+use crate::layers::Gradients;
+use crate::layers::Part;
+use crate::layers::context::Pass;
+use crate::machine;
+use crate::machine::Machine;
+use crate::tasks::Task;
+use crate::tasks::list;
+use crate::tasks::list::Unfilled;
+use crate::tasks::run::Setting;
+use crate::telemetry::Progress;
+use crate::train::rollback::FailedStep;
+use crate::train::saved::CONFIG;
+use crate::train::saved::FAILED_BATCH;
+use crate::train::saved::load_checkpoint;
+
+/// A step that failed, with the task as it was before it.
+pub struct Replay {
+    /// What was saved of the step.
+    pub failed: FailedStep,
+    /// What it is computed on.
+    pub machine: Machine,
+    task: Box<dyn Task>,
+}
+
+/// A tensor that the step came by.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Observation {
+    /// What kind of tensor it is.
+    pub stage: Stage,
+    /// Its name: a parameter's, or the part of the model that gave it.
+    pub name: String,
+    /// Number of the micro-batch, from 1, where it is of one.
+    pub micro_batch: Option<usize>,
+    /// Values in it.
+    pub elements: usize,
+    /// Those that are not finite.
+    pub not_finite: usize,
+    /// Root of the mean square of the finite ones.
+    pub rms: f64,
+    /// The largest finite one, by its absolute value.
+    pub largest: f64,
+}
+
+/// What a tensor is to the step, in the order in which they come up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// A value that training changes, before the step.
+    Parameter,
+    /// What a part of the model gave.
+    HiddenStates,
+    /// The sum of the losses of a micro-batch.
+    Loss,
+    /// The gradient of a parameter, after all micro-batches.
+    Gradient,
+}
+
+impl Replay {
+    /// Opens the folder, or a file in it, that a run left which diverged.
+    pub fn open(path: &Path) -> Result<Self> {
+        let root =
+            path.ancestors().find(|folder| fs::exists(&folder.join(FAILED_BATCH))).ok_or_else(|| {
+                Problem::usage("is no folder of a step that failed")
+                    .at(path.display())
+                    .hint("a run that diverges leaves one, `diverged-<step>`, in its `run.output_dir`")
+            })?;
+        let saved = Checkpoint::open(root)?;
+        let failed: FailedStep = part(&saved, FAILED_BATCH)?;
+        let config = saved.json(CONFIG)?;
+        let run: RunSection = section(&saved, &config, "run")?;
+        let precision: PrecisionConfig = section(&saved, &config, "precision")?;
+        let machine = machine::set_up(&run, &precision)?;
+        let (task, folders) = unfilled(&saved, &config, &machine, failed.seed)?;
+        load_checkpoint(&saved, &folders, task.parameters())?;
+        Ok(Self { failed, machine, task })
+    }
+
+    /// Forward and backward of the step, and every tensor that comes up.
+    pub fn run(&self) -> Result<Vec<Observation>> {
+        let Self { failed, task, .. } = self;
+        let mut seen = Vec::new();
+        for (name, tensor) in task.parameters().named()? {
+            seen.push(observed(Stage::Parameter, name, None, &tensor)?);
+        }
+        let mut gradients = Gradients::new(task.parameters())?;
+        gradients.clear();
+        let scales = self.scales();
+        for (index, batch) in failed.micro.iter().enumerate() {
+            let number = Some(index + 1);
+            let pass = Pass {
+                last_micro_batch: index + 1 == failed.micro.len(),
+                ..Pass::new(failed.seed, failed.step)
+            };
+            task.observe(batch, pass, &mut |model, part, hidden_td| {
+                let of = |e: anyhow::Error| candle_core::Error::Msg(format!("{e:#}"));
+                let name = [model, &named(part)].join(" ").trim_start().to_string();
+                seen.push(observed(Stage::HiddenStates, name, number, hidden_td).map_err(of)?);
+                Ok(())
+            })?;
+            let losses = task.accumulate(batch, pass, &scales, &gradients)?;
+            for (term, loss) in task.terms().iter().zip(losses) {
+                let sum = Tensor::new(&[loss.read()?.sum], &Device::Cpu)?;
+                seen.push(observed(Stage::Loss, term.name.to_string(), number, &sum)?);
+            }
+        }
+        let flat = gradients.flat()?;
+        // The backward pass begins behind the parameters that were registered last.
+        for spec in task.parameters().layout().specs().collect::<Vec<_>>().into_iter().rev() {
+            let gradient = flat.narrow(0, spec.range.start, spec.range.len())?;
+            seen.push(observed(Stage::Gradient, spec.name.clone(), None, &gradient)?);
+        }
+        Ok(seen)
+    }
+
+    /// What the loss of each target is multiplied by, term by term, as in the step.
+    fn scales(&self) -> Vec<f32> {
+        let scale = self.failed.loss_scale.unwrap_or(1.0);
+        let terms = self.task.terms().iter().enumerate();
+        let count = |index: usize| -> usize {
+            self.failed.micro.iter().map(|batch: &Batch| self.task.counts(batch)[index]).sum()
+        };
+        terms.map(|(index, term)| (scale * term.weight / count(index).max(1) as f64) as f32).collect()
+    }
+}
+
+/// The first tensor that is not finite.
+pub fn first_not_finite(seen: &[Observation]) -> Option<&Observation> {
+    seen.iter().find(|observation| observation.not_finite > 0)
+}
+
+/// A JSON part of what was saved.
+fn part<T: DeserializeOwned>(saved: &Checkpoint, name: &str) -> Result<T> {
+    read(saved, name, saved.json(name)?)
+}
+
+/// A section of the configuration of the run.
+fn section<T: DeserializeOwned>(saved: &Checkpoint, config: &Value, key: &str) -> Result<T> {
+    read(saved, CONFIG, config[key].clone())
+}
+
+fn read<T: DeserializeOwned>(saved: &Checkpoint, name: &str, value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|e| {
+        let place = saved.path().join(name);
+        Problem::new(format!("is not what this version writes: {e}")).at(place.display()).into()
+    })
+}
+
+/// The task of the run that left `saved`, whose values are still to be read.
+fn unfilled(saved: &Checkpoint, config: &Value, machine: &Machine, seed: u64) -> Result<Unfilled> {
+    // Only fine-tuning names its examples in two files.
+    if config["data"].get("train_file").is_some() {
+        let config: FinetuneConfig = read(saved, CONFIG, config.clone())?;
+        return list::of_finetuning(saved.path(), &config, machine);
+    }
+    let config: PretrainConfig = read(saved, CONFIG, config.clone())?;
+    let setting = Setting { training: &config.training, machine, seed, progress: &Progress::silent() };
+    list::of_pretraining(saved.path(), &config, setting)
+}
+
+fn observed(stage: Stage, name: String, micro_batch: Option<usize>, tensor: &Tensor) -> Result<Observation> {
+    let values = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
+    let finite = values.iter().copied().filter(|value| value.is_finite());
+    let (mut squares, mut largest, mut count) = (0.0, 0.0f64, 0_usize);
+    for value in finite {
+        squares += value * value;
+        largest = largest.max(value.abs());
+        count += 1;
+    }
+    let rms = (squares / count.max(1) as f64).sqrt();
+    let elements = values.len();
+    Ok(Observation { stage, name, micro_batch, elements, not_finite: elements - count, rms, largest })
+}
+
+/// A part as its parameters are named below their model.
+fn named(part: Part) -> String {
+    match part {
+        Part::Embeddings => "embeddings".to_string(),
+        Part::Layer(layer) => format!("encoder.layer.{layer}"),
+        Part::Head => "head".to_string(),
+    }
+}

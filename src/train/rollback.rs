@@ -1,0 +1,202 @@
+//! What is done about steps that go wrong: they are counted, many in a row send the run back to a checkpoint
+//! from before them and past their data, and a run that cannot go back ends with what `mlmtrain replay`
+//! needs.
+//!
+//! Which steps are bad is decided in `divergence.rs`. Nothing here depends on where a run was interrupted:
+//! it goes back only to checkpoints that were due, and interruptions push none of these out.
+
+use anyhow::Context;
+use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::batches::Batch;
+use crate::batches::StepBatches;
+use crate::error::Class;
+use crate::error::Problem;
+use crate::tasks::run::Beginning;
+use crate::train::Trainer;
+use crate::train::divergence::BAD_STEPS_MAX;
+use crate::train::divergence::ROLLBACKS_MAX;
+use crate::train::divergence::Verdict;
+use crate::train::saved::Resumed;
+use crate::train::state::TrainState;
+use crate::train::step::Skip;
+use crate::train::step::StepOutcome;
+
+/// After so many skipped steps they are only counted.
+const SKIPS_TOLD: u64 = 10;
+
+/// Samples that a message names.
+const SAMPLES_NAMED: usize = 16;
+
+/// A step that failed, as it is saved for `mlmtrain replay`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedStep {
+    /// What was wrong.
+    pub problem: String,
+    /// Number of the step, from 1.
+    pub step: u64,
+    /// Seed of the run, from which dropout is drawn.
+    pub seed: u64,
+    /// Factor of the loss, where it was scaled.
+    pub loss_scale: Option<f64>,
+    /// Its micro-batches.
+    pub micro: Vec<Batch>,
+}
+
+impl Trainer<'_> {
+    /// Takes note of how the step that `state` has just counted went, and says it where it went wrong.
+    /// Whether too many did.
+    pub(super) fn diverges(
+        &mut self,
+        state: &mut TrainState,
+        outcome: &StepOutcome,
+        micro: &[Batch],
+    ) -> bool {
+        let loss = match (outcome.skipped, outcome.loss(self.task.terms())) {
+            (Some(Skip::NotFinite(..)), _) => None,
+            // A step without targets says nothing.
+            (_, None) => return false,
+            (_, loss) => loss,
+        };
+        let verdict = state.divergence.observe(loss, self.loss_spike_threshold);
+        let step = state.step;
+        let is_first = state.divergence.bad_steps() == 1;
+        match verdict {
+            Verdict::NotFinite if state.skipped_steps <= SKIPS_TOLD => {
+                let text = format!("step {step} is skipped: {}, {}", what(outcome), samples(micro));
+                self.folder.warn(&text);
+                if state.skipped_steps == SKIPS_TOLD {
+                    self.folder.warn("further skipped steps are only counted, in `train/skipped_steps`");
+                }
+            }
+            Verdict::Spike(limit) if is_first => {
+                let loss = loss.unwrap_or(f64::NAN);
+                self.folder.warn(&format!(
+                    "the loss of step {step} is {loss:.4}, far above those before it (a spike begins at \
+                     {limit:.4}, by `training.loss_spike_threshold`); {BAD_STEPS_MAX} such steps in a row lead \
+                     back to a checkpoint"
+                ));
+            }
+            _ => {}
+        }
+        state.divergence.has_diverged()
+    }
+
+    /// Goes back to a checkpoint from before the bad steps, and past their data; an error of class
+    /// [`Class::Diverged`] where that cannot be or has not helped.
+    pub(super) fn roll_back(
+        &mut self,
+        state: &mut TrainState,
+        outcome: &StepOutcome,
+        batches: &StepBatches,
+    ) -> Result<()> {
+        let good = state.divergence.last_good_step(state.step);
+        let trouble =
+            format!("{} in step {2}; steps {} to {2} were all bad", what(outcome), good + 1, state.step);
+        if !state.divergence.may_roll_back() {
+            let why = format!("{ROLLBACKS_MAX} rollbacks have not helped");
+            return Err(self.given_up(state, outcome, batches, &format!("{trouble}, and {why}")));
+        }
+        let Some(back) = self.checkpoint_before(good)? else {
+            let why = "there is no checkpoint from before them that was due by `training.save_steps`";
+            return Err(self.given_up(state, outcome, batches, &format!("{trouble}, and {why}")));
+        };
+        let step = back.state.step;
+        self.folder.go_back(step, state.step)?;
+        let passed = TrainState {
+            cursor: state.cursor,
+            num_input_tokens_seen: state.num_input_tokens_seen,
+            total_flos: state.total_flos,
+            elapsed_seconds: state.elapsed_seconds,
+            skipped_steps: state.skipped_steps,
+            divergence: state.divergence.rolled_back(&back.state.divergence, state.step),
+            ..back.state
+        };
+        if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, passed.loss_scale) {
+            loss_scale.restore(saved);
+        }
+        *state = passed;
+        let total_steps = self.cadence.total_steps();
+        self.data.start(Beginning { cursor: state.cursor, step, total_steps })?;
+        self.folder.warn(&format!(
+            "{trouble}: training goes on from the checkpoint of step {step}, with the data that follows them \
+             (rollback {})",
+            state.divergence.rollbacks()
+        ));
+        Ok(())
+    }
+
+    /// The newest checkpoint that was due before step `good`, restored; where there is none, that of `good`
+    /// itself, which may hold what the trouble comes from.
+    fn checkpoint_before(&mut self, good: u64) -> Result<Option<Resumed>> {
+        let mut due = self.folder.good_steps()?;
+        due.retain(|&step| step <= good && self.cadence.saves_after(step));
+        let newest_first = due.iter().rev().filter(|&&step| step < good);
+        let last = due.iter().filter(|&&step| step == good);
+        for &step in newest_first.chain(last) {
+            let restored = self.folder.checkpoint(step).and_then(Resumed::read).and_then(|back| {
+                back.restore(self.folder.folders(), self.task.parameters(), &mut self.stepper.optimizer)?;
+                Ok(back)
+            });
+            match restored {
+                Ok(back) => return Ok(Some(back)),
+                Err(e) => self.folder.warn(&format!("{e:#}; an older checkpoint is tried")),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The end of a run that diverges, with its last batch saved.
+    fn given_up(
+        &mut self,
+        state: &TrainState,
+        outcome: &StepOutcome,
+        batches: &StepBatches,
+        message: &str,
+    ) -> anyhow::Error {
+        let failed = FailedStep {
+            problem: what(outcome),
+            step: state.step,
+            seed: self.stepper.seed,
+            loss_scale: outcome.loss_scale,
+            micro: batches.micro.clone(),
+        };
+        let saved = serde_json::to_value(&failed)
+            .context("the failed batch as JSON")
+            .and_then(|batch| self.folder.save_failed(self.task.parameters(), state.step, batch));
+        let replay = match saved {
+            Ok(path) => format!("`mlmtrain replay {}` runs the last of them alone", path.display()),
+            Err(e) => format!("the batch could not be saved ({e:#})"),
+        };
+        Problem::new(format!("training diverges: {message}, {}", samples(&batches.micro)))
+            .class(Class::Diverged)
+            .hint(format!(
+                "lower `training.learning_rate` or lengthen `training.warmup_steps`, and start in another \
+                 `run.output_dir`; {replay}"
+            ))
+            .into()
+    }
+}
+
+/// What went wrong in a step.
+fn what(outcome: &StepOutcome) -> String {
+    match outcome.skipped {
+        Some(Skip::NotFinite(what, value)) => match outcome.loss_scale {
+            Some(scale) => format!("the {what} is {value} at a loss scale of {scale}"),
+            None => format!("the {what} is {value}"),
+        },
+        _ => "the loss is far above those before it".to_string(),
+    }
+}
+
+/// The samples of a step, or the first of them.
+fn samples(micro: &[Batch]) -> String {
+    let mut ids: Vec<String> = micro.iter().flat_map(|b| &b.sample_ids).map(ToString::to_string).collect();
+    let more = ids.len().saturating_sub(SAMPLES_NAMED);
+    ids.truncate(SAMPLES_NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("samples {}{rest}", ids.join(" "))
+}

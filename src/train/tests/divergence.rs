@@ -1,0 +1,138 @@
+//! Losses that are not finite or far too large are planted in the data: what a run makes of them.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Parabola;
+use super::Steps;
+use super::records;
+use super::whole::Toy;
+use super::whole::whole_run;
+use crate::config::SchedulerType;
+use crate::config::TrainingConfig;
+use crate::error::Class;
+use crate::error::class_of;
+use crate::error::render;
+use crate::train::End;
+use crate::train::rollback::FailedStep;
+use crate::train::run::Outcome;
+
+const STEPS: u64 = 40;
+
+/// At a constant rate a step does the same whatever its number.
+fn training() -> TrainingConfig {
+    TrainingConfig {
+        lr_scheduler_type: SchedulerType::Constant,
+        save_steps: 4,
+        save_total_limit: 2,
+        max_steps: STEPS as i64,
+        ..super::config()
+    }
+}
+
+fn run(
+    folder: &Path,
+    training: &TrainingConfig,
+    planted: &[(Range<u64>, f64)],
+    signal_at: Option<u64>,
+) -> Result<Outcome<Parabola, Steps>> {
+    let data = Steps { signal_at, ..Steps::default() };
+    whole_run(Toy { data, planted: planted.to_vec(), ..Toy::default() }, folder, training, 0)
+}
+
+/// The weights and moments that a run ended with.
+fn ended_with(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
+    let read = |name: &str| std::fs::read(folder.join(format!("checkpoint-{steps}")).join(name)).unwrap();
+    ["model.safetensors", "trainer/optimizer.safetensors"].map(read).into()
+}
+
+fn counted(folder: &Path, tag: &str) -> Option<f64> {
+    records(folder).iter().rev().find_map(|record| record[tag].as_f64())
+}
+
+#[test]
+fn a_skipped_batch_leaves_the_run_as_if_it_had_not_been_there() {
+    for loss in [f64::NAN, f64::INFINITY] {
+        let (skipping, without) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        run(skipping.path(), &training(), &[(5..6, loss), (20..29, loss)], None).unwrap();
+        let fewer = TrainingConfig { max_steps: STEPS as i64 - 10, ..training() };
+        run(without.path(), &fewer, &[], None).unwrap();
+        assert!(ended_with(skipping.path(), STEPS) == ended_with(without.path(), STEPS - 10));
+        assert_eq!(counted(skipping.path(), "train/skipped_steps"), Some(10.0));
+        assert_eq!(counted(skipping.path(), "train/rollbacks"), None);
+    }
+}
+
+#[test]
+fn ten_bad_steps_lead_back_to_a_checkpoint_and_past_their_data() {
+    let undisturbed = tempfile::tempdir().unwrap();
+    run(undisturbed.path(), &training(), &[], None).unwrap();
+    let bad = |folder: &Path, planted: &[(Range<u64>, f64)], rollbacks: f64| {
+        assert_eq!(run(folder, &training(), planted, None).unwrap().end, Some(End::Steps));
+        assert!(ended_with(folder, STEPS) == ended_with(undisturbed.path(), STEPS));
+        assert_eq!(counted(folder, "train/rollbacks"), Some(rollbacks));
+        let steps: Vec<u64> = records(folder).iter().map(|record| record["step"].as_u64().unwrap()).collect();
+        assert!(steps.is_sorted_by(|a, b| a < b), "what was dropped is still logged: {steps:?}");
+    };
+    for loss in [f64::NAN, f64::INFINITY, 1e9] {
+        bad(tempfile::tempdir().unwrap().path(), &[(10..20, loss)], 1.0);
+    }
+    // Each trouble is past when a checkpoint beyond it is due, so that four of them are borne.
+    let four = [10..20, 40..50, 70..80, 100..110].map(|samples| (samples, f64::NAN));
+    bad(tempfile::tempdir().unwrap().path(), &four, 4.0);
+}
+
+#[test]
+fn an_interruption_at_any_step_changes_nothing_of_it() {
+    let planted = [(9..19, f64::NAN), (33..43, 1e9)];
+    for limit in [1, 2] {
+        let training = TrainingConfig { save_total_limit: limit, ..training() };
+        let undisturbed = tempfile::tempdir().unwrap();
+        run(undisturbed.path(), &training, &planted, None).unwrap();
+        for sample in 0..60 {
+            let folder = tempfile::tempdir().unwrap();
+            let end = run(folder.path(), &training, &planted, Some(sample)).unwrap().end;
+            assert_eq!(end, Some(End::Signal(15)), "sample {sample}");
+            assert_eq!(run(folder.path(), &training, &planted, None).unwrap().end, Some(End::Steps));
+            assert!(ended_with(folder.path(), STEPS) == ended_with(undisturbed.path(), STEPS));
+            assert_eq!(records(folder.path()), records(undisturbed.path()), "sample {sample}, limit {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_helped_ends_with_its_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = run(folder.path(), &training(), &[(10..1000, f64::NAN)], None).err().unwrap();
+    assert_eq!((class_of(&error), class_of(&error).exit_code()), (Class::Diverged, 76));
+    let text = render(&error);
+    assert!(
+        text.contains("3 rollbacks have not helped") && text.contains("the loss is NaN in step 14"),
+        "{text}"
+    );
+    let path = folder.path().join("diverged-14");
+    assert!(text.contains(&format!("`mlmtrain replay {}`", path.display())), "{text}");
+    let saved = std::fs::read(path.join("trainer/batch.json")).unwrap();
+    let failed: FailedStep = serde_json::from_slice(&saved).unwrap();
+    // Ten samples for each time that it went back, and the last of ten more.
+    assert_eq!(
+        (failed.step, failed.micro[0].sample_ids[0], failed.problem.as_str()),
+        (14, 49, "the loss is NaN")
+    );
+    let (weights, good) =
+        (path.join("model.safetensors"), folder.path().join("checkpoint-4/model.safetensors"));
+    assert!(std::fs::read(weights).unwrap() == std::fs::read(good).unwrap(), "nothing was learnt from them");
+}
+
+#[test]
+fn without_a_checkpoint_to_go_back_to_that_is_said() {
+    for (save_steps, planted) in [(0, 30..1000), (4, 2..1000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let training = TrainingConfig { save_steps, ..training() };
+        let error = run(folder.path(), &training, &[(planted, f64::NAN)], None).err().unwrap();
+        assert_eq!(class_of(&error), Class::Diverged);
+        assert!(error.to_string().contains("there is no checkpoint from before them"), "{error}");
+    }
+}
