@@ -3,6 +3,7 @@
 //! It does not know what the parts mean: owners give a [`Snapshot`] and read a [`Checkpoint`]. "The latest"
 //! is never a file; it is the newest folder whose manifest verifies.
 
+mod budget;
 mod manifest;
 mod open;
 mod part;

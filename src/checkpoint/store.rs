@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::checkpoint::budget::Budget;
+use crate::checkpoint::budget::over_budget;
 use crate::checkpoint::open::Checkpoint;
 use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::Retention;
@@ -29,12 +31,21 @@ const REPLACED_PREFIX: &str = ".old-checkpoint-";
 #[derive(Debug, Clone)]
 pub struct CheckpointStore {
     folder: PathBuf,
+    total_bytes: Option<u64>,
+    save_steps: u64,
 }
 
 impl CheckpointStore {
     /// The store of a run folder; touches nothing.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf() }
+        Self { folder: folder.to_path_buf(), total_bytes: None, save_steps: 0 }
+    }
+
+    /// The same store keeping to `total_bytes` after each save, if that is given. The newest of the
+    /// checkpoints that are due every `save_steps` steps stays in any case.
+    #[must_use]
+    pub fn within(self, total_bytes: Option<u64>, save_steps: u64) -> Self {
+        Self { total_bytes, save_steps, ..self }
     }
 
     /// Where the checkpoint of `step` lies or would lie.
@@ -72,12 +83,19 @@ impl CheckpointStore {
             };
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
+        let over_budget = self.keep_within_budget(snapshot.step, keep.best_step);
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
         let unwanted = retention(&older, keep.limit, keep.best_step).into_iter();
         Ok(unwanted
             .filter_map(|step| fs::remove_folder(&self.path_of(step)).err())
             .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
+            .chain(over_budget)
             .collect())
+    }
+
+    /// Deletes the checkpoint of `step`, if there is one.
+    pub fn remove(&self, step: u64) -> Result<()> {
+        fs::remove_folder(&self.path_of(step))
     }
 
     /// What `read` makes of the newest checkpoint that verifies and that it can read, and why each newer one
@@ -149,6 +167,25 @@ impl CheckpointStore {
             }
         }
         Ok(())
+    }
+
+    /// Deletes what takes too many bytes of the checkpoints up to `step`, and says what cannot be measured or
+    /// deleted.
+    pub(super) fn keep_within_budget(&self, step: u64, best_step: Option<u64>) -> Vec<String> {
+        let Some(total_bytes) = self.total_bytes else { return Vec::new() };
+        let measure = |step: u64| Ok((step, fs::bytes_below(&self.path_of(step))?));
+        let stored = self.steps().and_then(|steps| {
+            steps.into_iter().filter(|&found| found <= step).map(measure).collect::<Result<Vec<_>>>()
+        });
+        let budget = Budget { total_bytes, best_step, save_steps: self.save_steps };
+        match stored {
+            Ok(stored) => over_budget(&stored, budget)
+                .into_iter()
+                .filter_map(|step| self.remove(step).err())
+                .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
+                .collect(),
+            Err(e) => vec![format!("the checkpoints cannot be measured: {e:#}")],
+        }
     }
 
     fn replaced(&self, step: u64) -> PathBuf {

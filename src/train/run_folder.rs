@@ -38,7 +38,7 @@ use crate::train::state::TrainState;
 
 /// Weights of the model inside a checkpoint.
 pub const MODEL: &str = "model.safetensors";
-const OPTIMIZER: &str = "trainer/optimizer.safetensors";
+pub(super) const OPTIMIZER: &str = "trainer/optimizer.safetensors";
 const STATE: &str = "trainer/state.json";
 const INPUTS: &str = "trainer/inputs.json";
 /// The configuration of the run inside a checkpoint.
@@ -108,7 +108,7 @@ impl RunFolder {
         }
         Ok(Self {
             path: path.to_path_buf(),
-            store: CheckpointStore::new(path),
+            store: CheckpointStore::new(path).within(training.save_total_bytes, training.save_steps),
             folders,
             world,
             config,
