@@ -9,6 +9,7 @@ use clap::Subcommand;
 
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::args::BenchJobArgs;
+use crate::commands::checkpoint::args::CheckpointCommand;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
@@ -99,6 +100,9 @@ pub enum Command {
     /// Look into tokenised text as a model sees it, or check it for damage
     #[command(subcommand)]
     Shards(ShardsCommand),
+    /// List the checkpoints of a run, check model folders for damage, delete old checkpoints
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Use a tokenizer on its own
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),

@@ -2,6 +2,7 @@
 //! (`terminal`).
 
 pub mod bench;
+pub mod checkpoint;
 pub mod cli;
 pub mod completions;
 pub mod config;
@@ -38,6 +39,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Shards(command) => shards::run(command),
+        Command::Checkpoint(command) => checkpoint::run(command),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Bench(args) => bench::run(args),
         Command::BenchJob(args) => bench::run_job(args),

@@ -7,6 +7,7 @@ pub mod batch_size;
 pub mod bench;
 pub mod cadence;
 pub mod clock;
+pub mod inspect;
 pub mod meter;
 pub mod results;
 pub mod resume;

@@ -6,6 +6,7 @@
 mod allocation;
 mod architecture;
 mod bench;
+mod checkpoint;
 mod cli;
 mod finetune;
 mod golden;

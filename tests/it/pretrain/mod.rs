@@ -1,6 +1,6 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
-mod electra;
+pub(super) mod electra;
 mod ending;
 mod interruption;
 mod origin;
