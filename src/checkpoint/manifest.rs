@@ -3,9 +3,11 @@
 //!
 //! safetensors accepts flipped data bits; nothing here does.
 
+use std::io::Read;
 use std::path::Component;
 use std::path::Path;
 
+use anyhow::Context;
 use anyhow::Result;
 use serde::Deserialize;
 use serde::Serialize;
@@ -106,6 +108,11 @@ impl Manifest {
 impl Entry {
     /// Reads the file in `folder` and compares its size and hash.
     pub(super) fn verify(&self, folder: &Path) -> Result<()> {
+        self.verify_and_tell(folder, &|_| {})
+    }
+
+    /// As [`Entry::verify`]; `read` is told how many more bytes were read.
+    pub(super) fn verify_and_tell(&self, folder: &Path, read: &dyn Fn(u64)) -> Result<()> {
         let path = folder.join(&self.name);
         let bytes = fs::len_bytes(&path)?;
         if bytes != self.bytes {
@@ -113,7 +120,9 @@ impl Entry {
                 .at(path.display())
                 .into());
         }
-        let found = fs::sha256_of_file(&path)?;
+        let reader = Told { inner: fs::open(&path)?, read };
+        let found =
+            fs::sha256_of_reader(reader).with_context(|| format!("cannot read `{}`", path.display()))?;
         if found != self.sha256 {
             let message = format!(
                 "has SHA-256 {found}, the manifest says {}: the file was damaged or changed",
@@ -122,6 +131,20 @@ impl Entry {
             return Err(Problem::new(message).at(path.display()).into());
         }
         Ok(())
+    }
+}
+
+/// A reader that tells how much was read.
+struct Told<'a, R> {
+    inner: R,
+    read: &'a dyn Fn(u64),
+}
+
+impl<R: Read> Read for Told<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        (self.read)(count as u64);
+        Ok(count)
     }
 }
 

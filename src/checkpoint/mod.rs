@@ -4,6 +4,8 @@
 //! is never a file; it is the newest folder whose manifest verifies.
 
 mod background;
+mod budget;
+mod difference;
 mod manifest;
 mod open;
 mod part;
@@ -13,8 +15,12 @@ mod store;
 mod tensor_file;
 #[cfg(test)]
 mod tests;
+mod unverified;
 
 pub use background::BackgroundSave;
+pub use difference::Difference;
+pub use difference::Same;
+pub use difference::compare_tensors;
 pub use open::Checkpoint;
 pub use part::Part;
 pub use part::Snapshot;
@@ -24,4 +30,6 @@ pub use sealed::verify_sealed;
 pub use sealed::write_sealed;
 pub use store::CheckpointStore;
 pub use tensor_file::TensorFile;
+pub use tensor_file::TensorInfo;
 pub use tensor_file::write_tensors;
+pub use unverified::Unverified;

@@ -17,8 +17,8 @@ const JSON_CAP_BYTES: u64 = 256 << 20;
 /// A checkpoint folder whose files all have the size and hash of the manifest.
 #[derive(Debug)]
 pub struct Checkpoint {
-    path: PathBuf,
-    manifest: Manifest,
+    pub(super) path: PathBuf,
+    pub(super) manifest: Manifest,
 }
 
 impl Checkpoint {

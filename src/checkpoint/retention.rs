@@ -8,23 +8,31 @@ pub struct Retention {
     /// Every so many steps a checkpoint is due, and only those count, beside the newest one: a run that goes
     /// back to one must not depend on where it was interrupted. 0 where all count.
     pub save_steps: u64,
+    /// Bytes of all of them together, if there is a limit. The newest, the best one and the newest that was
+    /// due stay even where they take more.
+    pub total_bytes: Option<u64>,
     /// Those that were saved because of an interruption while steps were bad: they do not count as due.
     pub in_trouble: Vec<u64>,
     /// The step of the best one, which is kept besides.
     pub best_step: Option<u64>,
 }
 
+impl Retention {
+    /// Whether the checkpoint of `step` was due.
+    pub(super) fn is_due(&self, step: u64) -> bool {
+        self.save_steps > 0 && step.is_multiple_of(self.save_steps) && !self.in_trouble.contains(&step)
+    }
+}
+
 /// The steps to delete out of `steps`. Never all of them.
 pub fn retention(steps: &[u64], keep: &Retention) -> Vec<u64> {
-    let Retention { limit, save_steps, in_trouble, best_step } = keep;
     let mut newest_first = steps.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));
     newest_first.dedup();
-    let is_due = |step: &u64| step.is_multiple_of(*save_steps) && !in_trouble.contains(step);
-    let counts = |step: &u64| *save_steps == 0 || is_due(step);
-    let kept: Vec<u64> = newest_first.iter().copied().filter(counts).take((*limit).max(1)).collect();
+    let counts = |step: &u64| keep.save_steps == 0 || keep.is_due(*step);
+    let kept: Vec<u64> = newest_first.iter().copied().filter(counts).take(keep.limit.max(1)).collect();
     let older = newest_first.into_iter().skip(1);
-    older.filter(|step| Some(*step) != *best_step && !kept.contains(step)).collect()
+    older.filter(|step| Some(*step) != keep.best_step && !kept.contains(step)).collect()
 }
 
 #[cfg(test)]
@@ -50,7 +58,7 @@ mod tests {
     }
 
     fn keep(limit: usize, save_steps: u64, best_step: Option<u64>) -> Retention {
-        Retention { limit, save_steps, in_trouble: Vec::new(), best_step }
+        Retention { limit, save_steps, total_bytes: None, in_trouble: Vec::new(), best_step }
     }
 
     proptest! {

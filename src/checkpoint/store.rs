@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::checkpoint::budget::over_budget;
 use crate::checkpoint::open::Checkpoint;
 use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::Retention;
@@ -72,11 +73,13 @@ impl CheckpointStore {
             };
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
+        let over_budget = self.keep_within_budget(snapshot.step, &keep);
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
         let unwanted = retention(&older, &keep).into_iter();
         Ok(unwanted
             .filter_map(|step| fs::remove_folder(&self.path_of(step)).err())
             .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
+            .chain(over_budget)
             .collect())
     }
 
@@ -154,6 +157,24 @@ impl CheckpointStore {
             }
         }
         Ok(())
+    }
+
+    /// Deletes what takes too many bytes of the checkpoints up to `step`, and says what cannot be measured or
+    /// deleted.
+    pub(super) fn keep_within_budget(&self, step: u64, keep: &Retention) -> Vec<String> {
+        let Some(total_bytes) = keep.total_bytes else { return Vec::new() };
+        let measure = |step: u64| Ok((step, fs::bytes_below(&self.path_of(step))?));
+        let stored = self.steps().and_then(|steps| {
+            steps.into_iter().filter(|&found| found <= step).map(measure).collect::<Result<Vec<_>>>()
+        });
+        match stored {
+            Ok(stored) => over_budget(&stored, total_bytes, keep)
+                .into_iter()
+                .filter_map(|step| self.remove(step).err())
+                .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))
+                .collect(),
+            Err(e) => vec![format!("the checkpoints cannot be measured: {e:#}")],
+        }
     }
 
     fn replaced(&self, step: u64) -> PathBuf {

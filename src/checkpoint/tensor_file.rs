@@ -16,6 +16,7 @@ use anyhow::Result;
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
+use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use safetensors::tensor::View;
 use serde::Deserializer;
@@ -30,6 +31,19 @@ use crate::fs::File;
 
 /// Longer headers are refused, as the safetensors library refuses them.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
+
+/// What a header says of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Name of its type in safetensors: `F32`, `I64`.
+    pub dtype: String,
+    /// Whether its values are floating-point numbers of 16 bits or more.
+    pub is_float: bool,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Bytes of its values.
+    pub bytes: u64,
+}
 
 /// An open safetensors file whose header was checked against its length; tensors are read when they are asked
 /// for.
@@ -94,14 +108,30 @@ impl TensorFile {
         let info = self.metadata.info(name).ok_or_else(|| refuse("is missing".to_string()))?;
         let dtype = DType::try_from(info.dtype)
             .map_err(|_| refuse(format!("has type {:?}, which is not supported", info.dtype)))?;
-        let (start, end) = info.data_offsets;
+        let data = self.bytes(name)?;
+        let tensor = Tensor::from_raw_buffer(&data, dtype, &info.shape, &Device::Cpu)
+            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        Ok(tensor)
+    }
+
+    /// The values of a tensor as they lie in the file.
+    pub fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let missing = || Problem::new(format!("tensor `{name}` is missing")).at(self.path.display());
+        let (start, end) = self.metadata.info(name).ok_or_else(missing)?.data_offsets;
         // In range: the header was checked against the length of the file.
         let mut data = vec![0; end - start];
         let read = self.file.read_exact_at(&mut data, self.data_start + start as u64);
         read.with_context(|| format!("cannot read tensor `{name}` of `{}`", self.path.display()))?;
-        let tensor = Tensor::from_raw_buffer(&data, dtype, &info.shape, &Device::Cpu)
-            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
-        Ok(tensor)
+        Ok(data)
+    }
+
+    /// What a tensor is like, without its values.
+    pub fn info(&self, name: &str) -> Option<TensorInfo> {
+        let info = self.metadata.info(name)?;
+        let (start, end) = info.data_offsets;
+        let is_float = matches!(info.dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64);
+        let dtype = format!("{:?}", info.dtype);
+        Some(TensorInfo { dtype, is_float, shape: info.shape.clone(), bytes: (end - start) as u64 })
     }
 
     /// Every tensor by name.

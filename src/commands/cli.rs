@@ -9,6 +9,7 @@ use clap::Subcommand;
 
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::args::BenchJobArgs;
+use crate::commands::checkpoint::args::CheckpointCommand;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
@@ -19,6 +20,7 @@ use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::PredictArgs;
 use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
+use crate::commands::verify_resume::args::VerifyResumeArgs;
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
@@ -108,6 +110,20 @@ pub enum Command {
     /// Look into tokenised text as a model sees it, or check it for damage
     #[command(subcommand)]
     Shards(ShardsCommand),
+    /// List the checkpoints of a run, check model folders for damage, delete old checkpoints
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
+    /// Prove that a run of a configuration, stopped and resumed, ends in the same bytes as an undisturbed one
+    ///
+    /// Trains some steps straight, and the same steps in another folder with a SIGTERM or a SIGKILL every
+    /// few steps, and compares weights, moments and state. Both folders lie beside `run.output_dir`, which is
+    /// not touched, and are deleted at the end; prepared data is used where it lies. Exit code 0 when all
+    /// bytes are the same, 1 when not, with the first tensor that differs.
+    #[command(after_help = "Examples:
+  mlmtrain verify-resume --config configs/quickstart.yaml
+  mlmtrain verify-resume --config my.yaml --steps 100 --set precision.compute=bf16
+  mlmtrain verify-resume --config configs/finetune-sample.yaml --steps 8")]
+    VerifyResume(VerifyResumeArgs),
     /// Use a tokenizer on its own
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),

@@ -2,6 +2,7 @@
 //! (`terminal`).
 
 pub mod bench;
+pub mod checkpoint;
 pub mod cli;
 pub mod completions;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod scoring_args;
 pub mod shards;
 pub mod terminal;
 pub mod tokenizer;
+pub mod verify_resume;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,8 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Predict(args) => predict::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Shards(command) => shards::run(command),
+        Command::Checkpoint(command) => checkpoint::run(command),
+        Command::VerifyResume(args) => verify_resume::run(args),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Bench(args) => bench::run(args),
         Command::BenchJob(args) => bench::run_job(args),

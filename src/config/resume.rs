@@ -31,6 +31,7 @@ const FREE: &[&str] = &[
     "training.eval_steps",
     "training.save_steps",
     "training.save_total_limit",
+    "training.save_total_bytes",
     "training.early_stopping_patience",
     "training.load_best_model_at_end",
 ];

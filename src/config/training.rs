@@ -109,6 +109,10 @@ pub struct TrainingConfig {
     pub save_steps: u64,
     /// Checkpoints kept, newest first; the best one is kept besides. At least 1.
     pub save_total_limit: usize,
+    /// Bytes that all checkpoints together may take, such as `20GB`; the oldest go first. The newest, the
+    /// best and the newest that was due by `save_steps` stay even where they take more, and while one is
+    /// written it comes on top.
+    pub save_total_bytes: Option<u64>,
     /// Evaluations without improvement after which training stops; absent means never.
     pub early_stopping_patience: Option<u32>,
     /// Put the best checkpoint's weights into the final model folder instead of the last one's.
@@ -161,6 +165,7 @@ impl Default for TrainingConfig {
             eval_steps: 500,
             save_steps: 500,
             save_total_limit: 3,
+            save_total_bytes: None,
             early_stopping_patience: None,
             load_best_model_at_end: false,
         }

@@ -18,6 +18,7 @@ use anyhow::Result;
 
 use crate::error::Problem;
 
+mod entries;
 mod hash;
 mod lock;
 mod memory;
@@ -28,6 +29,10 @@ mod staged;
 pub(crate) mod testing;
 mod text;
 
+pub use entries::bytes_below;
+pub use entries::create_new_folder;
+pub use entries::link;
+pub use entries::modified;
 pub use hash::Sha256Sum;
 pub use hash::sample_hash;
 pub use hash::sha256_of;

@@ -15,6 +15,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::checkpoint::TensorFile;
+use crate::checkpoint::TensorInfo;
 use crate::checkpoint::verify_sealed;
 use crate::error::Problem;
 use crate::families::Family;
@@ -74,9 +75,9 @@ pub struct PretrainedFolder {
     pub notes: Vec<String>,
     /// Those of [`TOKENIZER_FILES`] that are there.
     pub tokenizer_files: Vec<PathBuf>,
-    weights: Weights,
+    pub(super) weights: Weights,
     /// The name in the file, by canonical name.
-    sources: BTreeMap<String, String>,
+    pub(super) sources: BTreeMap<String, String>,
 }
 
 /// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
@@ -88,15 +89,15 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
         discriminator.notes.insert(0, note);
         return Ok(discriminator);
     }
-    if !fs::exists(&folder.join("config.json")) {
-        let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
-        return Err(Problem::new("there is no `config.json`, so this is no model folder")
-            .at(folder.display())
-            .hint(hint)
-            .into());
-    }
+    require_config(folder)?;
     // What lies deeper, as the moments of a checkpoint do, is not read here.
     verify_sealed(folder, |name| !name.contains('/'))?;
+    open_folder(folder)
+}
+
+/// As [`read_folder`] for a folder of one model, whose files are not held against their hashes.
+pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
+    require_config(folder)?;
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
@@ -117,6 +118,15 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
         weights,
         sources,
     })
+}
+
+fn require_config(folder: &Path) -> Result<()> {
+    if fs::exists(&folder.join("config.json")) {
+        return Ok(());
+    }
+    let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
+    let problem = Problem::new("there is no `config.json`, so this is no model folder");
+    Err(problem.at(folder.display()).hint(hint).into())
 }
 
 /// What filling a model from a folder came to.
@@ -214,9 +224,12 @@ impl PretrainedFolder {
         if tensor.dims() == shape {
             return Ok(tensor);
         }
-        let message =
-            format!("tensor `{source}` is {:?}, the model of `config.json` wants {shape:?}", tensor.dims());
-        Err(Unfit::Misshapen(self.weights.problem(&message)))
+        Err(Unfit::Misshapen(self.misshapen(source, tensor.dims(), shape)))
+    }
+
+    pub(super) fn misshapen(&self, source: &str, found: &[usize], wanted: &[usize]) -> Problem {
+        let message = format!("tensor `{source}` is {found:?}, the model of `config.json` wants {wanted:?}");
+        self.weights.problem(&message)
     }
 
     fn refitted(
@@ -236,7 +249,7 @@ impl PretrainedFolder {
         }
     }
 
-    fn missing(&self, name: &str, part: Part) -> Problem {
+    pub(super) fn missing(&self, name: &str, part: Part) -> Problem {
         let problem = self.weights.problem(&format!("tensor `{name}` is missing"));
         let head = self.config.family.masked_lm.dense;
         let is_masked_lm = head.split('.').next() == name.split('.').next();
@@ -250,7 +263,7 @@ impl PretrainedFolder {
     }
 
     /// The decoder may lie in the file as a copy of the word embedding, and as nothing else.
-    fn check_tied_decoder(&self) -> Result<()> {
+    pub(super) fn check_tied_decoder(&self) -> Result<()> {
         let family = self.config.family;
         let Some(embedding) = self.sources.get(&names::word_embedding(family)) else { return Ok(()) };
         let is_decoder = |name: &&String| names::canonical(family, name) == Mapped::TiedDecoder;
@@ -277,7 +290,7 @@ enum Unfit {
 
 /// The safetensors files of a folder, one or several, as one set of names.
 #[derive(Debug)]
-struct Weights {
+pub(super) struct Weights {
     place: PathBuf,
     files: Vec<TensorFile>,
     /// Name of each tensor and the file it lies in.
@@ -346,8 +359,18 @@ impl Weights {
         Ok(Self { place, files, index })
     }
 
-    /// A tensor in f32.
-    fn load(&self, name: &str) -> Result<Tensor> {
+    /// The names of all tensors, each with the file that it lies in.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = (&str, &TensorFile)> {
+        self.index.iter().map(|(name, &file)| (name.as_str(), &self.files[file]))
+    }
+
+    /// What a tensor is like.
+    pub(super) fn info(&self, name: &str) -> Option<TensorInfo> {
+        self.index.get(name).and_then(|&file| self.files[file].info(name))
+    }
+
+    /// A tensor in f32, of finite values.
+    pub(super) fn load(&self, name: &str) -> Result<Tensor> {
         let file = self.index.get(name).map(|&file| &self.files[file]);
         let tensor =
             file.ok_or_else(|| self.problem(&format!("tensor `{name}` is missing")))?.tensor(name)?;
@@ -372,7 +395,7 @@ impl Weights {
         Ok(tensor)
     }
 
-    fn problem(&self, message: &str) -> Problem {
+    pub(super) fn problem(&self, message: &str) -> Problem {
         Problem::new(message).at(self.place.display())
     }
 }

@@ -8,6 +8,7 @@ mod names;
 mod refit;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use config_json::HubConfig;
 pub use folder::DISCRIMINATOR;
@@ -18,5 +19,6 @@ pub use folder::GENERATOR_PLACE;
 pub use folder::PretrainedFolder;
 pub use folder::TOKENIZER_FILES;
 pub use folder::holds_pair;
+pub use folder::open_folder;
 pub use folder::read_folder;
 pub use refit::Refit;

@@ -9,6 +9,7 @@ pub mod bench;
 pub mod cadence;
 pub mod clock;
 pub mod divergence;
+pub mod inspect;
 pub mod meter;
 pub mod replay;
 pub mod results;

@@ -79,6 +79,7 @@ pub struct RunFolder {
     config: Value,
     inputs: Inputs,
     limit: usize,
+    total_bytes: Option<u64>,
     progress: Progress,
     bar: TrainingProgress,
     sinks: Sinks,
@@ -118,6 +119,7 @@ impl RunFolder {
             config,
             inputs,
             limit: training.save_total_limit,
+            total_bytes: training.save_total_bytes,
             progress: progress.clone(),
             bar: progress.training(total_steps, step.unwrap_or(0)),
             sinks,
@@ -205,7 +207,8 @@ impl RunFolder {
         let save_steps = if state.finished { 0 } else { self.trainer_state.save_steps };
         self.in_trouble.extend((state.divergence.bad_steps() > 0).then_some(state.step));
         let in_trouble = self.in_trouble.clone();
-        let keep = Retention { limit: self.limit, save_steps, in_trouble, best_step };
+        let keep =
+            Retention { limit: self.limit, save_steps, total_bytes: self.total_bytes, in_trouble, best_step };
         let ahead = !last && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
         let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
             if ahead {

@@ -129,6 +129,12 @@ impl TrainState {
         self.last_eval_step = Some(self.step);
     }
 
+    /// The loss of an evaluation after the last step, if there was one.
+    pub fn eval_loss(&self) -> Option<f64> {
+        let (_, loss) = self.last_eval.iter().find(|(name, _)| name == "loss")?;
+        (self.last_eval_step == Some(self.step)).then_some(*loss)
+    }
+
     /// Takes note of a finished step.
     pub fn advance(&mut self, batches: &StepBatches, outcome: &StepOutcome) {
         self.step += 1;

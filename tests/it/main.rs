@@ -6,6 +6,7 @@
 mod allocation;
 mod architecture;
 mod bench;
+mod checkpoint;
 mod cli;
 mod finetune;
 mod golden;
@@ -20,6 +21,7 @@ mod pretrain;
 mod shards;
 mod threads;
 mod two_models;
+mod verify_resume;
 mod workplace;
 
 /// The allocator of the program, so that the tests run on what the program runs on.

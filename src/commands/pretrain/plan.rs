@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::batches::BatchPlan;
 use crate::batches::StepShape;
 use crate::config::PretrainConfig;
+use crate::config::TrainingConfig;
 use crate::fs;
 use crate::machine::Machine;
 use crate::models::memory::PROCESS_BYTES;
@@ -46,12 +47,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     }
     row("memory", memory(&config, machine, &shapes));
     let checkpoint = checkpoint_bytes(parameters);
-    // The newest, the best and the one being written may exist at once.
-    let kept = config.training.save_total_limit as u64 + 2;
-    row(
-        "disk",
-        format!("{} a checkpoint, {} at most", format_bytes(checkpoint), format_bytes(kept * checkpoint)),
-    );
+    row("disk", disk(checkpoint, &config.training));
     let copy = format_bytes(checkpoint);
     row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
     let update = |shape: StepShape| {
@@ -87,6 +83,27 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     Ok(lines)
 }
 
+/// What a checkpoint takes, and all of them at most.
+fn disk(checkpoint: u64, training: &TrainingConfig) -> String {
+    // The newest ones, the best, and the one being written may exist at once.
+    let by_number = (training.save_total_limit as u64).saturating_add(1).saturating_mul(checkpoint);
+    // The newest, the best and the newest that was due stay in any case.
+    let least = checkpoint.saturating_mul(3);
+    let kept = match training.save_total_bytes {
+        Some(bytes) => by_number.min(bytes.max(least)),
+        None => by_number,
+    };
+    let [one, most] = [checkpoint, kept.saturating_add(checkpoint)].map(format_bytes);
+    let text = format!("{one} a checkpoint, {most} at most");
+    match training.save_total_bytes {
+        Some(bytes) if bytes < least.min(by_number) => {
+            let bytes = format_bytes(bytes);
+            format!("{text}; `training.save_total_bytes` {bytes} is less than those take that always stay")
+        }
+        _ => text,
+    }
+}
+
 /// The peak of the largest step of all phases.
 fn memory(config: &PretrainConfig, machine: &Machine, shapes: &Shapes) -> String {
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
@@ -103,4 +120,25 @@ fn memory(config: &PretrainConfig, machine: &Machine, shapes: &Shapes) -> String
         );
     }
     format!("{of_state}, {} of activations, {besides} besides", format_bytes(activation_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_is_that_of_the_number_or_of_the_bytes_whichever_is_less() {
+        let disk = |save_total_limit, save_total_bytes| {
+            disk(1 << 20, &TrainingConfig { save_total_limit, save_total_bytes, ..TrainingConfig::default() })
+        };
+        assert_eq!(disk(10, None), "1MiB a checkpoint, 12MiB at most");
+        assert_eq!(disk(10, Some(5 << 20)), "1MiB a checkpoint, 6MiB at most");
+        assert_eq!(disk(2, Some(50 << 20)), "1MiB a checkpoint, 4MiB at most");
+        let little = disk(10, Some(1 << 20));
+        assert!(
+            little.starts_with("1MiB a checkpoint, 4MiB at most; `training.save_total_bytes`"),
+            "{little}"
+        );
+        assert!(disk(usize::MAX, None).ends_with("at most"));
+    }
 }

@@ -358,6 +358,7 @@ fn show_names_the_origin_of_each_value() {
       eval_steps: 500                 # default
       save_steps: 500                 # default
       save_total_limit: 3             # default
+      save_total_bytes: null          # default
       early_stopping_patience: null   # default
       load_best_model_at_end: false   # default
     precision:

@@ -183,6 +183,7 @@ fn the_training() {
     insta::assert_snapshot!(found(|c| c.training.optim = OptimizerType::Lamb), @"`training.optim` is `lamb`, but with `training.weight_decay` 0 no tensor has a trust ratio: this is Adam");
     insta::assert_snapshot!(found(|c| c.training.weight_decay = -0.1), @"`training.weight_decay` is -0.1, it must be 0 or above, and finite");
     insta::assert_snapshot!(found(|c| c.training.save_total_limit = 0), @"`training.save_total_limit` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|c| c.training.save_total_bytes = Some(0)), @"`training.save_total_bytes` is 0, it must be at least 1");
     insta::assert_snapshot!(found(|c| { c.training.eval_steps = 0; c.training.load_best_model_at_end = true; c.training.early_stopping_patience = Some(3) }), @r#"
     `training.load_best_model_at_end` needs evaluations during training, but `training.eval_steps` is 0
     `training.early_stopping_patience` needs evaluations during training, but `training.eval_steps` is 0

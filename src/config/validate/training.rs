@@ -231,6 +231,7 @@ fn steps_or_share(path: &str, value: f64, max_steps: i64, findings: &mut Finding
 fn cadence(training: &TrainingConfig, findings: &mut Findings) {
     findings.count("training.logging_steps", training.logging_steps, 1, u64::MAX);
     findings.count("training.save_total_limit", training.save_total_limit as u64, 1, u64::MAX);
+    findings.count("training.save_total_bytes", training.save_total_bytes.unwrap_or(1), 1, u64::MAX);
     findings.count(
         "training.early_stopping_patience",
         training.early_stopping_patience.map_or(1, u64::from),

@@ -24,7 +24,7 @@ const FILES: [&str; 4] = [
     "checkpoint-40/trainer/optimizer.safetensors",
 ];
 
-fn sets<'a>(more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn sets<'a>(more: &[&'a str]) -> Vec<&'a str> {
     ELECTRA.iter().chain(more).copied().collect()
 }
 

@@ -1,7 +1,7 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
 mod diverging;
-mod electra;
+pub(super) mod electra;
 mod ending;
 mod interruption;
 mod origin;

@@ -1,0 +1,196 @@
+//! Where the tensors of two folders differ first, byte for byte.
+//!
+//! It knows nothing of what the tensors mean, nor of any other file.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::checkpoint::open::Checkpoint;
+use crate::checkpoint::tensor_file::TensorFile;
+use crate::checkpoint::tensor_file::TensorInfo;
+
+/// The first thing that is not the same in two checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The file, below both.
+    pub file: String,
+    /// The tensor; none where a file is missing on one side.
+    pub tensor: Option<String>,
+    /// What is not the same.
+    pub what: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tensor {
+            Some(tensor) => write!(f, "{}: tensor `{tensor}` {}", self.file, self.what),
+            None => write!(f, "{}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// How much was compared and was the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Same {
+    /// Files of tensors.
+    pub files: usize,
+    /// Tensors in them.
+    pub tensors: usize,
+    /// Bytes of their values.
+    pub bytes: u64,
+}
+
+/// Compares all files of tensors, in the order of their names, and the tensors of each by name: bit for bit,
+/// so that a not-a-number is the same as itself, and zero is not minus zero.
+pub fn compare_tensors(left: &Checkpoint, right: &Checkpoint) -> Result<Result<Same, Difference>> {
+    let files = |checkpoint: &Checkpoint| -> BTreeSet<String> {
+        checkpoint.names().filter(|name| name.ends_with(".safetensors")).map(str::to_string).collect()
+    };
+    let (left_files, right_files) = (files(left), files(right));
+    let mut same = Same::default();
+    for file in left_files.union(&right_files) {
+        let there = (left_files.contains(file), right_files.contains(file));
+        if there != (true, true) {
+            return Ok(Err(only_once(file, None, there.0)));
+        }
+        let open = |checkpoint: &Checkpoint| TensorFile::open(&checkpoint.path().join(file));
+        if let Some(difference) = compare_files(file, &open(left)?, &open(right)?, &mut same)? {
+            return Ok(Err(difference));
+        }
+        same.files += 1;
+    }
+    Ok(Ok(same))
+}
+
+fn compare_files(
+    file: &str,
+    left: &TensorFile,
+    right: &TensorFile,
+    same: &mut Same,
+) -> Result<Option<Difference>> {
+    for name in left.names().union(&right.names()) {
+        let differs = |what: String| Difference { file: file.to_string(), tensor: Some(name.clone()), what };
+        let (Some(one), Some(other)) = (left.info(name), right.info(name)) else {
+            return Ok(Some(only_once(file, Some(name), left.info(name).is_some())));
+        };
+        if one != other {
+            let text = |info: &TensorInfo| format!("{} {:?}", info.dtype, info.shape);
+            return Ok(Some(differs(format!(
+                "is {} in the first, {} in the second",
+                text(&one),
+                text(&other)
+            ))));
+        }
+        let (values, others) = (left.bytes(name)?, right.bytes(name)?);
+        if values != others {
+            return Ok(Some(differs(first_values(&one, &values, &others))));
+        }
+        same.tensors += 1;
+        same.bytes += one.bytes;
+    }
+    Ok(None)
+}
+
+fn only_once(file: &str, tensor: Option<&String>, in_first: bool) -> Difference {
+    let there = if in_first { "first" } else { "second" };
+    Difference {
+        file: file.to_string(),
+        tensor: tensor.cloned(),
+        what: format!("is there in the {there} alone"),
+    }
+}
+
+/// How many values of two tensors of the same kind differ, and the first one that does.
+fn first_values(info: &TensorInfo, values: &[u8], others: &[u8]) -> String {
+    let count = info.shape.iter().product::<usize>().max(1);
+    let width = (values.len() / count).max(1);
+    let pairs = || values.chunks(width).zip(others.chunks(width)).enumerate();
+    let differing = pairs().filter(|(_, (one, other))| one != other).count();
+    let first = pairs().find(|(_, (one, other))| one != other);
+    let Some((index, (one, other))) = first else { return "differs".to_string() };
+    let text = |bytes: &[u8]| match (info.dtype.as_str(), bytes.try_into()) {
+        ("F32", Ok(bytes)) => format!("{:e}", f32::from_le_bytes(bytes)),
+        // Least byte last, as numbers are written.
+        _ => bytes.iter().rev().fold("0x".to_string(), |text, byte| format!("{text}{byte:02x}")),
+    };
+    format!(
+        "differs in {differing} of {count} values, first in value {index}: {} in the first, {} in the second",
+        text(one),
+        text(other)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::DType;
+    use candle_core::Device;
+    use candle_core::Tensor;
+
+    use super::*;
+    use crate::checkpoint::Part;
+    use crate::checkpoint::Snapshot;
+    use crate::checkpoint::write_sealed;
+
+    /// A checkpoint with weights and moments; `change` does something to the parts.
+    fn checkpoint(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> (tempfile::TempDir, Checkpoint) {
+        let tensor = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
+        let mut moments = vec![
+            ("exp_avg".to_string(), tensor(&[1.0, 2.0, f32::NAN, 0.0])),
+            ("exp_avg_sq".to_string(), tensor(&[0.5; 4])),
+            ("updates".to_string(), Tensor::new(&[3i64], &Device::Cpu).unwrap()),
+        ];
+        change(&mut moments);
+        let parts = vec![
+            ("model.safetensors".to_string(), Part::Tensors(vec![("w".to_string(), tensor(&[1.0, -1.0]))])),
+            ("trainer/optimizer.safetensors".to_string(), Part::Tensors(moments)),
+            ("trainer/state.json".to_string(), Part::Json(serde_json::json!({}))),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint-3");
+        write_sealed(&path, &Snapshot { step: 3, parts }).unwrap();
+        (folder, Checkpoint::open(&path).unwrap())
+    }
+
+    fn difference(change: impl FnOnce(&mut Vec<(String, Tensor)>)) -> Result<Same, String> {
+        let ((_first, left), (_second, right)) = (checkpoint(|_| {}), checkpoint(change));
+        compare_tensors(&left, &right).unwrap().map_err(|difference| difference.to_string())
+    }
+
+    #[test]
+    fn the_same_bytes_are_the_same_with_numbers_that_are_none() {
+        assert_eq!(difference(|_| {}), Ok(Same { files: 2, tensors: 4, bytes: 8 + 16 + 16 + 8 }));
+    }
+
+    #[test]
+    fn one_changed_bit_is_found_and_its_tensor_named() {
+        let changed = difference(|moments| {
+            let bits = f32::from_bits(2f32.to_bits() ^ 1);
+            moments[0].1 = Tensor::new(&[1.0, bits, f32::NAN, 0.0], &Device::Cpu).unwrap();
+        });
+        let message = changed.unwrap_err();
+        let start = "trainer/optimizer.safetensors: tensor `exp_avg` differs in 1 of 4 values, first in value 1: 2e0 ";
+        assert!(message.starts_with(start), "{message}");
+        // Equal as numbers, but not in their bytes.
+        let signed = difference(|moments| {
+            moments[0].1 = Tensor::new(&[1.0f32, 2.0, f32::NAN, -0.0], &Device::Cpu).unwrap();
+        });
+        assert!(signed.unwrap_err().contains("value 3: 0e0 in the first, -0e0 in the second"));
+        let counted = difference(|moments| moments[2].1 = Tensor::new(&[4i64], &Device::Cpu).unwrap());
+        assert!(counted.unwrap_err().contains("`updates` differs in 1 of 1 values"));
+    }
+
+    #[test]
+    fn other_shapes_types_and_names_are_differences() {
+        let shaped = difference(|moments| moments[1].1 = moments[1].1.reshape((2, 2)).unwrap()).unwrap_err();
+        assert!(
+            shaped.contains("`exp_avg_sq` is F32 [4] in the first, F32 [2, 2] in the second"),
+            "{shaped}"
+        );
+        let typed = difference(|moments| moments[1].1 = moments[1].1.to_dtype(DType::F64).unwrap());
+        assert!(typed.unwrap_err().contains("F64 [4] in the second"));
+        let short = difference(|moments| moments.truncate(2)).unwrap_err();
+        assert!(short.contains("tensor `updates` is there in the first alone"), "{short}");
+    }
+}

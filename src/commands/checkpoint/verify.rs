@@ -1,0 +1,59 @@
+//! `mlmtrain checkpoint verify`: a line for each folder, all of them, whatever is wrong with one.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::commands::checkpoint::args::VerifyArgs;
+use crate::commands::checkpoint::inspect::Verdict;
+use crate::commands::checkpoint::inspect::bytes_to_read;
+use crate::commands::checkpoint::models_of;
+use crate::commands::terminal;
+use crate::commands::terminal::Output;
+use crate::error::Problem;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+
+pub(super) fn run(args: &VerifyArgs) -> Result<()> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    // A folder that is none of these is told before anything is read.
+    for folder in &args.folders {
+        folders.extend(models_of(folder)?);
+    }
+    let total = folders.iter().map(|folder| bytes_to_read(folder)).fold(0, u64::saturating_add);
+    let bar = Progress::detect(terminal::is_quiet()).stage("verifying", Unit::Bytes, Some(total));
+    let verdicts: Vec<Verdict> =
+        folders.iter().map(|folder| Verdict::of(folder, &|bytes| bar.advance(bytes))).collect();
+    bar.finish("done");
+    print(&verdicts, args.json)?;
+    let damaged: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.is_right()).collect();
+    let Some(first) = damaged.first() else { return Ok(()) };
+    let message = format!("{} of {} folders are damaged", damaged.len(), verdicts.len());
+    Err(Problem::new(message)
+        .at(first.path.display())
+        .hint("use another checkpoint of the run, or fetch the model again")
+        .into())
+}
+
+fn print(verdicts: &[Verdict], json: bool) -> Result<()> {
+    let mut output = Output::stdout();
+    if json {
+        let damaged = verdicts.iter().filter(|verdict| !verdict.is_right()).count();
+        let folders: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
+        output.line(&json!({ "damaged": damaged, "folders": folders }).to_string())?;
+        return output.finish();
+    }
+    for verdict in verdicts {
+        if verdict.is_right() {
+            let line = format!("ok    {}  {}", verdict.path.display(), verdict.summary());
+            output.line(&terminal::printable(&line))?;
+        }
+        for fault in &verdict.faults {
+            // A message that goes over several lines is one line here.
+            let line = format!("BAD   {fault:#}").replace("\n  hint: ", "; ").replace("\nerror: ", "; ");
+            output.line(&terminal::printable(&line))?;
+        }
+    }
+    output.finish()
+}

@@ -1,0 +1,72 @@
+//! What is known of files and folders without opening them, and names that stand for others.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use anyhow::Result;
+
+/// Bytes of all files in a folder and the folders below it; none for one that is missing. Links are counted
+/// as what they take themselves.
+pub fn bytes_below(folder: &Path) -> Result<u64> {
+    let (mut bytes, mut folders) = (0u64, vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for path in super::list(&folder)? {
+            let metadata = std::fs::symlink_metadata(&path)
+                .with_context(|| format!("cannot read `{}`", path.display()))?;
+            if metadata.is_dir() {
+                folders.push(path);
+            } else {
+                bytes = bytes.saturating_add(metadata.len());
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// When a file was written last.
+pub fn modified(path: &Path) -> Result<SystemTime> {
+    std::fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+/// Makes `link` another name of `target`, which may lie anywhere.
+pub fn link(target: &Path, link: &Path) -> Result<()> {
+    std::os::unix::fs::symlink(std::path::absolute(target)?, link)
+        .with_context(|| format!("cannot link `{}` to `{}`", link.display(), target.display()))
+}
+
+/// Creates a folder that must not be there yet; the one above it must be.
+pub fn create_new_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir(path).with_context(|| format!("cannot create folder `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_all_depths_are_counted_and_links_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        std::fs::write(path("a/one"), [0; 100]).unwrap();
+        std::fs::write(path("a/b/.two"), [0; 23]).unwrap();
+        assert_eq!(bytes_below(&path("a")).unwrap(), 123);
+        assert_eq!(bytes_below(&path("missing")).unwrap(), 0);
+        link(&path("a"), &path("a/b/round")).unwrap();
+        assert!(bytes_below(&path("a")).unwrap() < 123 + 4096);
+        assert_eq!(std::fs::read(path("a/b/round/one")).unwrap().len(), 100);
+    }
+
+    #[test]
+    fn a_folder_that_is_there_is_not_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        create_new_folder(&path).unwrap();
+        let message = format!("{:#}", create_new_folder(&path).unwrap_err());
+        assert!(message.contains("cannot create folder") && message.contains("new"), "{message}");
+        assert!(modified(&path).is_ok() && modified(&folder.path().join("none")).is_err());
+    }
+}

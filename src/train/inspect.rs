@@ -1,0 +1,142 @@
+//! What a checkpoint holds beside its models, looked at as a run would that goes on from it; and whether two
+//! checkpoints are the same to such a run.
+//!
+//! It takes verified checkpoints: hashes are the business of `checkpoint`.
+
+use anyhow::Error;
+use anyhow::Result;
+use candle_core::DType;
+use candle_core::Tensor;
+use serde_json::Value;
+
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::TensorFile;
+use crate::error::Problem;
+use crate::ops::tensor::with_slice;
+use crate::train::saved::OPTIMIZER;
+use crate::train::saved::Resumed;
+use crate::train::state::TrainState;
+
+/// Whether a checkpoint holds the state of a run, and not only a model.
+pub fn is_of_run(checkpoint: &Checkpoint) -> bool {
+    checkpoint.names().any(|name| name == OPTIMIZER)
+}
+
+/// Everything for which a run could not go on from `checkpoint`: moments that are not finite or not of
+/// `values` elements, where that number is known, and a state that cannot be read. `read` is told how many
+/// more bytes were read.
+pub fn faults(checkpoint: Checkpoint, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
+    let path = checkpoint.path().join(OPTIMIZER);
+    let mut faults = match TensorFile::open(&path) {
+        Ok(file) => moments(&file, values, read),
+        Err(e) => vec![e],
+    };
+    faults.extend(Resumed::read(checkpoint).err());
+    faults
+}
+
+fn moments(file: &TensorFile, values: Option<usize>, read: &dyn Fn(u64)) -> Vec<Error> {
+    let mut faults = Vec::new();
+    for name in file.names() {
+        faults.extend(file.tensor(&name).and_then(|tensor| moment(file, &name, &tensor, values)).err());
+        read(file.info(&name).map_or(0, |info| info.bytes));
+    }
+    faults
+}
+
+fn moment(file: &TensorFile, name: &str, tensor: &Tensor, values: Option<usize>) -> Result<()> {
+    if tensor.dtype() != DType::F32 {
+        // The number of updates.
+        return Ok(());
+    }
+    let refuse = |message: String| -> Error {
+        Problem::new(format!("tensor `{name}` {message}")).at(file.path().display()).into()
+    };
+    let not_finite = with_slice(tensor, |values| values.iter().filter(|value| !value.is_finite()).count())?;
+    if not_finite > 0 {
+        return Err(refuse(format!(
+            "has {not_finite} values of {} that are not finite",
+            tensor.elem_count()
+        )));
+    }
+    match values {
+        Some(values) if tensor.dims() != [values] => {
+            Err(refuse(format!("is {:?}, the model of `config.json` wants [{values}]", tensor.dims())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first part of the state of a run that is not the same in two of them, with both values. Seconds are
+/// left out: no run takes as long as another.
+pub fn state_difference(left: &TrainState, right: &TrainState) -> Result<Option<String>> {
+    let without_time = |state: &TrainState| TrainState { elapsed_seconds: 0.0, ..state.clone() }.to_json();
+    let (left, right) = (without_time(left)?, without_time(right)?);
+    let mut fields = left.as_object().into_iter().flatten();
+    let differs = |(key, value): (&String, &Value)| {
+        let other = &right[key.as_str()];
+        (value != other).then(|| format!("`{key}` is {value} in the first, {other} in the second"))
+    };
+    Ok(fields.find_map(differs))
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::batches::Cursor;
+    use crate::checkpoint::Part;
+    use crate::checkpoint::Snapshot;
+    use crate::checkpoint::write_sealed;
+    use crate::scores::Better;
+
+    #[test]
+    fn moments_must_be_finite_and_as_long_as_the_parameters() {
+        let tensor = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
+        let moments = vec![
+            ("exp_avg".to_string(), tensor(&[1.0, f32::NAN, 2.0])),
+            ("exp_avg_sq".to_string(), tensor(&[0.5; 4])),
+            ("updates".to_string(), Tensor::new(&[3i64], &Device::Cpu).unwrap()),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint-3");
+        let parts = vec![(OPTIMIZER.to_string(), Part::Tensors(moments))];
+        write_sealed(&path, &Snapshot { step: 3, parts }).unwrap();
+        let faults_for = |values| {
+            let checkpoint = Checkpoint::open(&path).unwrap();
+            assert!(is_of_run(&checkpoint));
+            faults(checkpoint, values, &|_| {}).iter().map(|fault| format!("{fault:#}")).collect::<Vec<_>>()
+        };
+        let found = faults_for(Some(3));
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("optimizer.safetensors: tensor `exp_avg` has 1 values of 3"), "{found:?}");
+        assert!(
+            found[1].contains("tensor `exp_avg_sq` is [4]") && found[1].contains("wants [3]"),
+            "{found:?}"
+        );
+        assert!(found[2].contains("trainer/state.json"), "{found:?}");
+        assert_eq!(faults_for(None).len(), 2);
+    }
+
+    #[test]
+    fn states_differ_in_what_counts_and_not_in_time() {
+        let state = TrainState::new(Cursor::default(), Better::Lower);
+        let later = TrainState { elapsed_seconds: 9.5, ..state.clone() };
+        assert_eq!(state_difference(&state, &later).unwrap(), None);
+        let other = TrainState { num_input_tokens_seen: 7, ..later };
+        let difference = state_difference(&state, &other).unwrap().unwrap();
+        assert_eq!(difference, "`num_input_tokens_seen` is 0 in the first, 7 in the second");
+    }
+
+    #[test]
+    fn the_loss_of_an_earlier_evaluation_is_not_that_of_this_step() {
+        let mut state = TrainState::new(Cursor::default(), Better::Lower);
+        assert_eq!(state.eval_loss(), None);
+        state.step = 5;
+        state.evaluated(&[("loss".to_string(), 2.5), ("accuracy".to_string(), 0.5)], "loss");
+        assert_eq!(state.eval_loss(), Some(2.5));
+        state.step = 6;
+        assert_eq!(state.eval_loss(), None);
+    }
+}
