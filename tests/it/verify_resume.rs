@@ -27,6 +27,9 @@ fn a_pretraining_run_comes_to_the_same_bytes_and_its_folder_is_not_touched() {
     assert!(proof.stdout.starts_with("the same bytes after 32 steps: "), "{proof:#?}");
     assert!(proof.stdout.contains("SIGTERM after step ") && proof.stdout.contains("SIGKILL after step "));
     assert_eq!(names(&place), there, "nothing is left");
+    let args = ["verify-resume", "--config", "config.yaml", "--set", "tokenizer.vocab_size=420"];
+    let other = place.program(&args, "");
+    other.refused(2, &["the straight run failed", ": run/data: was prepared with other settings"]);
     assert_same_tree(&before, &place.tree());
 }
 

@@ -45,13 +45,15 @@ fn store_of_run(folder: &Path) -> Result<CheckpointStore> {
 
 /// Whether a run left checkpoints or a final model here.
 fn is_run(folder: &Path) -> Result<bool> {
-    Ok(fs::is_folder(&folder.join(FINAL)) || !CheckpointStore::new(folder).steps()?.is_empty())
+    let has_steps = || anyhow::Ok(!CheckpointStore::new(folder).steps()?.is_empty());
+    Ok(fs::is_folder(folder) && (fs::is_folder(&folder.join(FINAL)) || has_steps()?))
 }
 
 /// The run folders of several seeds below one folder.
 fn seeds(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut seeds = Vec::new();
-    for path in fs::list(folder)? {
+    let entries = if fs::is_folder(folder) { fs::list(folder)? } else { Vec::new() };
+    for path in entries {
         let is_seed = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"));
         if is_seed && is_run(&path)? {
             seeds.push(path);

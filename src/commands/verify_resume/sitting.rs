@@ -144,6 +144,7 @@ impl Run<'_> {
         let from = said.find("error: ").map_or(0, |at| at + "error: ".len());
         let said = said[from..].trim();
         let said = if said.is_empty() { "it said nothing" } else { said };
+        let said = self.subject.in_known_terms(said, &self.folder);
         Problem::new(format!("the {} run failed ({status}): {said}", self.name)).class(class).into()
     }
 }

@@ -111,6 +111,13 @@ impl Subject {
         arguments.extend(sets.into_iter().flat_map(|set| ["--set".into(), set.into()]));
         Ok(arguments)
     }
+
+    /// What a sitting in `run` said, with the place of the data that the user knows.
+    pub(super) fn in_known_terms(&self, said: &str, run: &Path) -> String {
+        let Some(prepared) = &self.prepared_dir else { return said.to_string() };
+        let linked = run.with_file_name(DATA).display().to_string();
+        said.replace(&linked, &prepared.display().to_string())
+    }
 }
 
 /// Settings are text.
