@@ -23,7 +23,7 @@ impl BackgroundSave {
     /// Starts [`CheckpointStore::save`].
     pub fn start(store: &CheckpointStore, snapshot: Snapshot, keep: Retention) -> Self {
         let (store, step) = (store.clone(), snapshot.step);
-        Self { step, thread: std::thread::spawn(move || store.save(&snapshot, keep)) }
+        Self { step, thread: std::thread::spawn(move || store.save(&snapshot, &keep)) }
     }
 
     /// The step that is saved.

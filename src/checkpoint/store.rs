@@ -53,7 +53,7 @@ impl CheckpointStore {
     ///
     /// When it fails, what was there before is still there; a full or failing disk is a problem of
     /// [`Class::Disk`]. Checkpoints of later steps are left alone: they belong to another branch of the run.
-    pub fn save(&self, snapshot: &Snapshot, keep: Retention) -> Result<Vec<String>> {
+    pub fn save(&self, snapshot: &Snapshot, keep: &Retention) -> Result<Vec<String>> {
         fs::create_folder(&self.folder)?;
         self.tidy()?;
         let needed_bytes = snapshot.size_bytes();
@@ -73,9 +73,9 @@ impl CheckpointStore {
             };
             return Err(explain(e.context(left), &target, needed_bytes, free_bytes));
         }
-        let over_budget = self.keep_within_budget(snapshot.step, &keep);
+        let over_budget = self.keep_within_budget(snapshot.step, keep);
         let older: Vec<u64> = self.steps()?.into_iter().filter(|&step| step <= snapshot.step).collect();
-        let unwanted = retention(&older, &keep).into_iter();
+        let unwanted = retention(&older, keep).into_iter();
         Ok(unwanted
             .filter_map(|step| fs::remove_folder(&self.path_of(step)).err())
             .map(|e| format!("an older checkpoint cannot be deleted: {e:#}"))

@@ -15,8 +15,11 @@ use crate::error::Class;
 use crate::error::class_of;
 use crate::fs::testing::skipped;
 
-const KEEP_ALL: Retention =
-    Retention { limit: 100, save_steps: 0, total_bytes: None, in_trouble: Vec::new(), best_step: None };
+const KEEP_ALL: &Retention = &keep(100, None);
+
+const fn keep(limit: usize, best_step: Option<u64>) -> Retention {
+    Retention { limit, save_steps: 0, total_bytes: None, in_trouble: Vec::new(), best_step }
+}
 
 fn tensor(values: &[f32]) -> Tensor {
     Tensor::new(values, &Device::Cpu).unwrap()
@@ -169,18 +172,7 @@ fn short_missing_and_renamed_checkpoints_are_refused_with_the_reason() {
 #[test]
 fn old_checkpoints_go_and_the_best_and_later_ones_stay() {
     let (folder, store) = store_with(&[1, 2, 3, 4, 90]);
-    store
-        .save(
-            &snapshot(5),
-            Retention {
-                limit: 2,
-                save_steps: 0,
-                total_bytes: None,
-                in_trouble: Vec::new(),
-                best_step: Some(2),
-            },
-        )
-        .unwrap();
+    store.save(&snapshot(5), &keep(2, Some(2))).unwrap();
     assert_eq!(store.steps().unwrap(), [2, 4, 5, 90]);
     assert_eq!(names_in(folder.path()).len(), 4);
 }
@@ -191,12 +183,7 @@ fn an_old_checkpoint_that_cannot_be_deleted_is_told_and_hinders_no_save() {
     let (_folder, store) = store_with(&[1, 2]);
     let permit = |mode| std::fs::set_permissions(store.path_of(1), std::fs::Permissions::from_mode(mode));
     permit(0o500).unwrap();
-    let warnings = store
-        .save(
-            &snapshot(3),
-            Retention { limit: 2, save_steps: 0, total_bytes: None, in_trouble: Vec::new(), best_step: None },
-        )
-        .unwrap();
+    let warnings = store.save(&snapshot(3), &keep(2, None)).unwrap();
     if !store.path_of(1).exists() {
         return skipped("this user may delete everything");
     }
@@ -231,12 +218,7 @@ fn saving_a_step_again_replaces_it() {
     let (folder, store) = store_with(&[3]);
     let mut again = snapshot(3);
     again.parts.push(("extra.json".to_string(), Part::Json(json!(1))));
-    store
-        .save(
-            &again,
-            Retention { limit: 1, save_steps: 0, total_bytes: None, in_trouble: Vec::new(), best_step: None },
-        )
-        .unwrap();
+    store.save(&again, &keep(1, None)).unwrap();
     assert_eq!(store.newest(Ok).unwrap().0.unwrap().json("extra.json").unwrap(), json!(1));
     assert_eq!(names_in(folder.path()), ["checkpoint-3"]);
 }
@@ -265,12 +247,7 @@ fn a_failed_save_keeps_what_was_there_and_says_how_much_room_there_is() {
     let mut broken = snapshot(2);
     // `trainer` cannot be a file and a folder: the second write fails as a failing disk would.
     broken.parts.insert(0, ("trainer".to_string(), Part::Bytes(Vec::new())));
-    let error = store
-        .save(
-            &broken,
-            Retention { limit: 1, save_steps: 0, total_bytes: None, in_trouble: Vec::new(), best_step: None },
-        )
-        .unwrap_err();
+    let error = store.save(&broken, &keep(1, None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Disk);
     let message = error.to_string();
     assert!(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::batches::Batch;
 use crate::commands::terminal;
 use crate::train::replay::Observation;
 use crate::train::replay::Replay;
@@ -30,7 +31,7 @@ pub fn run(args: &ReplayArgs) -> Result<()> {
         return seen.iter().try_for_each(|seen| terminal::stdout_line(&serde_json::to_string(seen)?));
     }
     let failed = &replay.failed;
-    let tokens: usize = failed.micro.iter().map(|batch| batch.num_tokens()).sum();
+    let tokens: usize = failed.micro.iter().map(Batch::num_tokens).sum();
     let summary = replay.machine.summary();
     terminal::stdout_line(&format!("step {}, {tokens} tokens, {summary}: {}", failed.step, failed.problem))?;
     lines(&seen).iter().try_for_each(|line| terminal::stdout_line(line))

@@ -122,6 +122,7 @@ impl Divergence {
     }
 
     /// What a run goes on with that was in trouble until `step` and is where `then` was.
+    #[must_use]
     pub fn rolled_back(&self, then: &Self, step: u64) -> Self {
         Self {
             losses: then.losses.clone(),

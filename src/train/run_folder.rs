@@ -215,7 +215,7 @@ impl RunFolder {
                 self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));
                 return Ok(Vec::new());
             }
-            self.store.save(&snapshot, keep)
+            self.store.save(&snapshot, &keep)
         });
         match saved {
             Ok(warnings) => warnings.iter().for_each(|warning| self.progress.warn(warning)),

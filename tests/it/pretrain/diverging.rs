@@ -26,7 +26,7 @@ fn a_rate_that_is_far_too_high_ends_with_76_and_a_step_to_replay() {
     let step = name.strip_prefix("diverged-").unwrap();
 
     let replayed = place.program(&["replay", &format!("run/{name}")], "").ok().stdout;
-    let of_step = format!("step {step}, 256 tokens");
+    let of_step = format!("step {step}, ");
     for words in [of_step.as_str(), "1: embeddings", "1: encoder.layer.1", "gradients"] {
         assert!(replayed.contains(words), "`{words}` is not in:\n{replayed}");
     }
