@@ -176,9 +176,12 @@ impl RunFolder {
         ];
         parts.extend(self.model_parts(task.parameters())?);
         let keep = Retention { limit: self.limit, best_step };
-        let warnings = self.store.save(&Snapshot { step: state.step, parts }, keep)?;
-        for warning in &warnings {
-            self.progress.warn(warning);
+        // A run that goes on from here after a power cut has the records of all steps before.
+        for warning in self.sinks.sync() {
+            self.progress.warn(&warning);
+        }
+        for warning in self.store.save(&Snapshot { step: state.step, parts }, keep)? {
+            self.progress.warn(&warning);
         }
         Ok(())
     }
