@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
 
 use crate::compare;
 use crate::draw::Draw;
@@ -50,10 +51,14 @@ pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
         Ok(disks) => disks,
         Err(e) => return Ok(Outcome::NotRun(format!("no disk in a file on XFS can be had: {e:#}"))),
     };
-    let runs = bench.count(10, 100) / CUTS_OF_A_RUN;
-    let (mut cuts, mut in_a_save, mut misses) = (0, 0, Vec::new());
-    for number in 0..runs {
+    let wanted = bench.count(10, 100);
+    let (mut cuts, mut in_a_save, mut number, mut misses) = (0, 0, 0, Vec::new());
+    while cuts < wanted || 3 * in_a_save < cuts {
+        if number > wanted {
+            bail!("runs end before they can be cut off");
+        }
         let mut draw = Draw::new(bench.seed, "power", number);
+        number += 1;
         let made = disks.cut(bench, job, &mut draw, None)?;
         (cuts, in_a_save) = (cuts + made.len(), in_a_save + made.iter().filter(|cut| cut.in_a_save).count());
         let faults = on_all_cores(made.len(), |cut| disks.examine(bench, job, &made[cut], true))?;
@@ -102,21 +107,22 @@ impl Disks {
         let mut cuts = Vec::new();
         while cuts.len() < CUTS_OF_A_RUN {
             let runs = if cuts.len() % 2 == 0 {
-                sitting.reach(|| !place.is_saving())? && sitting.reach(|| place.is_saving())? && {
-                    sitting.wait(draw.duration(Duration::from_millis(20)))?
-                }
+                // Not the one that is under way: each is to be hit anywhere.
+                sitting.reach(|| !place.is_saving())?
+                    && sitting.reach(|| place.is_saving())?
+                    && sitting.wait(draw.duration(Duration::from_millis(6)))?
             } else {
-                sitting.wait(draw.duration(Duration::from_millis(150)))?
+                sitting.wait(draw.duration(Duration::from_millis(80)))?
             };
+            if !runs {
+                break;
+            }
             let (last_step, in_a_save) = (place.last_step(), place.is_saving());
             let image = bench.fresh_path("cut-").file_name().context("a name")?.to_os_string();
             let image = self.folder.join("below").join(image);
             let disk = self.folder.join("below/disk.img");
             tool(Command::new("cp").arg("--reflink=always").args([&disk, &image]))?;
             cuts.push(Cut { image, place: name.clone(), last_step, in_a_save });
-            if !runs {
-                break;
-            }
         }
         if under.is_some() {
             sitting.kill()?;
