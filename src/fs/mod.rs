@@ -10,6 +10,7 @@ use std::io::BufWriter;
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -141,12 +142,14 @@ pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Res
     written.map_err(|e: anyhow::Error| e.context(format!("cannot write `{}`", path.display())))
 }
 
-/// Opens a file to add to its end, creating it when it is missing.
+/// Opens a file to add to its end, creating it when it is missing. A link in its place is an error and not
+/// followed: another user of a shared folder could have put it there.
 pub fn append(path: &Path) -> Result<File> {
     create_folder(&parent_of(path))?;
     OpenOptions::new()
         .create(true)
         .append(true)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(path)
         .with_context(|| format!("cannot open `{}` to append", path.display()))
 }

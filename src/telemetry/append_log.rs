@@ -57,7 +57,7 @@ impl AppendLog {
     }
 
     /// Writes what is pending and makes the file durable.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(super) fn sync(&mut self) -> Result<()> {
         self.append(&[])?;
         self.file.sync_data().with_context(|| format!("cannot write `{}`", self.path.display()))
     }

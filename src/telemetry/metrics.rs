@@ -48,8 +48,12 @@ impl Sink for MetricsLog {
         self.log.append(&line)
     }
 
+    fn sync(&mut self) -> Result<()> {
+        self.log.sync()
+    }
+
     fn finish(&mut self) -> Result<()> {
-        self.log.finish()
+        self.log.sync()
     }
 }
 
@@ -145,6 +149,24 @@ mod tests {
         log.write(&record(3, 3.0)).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter_map(|line| step_of(line.as_bytes())).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("metrics.jsonl"), folder.path().join("victim"));
+        std::fs::write(&victim, "untouched").unwrap();
+        let mut log = MetricsLog::open(&path, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let message = format!("{:#}", log.write(&record(1, 1.0)).unwrap_err());
+        assert!(message.contains("metrics.jsonl"), "{message}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+        std::fs::remove_file(&path).unwrap();
+        log.write(&record(2, 2.0)).unwrap_err();
+        log.write(&record(3, 3.0)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().filter_map(|line| step_of(line.as_bytes())).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]

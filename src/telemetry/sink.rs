@@ -9,6 +9,9 @@ pub trait Sink {
     /// Takes one record.
     fn write(&mut self, record: &Record) -> Result<()>;
 
+    /// Makes everything written durable: a checkpoint of the step that was last written comes next.
+    fn sync(&mut self) -> Result<()>;
+
     /// Makes everything written durable and visible; the run is over.
     fn finish(&mut self) -> Result<()>;
 }
@@ -42,6 +45,12 @@ impl Sinks {
     #[must_use = "the warnings are to be shown"]
     pub fn write(&mut self, record: &Record) -> Vec<String> {
         self.each(|sink| sink.write(record))
+    }
+
+    /// Makes what every sink has taken durable; warnings as for [`Sinks::write`].
+    #[must_use = "the warnings are to be shown"]
+    pub fn sync(&mut self) -> Vec<String> {
+        self.each(|sink| sink.sync())
     }
 
     /// Finishes every sink; warnings as for [`Sinks::write`].
@@ -84,6 +93,11 @@ mod tests {
             Ok(())
         }
 
+        fn sync(&mut self) -> Result<()> {
+            anyhow::ensure!(self.seen.borrow().len() < 5, "disk failing");
+            Ok(())
+        }
+
         fn finish(&mut self) -> Result<()> {
             Ok(())
         }
@@ -100,6 +114,8 @@ mod tests {
         assert_eq!(warnings, [0, 1, 0, 0, 1]);
         assert_eq!(*first.borrow(), [1, 4]);
         assert_eq!(*second.borrow(), [1, 2, 3, 4, 5]);
+        assert_eq!(sinks.sync().len(), 1, "the second one fails");
+        assert!(sinks.sync().is_empty(), "and is told once");
         assert!(sinks.finish().is_empty());
     }
 }

@@ -67,8 +67,12 @@ impl Sink for TensorBoard {
         self.append(record.step, |event| event.summary = Some(Summary { values }))
     }
 
+    fn sync(&mut self) -> Result<()> {
+        self.log.sync()
+    }
+
     fn finish(&mut self) -> Result<()> {
-        self.log.finish()
+        self.log.sync()
     }
 }
 

@@ -209,6 +209,10 @@ impl RunFolder {
         let in_trouble = self.in_trouble.clone();
         let keep =
             Retention { limit: self.limit, save_steps, total_bytes: self.total_bytes, in_trouble, best_step };
+        // A run that goes on from here after a power cut has the records of all steps before.
+        for warning in self.sinks.sync() {
+            self.progress.warn(&warning);
+        }
         let ahead = !last && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
         let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
             if ahead {

@@ -14,6 +14,7 @@ mod golden_pair;
 mod gradients;
 mod hostile;
 mod limits;
+mod material;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod prepare;

@@ -3,7 +3,6 @@
 //! Paths in configurations are relative to the folder, so that two runs in two folders leave the same bytes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -18,30 +17,11 @@ use sha2::Digest;
 use sha2::Sha256;
 use tempfile::TempDir;
 
+pub(super) use crate::material::CONFIG;
+pub(super) use crate::material::corpus;
+
 /// The output folder of a configuration, relative to the workplace.
 pub(super) const RUN: &str = "run";
-
-/// A row of 32 tokens, 8 rows a step, 40 steps: the whole run takes a second or two.
-pub(super) const CONFIG: &str = "\
-run: {output_dir: run, seed: 7, threads: 2, sample_text: 'the <mask> sees <mask> and the <mask> sleeps.'}
-data:
-  sources: [{files: [corpus.txt], document: paragraph}]
-  validation_fraction: 0.1
-  max_seq_length: 32
-tokenizer: {vocab_size: 400}
-model:
-  roberta: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64, max_position_embeddings: 34}
-training:
-  per_device_train_batch_size: 8
-  max_steps: 40
-  learning_rate: 3.0e-3
-  warmup_steps: 0.1
-  weight_decay: 0.01
-  logging_steps: 1
-  eval_steps: 16
-  save_steps: 8
-  save_total_limit: 100
-";
 
 /// Hashes of files.
 pub(super) type Tree = BTreeMap<PathBuf, [u8; 32]>;
@@ -266,28 +246,4 @@ pub(super) fn send(child: &Child, signal: i32) {
         .status()
         .expect("`kill` starts");
     assert!(status.success(), "signal {signal} was not delivered");
-}
-
-/// Paragraphs of simple sentences over a small vocabulary: enough grammar to learn something from in forty
-/// steps.
-pub(super) fn corpus(paragraphs: u64) -> String {
-    let animals = ["cat", "dog", "horse", "bird", "fish", "fox", "bear", "wolf"];
-    let verbs = ["sees", "hears", "follows", "likes", "fears", "meets"];
-    let ends = ["sleeps", "runs home", "sings all day", "waits by the river", "hides in the wood"];
-    // A linear congruential generator is random enough for words, and needs nothing.
-    let mut state = 1u64;
-    let mut draw = |words: &[&'static str]| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        words[(state >> 33) as usize % words.len()]
-    };
-    let mut text = String::new();
-    for number in 0..paragraphs {
-        write!(text, "story {number}.").unwrap();
-        for _ in 0..4 {
-            write!(text, " the {} {} the {}", draw(&animals), draw(&verbs), draw(&animals)).unwrap();
-            writeln!(text, " and the {} {}.", draw(&animals), draw(&ends)).unwrap();
-        }
-        text.push('\n');
-    }
-    text
 }

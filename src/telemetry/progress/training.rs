@@ -69,6 +69,10 @@ impl Sink for TrainingProgress {
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<()> {
         // A bar that stays would share its line with the report; the last evaluation stands above it already.
         if let Some(bar) = self.bar.take() {

@@ -29,7 +29,7 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::workplace;
+use crate::material;
 
 /// Documents of each corpus.
 const DOCUMENTS: u64 = 24;
@@ -135,13 +135,13 @@ fn plain_corpora() -> Vec<(&'static str, serde_json::Value, Vec<u8>)> {
 
 const COMPRESSIONS: [(&str, Compress); 4] = [(".gz", gzip), (".zst", zstd), (".bz2", bzip2), (".xz", xz)];
 
-pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
@@ -279,7 +279,7 @@ fn config(folder: &Path) -> Input {
         load_pretrain(path, &[])?;
         Ok(1)
     };
-    let bytes = workplace::CONFIG.as_bytes().to_vec();
+    let bytes = material::CONFIG.as_bytes().to_vec();
     Input {
         name: "config.yaml".to_string(),
         path: folder.join("config.yaml"),

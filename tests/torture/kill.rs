@@ -1,0 +1,147 @@
+//! Row `kill`: `kill -9` at random moments, half of them in the middle of a save, each run again and again
+//! until it is complete. Its joined records and final weights must be those of an undisturbed run.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+use anyhow::bail;
+
+use crate::compare;
+use crate::compare::Reference;
+use crate::draw::Draw;
+use crate::draw::on_all_cores;
+use crate::job::Job;
+use crate::job::SAVE_STEPS;
+use crate::place::Bench;
+use crate::place::Place;
+use crate::sitting::Sitting;
+use crate::table::Control;
+use crate::table::Outcome;
+
+/// A run that is killed this often is then left to come to its end.
+const KILLS_OF_A_RUN: usize = 10;
+
+/// What came of one run.
+#[derive(Default)]
+struct Chain {
+    kills: usize,
+    in_a_save: usize,
+    faults: Vec<String>,
+}
+
+/// What is done to a run folder after a kill.
+type Sabotage = fn(&Place) -> Result<bool>;
+
+pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
+    let reference = bench.reference(job)?;
+    let runs = bench.count(10, 100) / KILLS_OF_A_RUN;
+    let chains = on_all_cores(runs, |number| {
+        chain(bench, job, &reference, &mut Draw::new(bench.seed, "kill", number), None)
+    })?;
+    let (kills, in_a_save) = chains.iter().fold((0, 0), |(a, b), c| (a + c.kills, b + c.in_a_save));
+    let mut misses: Vec<String> = chains.into_iter().flat_map(|chain| chain.faults).collect();
+    if kills < runs * KILLS_OF_A_RUN || 5 * in_a_save < 2 * kills {
+        misses.push("fewer kills, or fewer of them in a save, than were asked for".to_string());
+    }
+    let mut control = Control::default();
+    let sabotages: [(&str, Sabotage); 2] = [("no cursor", no_cursor), ("newest checkpoint gone", no_newest)];
+    for (name, sabotage) in sabotages {
+        let mut draw = Draw::new(bench.seed, "kill control", 0);
+        let chain = chain(bench, job, &reference, &mut draw, Some(sabotage))?;
+        control.expect(name, chain.faults.first());
+    }
+    let lost = misses.len();
+    Ok(control.outcome(format!("{kills} kills, {in_a_save} in a save: {lost} lost or different"), misses))
+}
+
+/// One run, killed again and again, then left to end; after one of the kills `sabotage` has its way.
+fn chain(
+    bench: &Bench,
+    job: Job,
+    reference: &Reference,
+    draw: &mut Draw,
+    mut sabotage: Option<Sabotage>,
+) -> Result<Chain> {
+    let (mut found, mut place) = (Chain::default(), bench.place()?);
+    let wanted = if sabotage.is_some() { 1 } else { KILLS_OF_A_RUN };
+    let mut sittings = 0;
+    while found.kills < wanted || sabotage.is_some() {
+        sittings += 1;
+        if sittings > 30 * KILLS_OF_A_RUN {
+            bail!("runs end before they can be killed");
+        }
+        let mut sitting = Sitting::start(bench.command(job, &place, &[]), &place)?;
+        let aims_at_a_save = sabotage.is_none() && 2 * found.in_a_save <= found.kills;
+        let runs = if aims_at_a_save {
+            in_a_save(&mut sitting, &place, draw)?
+        } else {
+            sitting.wait(draw.duration(Duration::from_secs_f64(reference.seconds)))?
+        };
+        if !runs {
+            // It was complete: look at it, and go on with another.
+            found.faults.extend(sitting.finish()?.fault(&[0]));
+            found.faults.extend(reference.difference(&place)?);
+            place = bench.place()?;
+            continue;
+        }
+        let ended = sitting.kill()?;
+        if ended.signal.is_none() {
+            continue;
+        }
+        found.kills += 1;
+        found.in_a_save += usize::from(place.is_saving());
+        if let Some(act) = sabotage {
+            if act(&place)? {
+                sabotage = None;
+            }
+        }
+        found.faults.extend(compare::loss(&place.run(), place.last_step(), SAVE_STEPS)?);
+    }
+    found.faults.extend(bench.finish(job, &place, &[])?.fault(&[0]));
+    found.faults.extend(reference.difference(&place)?);
+    let left =
+        place.names().into_iter().filter(|name| name.starts_with(".tmp-") || name.starts_with(".old-"));
+    found.faults.extend(left.map(|name| format!("`{name}` is left behind")));
+    Ok(found)
+}
+
+/// Waits for one of the first few saves of a sitting, and for a moment inside it.
+fn in_a_save(sitting: &mut Sitting, place: &Place, draw: &mut Draw) -> Result<bool> {
+    for _ in 0..draw.below(4) {
+        if !sitting.reach(|| place.is_saving())? || !sitting.reach(|| !place.is_saving())? {
+            return Ok(false);
+        }
+    }
+    loop {
+        if !sitting.reach(|| place.is_saving())? || !sitting.wait(draw.duration(Duration::from_millis(2)))? {
+            return Ok(false);
+        }
+        // A quick save is over by now: then it is the next one.
+        if place.is_saving() {
+            return Ok(true);
+        }
+    }
+}
+
+/// The newest checkpoint forgets where the data were; it is asked for once two checkpoints are there.
+fn no_cursor(place: &Place) -> Result<bool> {
+    match compare::newest(&place.run())?.0 {
+        Some(step) if step > 8 => {
+            compare::forget_cursor(&place.run_path(&format!("checkpoint-{step}")))?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The newest checkpoint goes, as it would where a save was not durable.
+fn no_newest(place: &Place) -> Result<bool> {
+    match compare::newest(&place.run())?.0 {
+        Some(step) if compare::promised(place.last_step(), SAVE_STEPS) == step => {
+            fs::remove_dir_all(place.run_path(&format!("checkpoint-{step}")))?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
