@@ -12,6 +12,7 @@ mod bombs;
 mod compare;
 mod damage;
 mod disk_full;
+mod diverging;
 mod draw;
 mod job;
 mod kill;
@@ -50,9 +51,6 @@ use table::Row;
 static ALLOCATOR: mlmtrain::ops::memory::LargeBlocks = mlmtrain::ops::memory::LargeBlocks;
 
 /// All rows, in the order of the table in the documentation.
-///
-/// The row of planted NaN, Inf and spikes (skip, roll back, exit 76) is to stand between `resume` and `lock`,
-/// in a file `divergence.rs`.
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for job in [Job::Pretrain, Job::Finetune] {
@@ -63,6 +61,7 @@ fn rows() -> Vec<Row> {
         add("power", "0 lost", power::run);
         add("damage", "100 % found, an older one used", damage::run);
         add("signals", "<= 10 s, the last step saved", signals::run);
+        add("diverging", "exit 76, checkpoints whole, replayed", diverging::run);
         add("lock", "one runs, one exits 2 within 1 s", lock::run);
         add("clock", "the same bytes", outside::clock);
         add("output", "completes with the same bytes", outside::output);
