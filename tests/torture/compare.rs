@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use anyhow::Result;
 use mlmtrain::checkpoint::CheckpointStore;
-use mlmtrain::train::run_folder::Resumed;
+use mlmtrain::train::saved::Resumed;
 use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;

@@ -13,7 +13,7 @@ use mlmtrain::config::load_finetune;
 use mlmtrain::tasks::classify::Classifier;
 use mlmtrain::tasks::labelled::Columns;
 use mlmtrain::tasks::labelled::read_examples;
-use mlmtrain::train::run_folder::Resumed;
+use mlmtrain::train::saved::Resumed;
 
 use super::inputs::Input;
 use super::inputs::gzip;
