@@ -3,8 +3,10 @@
 //!
 //! A checkpoint is one, a final model and a prepared tokenizer are others. It does not know which is which.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -18,18 +20,17 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::Sha256Sum;
 
-/// Writes all parts into `folder`, which must be empty or new, and the manifest last; all of it is durable
+/// Writes all parts into `folder`, which must not be there yet, and the manifest last; all of it is durable
 /// but the name of the folder.
 pub fn write_sealed(folder: &Path, snapshot: &Snapshot) -> Result<()> {
     snapshot.check_names()?;
-    fs::create_folder(folder)?;
+    let folders = folders_of(folder, snapshot);
+    folders.iter().try_for_each(|new| fs::create_new_folder(new))?;
     let mut entries = Vec::with_capacity(snapshot.parts.len());
     for (name, part) in &snapshot.parts {
         entries.push(write_part(folder, name, part)?);
     }
-    for entry in &entries {
-        fs::sync_folder(&fs::parent_of(&folder.join(&entry.name)))?;
-    }
+    folders.iter().try_for_each(|whole| fs::sync_folder(whole))?;
     let manifest = Manifest::new(snapshot.step, entries).to_bytes();
     fs::create_synced(&folder.join(manifest::FILE_NAME), |writer| Ok(writer.write_all(&manifest)?))
 }
@@ -55,6 +56,20 @@ pub fn verify_sealed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<()>
             Err(error) => error,
         }
     })
+}
+
+/// `folder` and all folders below it that hold parts; each comes before those in it.
+fn folders_of(folder: &Path, snapshot: &Snapshot) -> BTreeSet<PathBuf> {
+    let above = |name: &String| -> Vec<PathBuf> {
+        let path = folder.join(name);
+        path.ancestors()
+            .skip(1)
+            .take_while(|above| above.starts_with(folder))
+            .map(Path::to_path_buf)
+            .collect()
+    };
+    let below = snapshot.parts.iter().flat_map(|(name, _)| above(name));
+    below.chain([folder.to_path_buf()]).collect()
 }
 
 fn write_part(folder: &Path, name: &str, part: &Part) -> Result<Entry> {

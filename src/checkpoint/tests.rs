@@ -214,6 +214,21 @@ fn files_of_a_sealed_folder_are_held_against_it_and_manifests_of_others_are_let_
 }
 
 #[test]
+fn a_link_in_the_place_of_a_new_folder_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, outside) = (folder.path().join(".tmp-checkpoint-1"), folder.path().join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, &root).unwrap();
+    let message = format!("{:#}", write_sealed(&root, &snapshot(1)).unwrap_err());
+    assert!(message.contains(".tmp-checkpoint-1"), "{message}");
+    assert_eq!(names_in(&outside), [""; 0]);
+    // As a store meets it: it goes, and what it led to stays.
+    CheckpointStore::new(folder.path()).save(&snapshot(1), KEEP_ALL).unwrap();
+    assert_eq!(names_in(folder.path()), ["checkpoint-1", "outside"]);
+    assert_eq!(names_in(&outside), [""; 0]);
+}
+
+#[test]
 fn saving_a_step_again_replaces_it() {
     let (folder, store) = store_with(&[3]);
     let mut again = snapshot(3);

@@ -179,6 +179,13 @@ pub fn create_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot create folder `{}`", path.display()))
 }
 
+/// Creates a folder that is not there yet, and its parents. One that is there is an error, and so is a link,
+/// which another user of a shared folder could have put there.
+pub fn create_new_folder(path: &Path) -> Result<()> {
+    create_folder(&parent_of(path))?;
+    std::fs::create_dir(path).with_context(|| format!("cannot create folder `{}`", path.display()))
+}
+
 /// Makes the names inside a folder durable.
 pub fn sync_folder(path: &Path) -> Result<()> {
     File::open(path)
