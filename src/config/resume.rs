@@ -30,6 +30,7 @@ const FREE: &[&str] = &[
     "training.logging_steps",
     "training.eval_steps",
     "training.save_steps",
+    "training.save_in_background",
     "training.save_total_limit",
     "training.save_total_bytes",
     "training.early_stopping_patience",

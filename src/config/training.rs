@@ -41,6 +41,7 @@ pub enum SchedulerType {
 /// The optimizer, its schedule, the batch, and when to look, save and stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each key is on or off by itself")]
 pub struct TrainingConfig {
     /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at
     /// once. `auto`: as many as memory has room for, by prediction, in as many micro-batches as
@@ -107,6 +108,10 @@ pub struct TrainingConfig {
     pub eval_steps: u64,
     /// Steps between two checkpoints; 0 means only at the end.
     pub save_steps: u64,
+    /// Write checkpoints while training goes on, from a copy of weights and moments in memory; where twice as
+    /// much as that is not free, or with `false`, training waits. A run that is killed in the meantime goes
+    /// on from the checkpoint before; one that is asked to stop saves first in either case.
+    pub save_in_background: bool,
     /// Checkpoints kept, newest first; the best one is kept besides. At least 1.
     pub save_total_limit: usize,
     /// Bytes that all checkpoints together may take, such as `20GB`; the oldest go first. The newest, the
@@ -164,6 +169,7 @@ impl Default for TrainingConfig {
             logging_steps: 500,
             eval_steps: 500,
             save_steps: 500,
+            save_in_background: true,
             save_total_limit: 3,
             save_total_bytes: None,
             early_stopping_patience: None,

@@ -37,14 +37,10 @@ pub fn link(target: &Path, link: &Path) -> Result<()> {
         .with_context(|| format!("cannot link `{}` to `{}`", link.display(), target.display()))
 }
 
-/// Creates a folder that must not be there yet; the one above it must be.
-pub fn create_new_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir(path).with_context(|| format!("cannot create folder `{}`", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::create_new_folder;
 
     #[test]
     fn files_of_all_depths_are_counted_and_links_lead_nowhere() {

@@ -31,7 +31,6 @@ pub(crate) mod testing;
 mod text;
 
 pub use entries::bytes_below;
-pub use entries::create_new_folder;
 pub use entries::link;
 pub use entries::modified;
 pub use hash::Sha256Sum;

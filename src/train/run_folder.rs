@@ -78,6 +78,7 @@ pub struct RunFolder {
     folders: Vec<ModelFolder>,
     config: Value,
     inputs: Inputs,
+    in_background: bool,
     limit: usize,
     total_bytes: Option<u64>,
     progress: Progress,
@@ -118,6 +119,7 @@ impl RunFolder {
             world,
             config,
             inputs,
+            in_background: training.save_in_background,
             limit: training.save_total_limit,
             total_bytes: training.save_total_bytes,
             progress: progress.clone(),
@@ -213,7 +215,9 @@ impl RunFolder {
         for warning in self.sinks.sync() {
             self.progress.warn(&warning);
         }
-        let ahead = !last && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
+        let ahead = !last
+            && self.in_background
+            && has_room_for(checkpoint_bytes(task.parameters().layout().len() as u64));
         let saved = self.snapshot(task.parameters(), optimizer, state, ahead).and_then(|snapshot| {
             if ahead {
                 self.saving = Some(BackgroundSave::start(&self.store, snapshot, keep));

@@ -53,6 +53,7 @@ training:
   logging_steps: 1
   eval_steps: 16
   save_steps: 2
+  save_in_background: false
   save_total_limit: 2
 ";
 
@@ -68,6 +69,7 @@ training:
   logging_steps: 1
   eval_steps: 16
   save_steps: 2
+  save_in_background: false
   save_total_limit: 2
 ";
 

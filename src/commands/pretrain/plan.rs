@@ -48,8 +48,10 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     row("memory", memory(&config, machine, &shapes));
     let checkpoint = checkpoint_bytes(parameters);
     row("disk", disk(checkpoint, &config.training));
-    let copy = format_bytes(checkpoint);
-    row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
+    if config.training.save_in_background {
+        let copy = format_bytes(checkpoint);
+        row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
+    }
     let update = |shape: StepShape| {
         let rows = (shape.rows_per_micro_batch * shape.micro_batches) as u64;
         format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))

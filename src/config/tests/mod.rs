@@ -357,6 +357,7 @@ fn show_names_the_origin_of_each_value() {
       logging_steps: 500              # default
       eval_steps: 500                 # default
       save_steps: 500                 # default
+      save_in_background: true        # default
       save_total_limit: 3             # default
       save_total_bytes: null          # default
       early_stopping_patience: null   # default
