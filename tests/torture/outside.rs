@@ -82,7 +82,7 @@ fn with_jumps(
         fs::rename(place.path("clock-next"), &clock)
     };
     if sets.is_empty() {
-        while sitting.wait(Duration::from_millis(5 + draw.below(30) as u64))? {
+        while sitting.wait(Duration::from_millis(2 + draw.below(8) as u64))? {
             jump(&place)?;
         }
     } else if sitting.reach(|| place.last_step() > 3)? {
