@@ -128,9 +128,11 @@ pub fn render(error: &anyhow::Error) -> String {
         let _ = writeln!(text, "  because: {}", cause.to_string().replace('\n', "\n  "));
     }
     if class_of(error) == Class::Disk && !text.contains("hint:") {
-        let has_no_room = error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full);
-        let hint =
-            if has_no_room { "free some room" } else { "see to the disk, which fails (`dmesg` says more)" };
+        let hint = if is_of_full_disk(error) {
+            "free some room"
+        } else {
+            "see to the disk, which fails (`dmesg` says more)"
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -153,6 +155,11 @@ fn without_passwords(text: &str) -> String {
         rest = &after[secret.unwrap_or(0)..];
     }
     safe + rest
+}
+
+/// Whether an error came from a disk without room.
+pub fn is_of_full_disk(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(is_full)
 }
 
 /// Whether there is no room: on the disk, for this user, or for a file of this size (`ulimit -f`).

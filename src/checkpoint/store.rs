@@ -15,7 +15,6 @@ use crate::checkpoint::part::Snapshot;
 use crate::checkpoint::retention::Retention;
 use crate::checkpoint::retention::retention;
 use crate::checkpoint::sealed::write_sealed;
-use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
 
@@ -25,6 +24,8 @@ const TEMPORARY_PREFIX: &str = ".tmp-checkpoint-";
 const LEFTOVER_PREFIX: &str = ".tmp-";
 /// A checkpoint that is just being replaced by another of the same step.
 const REPLACED_PREFIX: &str = ".old-checkpoint-";
+
+const LESS: &str = "free some space or lower `training.save_total_limit`; older checkpoints were kept";
 
 /// The checkpoints under one run folder.
 #[derive(Debug, Clone)]
@@ -109,17 +110,8 @@ impl CheckpointStore {
 
     /// Refuses when fewer than `needed_bytes` bytes are free where checkpoints go.
     pub fn require_space(&self, needed_bytes: u64) -> Result<()> {
-        // Where free space cannot be told, the write itself will tell.
-        match fs::free_bytes(&self.folder) {
-            Ok(free) if free < needed_bytes => Err(disk_problem(
-                &self.folder,
-                needed_bytes,
-                Some(free),
-                "there is not enough room for a checkpoint",
-            )
-            .into()),
-            _ => Ok(()),
-        }
+        let required = fs::require_space(&self.folder, needed_bytes, "there is no room for a checkpoint");
+        Ok(required.map_err(|problem| problem.hint(LESS))?)
     }
 
     fn publish(&self, temporary: &Path, target: &Path, step: u64) -> Result<()> {
@@ -206,21 +198,8 @@ fn open_as(path: &Path, step: u64) -> Result<Checkpoint> {
 
 fn explain(error: anyhow::Error, target: &Path, needed_bytes: u64, free_bytes: Option<u64>) -> anyhow::Error {
     if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
-        return disk_problem(
-            target,
-            needed_bytes,
-            free_bytes,
-            &format!("cannot save a checkpoint ({error:#})"),
-        )
-        .into();
+        let what = format!("cannot save a checkpoint ({error:#})");
+        return fs::no_space(target, needed_bytes, free_bytes, &what).hint(LESS).into();
     }
     error.context(format!("cannot save checkpoint `{}`", target.display()))
-}
-
-fn disk_problem(path: &Path, needed_bytes: u64, free_bytes: Option<u64>, message: &str) -> Problem {
-    let free = free_bytes.map_or("an unknown number of".to_string(), |bytes| bytes.to_string());
-    Problem::new(format!("{message}: needs {needed_bytes} bytes, {free} bytes are free"))
-        .at(path.display())
-        .class(Class::Disk)
-        .hint("free some space or lower `training.save_total_limit`; older checkpoints were kept")
 }

@@ -266,7 +266,7 @@ fn a_failed_save_keeps_what_was_there_and_says_how_much_room_there_is() {
     assert_eq!(class_of(&error), Class::Disk);
     let message = error.to_string();
     assert!(
-        message.contains("checkpoint-2") && message.contains("bytes are free") && message.contains("hint:"),
+        message.contains("checkpoint-2") && message.contains(" are free") && message.contains("hint:"),
         "{message}"
     );
     assert_eq!(names_in(folder.path()), ["checkpoint-1"]);

@@ -42,6 +42,12 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
 
 /// Makes what is missing, with a progress bar for each stage.
 pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> Result<Prepared> {
+    if !fs::exists(&config.prepared_dir().join("shards"))
+        && let Ok(space) = Space::predict(config)
+        && space.is_tight()
+    {
+        progress.warn(&format!("the disk may become full: {space}"));
+    }
     let mut current: Option<(prepare::Stage, Stage, u64)> = None;
     let mut observer = |now: prepare::Progress| {
         if current.as_ref().is_none_or(|(stage, ..)| *stage != now.stage) {

@@ -47,6 +47,8 @@ pub use memory::peak_resident_bytes;
 pub use scratch::ScratchFile;
 pub use space::free_bytes;
 pub use space::heed_size_limit;
+pub use space::no_space;
+pub use space::require_space;
 pub use staged::StagedFile;
 pub use text::Compression;
 pub use text::TextFile;
@@ -106,6 +108,19 @@ pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
 ///
 /// `fill` writes the content; the file appears under `path` only after it and the fsync succeeded.
 pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    write_whole(path, None, fill)
+}
+
+/// Writes `bytes` to `path` atomically.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_whole(path, Some(bytes.len() as u64), |w| Ok(w.write_all(bytes)?))
+}
+
+fn write_whole(
+    path: &Path,
+    size_bytes: Option<u64>,
+    fill: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
+) -> Result<()> {
     let (file, temporary) = staged::create_beside(path)?;
     let written = (|| {
         let mut writer = BufWriter::new(file);
@@ -116,16 +131,13 @@ pub fn write_atomic(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Resu
         anyhow::Ok(())
     })();
     if let Err(e) = written {
+        // Asked before the cleaning up, which makes room.
+        let e = space::unwritten(path, size_bytes, e);
         // The half-written temporary file is of no use to anyone; failing to remove it changes nothing.
         let _ = std::fs::remove_file(&temporary);
-        return Err(e.context(format!("cannot write `{}`", path.display())));
+        return Err(e);
     }
     sync_folder(&parent_of(path))
-}
-
-/// Writes `bytes` to `path` atomically.
-pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_atomic(path, |w| Ok(w.write_all(bytes)?))
 }
 
 /// Writes a new file and makes its content durable; one that is already there is an error, and no link is
@@ -138,7 +150,7 @@ pub fn create_synced(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Res
         writer.flush()?;
         Ok(writer.get_ref().sync_all()?)
     })();
-    written.map_err(|e: anyhow::Error| e.context(format!("cannot write `{}`", path.display())))
+    written.map_err(|e| space::unwritten(path, None, e))
 }
 
 /// Opens a file to add to its end, creating it when it is missing. A link in its place is an error and not
@@ -164,13 +176,6 @@ pub fn host_name() -> Option<String> {
 pub fn is_still_at(file: &File, path: &Path) -> bool {
     let same = |open: &Metadata, named: &Metadata| (open.dev(), open.ino()) == (named.dev(), named.ino());
     file.metadata().is_ok_and(|open| std::fs::metadata(path).is_ok_and(|named| same(&open, &named)))
-}
-
-/// Creates a new file (an existing one is emptied) for streaming output that may stay incomplete, such as a
-/// log.
-pub fn create(path: &Path) -> Result<File> {
-    create_folder(&parent_of(path))?;
-    File::create(path).with_context(|| format!("cannot create `{}`", path.display()))
 }
 
 /// Creates a folder and its parents.

@@ -40,7 +40,8 @@ impl ScratchFile {
     /// Adds to the end; there is no buffer in between.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes);
-        written.with_context(|| format!("cannot write a temporary file in `{}`", self.folder.display()))?;
+        let failed = |e: std::io::Error| super::space::unwritten(&self.folder, None, e.into());
+        written.map_err(failed).context("a temporary file is needed")?;
         self.len_bytes += bytes.len() as u64;
         Ok(())
     }

@@ -30,7 +30,7 @@ impl StagedFile {
 
     /// Adds to the end.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).with_context(|| format!("cannot write `{}`", self.path.display()))
+        self.writer.write_all(bytes).map_err(|e| super::space::unwritten(&self.path, None, e.into()))
     }
 
     /// Writes `start` over the first bytes, makes all of it durable, and gives it its name.
@@ -42,7 +42,7 @@ impl StagedFile {
             self.writer.get_ref().sync_all()?;
             std::fs::rename(&self.temporary, &self.path)
         })();
-        written.with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        written.map_err(|e: std::io::Error| super::space::unwritten(&self.path, None, e.into()))?;
         self.published = true;
         super::sync_folder(&super::parent_of(&self.path))
     }

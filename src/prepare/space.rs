@@ -62,6 +62,11 @@ impl Space {
         Self { text_bytes, needed_bytes: documents + sketches + shards + beside, final_bytes, free_bytes }
     }
 
+    /// Whether the estimate says that it will not fit.
+    pub fn is_tight(&self) -> bool {
+        self.needed_bytes > self.free_bytes
+    }
+
     /// An error when it cannot fit: when even half of the estimate is more than what is free.
     pub fn require(&self, folder: &Path) -> Result<()> {
         if self.needed_bytes / 2 <= self.free_bytes {
@@ -113,7 +118,9 @@ mod tests {
     fn what_cannot_fit_is_refused_and_what_may_fit_is_not() {
         let tight = space(r#""keep_documents": false"#, 1 << 30, 400 << 20);
         assert!(tight.require(Path::new("data")).is_err_and(|e| crate::error::class_of(&e) == Class::Disk));
-        assert!(space(r#""keep_documents": false"#, 1 << 30, 700 << 20).require(Path::new("data")).is_ok());
+        let doubtful = space(r#""keep_documents": false"#, 1 << 30, 700 << 20);
+        assert!(doubtful.is_tight() && doubtful.require(Path::new("data")).is_ok());
+        assert!(!space(r#""keep_documents": false"#, 1 << 30, 2 << 30).is_tight());
         assert!(space(r#""keep_documents": true"#, 1 << 30, 0).final_bytes > tight.final_bytes);
         assert!(
             space(r#""deduplication": {"near_threshold": 0.8}"#, 1 << 30, 0).needed_bytes

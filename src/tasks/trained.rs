@@ -55,6 +55,9 @@ impl Evaluation<'_> {
             ids("labels", &batch.labels)?,
             ("logits".to_string(), task.logits(batch)?.to_device(&Device::Cpu)?),
         ];
+        let bytes =
+            tensors.iter().map(|(_, tensor)| (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64);
+        fs::require_space(path, bytes.sum(), "the logits do not fit")?;
         fs::write_atomic(path, |file| write_tensors(file, &tensors))
     }
 }

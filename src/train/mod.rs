@@ -15,6 +15,7 @@ pub mod replay;
 pub mod results;
 pub mod resume;
 pub mod rollback;
+pub mod room;
 pub mod run;
 pub mod run_folder;
 pub mod saved;

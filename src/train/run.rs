@@ -47,6 +47,7 @@ use crate::train::meter::Meter;
 use crate::train::results;
 use crate::train::resume;
 use crate::train::resume::Start;
+use crate::train::room;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -108,6 +109,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     }
     let shapes = kind.shapes()?;
     let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
+    let plan = BatchPlan::new(training, request.max_seq_length);
+    room::require_memory(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
     let parts = kind.build(Setting { training, machine, seed: request.seed, progress })?;
@@ -131,7 +134,6 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         let place = found.resumed.checkpoint.path().display();
         progress.note(&format!("resuming after step {} of `{place}`", state.step));
     }
-    let plan = BatchPlan::new(training, request.max_seq_length);
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     if machine.world.is_first() {
         fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
@@ -150,7 +152,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     };
     let resumed = found.as_ref().map(|found| &found.resumed);
     let mut folder = RunFolder::open(options, resumed, progress)?;
-    folder.require_space(task.parameters(), data.finish_bytes())?;
+    folder.require_space(task.parameters(), training, data.finish_bytes())?;
     data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
     let mut trainer = Trainer {
         task: &task,

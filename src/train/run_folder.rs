@@ -34,6 +34,7 @@ use crate::telemetry::Sinks;
 use crate::telemetry::TensorBoard;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
+use crate::train::room;
 use crate::train::saved::CONFIG;
 use crate::train::saved::FAILED_BATCH;
 use crate::train::saved::INPUTS;
@@ -138,10 +139,27 @@ impl RunFolder {
     }
 
     /// Refuses a disk that cannot hold two checkpoints of a model with these parameters, and `more_bytes` at
-    /// the end of the run.
-    pub fn require_space(&self, parameters: &Parameters, more_bytes: u64) -> Result<()> {
-        let checkpoints = 2 * checkpoint_bytes(parameters.layout().len() as u64);
-        self.store.require_space(checkpoints.saturating_add(more_bytes))
+    /// the end of the run; warns of one that will not hold all that the run keeps.
+    pub fn require_space(
+        &self,
+        parameters: &Parameters,
+        training: &TrainingConfig,
+        more_bytes: u64,
+    ) -> Result<()> {
+        let checkpoint = checkpoint_bytes(parameters.layout().len() as u64);
+        self.store.require_space((2 * checkpoint).saturating_add(more_bytes))?;
+        let total_steps = Some(self.trainer_state.max_steps);
+        // The final model is a third of a checkpoint: no moments.
+        let more_bytes = more_bytes.saturating_add(checkpoint / 3);
+        let wanted =
+            room::most_checkpoint_bytes(checkpoint, training, total_steps).saturating_add(more_bytes);
+        let there = self.store.steps()?.len() as u64 * checkpoint;
+        if let Some(warning) =
+            fs::free_bytes(&self.path).ok().and_then(|free| room::disk_shortage(wanted, there, free))
+        {
+            self.progress.warn(&warning);
+        }
+        Ok(())
     }
 
     /// Moves the progress bar, and says what became of a checkpoint that is written.

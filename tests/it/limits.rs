@@ -63,3 +63,24 @@ fn a_pipe_in_the_place_of_a_manifest_hangs_nobody() {
         ended.refused(1, &[manifest, "is no file, but a pipe or a device"]);
     }
 }
+
+#[test]
+fn a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_trained() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=1"], &["--dry-run"]).ok();
+    // Billions of tokens at once: more than any machine holds.
+    let ended = place.run(&["training.per_device_train_batch_size=50000000"], &[]);
+    ended.refused(2, &["of memory at its peak", "are free", "hint: fewer rows at once"]);
+    assert!(!place.run_path("metrics.jsonl").exists());
+}
+
+#[test]
+fn a_disk_that_will_not_hold_all_checkpoints_is_told_at_the_start() {
+    let place = Workplace::new();
+    let many = ["training.max_steps=2000000000", "training.save_steps=1", "training.max_train_time=1s"];
+    let keeps = |limit: &str| place.run(&[&many[..], &[limit]].concat(), &[]).ok().stderr;
+    let told = keeps("training.save_total_limit=1000000000");
+    assert!(told.contains("checkpoints and results of this run will take up to"), "{told}");
+    let untold = keeps("training.save_total_limit=1");
+    assert!(!untold.contains("will take up to"), "{untold}");
+}

@@ -1,5 +1,7 @@
-//! Row `kill`: `kill -9` at random moments, half of them in the middle of a save, each run again and again
-//! until it is complete. Its joined records and final weights must be those of an undisturbed run.
+//! Rows `kill` and `kill-ahead`: `kill -9` at random moments, half of them in the middle of a save, each run
+//! again and again until it is complete. Its joined records and final weights must be those of an undisturbed
+//! run. In the first one training waits for each save, in the second it goes on meanwhile, and the checkpoint
+//! that is being written may be lost.
 
 use std::fs;
 use std::time::Duration;
@@ -33,11 +35,30 @@ struct Chain {
 /// What is done to a run folder after a kill.
 type Sabotage = fn(&Place) -> Result<bool>;
 
+/// How checkpoints are written.
+#[derive(Clone, Copy)]
+struct Saving {
+    sets: &'static [&'static str],
+    /// Steps by which the last whole checkpoint may be older than one that training waited for.
+    lag: u64,
+}
+
+const WAITING: Saving = Saving { sets: &[], lag: 0 };
+const AHEAD: Saving = Saving { sets: &["training.save_in_background=true"], lag: SAVE_STEPS };
+
 pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
+    killed(bench, job, WAITING)
+}
+
+pub(crate) fn while_training(bench: &Bench, job: Job) -> Result<Outcome> {
+    killed(bench, job, AHEAD)
+}
+
+fn killed(bench: &Bench, job: Job, saving: Saving) -> Result<Outcome> {
     let reference = bench.reference(job)?;
     let runs = bench.count(10, 100) / KILLS_OF_A_RUN;
     let chains = on_all_cores(runs, |number| {
-        chain(bench, job, &reference, &mut Draw::new(bench.seed, "kill", number), None)
+        chain(bench, job, saving, &reference, &mut Draw::new(bench.seed, "kill", number), None)
     })?;
     let (kills, in_a_save) = chains.iter().fold((0, 0), |(a, b), c| (a + c.kills, b + c.in_a_save));
     let mut misses: Vec<String> = chains.into_iter().flat_map(|chain| chain.faults).collect();
@@ -45,10 +66,10 @@ pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
         misses.push("fewer kills, or fewer of them in a save, than were asked for".to_string());
     }
     let mut control = Control::default();
-    let sabotages: [(&str, Sabotage); 2] = [("no cursor", no_cursor), ("newest checkpoint gone", no_newest)];
+    let sabotages: [(&str, Sabotage); 2] = [("no cursor", no_cursor), ("checkpoints gone", no_checkpoints)];
     for (name, sabotage) in sabotages {
         let mut draw = Draw::new(bench.seed, "kill control", 0);
-        let chain = chain(bench, job, &reference, &mut draw, Some(sabotage))?;
+        let chain = chain(bench, job, saving, &reference, &mut draw, Some(sabotage))?;
         control.expect(name, chain.faults.first());
     }
     let lost = misses.len();
@@ -59,6 +80,7 @@ pub(crate) fn run(bench: &Bench, job: Job) -> Result<Outcome> {
 fn chain(
     bench: &Bench,
     job: Job,
+    saving: Saving,
     reference: &Reference,
     draw: &mut Draw,
     mut sabotage: Option<Sabotage>,
@@ -71,7 +93,7 @@ fn chain(
         if sittings > 30 * KILLS_OF_A_RUN {
             bail!("runs end before they can be killed");
         }
-        let mut sitting = Sitting::start(bench.command(job, &place, &[]), &place)?;
+        let mut sitting = Sitting::start(bench.command(job, &place, saving.sets), &place)?;
         let aims_at_a_save = sabotage.is_none() && 2 * found.in_a_save <= found.kills;
         let runs = if aims_at_a_save {
             in_a_save(&mut sitting, &place, draw)?
@@ -96,9 +118,13 @@ fn chain(
                 sabotage = None;
             }
         }
-        found.faults.extend(compare::loss(&place.run(), place.last_step(), SAVE_STEPS)?);
+        found.faults.extend(compare::loss(
+            &place.run(),
+            place.last_step().saturating_sub(saving.lag),
+            SAVE_STEPS,
+        )?);
     }
-    found.faults.extend(bench.finish(job, &place, &[])?.fault(&[0]));
+    found.faults.extend(bench.finish(job, &place, saving.sets)?.fault(&[0]));
     found.faults.extend(reference.difference(&place)?);
     let left =
         place.names().into_iter().filter(|name| name.starts_with(".tmp-") || name.starts_with(".old-"));
@@ -135,13 +161,11 @@ fn no_cursor(place: &Place) -> Result<bool> {
     }
 }
 
-/// The newest checkpoint goes, as it would where a save was not durable.
-fn no_newest(place: &Place) -> Result<bool> {
-    match compare::newest(&place.run())?.0 {
-        Some(step) if compare::promised(place.last_step(), SAVE_STEPS) == step => {
-            fs::remove_dir_all(place.run_path(&format!("checkpoint-{step}")))?;
-            Ok(true)
-        }
-        _ => Ok(false),
+/// The checkpoints go, as they would where a save was not durable.
+fn no_checkpoints(place: &Place) -> Result<bool> {
+    let steps = place.checkpoints();
+    for step in &steps {
+        fs::remove_dir_all(place.run_path(&format!("checkpoint-{step}")))?;
     }
+    Ok(steps.first().is_some_and(|&step| step > SAVE_STEPS))
 }

@@ -24,6 +24,7 @@ mod mutants;
 mod options;
 mod outside;
 mod place;
+mod planted;
 mod power;
 mod resume;
 mod secrets;
@@ -56,6 +57,7 @@ fn rows() -> Vec<Row> {
     for job in [Job::Pretrain, Job::Finetune] {
         let mut add = |name: &str, target, run| rows.push(Row::of(name, job, target, run));
         add("kill", "0 lost, all bytes as undisturbed", kill::run);
+        add("kill-ahead", "at most one save lost, all bytes as undisturbed", kill::while_training);
         add("syscalls", "0 torn, 0 silent, 0 panics", syscalls::run);
         add("disk-full", "goes on, the next save works", disk_full::run);
         add("power", "0 lost", power::run);
@@ -69,6 +71,7 @@ fn rows() -> Vec<Row> {
         add("symlinks", "0 writes outside", symlinks::run);
         add("secrets", "0 hits", secrets::run);
     }
+    rows.push(Row::of("planted-nan", Job::Finetune, "skipped and counted; else exit 76", planted::run));
     for job in Job::ALL {
         rows.push(Row::of("resume", job, "every step, all bytes as undisturbed", resume::run));
     }

@@ -18,6 +18,7 @@ use crate::tasks::list::shapes;
 use crate::tasks::pretraining::planned_model;
 use crate::tasks::run::Shapes;
 use crate::train::batch_size;
+use crate::train::room;
 
 /// The lines of `pretrain --dry-run`.
 pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec<String>> {
@@ -87,18 +88,12 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
 
 /// What a checkpoint takes, and all of them at most.
 fn disk(checkpoint: u64, training: &TrainingConfig) -> String {
-    // The newest ones, the best, and the one being written may exist at once.
-    let by_number = (training.save_total_limit as u64).saturating_add(1).saturating_mul(checkpoint);
-    // The newest, the best and the newest that was due stay in any case.
-    let least = checkpoint.saturating_mul(3);
-    let kept = match training.save_total_bytes {
-        Some(bytes) => by_number.min(bytes.max(least)),
-        None => by_number,
-    };
-    let [one, most] = [checkpoint, kept.saturating_add(checkpoint)].map(format_bytes);
+    let total_steps = u64::try_from(training.max_steps).ok();
+    let [one, most] =
+        [checkpoint, room::most_checkpoint_bytes(checkpoint, training, total_steps)].map(format_bytes);
     let text = format!("{one} a checkpoint, {most} at most");
     match training.save_total_bytes {
-        Some(bytes) if bytes < least.min(by_number) => {
+        Some(bytes) if bytes < room::bytes_always_kept(checkpoint) && training.save_total_limit > 1 => {
             let bytes = format_bytes(bytes);
             format!("{text}; `training.save_total_bytes` {bytes} is less than those take that always stay")
         }

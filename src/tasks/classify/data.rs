@@ -11,8 +11,6 @@ use candle_core::Device;
 use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
-use crate::error::Class;
-use crate::error::Problem;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::ops::cross_entropy;
@@ -179,7 +177,9 @@ impl Data for TrainingData<'_> {
     fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let (examples, path) = (self.examples, output.join(PREDICTIONS));
         let bytes = self.finish_bytes();
-        require_space(&path, bytes)?;
+        fs::require_space(&path, bytes, "the predictions do not fit").map_err(|problem| {
+            problem.hint("free some room and run the same command again; the model is in the last checkpoint")
+        })?;
         if bytes > TOLD_BYTES {
             let (bytes, labels) = (format_bytes(bytes), examples.labels.len());
             self.progress.note(&format!("writing about {bytes} of predictions with {labels} labels each"));
@@ -197,15 +197,4 @@ impl Data for TrainingData<'_> {
         file.publish(b"")?;
         Ok(Some(Scores::new()))
     }
-}
-
-/// Refuses a disk without room for the predictions. Where free space cannot be told, writing will tell.
-fn require_space(path: &Path, needed_bytes: u64) -> Result<()> {
-    let Some(free) = fs::free_bytes(path).ok().filter(|free| *free < needed_bytes) else { return Ok(()) };
-    let (needed, free) = (format_bytes(needed_bytes), format_bytes(free));
-    Err(Problem::new(format!("about {needed} are needed for the predictions, {free} are free"))
-        .at(path.display())
-        .class(Class::Disk)
-        .hint("free some room and run the same command again; the model is in the last checkpoint")
-        .into())
 }
