@@ -13,8 +13,9 @@
 #        to run:   LD_LIBRARY_PATH=PREFIX/lib mlmtrain ...
 #
 # `NVCC=PREFIX/bin/nvcc-lite` builds faster: it leaves out what of candle no training needs. Run this script
-# again after an update of the `cudarc` crate. CUDA_COMPUTE_CAP (90 unless set) is for candle's kernels; ours
-# are always built for T4, A100 and H100, with PTX for what comes after them.
+# again after an update of the `cudarc` crate. CUDA_COMPUTE_CAP (75 unless set; 90 would be for Hopper alone) is for
+# candle's kernels, of which a step launches none; ours are always built for T4, A100 and H100, with PTX for what comes
+# after them.
 set -eu
 
 if [ "${1:-}" = --libraries ]; then
@@ -185,7 +186,7 @@ cat >"$prefix/env.sh" <<E
 export CUDA_HOME='$prefix' CUDA_PATH='$prefix' CUDA_ROOT='$prefix' NVCC='$prefix/bin/nvcc'
 export PATH='$prefix/bin':"\$PATH"
 export CUDARC_CUDA_VERSION=13000
-export CUDA_COMPUTE_CAP="\${CUDA_COMPUTE_CAP:-90}"
+export CUDA_COMPUTE_CAP="\${CUDA_COMPUTE_CAP:-75}"
 export CUDAFORGE_THREADS="\${CUDAFORGE_THREADS:-\$(nproc)}"
 E
 "$prefix/bin/nvcc" --version | sed -n 4p

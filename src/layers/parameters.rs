@@ -16,6 +16,7 @@ use rayon::iter::IntoParallelRefMutIterator;
 use rayon::iter::ParallelIterator;
 
 use crate::ops::cuda;
+use crate::ops::tensor::copy_on_host;
 use crate::ops::tensor::with_slice_mut;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -298,7 +299,7 @@ impl Parameters {
     /// A copy of all parameters on the CPU, which no update changes.
     pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
         // Once for all: a copy of a view would be one of the whole buffer.
-        let flat = self.flat.copy()?.to_device(&Device::Cpu)?;
+        let flat = copy_on_host(&self.flat)?;
         self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
     }
 

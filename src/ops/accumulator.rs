@@ -5,6 +5,7 @@ use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSliceMut;
 
+use crate::ops::cuda::Gpu;
 use crate::ops::parallel::BLOCK_VALUES;
 use crate::ops::tensor::with_slice_mut;
 
@@ -29,12 +30,12 @@ impl<'a> Accumulator<'a> {
 }
 
 fn set_to_zero(sum: &Tensor) -> Result<()> {
-    if sum.device().is_cpu() {
-        return with_slice_mut(sum, |values| {
+    match Gpu::of(sum)? {
+        Some(gpu) => gpu.clear(sum),
+        None => with_slice_mut(sum, |values| {
             values.par_chunks_mut(BLOCK_VALUES).for_each(|block| block.fill(0.0));
-        });
+        }),
     }
-    sum.zero_set()
 }
 
 impl<'a> From<&'a Tensor> for Accumulator<'a> {

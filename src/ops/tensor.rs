@@ -38,6 +38,11 @@ pub fn values<T: WithDType>(t: &Tensor) -> Result<Values<impl Deref<Target = Sto
     Ok(Values { storage, range: start..end, element: PhantomData })
 }
 
+/// A copy in the memory of the CPU, also of what lies there.
+pub fn copy_on_host(t: &Tensor) -> Result<Tensor> {
+    if t.device().is_cpu() { t.copy() } else { t.to_device(&Device::Cpu) }
+}
+
 /// The values of a vector on the CPU, or `len` zeros where there is none.
 pub fn values_or_zeros(t: Option<&Tensor>, len: usize) -> Result<Vec<f32>> {
     t.map_or(Ok(vec![0.0; len]), |t| Ok(values::<f32>(t)?.to_vec()))

@@ -22,6 +22,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
 use crate::models::memory::checkpoint_bytes;
+use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
 use crate::tasks::Task;
 use crate::tasks::run::Inputs;
@@ -263,7 +264,7 @@ impl RunFolder {
         let mut moments = optimizer.snapshot()?;
         if copies {
             for (_, tensor) in &mut moments {
-                *tensor = tensor.copy()?;
+                *tensor = copy_on_host(tensor)?;
             }
         }
         let mut parts = vec![

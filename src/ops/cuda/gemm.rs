@@ -76,18 +76,40 @@ impl Gpu {
         if gemm.m == 0 || gemm.n == 0 {
             return Ok(());
         }
-        let Some(bias) = gemm.bias.filter(|_| gemm.out_dtype != DType::F32) else {
+        let Some(mut bias) = gemm.bias else {
             // SAFETY: the caller's promise.
             return unsafe { self.0.gemm(gemm, None) }.map(|_| ());
         };
-        let rounded = self.uninitialised(gemm.n, gemm.out_dtype)?;
-        // SAFETY: both vectors have `n` values; the rest is the caller's promise.
-        unsafe {
-            self.round(bias, &rounded)?;
-            self.0
-                .gemm(&Gemm { bias: Some(self.input(&rounded, gemm.out_dtype)?), ..*gemm }, None)
-                .map(|_| ())
+        // Held until the product is launched.
+        let mut rounded = None;
+        if gemm.out_dtype != DType::F32 {
+            let rounded = rounded.insert(self.uninitialised(gemm.n, gemm.out_dtype)?);
+            // SAFETY: both vectors have `n` values.
+            unsafe { self.round(bias, rounded) }?;
+            bias = self.input(rounded, gemm.out_dtype)?;
         }
+        // SAFETY: the bias has `n` values of the output's type; the rest is the caller's promise.
+        unsafe {
+            if self.0.gemm(&Gemm { bias: Some(bias), ..*gemm }, None)? {
+                return Ok(());
+            }
+            // Where the library has no such product, it adds to what begins as the bias in every row.
+            self.spread(bias, gemm)?;
+            self.0.gemm(&Gemm { bias: None, accumulate: true, ..*gemm }, None).map(|_| ())
+        }
+    }
+
+    /// Writes a bias of the output's type into each row of the output.
+    ///
+    /// # Safety
+    /// The bias has `n` values, and the output is a matrix of its size.
+    unsafe fn spread(&self, bias: Address, gemm: &Gemm) -> Result<()> {
+        const KERNEL: Kernel = Kernel { op: "cuda", name: "spread_rows" };
+        let count = gemm.m * gemm.n;
+        let args = SpreadArgs { row: bias, out: gemm.out, count: count as i64, cols: gemm.n as i64 };
+        let blocks = count.div_ceil(256).min(MOST_BLOCKS);
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(KERNEL, Some(gemm.out_dtype), Grid::of(blocks, 256), &args) }
     }
 
     /// Rounds as many f32 values from `from` on as `to` has to the type of `to`.
@@ -98,14 +120,14 @@ impl Gpu {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "round_values" };
         let (dtype, count) = (to.dtype(), to.elem_count());
         let args = RoundArgs { from, to: self.output(to, dtype)?, count: count as i64 };
-        let blocks = count.div_ceil(256).min(MOST_ROUND_BLOCKS);
+        let blocks = count.div_ceil(256).min(MOST_BLOCKS);
         // SAFETY: the caller promises `count` values, and `to` has as many.
         unsafe { self.launch(KERNEL, Some(dtype), Grid::of(blocks, 256), &args) }
     }
 }
 
 /// Beyond it, threads take several values each.
-const MOST_ROUND_BLOCKS: usize = 4096;
+const MOST_BLOCKS: usize = 4096;
 
 /// Twin of `RoundArgs`.
 #[derive(Debug, Clone, Copy)]
@@ -114,4 +136,14 @@ struct RoundArgs {
     from: Address,
     to: Address,
     count: i64,
+}
+
+/// Twin of `SpreadArgs`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct SpreadArgs {
+    row: Address,
+    out: Address,
+    count: i64,
+    cols: i64,
 }

@@ -130,6 +130,13 @@ impl Driver {
         }
     }
 
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the other drivers have it")]
+    pub(super) unsafe fn clear(&self, start: Address, bytes: usize) -> candle_core::Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { (start.0 as *mut u8).write_bytes(0, bytes) };
+        Ok(())
+    }
+
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) unsafe fn launch<A: Copy>(
         &self,
@@ -164,8 +171,8 @@ impl Driver {
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
-        // As if there were none for a single column, so that tests take the way around it, too.
-        if sums.is_some() && gemm.n == 1 {
+        // As if there were none for a single column, so that tests take the ways around it, too.
+        if (sums.is_some() || gemm.bias.is_some()) && gemm.n == 1 {
             return Ok(false);
         }
         // SAFETY: the caller's promise.

@@ -35,3 +35,21 @@ __device__ void round_values(const RoundArgs& a) {
     for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) to[i] = narrow<T>(a.from[i]);
 }
 KERNELS(round_values, RoundArgs, 256, round_values)
+
+// ---- one row in the place of each ----
+
+struct SpreadArgs {
+    const void* row;  // [cols]
+    void* out;        // [count / cols, cols]
+    i64 count;
+    i64 cols;
+};
+
+template <typename T>
+__device__ void spread_rows(const SpreadArgs& a) {
+    const T* row = static_cast<const T*>(a.row);
+    T* out = static_cast<T*>(a.out);
+    i64 step = i64(gridDim.x) * blockDim.x;
+    for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) out[i] = row[i % a.cols];
+}
+KERNELS(spread_rows, SpreadArgs, 256, spread_rows)

@@ -144,6 +144,14 @@ impl Gpu {
         self.0.uninitialised(shape.into(), dtype)
     }
 
+    /// Fills a contiguous f32 tensor with zeros; through a view, that part of its buffer. By the driver: a
+    /// kernel of candle's may not be compiled for this GPU.
+    pub(in crate::ops) fn clear(&self, t: &Tensor) -> Result<()> {
+        let start = self.output(t, DType::F32)?;
+        // SAFETY: the tensor is contiguous and has so many bytes.
+        unsafe { self.0.clear(start, t.elem_count() * size_of::<f32>()) }
+    }
+
     /// A copy of host values.
     pub fn upload<T: WithDType>(&self, values: &[T]) -> Result<Tensor> {
         if values.is_empty() {

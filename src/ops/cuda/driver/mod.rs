@@ -189,6 +189,15 @@ impl Driver {
         Ok(Address(start).plus(layout.start_offset() * size_of::<T>()))
     }
 
+    pub(super) unsafe fn clear(&self, start: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; the stream keeps the order.
+        unsafe { result::memset_d8_async(start.0, 0, bytes, self.state.stream.cu_stream()) }
+            .map_err(candle_core::Error::wrap)
+    }
+
     pub(super) unsafe fn launch<A: Copy>(
         &self,
         kernel: Kernel,

@@ -102,7 +102,7 @@ impl Products {
         Ok(Self { handle, stream: stream.clone(), workspace, plans: HashMap::new() })
     }
 
-    /// Runs a product, and writes the sums of the rows of `a` where they are asked for; false where the
+    /// Runs a product, with a bias or the sums of the rows of `a` where they are asked for; false where the
     /// library cannot do both, and then nothing was done.
     ///
     /// # Safety
@@ -143,7 +143,7 @@ impl Products {
         };
         match done {
             Ok(()) => Ok(true),
-            Err(_) if key.epilogue == Epilogue::RowSums => {
+            Err(_) if key.epilogue != Epilogue::Nothing => {
                 self.plans.insert(key, None);
                 Ok(false)
             }
@@ -169,12 +169,12 @@ struct Plan {
 }
 
 impl Plan {
-    /// `None` for row sums that the library cannot write beside this product; that it cannot do without is an
-    /// error.
+    /// `None` for a bias that the library cannot add, or row sums that it cannot write, beside this product; a
+    /// product that it cannot do at all is an error.
     fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Option<Self>> {
         match Self::described(gemm, key.epilogue).and_then(|plan| plan.with_algorithm(handle, key)) {
             Ok(plan) => Ok(Some(plan)),
-            Err(_) if key.epilogue == Epilogue::RowSums => Ok(None),
+            Err(_) if key.epilogue != Epilogue::Nothing => Ok(None),
             Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
         }
     }
