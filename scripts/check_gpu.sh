@@ -1,123 +1,228 @@
 #!/usr/bin/env bash
-# Proves the GPU side on a machine with a GPU, in one call that builds nothing: every op against its
-# reference, training against the CPU's, speed against PyTorch's. Prints one short table at the end;
-# everything else lies in the output folder.
+# Proves the GPU side on a machine with a GPU, in two calls of at most ten minutes each that build nothing and need no
+# network. Each prints a short table at its end and leaves at most eight files in OUT.
 #
-#   scripts/check_gpu.sh pack FOLDER          on any machine, with nvcc: builds program and tests into FOLDER
-#   (70 MB) scripts/check_gpu.sh run FOLDER [OUTPUT]  on the machine with the GPU, in a checkout: about eight
-#   minutes
+#   scripts/check_gpu.sh pack                   on any machine, with nvcc: builds program and tests, compressed, into $PACK
+#   scripts/check_gpu.sh run correctness OUT    in a checkout with that folder, on the machine with the GPU: every op
+#                                               against its reference, each in a process of its own; training against the
+#                                               CPU's; memcheck and racecheck of every op
+#   scripts/check_gpu.sh run speed OUT          speed beside PyTorch's, all shapes, one pass of Nsight Compute
 #
-# run: $STEPS (200) steps of the quickstart on the CPU in f32 and on the GPU in f32, bf16 and f16; $SHAPES of
-# training steps ("base,64,128 base,32,512 large,32,128 large,16,512"); PyTorch beside them where `python3`
-# has `torch` and `transformers` ($PEERS: stock,best,compiled); memcheck and racecheck of the op tests named
-# in $SANITIZE where compute-sanitizer is there. Ends with 1 where a line of the table says FAILED. DEVICE=cpu
-# rehearses it all without a GPU, with a program of any build.
+# $PACK is target/gpu unless set. Whatever fails, runs out of time or is not there (`python3` with `torch` and
+# `transformers`, compute-sanitizer, ncu) is a line that says FAILED, and the exit code is 1. DEVICE=cpu rehearses it all
+# without a GPU, at small shapes and with a program of any build. $LIMIT (570) seconds are all that a call takes.
 set -euo pipefail
 device=${DEVICE:-cuda}
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$here")
-usage() { sed -n '2,14p' "$0" >&2; exit 2; }
-[ $# -ge 2 ] || usage
+root=$(cd "$(dirname "$0")/.." && pwd)
+here=$root/scripts
+pack=${PACK:-$root/target/gpu}
+limit=${LIMIT:-570}
+# A machine that is lent takes 64 MiB with the checkout.
+most_bytes=$((40 << 20))
+usage() { sed -n '2,17p' "$0" >&2; exit 2; }
 
-pack() {
-    mkdir -p "$1"
+if [ "$device" = cpu ]; then
+    shapes="tiny,8,64 small,4,64" first="tiny,8,64" steps=5 features=()
+else
+    features=(--features cuda)
+    shapes="base,64,128 base,32,512 large,32,128 large,16,512 electra-base,32,128"
+    first="base,64,128 large,16,512" steps=20
+fi
+
+build() {
+    mkdir -p "$pack"
     cd "$root"
-    local tests
-    # One command for both: a second one would build the dependencies again, with what the tests want of them
-    # besides.
-    tests=$(cargo build --release --features cuda --bin mlmtrain --tests --message-format=json-render-diagnostics | python3 -c '
+    local tests bytes
+    # One command for both: a second one would build the dependencies again, with what the tests want of them besides.
+    tests=$(cargo build --release --locked "${features[@]}" --bin mlmtrain --tests \
+        --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 built = [m for m in map(json.loads, sys.stdin) if m.get("executable") and m["target"]["kind"] == ["lib"]]
 print(built[-1]["executable"])')
-    cp target/release/mlmtrain "$1/mlmtrain"
-    cp "$tests" "$1/tests"
-    strip "$1/mlmtrain" "$1/tests"
-    ls -l "$1"
+    strip -o "$pack/mlmtrain" target/release/mlmtrain
+    strip -o "$pack/tests" "$tests"
+    python3 - "$pack" <<'PY'
+import lzma, pathlib, sys
+for name in ["mlmtrain", "tests"]:
+    path = pathlib.Path(sys.argv[1], name)
+    path.with_suffix(".xz").write_bytes(lzma.compress(path.read_bytes(), preset=6))
+    path.unlink()
+PY
+    bytes=$(cat "$pack"/*.xz | wc -c)
+    ls -l "$pack"
+    echo "$bytes bytes in all, of $most_bytes"
+    [ "$bytes" -le "$most_bytes" ]
+}
+
+unpack() {
+    python3 - "$pack" "$work" <<'PY'
+import lzma, pathlib, sys
+for name in ["mlmtrain", "tests"]:
+    target = pathlib.Path(sys.argv[2], name)
+    target.write_bytes(lzma.decompress(pathlib.Path(sys.argv[1], name + ".xz").read_bytes()))
+    target.chmod(0o755)
+PY
 }
 
 # Each check prints a line of the table: what, and what came of it.
-line() { printf '%-34s %s\n' "$1" "$2" | tee -a "$output/table"; }
+line() { printf '%-40s %s\n' "$1" "$2" | tee -a "$output/table"; }
 
-ops() {
-    local outcome
-    outcome=$(cd "$root" && "$folder/tests" ops:: tasks::tests --test-threads 4 > "$output/ops.log" 2>&1 && echo passed || echo FAILED)
-    line "ops and whole passes" "$outcome: $(grep -o '[0-9]* passed; [0-9]* failed' "$output/ops.log" || echo 'no result')"
-    if grep -q 'skipped on the GPU' "$output/ops.log"; then line "ops and whole passes" "FAILED, not on a GPU: $(grep -m1 'skipped on' "$output/ops.log")"; fi
+# The seconds that a check may take, out of those that it asks for.
+left() { local rest=$((limit - SECONDS)); echo $((rest < 1 ? 1 : rest < $1 ? rest : $1)); }
+
+# The folders of the ops as the tests are named, one a line.
+op_names() { "$work/tests" --list 2> /dev/null | sed -n 's/^ops::\([a-z_0-9]*\)::.*: test$/\1/p' | sort -u; }
+
+# Whether tests say that they ran without the GPU that they were to run on.
+not_on_gpu() { [ "$device" != cpu ] && grep -q 'skipped on the GPU' "$1"; }
+
+one_op() { # op, seconds: one line for the log, one word for the table
+    local log=$work/op-$1.log
+    if ! timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion > "$log" 2>&1; then
+        echo "FAILED $1: $(grep -m3 -E 'panicked|FAILED|error' "$log" | tr '\n' ' ')"
+    elif not_on_gpu "$log"; then
+        echo "FAILED $1: $(grep -m1 'skipped on the GPU' "$log")"
+    else
+        echo "passed $1: $(grep -oE '[0-9]+ passed' "$log")"
+    fi
 }
 
-sanitized() { # tool
-    command -v compute-sanitizer > /dev/null || { line "$1" "not run: no compute-sanitizer"; return 0; }
-    local log=$output/$1.log errors
-    timeout 150 compute-sanitizer --tool "$1" --target-processes all "$folder/tests" --test-threads 1 ${SANITIZE:-forward_and_backward} > "$log" 2>&1 || true
-    errors=$(grep -oE 'ERROR SUMMARY: .*|RACECHECK SUMMARY: .*' "$log" | tail -1 || true)
-    case $errors in
-        *': 0 errors'* | *': 0 hazards'*) line "$1" "$errors" ;;
-        *) line "$1" "FAILED: ${errors:-it did not end in time}" ;;
-    esac
+ops() {
+    local outcome seconds
+    seconds=$(left 120)
+    export -f one_op not_on_gpu
+    op_names | xargs -P "$parallel" -I{} bash -c "one_op {} $seconds" > "$work/ops.txt"
+    while read -r outcome; do case $outcome in FAILED*) line "op" "$outcome" ;; esac; done < "$work/ops.txt"
+    line "ops" "$(grep -c '^passed' "$work/ops.txt") of $(op_names | wc -l) passed"
+    for outcome in tasks::tests models:: layers::; do
+        if timeout "$(left 90)" "$work/tests" "$outcome" --test-threads 4 > "$work/passes.log" 2>&1 && ! not_on_gpu "$work/passes.log"; then
+            line "whole passes, $outcome" "$(grep -oE '[0-9]+ passed' "$work/passes.log" | tail -1)"
+        else
+            line "whole passes, $outcome" "FAILED: $(grep -m2 -E 'panicked|skipped on|failed' "$work/passes.log" | tr '\n' ' ')"
+        fi
+    done
+    tail -n 200 "$work"/op-*.log "$work/passes.log" > "$output/ops.log"
+}
+
+# Tests that copy whole storages of gigabytes: last, and one at a time.
+far_rows() {
+    if timeout "$(left 60)" "$work/tests" two_billion --test-threads 1 > "$output/far_rows.log" 2>&1; then
+        line "rows behind two billion values" "$(grep -oE '[0-9]+ passed' "$output/far_rows.log")"
+    else
+        line "rows behind two billion values" "FAILED: $(tail -1 "$output/far_rows.log")"
+    fi
 }
 
 train() { # name, settings...
     local name=$1
     shift
-    "$folder/mlmtrain" --quiet pretrain --config "$root/configs/quickstart.yaml" --set "run.output_dir=$output/$name" \
-        --set "data.prepared_dir=$output/prepared" --set "training.max_steps=${STEPS:-200}" --set training.logging_steps=1 \
-        --set training.eval_steps=0 --set training.save_steps=0 "$@" > "$output/$name.log" 2>&1 && return
-    line "$name" "FAILED: $(grep -m1 error "$output/$name.log" || tail -1 "$output/$name.log")"
+    timeout "$(left 150)" "$work/mlmtrain" --quiet pretrain --config "$root/configs/quickstart.yaml" --set "run.output_dir=$work/$name" \
+        --set "data.prepared_dir=$work/prepared" --set tokenizer.vocab_size=4093 --set tokenizer.pad_vocab_to_multiple_of=1 \
+        --set model.roberta.hidden_dropout_prob=0.1 --set model.roberta.attention_probs_dropout_prob=0.1 \
+        --set "training.max_steps=${STEPS:-200}" --set training.logging_steps=1 --set training.eval_steps=0 \
+        --set training.save_steps=0 "$@" > "$work/$name.log" 2>&1 && return
+    line "$name" "FAILED: $(grep -m1 error "$work/$name.log" || tail -1 "$work/$name.log" || echo 'no word')"
     return 1
 }
 
+# Dropout 0.1 and an odd vocabulary: what a small test does not see.
 curves() {
-    local type compared limit
-    train cpu-f32 --set run.device=cpu || return 0
+    local type compared most
+    train cpu-f32 --set run.device=cpu --set precision.compute=f32 || return 0
     for type in f32 bf16 f16; do
         train "gpu-$type" --set "run.device=$device" --set "precision.compute=$type" || continue
-        [ "$type" = f32 ] && limit=1e-3 || limit=0.02
-        compared=$(python3 "$here/compare_curves.py" "$output/cpu-f32" "$output/gpu-$type" "$limit" 2>&1 | tail -1) || compared="FAILED: $compared"
-        line "quickstart, GPU $type by CPU f32" "$compared"
+        [ "$type" = f32 ] && most=1e-3 || most=0.02
+        compared=$(python3 "$here/compare_curves.py" "$work/cpu-f32" "$work/gpu-$type" "$most" 2>&1 | tail -1) || compared="FAILED: $compared"
+        line "quickstart, $device $type by CPU f32" "$compared"
     done
+    cat "$work"/*/metrics.jsonl > "$output/curves.jsonl"
+}
+
+sanitized_op() { # op, tool, seconds
+    local log=$work/$2-$1.log summary
+    timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/tests" "ops::$1::" --test-threads 1 --skip two_billion > "$log" 2>&1 || true
+    summary=$(grep -oE '(ERROR|RACECHECK) SUMMARY: .*' "$log" | tail -1 || true)
+    case $summary in
+        *': 0 errors'* | *': 0 hazards'*) echo "clean $1" ;;
+        *) echo "FAILED $1: ${summary:-it did not end in $3 seconds}" ;;
+    esac
+}
+
+sanitized() { # tool
+    command -v compute-sanitizer > /dev/null || { line "$1" "FAILED: not run, there is no compute-sanitizer"; return 0; }
+    export -f sanitized_op
+    local outcome
+    op_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-90}")" > "$work/$1.txt"
+    while read -r outcome; do case $outcome in FAILED*) line "$1" "$outcome" ;; esac; done < "$work/$1.txt"
+    line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(op_names | wc -l) ops clean"
+    tail -n 60 "$work/$1"-*.log > "$output/$1.log"
+}
+
+peers() {
+    if ! python3 -c 'import torch, transformers' 2> /dev/null; then
+        line "beside PyTorch" "FAILED: not run, python3 has no torch or no transformers"
+        return 0
+    fi
+    mkdir -p "$work/peer/bin"
+    # Not a link: a Python of a virtual environment finds its packages by where it lies.
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$(command -v python3)" > "$work/peer/bin/python"
+    chmod +x "$work/peer/bin/python"
+    local done=ok types=bf16
+    [ "$device" = cpu ] && types=fp32
+    # shellcheck disable=SC2086
+    VENV=$work/peer MLMTRAIN=$work/mlmtrain DEVICES=$device timeout "$(left 330)" "$here/compare_pytorch.sh" -r 2 -s 10 -t "$types" \
+        -p "${PEERS:-stock,best,compiled}" -w "$work/peer" $first > "$output/peer.log" 2>&1 || done=FAILED
+    tail -8 "$output/peer.log" | tee -a "$output/table"
+    line "beside PyTorch (stock, best, compiled)" "$done"
+    cp "$work/peer/results.jsonl" "$output/peer.jsonl" 2> /dev/null || true
 }
 
 speed() {
-    local shape size rows length
-    for shape in ${SHAPES:-base,64,128 base,32,512 large,32,128 large,16,512}; do
+    local shape size rows length types=bf16,f32
+    [ "$device" = cpu ] && types=f32
+    for shape in $shapes; do
         IFS=, read -r size rows length <<< "$shape"
-        "$folder/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" --length "$length" --compute bf16,f32 --steps 20 --json >> "$output/bench.jsonl" || true
+        timeout "$(left 60)" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" --length "$length" \
+            --compute "$types" --steps "$steps" --json >> "$output/bench.jsonl" 2> "$work/bench.log" ||
+            line "bench $shape" "FAILED: $(tail -1 "$work/bench.log")"
     done
-    if [ -s "$output/bench.jsonl" ]; then
-        python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
+    [ ! -s "$output/bench.jsonl" ] || python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
+}
+
+profile() {
+    command -v ncu > /dev/null || { line "Nsight Compute" "FAILED: not run, there is no ncu"; return 0; }
+    if timeout "$(left 90)" ncu --csv --launch-count 400 --section SpeedOfLight --target-processes all \
+        "$work/mlmtrain" --quiet bench --device "$device" --model base --batch 64 --length 128 --compute bf16 --steps 1 > "$output/ncu.csv" 2>&1; then
+        line "Nsight Compute" "$(grep -c SpeedOfLight "$output/ncu.csv" || true) rows in ncu.csv"
     else
-        line "speed" "FAILED: no row of bench ran"
-    fi
-    if python3 -c 'import torch, transformers' 2> /dev/null; then
-        # shellcheck disable=SC2086
-        VENV=$output/peer MLMTRAIN=$folder/mlmtrain DEVICES=$device "$here/compare_pytorch.sh" -r 2 -s 10 -t bf16 -p "${PEERS:-stock,best,compiled}" \
-            -w "$output/peer" ${SHAPES:-base,64,128 base,32,512 large,32,128 large,16,512} > "$output/peer.log" 2>&1 || true
-        tail -8 "$output/peer.log" | tee -a "$output/table"
-    else
-        line "beside PyTorch" "not run: python3 has no torch or no transformers"
+        line "Nsight Compute" "FAILED: $(tail -1 "$output/ncu.csv")"
     fi
 }
 
-case $1 in
-    pack) pack "$(mkdir -p "$2" && cd "$2" && pwd)" ;;
-    run)
-        folder=$(cd "$2" && pwd)
-        output=${3:-$(mktemp -d)}
-        mkdir -p "$output/peer/bin"
-        output=$(cd "$output" && pwd)
-        # Not a link: a Python of a virtual environment finds its packages by where it lies.
-        printf '#!/bin/sh\nexec "%s" "$@"\n' "$(command -v python3)" > "$output/peer/bin/python"
-        chmod +x "$output/peer/bin/python"
-        : > "$output/table"
-        line GPU "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -1 || echo 'no nvidia-smi')"
-        ops
-        curves
-        speed
-        sanitized memcheck
-        sanitized racecheck
-        printf '\n--- table ---\n'
-        cat "$output/table"
-        ! grep -q FAILED "$output/table"
-        ;;
+run() { # part, output
+    mkdir -p "$2"
+    output=$(cd "$2" && pwd)
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    parallel=$(($(nproc) < 8 ? ($(nproc) + 1) / 2 : 6))
+    export work output device
+    unpack
+    : > "$output/table"
+    line "GPU" "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -1 || true)"
+    "$work/mlmtrain" --version | tee -a "$output/table"
+    case $1 in
+        correctness) ops; curves; sanitized memcheck; sanitized racecheck; far_rows ;;
+        speed) peers; speed; profile ;;
+        *) usage ;;
+    esac
+    line "seconds" "$SECONDS"
+    printf '\n--- table ---\n'
+    cat "$output/table"
+    ! grep -q FAILED "$output/table"
+}
+
+case ${1:-} in
+    pack) build ;;
+    run) [ $# -eq 3 ] || usage; run "$2" "$3" ;;
     *) usage ;;
 esac

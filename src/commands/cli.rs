@@ -135,7 +135,8 @@ pub enum Command {
     #[command(after_help = "Examples:
   mlmtrain bench --model tiny,small,base --batch 8,16 --length 128 --compute f32,bf16
   mlmtrain bench --model configs/quickstart.yaml
-  mlmtrain bench --model base --batch 8 --steps 20 --threads 2 --json > base.jsonl")]
+  mlmtrain bench --model base --batch 8 --steps 20 --threads 2 --json > base.jsonl
+  mlmtrain bench --model base,large --length 128,512 --compute bf16 --most-rows-on 16GB,24GB,40GB,80GB")]
     Bench(BenchArgs),
     /// One measurement of `bench`, in a process of its own
     #[command(hide = true)]

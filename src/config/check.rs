@@ -230,7 +230,7 @@ fn empty(shape: &Shape) -> Json {
         Shape::Text => Json::from(""),
         Shape::Integer { .. } | Shape::IntegerOr { .. } => Json::from(0),
         Shape::Number => Json::from(0.0),
-        Shape::Bool => Json::from(false),
+        Shape::Bool | Shape::BoolOr { .. } => Json::from(false),
         Shape::Choice(names) => Json::from(names.first().map(String::as_str)),
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod batch_size;
 pub mod batching;
+pub mod checkpointing;
 pub mod cleaning;
 pub mod contamination;
 pub mod data;
@@ -44,6 +45,7 @@ pub use batching::BatchSizeRamp;
 pub use batching::PackingConfig;
 pub use batching::PackingMode;
 pub use batching::TrainingPhase;
+pub use checkpointing::GradientCheckpointing;
 pub use cleaning::CleaningConfig;
 pub use contamination::ContaminationAction;
 pub use contamination::ContaminationConfig;

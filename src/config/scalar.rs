@@ -23,7 +23,7 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
     let no_value = |hint: &str| Err(("has no value".to_string(), hint.to_string()));
     match (shape, value) {
         (Shape::Text, Value::Text(text)) => Ok(Json::from(text.as_str())),
-        (Shape::Bool, Value::Bool(value)) => Ok(Json::from(*value)),
+        (Shape::Bool | Shape::BoolOr { .. }, Value::Bool(value)) => Ok(Json::from(*value)),
         (Shape::Number, Value::Integer(value)) => Ok(Json::from(*value as f64)),
         (Shape::Number, Value::Float(value)) if value.is_finite() => Ok(Json::from(*value)),
         (Shape::Number, Value::Float(_)) => wrong("infinity and `nan` mean nothing here"),
@@ -38,7 +38,9 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
             }
             Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
         },
-        (Shape::IntegerOr { word, .. }, Value::Text(text)) if text == word => Ok(Json::from(text.as_str())),
+        (Shape::IntegerOr { word, .. } | Shape::BoolOr { word }, Value::Text(text)) if text == word => {
+            Ok(Json::from(text.as_str()))
+        }
         (Shape::IntegerOr { word, .. }, Value::Text(text)) if quantity_of(path, text).is_err() => {
             wrong(&format!("write digits, or `{word}`"))
         }
@@ -58,7 +60,7 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         (Shape::Number, Value::Text(text)) if text.trim().parse::<f64>().is_ok() => {
             wrong("remove the quotes")
         }
-        (Shape::Bool, Value::Text(text))
+        (Shape::Bool | Shape::BoolOr { .. }, Value::Text(text))
             if ["yes", "on", "no", "off"].contains(&text.to_lowercase().as_str()) =>
         {
             wrong("YAML 1.2 spells them `true` and `false`")

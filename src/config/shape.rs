@@ -24,6 +24,10 @@ pub(super) enum Shape {
     },
     Number,
     Bool,
+    /// `true`, `false`, or this word.
+    BoolOr {
+        word: String,
+    },
     Choice(Vec<String>),
 }
 
@@ -85,6 +89,7 @@ impl Shape {
             Self::IntegerOr { word, .. } => format!("a whole number or `{word}`"),
             Self::Number => "a number".to_string(),
             Self::Bool => "`true` or `false`".to_string(),
+            Self::BoolOr { word } => format!("`true`, `false` or `{word}`"),
             Self::Choice(names) => format!("one of {}", quoted(names)),
         }
     }
@@ -117,7 +122,7 @@ fn read(schema: &Json, root: &Json, key: &str) -> Shape {
         let name = target.rsplit('/').next().unwrap_or_default();
         return read(&root["$defs"][name], root, key);
     }
-    if let Some(shape) = integer_or_word(schema) {
+    if let Some(shape) = scalar_or_word(schema) {
         return shape;
     }
     if let Some(inner) = schema["anyOf"].as_array().and_then(|any| any.iter().find(|s| s["type"] != "null")) {
@@ -157,9 +162,12 @@ fn fields(schema: &Json, root: &Json) -> Vec<Field> {
 }
 
 /// What may be one word instead of a number.
-fn integer_or_word(schema: &Json) -> Option<Shape> {
+fn scalar_or_word(schema: &Json) -> Option<Shape> {
     let any = schema["anyOf"].as_array()?;
     let word = any.iter().find_map(|s| s["const"].as_str())?.to_string();
+    if any.iter().any(|s| s["type"] == "boolean") {
+        return Some(Shape::BoolOr { word });
+    }
     let number = any.iter().find(|s| s["type"] == "integer")?;
     match integer(number["format"].as_str().unwrap_or_default()) {
         Shape::Integer { min, max } => Some(Shape::IntegerOr { word, min, max }),
@@ -221,6 +229,8 @@ mod tests {
         assert_eq!(training.field("warmup_ratio").expect("has another name").name, "warmup_steps");
         let rows = &training.field("per_device_train_batch_size").expect("is a field").shape;
         assert_eq!(*rows, Shape::IntegerOr { word: "auto".to_string(), min: 0, max: u64::MAX.into() });
+        let checkpointing = &training.field("gradient_checkpointing").unwrap().shape;
+        assert_eq!(*checkpointing, Shape::BoolOr { word: "auto".to_string() });
         let time = training.field("max_train_time").expect("is a field");
         assert!(time.optional && !time.required && time.shape == Shape::Text);
         assert_eq!(

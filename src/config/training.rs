@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::batch_size::BatchSize;
 use crate::config::batching::BatchSizeRamp;
 use crate::config::batching::TrainingPhase;
+use crate::config::checkpointing::GradientCheckpointing;
 
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +42,6 @@ pub enum SchedulerType {
 /// The optimizer, its schedule, the batch, and when to look, save and stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each key is on or off by itself")]
 pub struct TrainingConfig {
     /// Rows (pretraining: packed rows of `max_seq_length` tokens; fine-tuning: examples) a device takes at
     /// once. `auto`: as many as memory has room for, by prediction, in as many micro-batches as
@@ -56,7 +56,8 @@ pub struct TrainingConfig {
     pub gradient_accumulation_steps: usize,
     /// Save only the input of each layer and compute the rest again in backward (its other name:
     /// `activation_checkpointing`). It takes far less memory and about a third more time; no number changes.
-    pub gradient_checkpointing: bool,
+    /// `auto`: where a step would not fit into memory otherwise, by prediction.
+    pub gradient_checkpointing: GradientCheckpointing,
     /// Other rows for the first steps, such as short sequences before long ones; needs `max_steps`.
     pub phases: Vec<TrainingPhase>,
     /// Fewer micro-batches at the beginning; needs `max_steps`.
@@ -146,7 +147,7 @@ impl Default for TrainingConfig {
             train_batch_size: None,
             per_device_eval_batch_size: 8,
             gradient_accumulation_steps: 1,
-            gradient_checkpointing: false,
+            gradient_checkpointing: GradientCheckpointing::Auto,
             phases: Vec::new(),
             batch_size_ramp: BatchSizeRamp::default(),
             num_train_epochs: 3.0,

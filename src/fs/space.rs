@@ -41,12 +41,12 @@ pub fn no_space(path: &Path, needed_bytes: u64, free_bytes: Option<u64>, what: &
 
 /// `error` as that of writing `path`, with its size where that is known and what is free, if that is the reason.
 pub(super) fn unwritten(path: &Path, size_bytes: Option<u64>, error: anyhow::Error) -> anyhow::Error {
-    let mut text = format!("cannot write `{}`", path.display());
-    if let Some(free) = free_bytes(path).ok().filter(|_| is_of_full_disk(&error)) {
-        let size = size_bytes.map(|bytes| format!("{} are needed, ", format_bytes(bytes)));
-        text += &format!(": {}{} are free", size.unwrap_or_default(), format_bytes(free));
-    }
-    error.context(text)
+    let name = path.display();
+    let Some(free) = free_bytes(path).ok().filter(|_| is_of_full_disk(&error)).map(format_bytes) else {
+        return error.context(format!("cannot write `{name}`"));
+    };
+    let needed = size_bytes.map(|bytes| format!("{} are needed, ", format_bytes(bytes))).unwrap_or_default();
+    error.context(format!("cannot write `{name}`: {needed}{free} are free"))
 }
 
 /// Bytes that this user may still write where `path` lies; the nearest existing folder above it counts.

@@ -61,7 +61,7 @@ impl Pretrained for MaskedLm {
     fn build(_: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
         let Setting { training, machine, seed, .. } = setting;
         let mut model = Blueprint::masked_lm(model).initialise(seed, &machine.device)?;
-        model.encoder.gradient_checkpointing = training.gradient_checkpointing;
+        model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
         Ok(Self { model }.computing_in(machine.policy.compute)?)
     }
 

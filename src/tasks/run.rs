@@ -178,7 +178,7 @@ impl Shapes {
                 tokens,
                 targets,
                 compute: machine.policy.compute,
-                gradient_checkpointing: training.gradient_checkpointing,
+                gradient_checkpointing: training.gradient_checkpointing.is_on(),
                 on_gpu: !machine.device.is_cpu(),
             })
         };

@@ -1,13 +1,15 @@
-//! How many rows a device takes at once: what fits, by the prediction of `models/memory`.
+//! How many rows a device takes at once, and whether layers save their input only: what fits, by the
+//! prediction of `models/memory`.
 //!
 //! The rows of an update stay what the configuration says: fewer rows at once mean more micro-batches. Which
-//! tokens are masked and dropped does not depend on it.
+//! tokens are masked and dropped does not depend on it, and no number on what layers save.
 
 use std::fmt;
 
 use anyhow::Result;
 
 use crate::config::BatchSize;
+use crate::config::GradientCheckpointing;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::fs;
@@ -19,10 +21,13 @@ use crate::telemetry::Progress;
 
 /// Left to what no prediction knows: CUDA's own context and the kernels, the workspace of products,
 /// fragments.
-const GPU_RESERVE_BYTES: u64 = 1 << 30;
+pub const GPU_RESERVE_BYTES: u64 = 1 << 30;
 
 /// Share of the free memory of a CPU that a run may take: the rest of the system lives, too.
 const CPU_SHARE: f64 = 0.9;
+
+/// Tokens at once that keep a CPU or a GPU busy: rather than fewer, more of each layer is computed again.
+const BUSY_TOKENS: [usize; 2] = [1 << 10, 1 << 13];
 
 /// What leaves the batch open.
 const KEY: &str = "training.per_device_train_batch_size";
@@ -56,7 +61,7 @@ fn room(machine: &Machine) -> Option<u64> {
     }
 }
 
-/// A training whose updates are cut so that they fit.
+/// A training whose steps were made to fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
     /// With numbers for what was left open.
@@ -69,21 +74,42 @@ impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, times) = (self.training.rows_at_once(), self.training.gradient_accumulation_steps);
         let [needed, room] = [self.needed_bytes, self.room_bytes].map(format_bytes);
-        write!(f, "{rows} rows at once, {times} times an update, need about {needed} of {room}")
+        let how =
+            if self.training.gradient_checkpointing.is_on() { ", with gradient checkpointing" } else { "" };
+        write!(f, "{rows} rows at once, {times} times an update, need about {needed} of {room}{how}")
     }
 }
 
-/// The batch that fits, where the configuration leaves that open; `None` where it does not.
+/// The batch that fits, and whether with gradient checkpointing, where the configuration leaves that open and
+/// there is something to say; `None` where all is as it stands there.
 pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Result<Option<Fit>, Problem> {
-    if training.per_device_train_batch_size != BatchSize::Auto {
-        return Ok(None);
-    }
+    let is_batch_open = training.per_device_train_batch_size == BatchSize::Auto;
     match room(machine) {
-        Some(bytes) => fit_into(bytes, training, shapes, machine).map(Some),
-        None => Err(Problem::usage("is `auto`, but the free memory is not known").at(KEY).hint(
-            "give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update",
-        )),
+        Some(bytes) if is_batch_open => fit_into(bytes, training, shapes, machine).map(Some),
+        Some(bytes) => Ok(lighter(bytes, training, shapes, machine)),
+        None if is_batch_open => {
+            Err(Problem::usage("is `auto`, but the free memory is not known").at(KEY).hint(
+                "give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update",
+            ))
+        }
+        None => Ok(None),
     }
+}
+
+/// The training with gradient checkpointing where that is open, and its rows do not fit without it.
+fn lighter(bytes: u64, training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Option<Fit> {
+    let rows = training.rows_at_once();
+    let is_open = training.gradient_checkpointing == GradientCheckpointing::Auto;
+    let training = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..training.clone() };
+    (is_open && predicted_bytes(rows, &settled(&training, false), shapes, machine) > bytes).then(|| Fit {
+        needed_bytes: predicted_bytes(rows, &training, shapes, machine),
+        room_bytes: bytes,
+        training,
+    })
+}
+
+fn settled(training: &TrainingConfig, on: bool) -> TrainingConfig {
+    TrainingConfig { gradient_checkpointing: on.into(), ..training.clone() }
 }
 
 fn fit_into(
@@ -92,8 +118,23 @@ fn fit_into(
     shapes: &Shapes,
     machine: &Machine,
 ) -> Result<Fit, Problem> {
-    let Some(rows) = most_rows(training.rows_per_update(), training, shapes, machine, bytes) else {
-        let needed = format_bytes(predicted_bytes(1, training, shapes, machine));
+    let update = training.rows_per_update();
+    let most = |training: &TrainingConfig| most_rows(update, training, shapes, machine, bytes);
+    let [plain, light] = [false, true].map(|on| settled(training, on));
+    let busy = BUSY_TOKENS[usize::from(!machine.device.is_cpu())];
+    let (chosen, rows) = match training.gradient_checkpointing {
+        GradientCheckpointing::Off => (plain.clone(), most(&plain)),
+        GradientCheckpointing::On => (light.clone(), most(&light)),
+        GradientCheckpointing::Auto => match (most(&plain), most(&light)) {
+            (few, more) if more > few && few.is_none_or(|rows| rows * shapes.length < busy) => {
+                (light.clone(), more)
+            }
+            (rows, _) => (plain.clone(), rows),
+        },
+    };
+    let Some(rows) = rows else {
+        let least = if training.gradient_checkpointing == GradientCheckpointing::Off { plain } else { light };
+        let needed = format_bytes(predicted_bytes(1, &least, shapes, machine));
         let problem = Problem::usage(format!(
             "not even one row fits: it needs about {needed}, {} are there",
             format_bytes(bytes)
@@ -105,19 +146,18 @@ fn fit_into(
     };
     let found = TrainingConfig {
         per_device_train_batch_size: rows.into(),
-        gradient_accumulation_steps: training.rows_per_update() / rows,
+        gradient_accumulation_steps: update / rows,
         train_batch_size: None,
-        ..training.clone()
+        ..chosen
     };
     Ok(Fit {
+        needed_bytes: predicted_bytes(rows, &found, shapes, machine),
         training: found,
-        needed_bytes: predicted_bytes(rows, training, shapes, machine),
         room_bytes: bytes,
     })
 }
 
-/// The training with the batch that fits, where the configuration leaves that open; else as it is. Says what
-/// it took.
+/// The training with what fits, where the configuration leaves that open; else as it is. Says what it took.
 pub fn fitted(
     training: &TrainingConfig,
     shapes: &Shapes,
@@ -220,6 +260,7 @@ mod tests {
         let training = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
             train_batch_size: Some(48),
+            gradient_checkpointing: false.into(),
             learning_rate: 1e-3,
             ..TrainingConfig::default()
         };
@@ -244,10 +285,42 @@ mod tests {
             per_device_train_batch_size: 16.into(),
             gradient_accumulation_steps: 3,
             train_batch_size: None,
+            gradient_checkpointing: false.into(),
             ..training
         };
         assert_eq!(found.training, want, "nothing else changes");
         assert!(found.to_string().starts_with("16 rows at once, 3 times an update, need about "), "{found}");
+    }
+
+    #[test]
+    fn layers_save_their_input_only_where_a_step_does_not_fit_otherwise() {
+        let model = ModelConfig {
+            family: Family::ROBERTA,
+            encoder: EncoderConfig { vocab_size: 8192, ..EncoderConfig::of(Family::ROBERTA) },
+        };
+        let shapes = &masked_lm(model, 128);
+        let given = TrainingConfig { per_device_train_batch_size: 16.into(), ..TrainingConfig::default() };
+        let needs = |rows, on| predicted_bytes(rows, &settled(&given, on), shapes, &machine());
+        assert!(needs(16, true) < needs(16, false), "or there is nothing to choose");
+        assert_eq!(lighter(needs(16, false), &given, shapes, &machine()), None);
+        let found = lighter(needs(16, false) - 1, &given, shapes, &machine()).unwrap();
+        assert_eq!(found.training, settled(&given, true));
+        assert!(found.to_string().ends_with(", with gradient checkpointing"), "{found}");
+        let refused = TrainingConfig { gradient_checkpointing: false.into(), ..given.clone() };
+        assert_eq!(lighter(1, &refused, shapes, &machine()), None);
+        // With the rows open, too: eight rows keep a CPU busy, fewer do not.
+        let open = TrainingConfig {
+            per_device_train_batch_size: BatchSize::Auto,
+            train_batch_size: Some(16),
+            ..given.clone()
+        };
+        let taken = |bytes| {
+            let fit = fit_into(bytes, &open, shapes, &machine()).unwrap();
+            (fit.training.rows_at_once(), fit.training.gradient_checkpointing.is_on())
+        };
+        assert_eq!(taken(needs(8, false)), (8, false));
+        let (rows, is_on) = taken(needs(8, false) - 1);
+        assert!(rows > 4 && is_on, "{rows}");
     }
 
     #[test]

@@ -188,7 +188,7 @@ impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
         let training = TrainingConfig {
             weight_decay: 0.01,
             max_grad_norm: 1.0,
-            gradient_checkpointing: case.gradient_checkpointing,
+            gradient_checkpointing: case.gradient_checkpointing.into(),
             ..TrainingConfig::default()
         };
         let progress = &Progress::detect(true);

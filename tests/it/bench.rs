@@ -73,3 +73,26 @@ fn what_cannot_fit_is_said_without_trying() {
     let lines: Vec<&str> = stdout.lines().collect();
     assert!(lines.len() == 2 && lines[1].contains("does not fit: needs about "), "{stdout}");
 }
+
+#[test]
+fn the_most_rows_of_a_gpu_grow_with_it_and_with_gradient_checkpointing() {
+    let sizes = "1GiB,2GiB,16GiB";
+    let (code, table, stderr) = bench(&["--model", "tiny", "--length", "64,256", "--most-rows-on", sizes]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let lines: Vec<Vec<usize>> = table.lines().skip(1).map(numbers_at_the_end).collect();
+    assert_eq!(lines.len(), 4, "two lengths, without and with: {lines:?}");
+    for line in &lines {
+        assert_eq!(line[0], 0, "a GiB is left to CUDA");
+        assert!(0 < line[1] && line[1] < line[2], "{line:?}");
+    }
+    for pair in lines.chunks(2) {
+        assert!(pair[0][2] < pair[1][2], "{pair:?}");
+    }
+    assert!(lines[2][2] < lines[0][2], "longer rows are fewer: {lines:?}");
+}
+
+/// The last three columns.
+fn numbers_at_the_end(line: &str) -> Vec<usize> {
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    cells[cells.len() - 3..].iter().map(|cell| cell.parse().expect("a number of rows")).collect()
+}

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
+use crate::quantity::parse_bytes;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
@@ -34,6 +35,9 @@ pub struct BenchArgs {
     /// Save only the input of each layer and compute the rest again in backward
     #[arg(long)]
     pub gradient_checkpointing: bool,
+    /// Measure nothing, but print the most rows that GPUs of these sizes should hold, e.g. `16GB,24GB`
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_bytes, conflicts_with_all = ["batch", "json"])]
+    pub most_rows_on: Vec<u64>,
     /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceChoice,

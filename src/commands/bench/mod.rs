@@ -5,6 +5,7 @@
 
 pub mod args;
 mod job;
+mod most_rows;
 mod table;
 
 #[cfg(test)]
@@ -55,6 +56,9 @@ const LENGTH: usize = 128;
 /// Runs the subcommand.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let rows = rows(args)?;
+    if !args.most_rows_on.is_empty() {
+        return most_rows::print(&rows, &args.most_rows_on);
+    }
     let progress = Progress::detect(terminal::is_quiet());
     let machine = measure_machine(args, &rows, &progress)?;
     let table = Table::new(rows.iter().map(|(model, _)| model.as_str()));

@@ -192,7 +192,7 @@ fn other_names_and_units_are_read() {
     );
     let loaded = load(text, &["data.max_length=64", "data.shard_tokens=1M"]).expect("is right").config;
     assert_eq!((loaded.training.warmup_steps, loaded.training.max_steps), (0.06, 5_000));
-    assert!(loaded.training.gradient_checkpointing);
+    assert!(loaded.training.gradient_checkpointing.is_on());
     assert_eq!((loaded.data.max_seq_length, loaded.data.shard_tokens), (64, 1_000_000));
     assert_eq!(loaded.tokenizer.train_bytes, 64_000_000);
     let both = format!("{SMALL}training:\n  warmup_ratio: 0.06\n  warmup_steps: 10\n");
@@ -332,7 +332,7 @@ fn show_names_the_origin_of_each_value() {
       train_batch_size: null          # default
       per_device_eval_batch_size: 8   # default
       gradient_accumulation_steps: 1  # default
-      gradient_checkpointing: false   # default
+      gradient_checkpointing: auto    # default
       phases: []                      # default
       batch_size_ramp:
         start_micro_batches: 1        # default

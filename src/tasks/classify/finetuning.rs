@@ -162,7 +162,7 @@ impl<'a> Kind for Finetuning<'a> {
         }
         let Classifier { mut task, tokenizer, collator, .. } =
             classifier.computing_in(machine.policy.compute)?;
-        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing;
+        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
         let mut hub = HubConfig::new(
             folder.config.clone(),
             HeadKind::SequenceClassification,

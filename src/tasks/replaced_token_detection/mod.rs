@@ -152,7 +152,7 @@ impl Pretrained for ReplacedTokenDetection {
     fn build(config: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {
         let Setting { training, machine, seed, .. } = setting;
         let mut pair = blueprint(&config.rtd, model)?.initialise(seed, &machine.device)?;
-        pair.checkpoint_gradients(training.gradient_checkpointing);
+        pair.checkpoint_gradients(training.gradient_checkpointing.is_on());
         Self::new(pair, &config.rtd).computing_in(machine.policy.compute)
     }
 

@@ -1,0 +1,98 @@
+//! Whether layers save their input only, as it is written in a configuration: yes, no, or `auto`.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
+use schemars::json_schema;
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error;
+
+const AUTO: &str = "auto";
+
+/// Whether layers save their input only and compute the rest again in backward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GradientCheckpointing {
+    /// Where a step would not fit into memory otherwise.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+impl GradientCheckpointing {
+    /// Whether it is to be done; what was left open, and not settled yet, is not.
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl From<bool> for GradientCheckpointing {
+    fn from(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+impl Serialize for GradientCheckpointing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str(AUTO),
+            settled => serializer.serialize_bool(settled.is_on()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GradientCheckpointing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Yes(bool),
+            Word(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Yes(on) => Ok(on.into()),
+            Written::Word(word) if word == AUTO => Ok(Self::Auto),
+            Written::Word(word) => {
+                Err(D::Error::custom(format!("`{word}` is neither `true`, `false` nor `{AUTO}`")))
+            }
+        }
+    }
+}
+
+impl JsonSchema for GradientCheckpointing {
+    fn schema_name() -> Cow<'static, str> {
+        "GradientCheckpointing".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "`true`, `false`, or `auto`: where a step would not fit into memory otherwise.",
+            "anyOf": [{ "const": AUTO }, { "type": "boolean" }],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_is_written() {
+        for (text, value) in [
+            ("\"auto\"", GradientCheckpointing::Auto),
+            ("true", GradientCheckpointing::On),
+            ("false", GradientCheckpointing::Off),
+        ] {
+            assert_eq!(serde_json::from_str::<GradientCheckpointing>(text).unwrap(), value);
+            assert_eq!(serde_json::to_string(&value).unwrap(), text);
+        }
+        let error = serde_json::from_str::<GradientCheckpointing>("\"yes\"").unwrap_err().to_string();
+        assert!(error.contains("`yes` is neither `true`, `false` nor `auto`"), "{error}");
+    }
+}
