@@ -29,11 +29,14 @@ use clap::CommandFactory;
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
 use crate::fs;
+use crate::ops::instructions;
 
 /// Runs what the command line asks for.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
     fs::heed_size_limit();
+    // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
+    instructions::choice()?;
     match &cli.command {
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),

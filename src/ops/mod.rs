@@ -26,6 +26,7 @@ pub mod geglu;
 pub mod gelu;
 pub mod gumbel;
 pub mod indices;
+pub mod instructions;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;
