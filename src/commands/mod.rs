@@ -8,6 +8,7 @@ pub mod completions;
 pub mod config;
 pub mod config_args;
 mod device;
+pub mod doctor;
 pub mod evaluate;
 pub mod finetune;
 pub mod predict;
@@ -50,6 +51,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Bench(args) => bench::run(args),
         Command::BenchJob(args) => bench::run_job(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }
