@@ -78,7 +78,7 @@ fn a_library_in_a_virtual_environment_is_found() {
     for name in ["libcublas.so.13", "libcublasLt.so.13", "libcurand.so.10"] {
         std::fs::write(folder.join(name), "").expect("a writable folder");
     }
-    let path = environment.path().display().to_string();
+    let path = environment.path().canonicalize().expect("it is there").display().to_string();
     let machine = object(&[("VIRTUAL_ENV", &path), ("LD_LIBRARY_PATH", ""), ("CUDA_VISIBLE_DEVICES", "")]);
     let found = machine["cuda_libraries"]["found"].as_array().expect("a list");
     let there: Vec<&Value> = found.iter().filter(|library| library["name"] != "libcuda.so.1").collect();

@@ -53,8 +53,10 @@ fn python(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         }
         if folder.ends_with("shims") {
             // pyenv: a script there starts one of these.
-            let versions = fs::parent_of(&folder).join("versions");
-            prefixes.extend(newest_first(fs::list(&versions).unwrap_or_default()));
+            let versions = fs::list(&fs::parent_of(&folder).join("versions")).unwrap_or_default();
+            prefixes
+                .extend(newest_first(versions).into_iter().filter(|version| !pythons(version).is_empty()));
+            continue;
         }
         // In a virtual environment `python3` is a link to the one that it was made with, which has packages
         // of its own.
@@ -74,17 +76,20 @@ fn python(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         .collect()
 }
 
+/// `<prefix>/lib/python3*`, the newest first. Where `/lib` is another name of `/usr/lib`, that one counts.
+fn pythons(prefix: &Path) -> Vec<PathBuf> {
+    newest_first(matching(&fs::canonical(&prefix.join("lib")), |name| name.starts_with("python3")))
+}
+
 /// `<prefix>/lib/python3*/{site,dist}-packages/nvidia/*/lib`, with stars in the first part that has no match.
 fn packages(prefix: &Path) -> Vec<PathBuf> {
-    let lib = prefix.join("lib");
-    let pythons = newest_first(matching(&lib, |name| name.starts_with("python3")));
-    let sites: Vec<PathBuf> = pythons
+    let sites: Vec<PathBuf> = pythons(prefix)
         .iter()
         .flat_map(|python| [python.join("site-packages"), python.join("dist-packages")])
         .filter(|site| fs::is_folder(site))
         .collect();
     if sites.is_empty() {
-        return vec![lib.join("python3*/site-packages/nvidia/*/lib")];
+        return vec![prefix.join("lib/python3*/site-packages/nvidia/*/lib")];
     }
     let mut folders = Vec::new();
     for site in sites {

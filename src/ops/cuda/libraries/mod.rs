@@ -86,7 +86,7 @@ impl Places {
         let mut places: Vec<Place> = Vec::new();
         for origin in Origin::ALL {
             for folder in folders::of(origin, surroundings) {
-                if places.iter().all(|place| place.folder != folder) {
+                if !places.iter().any(|place| is_same(&place.folder, &folder)) {
                     places.push(Place { origin, folder });
                 }
             }
