@@ -19,6 +19,9 @@ const CODE: [&str; 4] = [
     "arch=compute_90,code=compute_90",
 ];
 
+/// The generation that candle compiles its own kernels for; without it that of the GPU at hand.
+const CANDLE_CODE: &str = "CUDA_COMPUTE_CAP";
+
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build_kernels.rs");
     watch(Path::new("src/ops"));
@@ -27,9 +30,21 @@ fn main() {
     let sources = kernel_sources();
     if env::var_os("CARGO_FEATURE_CUDA").is_some() {
         fat_binaries(&sources, &out);
+        println!("cargo::rerun-if-env-changed={CANDLE_CODE}");
+        println!("cargo::rustc-env=MLMTRAIN_GPU_CODE={}", code_in_words());
     } else if env::var_os("CARGO_FEATURE_CUDA_ON_HOST").is_some() {
         on_host(&sources, &out);
     }
+}
+
+/// What the program says of the code it holds: `sm_75 sm_80 sm_90, PTX compute_90 for later ones`.
+fn code_in_words() -> String {
+    let codes: Vec<&str> = CODE.iter().filter_map(|code| code.split("code=").nth(1)).collect();
+    let (machine_code, ptx): (Vec<&str>, Vec<&str>) =
+        codes.into_iter().partition(|code| code.starts_with("sm_"));
+    let candles = env::var(CANDLE_CODE)
+        .map_or_else(|_| "the GPU of the build".to_string(), |cap| format!("{CANDLE_CODE}={cap}"));
+    format!("{}, PTX {} for later ones; candle's own for {candles}", machine_code.join(" "), ptx.join(" "))
 }
 
 /// Asks to be run again when a kernel changes, or the file of an op that would say of a new one; not for all

@@ -27,6 +27,7 @@ use mlmtrain::ops::attention;
 use mlmtrain::ops::cross_entropy;
 use mlmtrain::ops::embedding;
 use mlmtrain::ops::gather_rows;
+use mlmtrain::ops::instructions;
 use mlmtrain::ops::lamb;
 use mlmtrain::ops::linear;
 use mlmtrain::ops::linear_cross_entropy;
@@ -375,8 +376,9 @@ fn run(words: &[String], mut out: impl Write) -> Going {
         dtypes.iter().map(|&dtype| (dtype, peak::flops_per_second(dtype))).collect();
     let peaks = Peaks { flops_per_second, bytes_per_second: peak::bytes_per_second() };
     for (dtype, flops) in &peaks.flops_per_second {
-        let how = if is_native(*dtype) { "" } else { " (widened to f32)" };
-        writeln!(out, "peak {:4} {:.1} GFLOP/s{how}", dtype.as_str(), flops / 1e9).ok()?;
+        let how = if is_native(*dtype) { "" } else { ", widened to f32" };
+        let by = instructions::in_use().of_products(*dtype).title();
+        writeln!(out, "peak {:4} {:.1} GFLOP/s by {by}{how}", dtype.as_str(), flops / 1e9).ok()?;
     }
     writeln!(out, "peak memory {:.1} GB/s", peaks.bytes_per_second / 1e9).ok()?;
     for name in MODEL_NAMES {
@@ -401,6 +403,7 @@ static ALLOCATOR: LargeBlocks = LargeBlocks;
 
 fn main() {
     let _keeping = memory::keep_freed_blocks();
+    instructions::choice().expect("MLMTRAIN_CPU is right");
     let words: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     // A closed pipe ends the bench; there is no reader left to tell.
     let _ = run(&words, std::io::stdout());

@@ -14,6 +14,7 @@ use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
 use crate::commands::config_args::PretrainArgs;
+use crate::commands::doctor::DoctorArgs;
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::scoring_args::EvaluateArgs;
@@ -22,11 +23,18 @@ use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 
+/// What `--version` prints; `-V` prints the number alone.
+#[cfg(feature = "cuda")]
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\ncode for GPUs: ", env!("MLMTRAIN_GPU_CODE"));
+#[cfg(not(feature = "cuda"))]
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
 #[command(
     name = "mlmtrain",
     version,
+    long_version = VERSION,
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true
@@ -141,6 +149,16 @@ pub enum Command {
     /// One measurement of `bench`, in a process of its own
     #[command(hide = true)]
     BenchJob(BenchJobArgs),
+    /// Tell what this machine has (processor, memory, GPUs, CUDA's libraries, disk) and what a run would take of it
+    ///
+    /// Nothing fails: what cannot be found out is `unknown`. A run takes the widest instructions that the
+    /// processor has; MLMTRAIN_CPU=avx2, avx512, avx512-bf16 or amx caps them, to compare with another machine
+    /// or to get round a processor's trouble.
+    #[command(after_help = "Examples:
+  mlmtrain doctor
+  mlmtrain doctor --json > machine.json
+  MLMTRAIN_CPU=avx2 mlmtrain doctor")]
+    Doctor(DoctorArgs),
     /// Check, show or describe configurations
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -7,6 +7,7 @@ use crate::commands::terminal;
 use crate::config::DeviceChoice;
 use crate::error::Problem;
 use crate::machine;
+use crate::precision::Hardware;
 
 /// The device of a choice. An error names the flag, not the key of a configuration.
 pub(super) fn pick(choice: DeviceChoice) -> Result<Device> {
@@ -17,6 +18,9 @@ pub(super) fn pick(choice: DeviceChoice) -> Result<Device> {
         })?;
     if let Some(reason) = without_gpu {
         terminal::note(&format!("note: no GPU is used: {reason}; {}", reason.hint()));
+    }
+    if let Some(cap) = Hardware::of(&device).cap {
+        terminal::note(&cap);
     }
     Ok(device)
 }

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod config;
 pub mod config_args;
 mod device;
+pub mod doctor;
 pub mod evaluate;
 pub mod finetune;
 pub mod predict;
@@ -29,11 +30,14 @@ use clap::CommandFactory;
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
 use crate::fs;
+use crate::ops::instructions;
 
 /// Runs what the command line asks for.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
     fs::heed_size_limit();
+    // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
+    instructions::choice()?;
     match &cli.command {
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
@@ -47,6 +51,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Bench(args) => bench::run(args),
         Command::BenchJob(args) => bench::run_job(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(args, Cli::command()),
     }

@@ -38,7 +38,7 @@ impl ComputeType {
 #[serde(rename_all = "snake_case")]
 pub enum ComputeChoice {
     /// bf16 where the machine computes in it by instructions of its own (AVX-512-BF16, AMX, Ampere and
-    /// later), else f32. A resumed run keeps the type that it began with.
+    /// later) that may be used (`MLMTRAIN_CPU`), else f32. A resumed run keeps the type that it began with.
     Auto,
     /// 32-bit floats.
     F32,

@@ -20,6 +20,7 @@ use anyhow::Result;
 use crate::error::Problem;
 
 mod entries;
+mod groups;
 mod hash;
 mod lock;
 mod memory;
@@ -33,6 +34,8 @@ mod text;
 pub use entries::bytes_below;
 pub use entries::link;
 pub use entries::modified;
+pub use groups::GroupLimits;
+pub use groups::group_limits;
 pub use hash::Sha256Sum;
 pub use hash::sample_hash;
 pub use hash::sha256_of;
@@ -42,8 +45,10 @@ pub use std::fs::File;
 
 pub use lock::FolderLock;
 pub use memory::available_bytes;
+pub use memory::available_bytes_below;
 pub use memory::end_me_first;
 pub use memory::peak_resident_bytes;
+pub use memory::system_bytes;
 pub use scratch::ScratchFile;
 pub use space::free_bytes;
 pub use space::heed_size_limit;

@@ -5,7 +5,7 @@
 //! accumulate) and picks the code of the device, `cpu.rs` is the fast code, and `reference.rs` is the
 //! definition of correct: the same forward composed of candle functions that candle's autograd can
 //! differentiate, in any float dtype. `cuda.rs` and `kernel.cu` are the same on a GPU, see [`cuda`]. Ops know
-//! no configuration and no file.
+//! no configuration, and no file but the libraries of CUDA.
 //!
 //! Two rules hold for all of them. Gradients of parameters *accumulate* into the tensor that the caller
 //! passes, usually a view of the flat gradient buffer (see [`accumulator`]); gradients of activations are
@@ -26,6 +26,7 @@ pub mod geglu;
 pub mod gelu;
 pub mod gumbel;
 pub mod indices;
+pub mod instructions;
 pub mod lamb;
 pub mod layer_norm;
 pub mod linear;

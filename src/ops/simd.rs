@@ -6,8 +6,10 @@
 
 use std::array::from_fn;
 
-/// Defines functions whose body is compiled for the widest instruction set that the machine has (found once,
-/// at run time): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
+use crate::ops::instructions;
+
+/// Defines functions whose body is compiled for each instruction set, of which the widest that may be used is
+/// taken (see [`crate::ops::instructions`]): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
 /// parameters are number types: `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
 ///
 /// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that
@@ -29,7 +31,7 @@ macro_rules! kernel {
                     $body
                 }
             }
-            pulp::Arch::new().dispatch(Kernel(($($argument,)*)))
+            $crate::ops::instructions::arch().dispatch(Kernel(($($argument,)*)))
         }
     )+};
     (@output) => { () };
@@ -40,7 +42,7 @@ pub(in crate::ops) use kernel;
 /// Runs a closure of a few lines as [`kernel`] does; a larger one is not inlined and gains nothing.
 #[inline]
 pub fn run<R>(f: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(f)
+    instructions::arch().dispatch(f)
 }
 
 /// How many sums run side by side: enough independent additions to hide their latency.

@@ -5,7 +5,8 @@ use candle_core::Device;
 
 use crate::config::ComputeType;
 use crate::ops::cuda;
-use crate::ops::matmul::cpu::is_native;
+use crate::ops::instructions;
+use crate::ops::instructions::Choice;
 
 /// The first generation with bf16.
 const AMPERE: (u32, u32) = (8, 0);
@@ -30,6 +31,8 @@ pub struct Hardware {
     pub bf16: Support,
     /// Support of f16.
     pub f16: Support,
+    /// What a user should know who set a cap on the CPU's instructions.
+    pub cap: Option<String>,
 }
 
 impl Hardware {
@@ -43,6 +46,7 @@ impl Hardware {
                     name: format!("{:?}", other.location()),
                     bf16: Support::Missing,
                     f16: Support::Missing,
+                    cap: None,
                 },
                 |gpu| Self::gpu(&gpu),
             ),
@@ -53,20 +57,35 @@ impl Hardware {
     pub fn gpu(gpu: &cuda::Properties) -> Self {
         let name = format!("GPU {} `{}`", gpu.ordinal, gpu.name);
         let bf16 = if gpu.capability >= AMPERE { Support::Native } else { Support::Missing };
-        Self { name, bf16, f16: Support::Native }
+        Self { name, bf16, f16: Support::Native, cap: None }
     }
 
-    /// The CPU that this process runs on. Half types work on each: values are widened to f32 where it has no
-    /// instructions.
+    /// The CPU that this process runs on, within the cap on its instructions. Half types work on each: values
+    /// are widened to f32 where it has no instructions.
     pub fn cpu() -> Self {
-        let widened = "this CPU has no AVX-512-BF16 (AMD Zen 4 and later, Intel Sapphire Rapids and later), so values are widened to f32; \
-                       activations take half the memory all the same";
+        let none = |_| Choice { machine: instructions::in_use(), cap: None };
+        Self::cpu_with(instructions::choice().unwrap_or_else(none))
+    }
+
+    fn cpu_with(choice: Choice) -> Self {
+        let widened = || {
+            let why = match choice.cap {
+                Some(cap) if choice.machine.multiply_bf16() => {
+                    format!("{}={} leaves out AVX-512-BF16", instructions::VARIABLE, cap.name())
+                }
+                _ => "this CPU has no AVX-512-BF16 (AMD Zen 4 and later, Intel Sapphire Rapids and later)"
+                    .to_string(),
+            };
+            format!("{why}, so values are widened to f32; activations take half the memory all the same")
+        };
+        let is_native = choice.in_use().multiply_bf16();
         Self {
             name: "the CPU".to_string(),
-            bf16: if is_native(DType::BF16) { Support::Native } else { Support::Slow(widened.to_string()) },
+            bf16: if is_native { Support::Native } else { Support::Slow(widened()) },
             f16: Support::Slow(
                 "on a CPU it is for checking what a GPU will do, and slower than f32".to_string(),
             ),
+            cap: choice.note(),
         }
     }
 
@@ -83,5 +102,32 @@ impl Hardware {
             DType::F16 => self.f16.clone(),
             _ => Support::Missing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::instructions::Instructions;
+
+    #[test]
+    fn the_best_type_of_a_cpu_follows_the_cap() {
+        let hardware = |machine, cap| Hardware::cpu_with(Choice { machine, cap });
+        let best = |machine, cap| hardware(machine, cap).best();
+        assert_eq!(best(Instructions::Amx, None), ComputeType::Bf16);
+        assert_eq!(best(Instructions::Amx, Some(Instructions::Avx512Bf16)), ComputeType::Bf16);
+        assert_eq!(best(Instructions::Amx, Some(Instructions::Avx512)), ComputeType::F32);
+        assert_eq!(
+            best(Instructions::Avx2, Some(Instructions::Amx)),
+            ComputeType::F32,
+            "a cap raises nothing"
+        );
+        let why = |machine, cap| match hardware(machine, cap).bf16 {
+            Support::Slow(why) => why,
+            other => panic!("{other:?}"),
+        };
+        insta::assert_snapshot!(why(Instructions::Amx, Some(Instructions::Avx2)), @"MLMTRAIN_CPU=avx2 leaves out AVX-512-BF16, so values are widened to f32; activations take half the memory all the same");
+        let lacking = why(Instructions::Avx2, Some(Instructions::Amx));
+        assert!(lacking.starts_with("this CPU has no AVX-512-BF16 "), "{lacking}");
     }
 }

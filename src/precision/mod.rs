@@ -38,10 +38,11 @@ impl Policy {
     /// can.
     pub fn new(config: &PrecisionConfig, hardware: &Hardware) -> Result<Self, Problem> {
         let compute = dtype(config.compute.known().unwrap_or_else(|| hardware.best()));
-        let notes = match hardware.support(compute) {
-            Support::Native => Vec::new(),
+        let mut notes: Vec<String> = hardware.cap.iter().cloned().collect();
+        match hardware.support(compute) {
+            Support::Native => {}
             Support::Slow(why) => {
-                vec![format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str())]
+                notes.push(format!("note: `precision.compute: {}` is slow here: {why}", compute.as_str()));
             }
             Support::Missing => {
                 let able = [DType::F32, DType::BF16, DType::F16]
@@ -56,7 +57,7 @@ impl Policy {
                 .at("precision.compute")
                 .hint(format!("it can in {}", able.join(" and "))));
             }
-        };
+        }
         // bf16 has the exponents of f32: what f32 holds does not overflow in it.
         let loss_scale = (compute == DType::F16).then(|| config.loss_scale.clone().unwrap_or_default());
         Ok(Self { compute, notes, loss_scale })
@@ -98,17 +99,20 @@ mod tests {
             name: "the CPU".into(),
             bf16: Support::Slow("it widens".into()),
             f16: Support::Slow("it widens".into()),
+            cap: None,
         };
         let f32 = policy(ComputeType::F32, &without).unwrap();
         assert_eq!((f32.compute, f32.notes.len(), f32.loss_scale()), (DType::F32, 0, None));
         let bf16 = policy(ComputeType::Bf16, &without).unwrap();
         assert_eq!((bf16.compute, bf16.loss_scale()), (DType::BF16, None));
         insta::assert_snapshot!(bf16.notes[0], @"note: `precision.compute: bf16` is slow here: it widens");
-        let f16 = policy(ComputeType::F16, &Hardware::cpu()).unwrap();
+        let f16 = policy(ComputeType::F16, &Hardware { cap: None, ..Hardware::cpu() }).unwrap();
         assert_eq!(f16.loss_scale().unwrap().factor().to_bits(), 65536f64.to_bits());
         assert_eq!(f16.notes.len(), 1, "f16 is slow on every CPU");
         let native = Hardware { bf16: Support::Native, ..without };
         assert!(policy(ComputeType::Bf16, &native).unwrap().notes.is_empty());
+        let capped = Hardware { cap: Some("note: it is capped".into()), ..native };
+        assert_eq!(policy(ComputeType::F32, &capped).unwrap().notes, ["note: it is capped"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! How busy a GPU is and what it draws, as NVIDIA's management library (NVML) says; nothing where that is not
-//! there.
+//! Which GPUs there are, how busy one is and what it draws, as NVIDIA's management library (NVML) says;
+//! nothing where that is not there.
 
 /// The readings of one GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -8,6 +8,56 @@ pub struct GpuReading {
     pub utilisation: Option<f64>,
     /// What it draws now.
     pub power_watts: Option<f64>,
+}
+
+/// What the driver says of itself and its GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GpuDriver {
+    /// Such as `580.95.05`.
+    pub version: Option<String>,
+    /// In the order of NVML, which hides none.
+    pub gpus: Vec<GpuFacts>,
+}
+
+/// What does not depend on what a GPU computes, and its free memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GpuFacts {
+    /// As the driver calls it.
+    pub name: Option<String>,
+    /// The same in NVIDIA's other tools.
+    pub uuid: Option<String>,
+    /// Its generation: major and minor.
+    pub capability: Option<(u32, u32)>,
+    /// All of its memory.
+    pub total_bytes: Option<u64>,
+    /// What no process has taken.
+    pub free_bytes: Option<u64>,
+}
+
+/// The driver and all GPUs; `None` without NVML.
+#[cfg(feature = "cuda")]
+pub fn gpu_driver() -> Option<GpuDriver> {
+    let nvml = nvml_wrapper::Nvml::init().ok()?;
+    let facts = |index| {
+        let Ok(gpu) = nvml.device_by_index(index) else { return GpuFacts::default() };
+        let memory = gpu.memory_info().ok();
+        let capability = gpu.cuda_compute_capability().ok();
+        GpuFacts {
+            name: gpu.name().ok(),
+            uuid: gpu.uuid().ok(),
+            capability: capability.map(|capability| (capability.major as u32, capability.minor as u32)),
+            total_bytes: memory.as_ref().map(|memory| memory.total),
+            free_bytes: memory.as_ref().map(|memory| memory.free),
+        }
+    };
+    let count = nvml.device_count().unwrap_or(0);
+    Some(GpuDriver { version: nvml.sys_driver_version().ok(), gpus: (0..count).map(facts).collect() })
+}
+
+/// There is no NVML in this build.
+#[cfg(not(feature = "cuda"))]
+pub fn gpu_driver() -> Option<GpuDriver> {
+    None
 }
 
 /// A door to the readings of one GPU.

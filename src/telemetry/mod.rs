@@ -14,8 +14,11 @@ mod tensorboard;
 mod throughput;
 mod trainer_state;
 
+pub use gpu::GpuDriver;
+pub use gpu::GpuFacts;
 pub use gpu::GpuMeter;
 pub use gpu::GpuReading;
+pub use gpu::gpu_driver;
 pub use metrics::MetricsLog;
 pub use progress::Progress;
 pub use progress::Stage;

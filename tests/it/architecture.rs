@@ -51,6 +51,9 @@ const MOST_LINES: usize = 500;
 /// What only `src/fs` may do.
 const FILE_ACCESS: [&str; 5] = ["std::fs", "File::open", "File::create", "File::options", "OpenOptions"];
 
+/// What only `src/ops/instructions` may do: the user's cap must hold everywhere.
+const ASKING_THE_PROCESSOR: [&str; 3] = ["_feature_detected!", "Arch::new", "__cpuid"];
+
 /// What panics on a closed or full stdout.
 const PRINTING: [&str; 5] = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];
 
@@ -123,6 +126,10 @@ fn line_violations(source: &Source, line: &Line, families: &[String]) -> Vec<Str
     }
     let files = FILE_ACCESS.iter().find(|name| source.module() != "fs" && contains_word(code, name));
     found.extend(files.map(|name| format!("`{name}` belongs in `fs`")));
+    let asks = ASKING_THE_PROCESSOR.iter().find(|name| {
+        !source.path.starts_with(&["ops".to_string(), "instructions".to_string()]) && code.contains(*name)
+    });
+    found.extend(asks.map(|name| format!("`{name}` belongs in `ops/instructions`")));
     let print = PRINTING.iter().find(|name| contains_word(code, name));
     found.extend(print.map(|name| format!("`{name}` panics on a closed stdout, use `writeln!`")));
     let family = families.iter().find(|name| source.module() != "families" && contains_name(code, name));

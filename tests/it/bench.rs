@@ -4,11 +4,18 @@
 use std::process::Command;
 use std::process::Stdio;
 
+use mlmtrain::ops::instructions;
+use mlmtrain::ops::instructions::Instructions;
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> (Option<i32>, String, String) {
+    bench_with(arguments, None)
+}
+
+fn bench_with(arguments: &[&str], cap: Option<&str>) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
     command.arg("bench").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command.envs(cap.map(|cap| (instructions::VARIABLE, cap)));
     let output = command.output().expect("starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -52,6 +59,24 @@ fn a_row_has_figures_that_make_sense() {
         if cfg!(target_os = "linux") {
             assert!((24e6..2e9).contains(&number("peak_memory_bytes")), "{row}");
         }
+    }
+}
+
+/// The child that measures has the cap, too, and a cap that is higher than the processor raises nothing.
+#[test]
+fn the_instructions_and_their_cap_are_told() {
+    let arguments = ["--model", "tiny", "--batch", "1", "--length", "16", "--steps", "1", "--seconds", "0"];
+    let arguments = [&arguments[..], &["--compute", "bf16", "--device", "cpu", "--json"]].concat();
+    let machine = instructions::choice().expect("no wrong cap").machine;
+    for cap in [Instructions::Avx2, Instructions::Amx] {
+        let (code, stdout, stderr) = bench_with(&arguments, Some(cap.name()));
+        assert_eq!(code, Some(0), "{stderr}");
+        let row: Value = serde_json::from_str(&stdout).expect("is JSON");
+        let taken = machine.min(cap).name();
+        assert_eq!((&row["instructions"], &row["instructions_cap"]), (&taken.into(), &cap.name().into()));
+        assert!(stderr.contains(&format!(" in bf16 by {taken}")), "{stderr}");
+        let notes = stderr.matches(&format!("note: MLMTRAIN_CPU={} ", cap.name())).count();
+        assert_eq!(notes, usize::from(machine != cap), "{stderr}");
     }
 }
 

@@ -66,6 +66,17 @@ fn help_and_version_are_results_and_a_wrong_command_line_is_not() {
 }
 
 #[test]
+fn a_wrong_cap_on_instructions_is_exit_code_2_and_those_that_are_right() {
+    let mut command = mlmtrain(&["config", "check", "configs/quickstart.yaml"]);
+    let output = command.env("MLMTRAIN_CPU", "sse9").output().expect("starts");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
+    insta::assert_snapshot!(String::from_utf8_lossy(&output.stderr), @"
+    error: MLMTRAIN_CPU: `sse9` is not a set of instructions
+      hint: set it to one of `avx2`, `avx512`, `avx512-bf16`, `amx`, or unset it to use all that the processor has
+    ");
+}
+
+#[test]
 fn completions_name_the_subcommands() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let (code, stdout, stderr) = run(&["completions", shell]);

@@ -8,6 +8,7 @@ mod architecture;
 mod bench;
 mod checkpoint;
 mod cli;
+mod doctor;
 mod finetune;
 mod golden;
 mod golden_pair;

@@ -2,6 +2,7 @@
 //!
 //! They talk over the child's standard output, a JSON [`Message`] a line.
 
+use std::collections::HashSet;
 use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
@@ -28,6 +29,7 @@ use crate::families::ModelConfig;
 use crate::fs;
 use crate::machine;
 use crate::ops::cuda;
+use crate::ops::instructions;
 use crate::ops::peak;
 use crate::ops::peak::gpu::data_sheet;
 use crate::precision;
@@ -96,6 +98,10 @@ pub(super) struct Machine {
     pub(super) device: String,
     /// In words, as a policy's messages have it.
     pub(super) name: String,
+    /// By which instructions products of each type are computed, on a CPU.
+    pub(super) instructions: Vec<(ComputeType, String)>,
+    /// The cap on them that is set.
+    pub(super) instructions_cap: Option<String>,
     /// Measured on a CPU, from the data sheet of a GPU; a type without an entry has no known peak.
     pub(super) flops_per_second: Vec<(ComputeType, f64)>,
     /// Measured on a CPU; not known of a GPU.
@@ -109,6 +115,11 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn is_gpu(&self) -> bool {
         self.device != "cpu"
+    }
+
+    /// By which instructions products of this type are computed, on a CPU.
+    pub(super) fn path(&self, compute: ComputeType) -> Option<&str> {
+        self.instructions.iter().find(|(of, _)| *of == compute).map(|(_, name)| name.as_str())
     }
 
     /// The peak of a compute type that was measured.
@@ -230,7 +241,11 @@ fn machine(place: &Place) -> Result<Machine> {
     for &compute in &place.computes {
         notes.extend(Policy::plain(compute, &hardware)?.notes);
     }
+    // The cap is a matter of the CPU, not of a type.
+    let mut seen = HashSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
     let threads = rayon::current_num_threads();
+    let path = |compute| instructions::in_use().of_products(precision::dtype(compute)).name().to_string();
     let peaks = |peak: &dyn Fn(DType) -> Option<f64>| {
         place
             .computes
@@ -243,6 +258,8 @@ fn machine(place: &Place) -> Result<Machine> {
             threads,
             device: format!("cuda:{}", gpu.ordinal),
             name: hardware.name,
+            instructions: Vec::new(),
+            instructions_cap: None,
             flops_per_second: peaks(&|dtype| data_sheet(&gpu.name, dtype, place.tf32)),
             bytes_per_second: None,
             memory_bytes: Some(gpu.memory_bytes),
@@ -252,6 +269,8 @@ fn machine(place: &Place) -> Result<Machine> {
             threads,
             device: "cpu".to_string(),
             name: hardware.name,
+            instructions: place.computes.iter().map(|&compute| (compute, path(compute))).collect(),
+            instructions_cap: instructions::choice()?.cap.map(|cap| cap.name().to_string()),
             flops_per_second: peaks(&|dtype| Some(peak::flops_per_second(dtype))),
             bytes_per_second: Some(peak::bytes_per_second()),
             memory_bytes: fs::available_bytes(),

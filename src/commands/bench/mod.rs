@@ -79,6 +79,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             compute: steps.compute,
             device: machine.device.clone(),
             threads: machine.threads,
+            instructions: machine.path(steps.compute).map(str::to_string),
+            instructions_cap: machine.instructions_cap.clone(),
             outcome,
         };
         terminal::stdout_line(&if args.json { row.to_json().to_string() } else { table.line(&row) })?;
@@ -205,7 +207,10 @@ fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progre
     let peaks: Vec<String> = machine
         .flops_per_second
         .iter()
-        .map(|(compute, flops)| format!("{:.0} GFLOP/s in {}", flops / 1e9, compute.name()))
+        .map(|(compute, flops)| {
+            let by = machine.path(*compute).map(|path| format!(" by {path}")).unwrap_or_default();
+            format!("{:.0} GFLOP/s in {}{by}", flops / 1e9, compute.name())
+        })
         .collect();
     let peaks = if peaks.is_empty() { "no known peak".to_string() } else { peaks.join(", ") };
     progress.note(&match machine.bytes_per_second {

@@ -21,6 +21,10 @@ pub(super) struct Row {
     pub(super) compute: ComputeType,
     pub(super) device: String,
     pub(super) threads: usize,
+    /// By which products are computed, on a CPU.
+    pub(super) instructions: Option<String>,
+    /// What `MLMTRAIN_CPU` allows, where it is set.
+    pub(super) instructions_cap: Option<String>,
     pub(super) outcome: Outcome,
 }
 
@@ -146,6 +150,8 @@ impl Row {
             "compute": self.compute.name(),
             "device": self.device,
             "threads": self.threads,
+            "instructions": self.instructions,
+            "instructions_cap": self.instructions_cap,
             "fits": fits,
             "examples_per_second": figure(|m| m.examples_per_second),
             "tokens_per_second": figure(|m| m.tokens_per_second),

@@ -91,6 +91,8 @@ fn sample_rows() -> Vec<Row> {
         threads: 2,
         device: "cpu".to_string(),
         name: "the CPU".to_string(),
+        instructions: vec![(ComputeType::F32, "avx2".to_string())],
+        instructions_cap: Some("avx2".to_string()),
         flops_per_second: vec![(ComputeType::F32, 240e9)],
         bytes_per_second: Some(30e9),
         memory_bytes: None,
@@ -113,6 +115,8 @@ fn sample_rows() -> Vec<Row> {
             compute,
             device: "cpu".to_string(),
             threads: 2,
+            instructions: machine.path(compute).map(str::to_string),
+            instructions_cap: machine.instructions_cap.clone(),
             outcome,
         }
     };
@@ -153,6 +157,7 @@ fn a_row_is_one_object() {
         objects[0],
         json!({
             "model": "tiny", "batch": 32, "length": 128, "compute": "f32", "device": "cpu", "threads": 2, "fits": true,
+            "instructions": "avx2", "instructions_cap": "avx2",
             "examples_per_second": 256.0, "tokens_per_second": 32768.0, "step_seconds": 0.125, "least_step_seconds": 0.1,
             "timed_steps": 5, "flops_per_second": 1.2e11, "mfu": 0.5, "peak_memory_bytes": 150_000_000,
             "predicted_memory_bytes": predicted, "problem": null

@@ -4,6 +4,7 @@
 //! Broder, "On the resemblance and containment of documents", 1997; b-bit minima: Li and König, "b-bit
 //! minwise hashing", WWW 2010. It knows no text and no file.
 
+use crate::ops::instructions;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -41,7 +42,7 @@ impl Permutations {
 
     /// Takes `hashes` into the set of `minima`.
     pub(super) fn update(&self, minima: &mut [[u32; LANES]], hashes: &[u32]) {
-        pulp::Arch::new().dispatch(Update { permutations: self, minima, hashes });
+        instructions::arch().dispatch(Update { permutations: self, minima, hashes });
     }
 }
 

@@ -3,6 +3,7 @@
 use candle_core::Device;
 
 use super::driver;
+use super::libraries;
 
 /// What errors of our own allocations begin with.
 pub(super) const OUT_OF_MEMORY: &str = "the GPU is out of memory";
@@ -34,8 +35,13 @@ pub enum Unavailable {
         count: usize,
     },
     /// A library of CUDA.
-    #[error("`{0}` of CUDA 13 cannot be loaded")]
-    LibraryMissing(String),
+    #[error("`{name}` of CUDA 13 cannot be loaded: {why}")]
+    LibraryMissing {
+        /// Its file.
+        name: String,
+        /// Where it was looked for, or what is wrong with the one that was found.
+        why: String,
+    },
     /// A generation that the kernels were not compiled for.
     #[error("the GPU has compute capability {}.{}, the oldest supported is {}.{}", capability.0, capability.1, oldest.0, oldest.1)]
     TooOld {
@@ -56,9 +62,7 @@ impl Unavailable {
             }
             Self::Driver(_) => "`nvidia-smi` shows what the driver sees; CUDA_VISIBLE_DEVICES may hide GPUs",
             Self::NoSuchDevice { .. } => "GPUs are numbered from 0; CUDA_VISIBLE_DEVICES may hide some",
-            Self::LibraryMissing(_) => {
-                "install CUDA 13's libraries, or `scripts/cuda-toolkit.sh --libraries PREFIX` without root, and add their folder to LD_LIBRARY_PATH"
-            }
+            Self::LibraryMissing { .. } => libraries::HINT,
             Self::TooOld { .. } => "a T4 or newer is needed; V100 and older ended with CUDA 12",
         }
     }

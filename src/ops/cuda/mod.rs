@@ -17,6 +17,7 @@
 pub(in crate::ops) mod activation;
 pub(in crate::ops) mod columns;
 pub mod gemm;
+pub mod libraries;
 mod machine;
 mod packet;
 mod slots;

@@ -5,11 +5,13 @@ use std::time::Duration;
 use std::time::Instant;
 
 use candle_core::DType;
-use pulp::Arch;
 use pulp::Simd;
 use pulp::WithSimd;
 use rayon::prelude::*;
 
+use crate::ops::instructions;
+#[cfg(target_arch = "x86_64")]
+use crate::ops::instructions::Instructions;
 #[cfg(target_arch = "x86_64")]
 use crate::ops::matmul::cpu::amx;
 use crate::ops::matmul::cpu::is_native;
@@ -49,7 +51,7 @@ fn best_flops(chains: fn(usize) -> f64) -> f64 {
 }
 
 fn f32_chains(rounds: usize) -> f64 {
-    Arch::new().dispatch(F32Chains { rounds })
+    instructions::arch().dispatch(F32Chains { rounds })
 }
 
 struct F32Chains {
@@ -78,14 +80,12 @@ impl WithSimd for F32Chains {
 
 fn bf16_chains(rounds: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
-    if amx::is_available() {
-        // SAFETY: it is available.
-        return unsafe { amx::chains(rounds) };
-    }
-    #[cfg(target_arch = "x86_64")]
-    if is_native(DType::BF16) {
-        // SAFETY: on x86-64 that is when the machine has both instruction sets.
-        return unsafe { avx512_bf16_chains(rounds) };
+    match instructions::in_use() {
+        // SAFETY: the machine has the instructions.
+        Instructions::Amx => return unsafe { amx::chains(rounds) },
+        // SAFETY: as above.
+        Instructions::Avx512Bf16 => return unsafe { avx512_bf16_chains(rounds) },
+        _ => {}
     }
     f32_chains(rounds)
 }

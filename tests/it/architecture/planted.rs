@@ -69,6 +69,16 @@ fn each_planted_violation_is_found() {
             "eprintln!(\"done\");",
             "main.rs:2: `eprintln!` panics on a closed stdout, use `writeln!`",
         ),
+        (
+            "ops/linear/cpu.rs",
+            "let wide = std::arch::is_x86_feature_detected!(\"avx512f\");",
+            "ops/linear/cpu.rs:2: `_feature_detected!` belongs in `ops/instructions`",
+        ),
+        (
+            "corpus/dedup.rs",
+            "pulp::Arch::new().dispatch(f);",
+            "corpus/dedup.rs:2: `Arch::new` belongs in `ops/instructions`",
+        ),
         ("train/mod.rs", &"// long\n".repeat(500), "train/mod.rs: 501 lines, the most is 500"),
         ("train/step.rs", "\0", "train/step.rs: the first line is not `//!`"),
         (

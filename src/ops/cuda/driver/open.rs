@@ -1,6 +1,10 @@
 //! Opening a GPU, or saying why there is none; and what is known of it.
 
 use std::ffi::CStr;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use candle_core::CudaDevice;
 use candle_core::Device;
@@ -11,18 +15,17 @@ use candle_core::cuda::cudarc::driver::sys;
 
 use super::super::Properties;
 use super::super::Unavailable;
+use super::super::libraries::DRIVER;
+use super::super::libraries::LIBRARIES;
+use super::super::libraries::Places;
 use super::memory::keep_freed_memory;
-
-/// What is loaded when the first of its functions is called; without one of them the program would fail in
-/// mid-run.
-const LIBRARIES: [&CStr; 3] = [c"libcublas.so.13", c"libcublasLt.so.13", c"libcurand.so.10"];
 
 /// The oldest generation that our kernels are compiled for: Turing.
 const OLDEST: (u32, u32) = (7, 5);
 
 /// Opens GPU `ordinal` with a stream of its own, events off, and freed memory kept.
 pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
-    if !can_load(c"libcuda.so.1") {
+    if load(DRIVER.as_bytes(), libc::RTLD_NOW).is_err() {
         return Err(Unavailable::DriverMissing);
     }
     result::init().map_err(|e| Unavailable::Driver(text(e)))?;
@@ -30,9 +33,7 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
     if ordinal >= count {
         return Err(Unavailable::NoSuchDevice { ordinal, count });
     }
-    if let Some(missing) = LIBRARIES.iter().find(|name| !can_load(name)) {
-        return Err(Unavailable::LibraryMissing(missing.to_string_lossy().into_owned()));
-    }
+    load_libraries()?;
     let capability = capability(ordinal).map_err(|e| Unavailable::Driver(text(e)))?;
     if capability < OLDEST {
         return Err(Unavailable::TooOld { capability, oldest: OLDEST });
@@ -45,10 +46,56 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
     Ok(Device::Cuda(cuda))
 }
 
-fn can_load(name: &CStr) -> bool {
-    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The handle is
-    // left open.
-    unsafe { !libc::dlopen(name.as_ptr(), libc::RTLD_NOW).is_null() }
+/// Loads what is called by its bare name when the first of its functions is used: the loader then takes the
+/// file that is there already, wherever it lies. Without one of them the program would fail in mid-run.
+fn load_libraries() -> Result<(), Unavailable> {
+    static LOADED: LazyLock<Result<(), Unavailable>> = LazyLock::new(|| {
+        let places = Places::here();
+        LIBRARIES.iter().try_for_each(|names| {
+            names
+                .iter()
+                .zip(places.find(names))
+                .try_for_each(|(name, paths)| load_first(name, &paths, &places))
+        })
+    });
+    LOADED.clone()
+}
+
+/// Loads the first of `paths` that can be; before them one that the program was linked with, after them what
+/// the loader knows by itself.
+fn load_first(name: &str, paths: &[PathBuf], places: &Places) -> Result<(), Unavailable> {
+    if load(name.as_bytes(), libc::RTLD_NOW | libc::RTLD_NOLOAD).is_ok() {
+        return Ok(());
+    }
+    let mut failed = Vec::new();
+    for path in paths {
+        match load(path.as_os_str().as_bytes(), libc::RTLD_NOW) {
+            Ok(()) => return Ok(()),
+            Err(why) => failed.push(why),
+        }
+    }
+    load(name.as_bytes(), libc::RTLD_NOW).map_err(|_| {
+        let looked = format!("it is in none of {}", places.in_words());
+        let why = if failed.is_empty() { looked } else { failed.join("; ") };
+        Unavailable::LibraryMissing { name: name.to_string(), why }
+    })
+}
+
+/// Loads a library for as long as the program runs; the loader's message where it cannot.
+fn load(name: &[u8], flags: i32) -> Result<(), String> {
+    let name = CString::new(name).map_err(|e| e.to_string())?;
+    // SAFETY: the libraries are NVIDIA's; what they run when loaded is what using them runs. The message is
+    // read before this thread calls the loader again.
+    unsafe {
+        if !libc::dlopen(name.as_ptr(), flags).is_null() {
+            return Ok(());
+        }
+        let message = libc::dlerror();
+        if message.is_null() {
+            return Err(format!("{} cannot be loaded", name.to_string_lossy()));
+        }
+        Err(CStr::from_ptr(message).to_string_lossy().into_owned())
+    }
 }
 
 fn text(e: DriverError) -> String {

@@ -5,42 +5,12 @@
 //! instruction.
 
 use std::arch::asm;
-use std::arch::x86_64::__cpuid_count;
-use std::sync::LazyLock;
 
 /// Rows of a register.
 pub(super) const ROWS: usize = 16;
 
 /// Bytes of a row of a register: 32 values of bf16, or 16 of f32.
 pub(super) const ROW_BYTES: usize = 64;
-
-/// Whether this machine multiplies bf16 by AMX, and the system lets this process do so.
-pub(in crate::ops) fn is_available() -> bool {
-    static AVAILABLE: LazyLock<bool> = LazyLock::new(|| has_instructions() && permitted());
-    *AVAILABLE
-}
-
-/// AMX-TILE and AMX-BF16, leaf 7 of CPUID.
-fn has_instructions() -> bool {
-    const AMX_BF16: u32 = 1 << 22;
-    const AMX_TILE: u32 = 1 << 24;
-    __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & (AMX_BF16 | AMX_TILE) == AMX_BF16 | AMX_TILE
-}
-
-/// Asks Linux for the registers, which it gives to a process that asks only, for all of its threads
-/// (`Documentation/arch/x86/xstate.rst`).
-#[cfg(target_os = "linux")]
-fn permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-    // SAFETY: the call reads no memory of ours; a system that does not know it says so.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn permitted() -> bool {
-    false
-}
 
 /// Sizes of the registers as `ldtilecfg` reads them, for a product of two by two: 0 to 3 hold sums, 4 and 5
 /// rows of the left operand, 6 and 7 columns of the right one.

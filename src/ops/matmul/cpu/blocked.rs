@@ -109,6 +109,10 @@ pub(super) enum Left<'a, K: TileKernel> {
     /// A panel as `pack_rows` writes it.
     Packed(&'a [K::Packed]),
     /// Rows in place.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "the kernels for any machine pack all rows")
+    )]
     InPlace(Matrix<K::Operand>),
 }
 

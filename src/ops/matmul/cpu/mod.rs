@@ -10,6 +10,7 @@ mod blocked;
 mod packing;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
+mod single;
 mod widened;
 
 use std::mem::MaybeUninit;
@@ -17,6 +18,8 @@ use std::mem::MaybeUninit;
 use candle_core::DType;
 
 use crate::ops::element::Element;
+use crate::ops::instructions;
+use crate::ops::instructions::Instructions;
 
 /// A borrowed matrix: element (r, c) lies at `data[r * row_stride + c *
 /// col_stride]`.
@@ -124,12 +127,11 @@ pub(super) enum Code {
 }
 
 impl Code {
-    /// What this machine has for a type, the fastest first.
+    /// What may be used for a type, the fastest first.
     pub(super) fn available(dtype: DType) -> &'static [Self] {
-        match dtype {
-            DType::BF16 if !has_avx512_bf16() => &[Self::Widened],
-            DType::BF16 if !has_amx() => &[Self::Avx512Bf16, Self::Widened],
-            DType::BF16 => &[Self::Amx, Self::Avx512Bf16, Self::Widened],
+        match instructions::in_use() {
+            Instructions::Amx if dtype == DType::BF16 => &[Self::Amx, Self::Avx512Bf16, Self::Widened],
+            Instructions::Avx512Bf16 if dtype == DType::BF16 => &[Self::Avx512Bf16, Self::Widened],
             _ => &[Self::Widened],
         }
     }
@@ -139,28 +141,6 @@ impl Code {
 /// speed or less.
 pub fn is_native(dtype: DType) -> bool {
     dtype == DType::F32 || Code::available(dtype)[0] != Code::Widened
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_avx512_bf16() -> bool {
-    std::arch::is_x86_feature_detected!("avx512bf16")
-        && std::arch::is_x86_feature_detected!("avx512bw")
-        && std::arch::is_x86_feature_detected!("avx512vl")
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_amx() -> bool {
-    amx::is_available()
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_avx512_bf16() -> bool {
-    false
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_amx() -> bool {
-    false
 }
 
 /// `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
@@ -198,7 +178,7 @@ pub unsafe fn sum_of_products<T: Element, O: Element>(
     );
     if T::DTYPE == DType::F32 {
         // SAFETY: `T` is f32, and so is `O` by the caller's promise; the extents are the caller's.
-        return unsafe { of_f32((m, n), cast_output(out), terms, scale, parallel) };
+        return unsafe { single::sum_of_products((m, n), cast_output(out), terms, scale, parallel) };
     }
     // SAFETY: the machine has the code; the extents are the caller's.
     unsafe { sum_by(Code::available(T::DTYPE)[0], (m, n), out, terms, scale, parallel) }
@@ -248,60 +228,4 @@ fn cast_terms<T: Element, U: Element>(terms: &[Term<T>]) -> Vec<Term<U>> {
 
 fn cast_output<O: Element, U: Element>(out: Output<'_, O>) -> Output<'_, U> {
     Output { data: out.data.cast(), row_stride: out.row_stride, accumulate: out.accumulate, bias: out.bias }
-}
-
-/// Products of f32 by the `gemm` crate, one term after the other; the bias is laid down first and added to.
-///
-/// # Safety
-/// As [`sum_of_products`], with `T` and `O` f32.
-unsafe fn of_f32<T: Element>(
-    (m, n): (usize, usize),
-    out: Output<'_, f32>,
-    terms: &[Term<T>],
-    scale: f32,
-    parallel: bool,
-) {
-    let mut accumulate = out.accumulate;
-    if let Some(bias) = out.bias {
-        for row in 0..m {
-            // SAFETY: `out` covers `[m, n]`.
-            let room = unsafe {
-                std::slice::from_raw_parts_mut(
-                    out.data.add(row * out.row_stride).cast::<MaybeUninit<f32>>(),
-                    n,
-                )
-            };
-            room.iter_mut().zip(&bias[..n]).for_each(|(out, bias)| _ = out.write(*bias));
-        }
-        accumulate = true;
-    }
-    let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
-    for term in terms {
-        let Term { a, b, depth } = cast_term::<T, f32>(term);
-        // SAFETY: the caller promises the extents; gemm reads and writes nothing outside them.
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                depth,
-                out.data,
-                1,
-                out.row_stride as isize,
-                accumulate,
-                a.data,
-                a.col_stride as isize,
-                a.row_stride as isize,
-                b.data,
-                b.col_stride as isize,
-                b.row_stride as isize,
-                1.0f32,
-                scale,
-                false,
-                false,
-                false,
-                parallelism,
-            );
-        }
-        accumulate = true;
-    }
 }

@@ -1,5 +1,7 @@
 //! What a run computes on: device, number types, threads, and the processes that it is one of.
 
+pub mod survey;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -16,6 +18,14 @@ use crate::ops::cuda::Unavailable;
 use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::telemetry::Progress;
+
+/// The generations of GPUs that the kernels were compiled for, as the build script says; `None` in a build
+/// without CUDA.
+#[cfg(feature = "cuda")]
+pub const GPU_CODE: Option<&str> = Some(env!("MLMTRAIN_GPU_CODE"));
+/// The generations of GPUs that the kernels were compiled for; none in a build without CUDA.
+#[cfg(not(feature = "cuda"))]
+pub const GPU_CODE: Option<&str> = None;
 
 /// What a run computes on, and in which types.
 #[derive(Debug, Clone)]
