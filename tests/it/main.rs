@@ -19,6 +19,8 @@ mod material;
 mod notes;
 mod prepare;
 mod pretrain;
+#[path = "../readers/mod.rs"]
+mod readers;
 mod shards;
 mod threads;
 mod two_models;
