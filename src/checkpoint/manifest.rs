@@ -63,7 +63,7 @@ impl Manifest {
                 .at(folder.display())
                 .into());
         }
-        let bytes = fs::read_file_capped(&path, CAP_BYTES)?;
+        let bytes = fs::read_capped(&path, CAP_BYTES)?;
         Self::parse(&bytes).map_err(|problem| problem.at(path.display()).into())
     }
 
@@ -74,7 +74,7 @@ impl Manifest {
             return Ok(None);
         }
         // One damaged place does not take both keys from a manifest of ours.
-        let of_another = serde_json::from_slice::<Value>(&fs::read_file_capped(&path, CAP_BYTES)?)
+        let of_another = serde_json::from_slice::<Value>(&fs::read_capped(&path, CAP_BYTES)?)
             .is_ok_and(|value| value.get("seal").is_none() && value.get("files").is_none());
         if of_another { Ok(None) } else { Self::read(folder).map(Some) }
     }
@@ -89,7 +89,7 @@ impl Manifest {
             )));
         }
         if manifest.seal != manifest.computed_seal() {
-            return Err(Problem::new("does not match its own hash: it was damaged or edited"));
+            return Err(Problem::new("does not match its own SHA-256: it was damaged or edited"));
         }
         match manifest.files.iter().find(|entry| !is_safe_name(&entry.name)) {
             Some(entry) => {

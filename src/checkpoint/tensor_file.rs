@@ -75,8 +75,9 @@ impl TensorFile {
         }
         let mut header = vec![0; header_bytes as usize];
         file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
-        let metadata: Metadata = serde_json::from_slice(&header)
-            .map_err(|e| refuse(format!("is not a valid safetensors file: {e}")))?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| {
+            refuse(format!("has no valid header in its first {} bytes: {e}", 8 + header_bytes))
+        })?;
         if let Some(name) = repeated_name(&header) {
             return Err(refuse(format!("holds tensor `{name}` twice")).into());
         }

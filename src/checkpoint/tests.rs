@@ -297,6 +297,19 @@ fn a_name_that_comes_twice_in_a_tensor_file_is_refused() {
     assert!(message.contains("model.safetensors") && message.contains("`a` twice"), "{message}");
 }
 
+#[test]
+fn tensors_that_share_bytes_or_leave_some_out_are_refused() {
+    for second in ["[0,4]", "[2,6]", "[3,8]", "[8,12]", "[4,3]"] {
+        let header = format!(
+            r#"{{"a":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}},"b":{{"dtype":"F32","shape":[1],"data_offsets":{second}}}}}"#
+        );
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 12]].concat();
+        let message = read_tensors(&bytes).unwrap_err();
+        let place = format!("has no valid header in its first {} bytes", 8 + header.len());
+        assert!(message.contains("model.safetensors") && message.contains(&place), "{second}: {message}");
+    }
+}
+
 fn read_tensors(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");

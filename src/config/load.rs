@@ -144,7 +144,7 @@ where
 
 fn read(path: &Path) -> Result<Node, Problem> {
     let file = path.display().to_string();
-    let text = fs::read_text_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
+    let text = fs::read_text_stream_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
         Ok(problem) if problem.hint.is_none() => {
             problem.class(Class::Usage).hint("a configuration is a small YAML or JSON file")
         }

@@ -30,6 +30,7 @@ use crate::corpus::store;
 use crate::corpus::store::Part;
 use crate::corpus::store::PartEntry;
 use crate::corpus::store::PartReader;
+use crate::error::Problem;
 
 /// A part is about as large as the text of a shard, within these bounds in bytes.
 const PART_BYTES: (u64, u64) = (64 << 10, 64 << 20);
@@ -194,6 +195,11 @@ fn count(
     let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(validation_fraction));
     for (index, document) in (first_document..).zip(PartReader::open(paths, entry)?) {
         let document = document?;
+        if document.source >= source_names.len() {
+            let message =
+                format!("is damaged: document {} is of source {}", index - first_document, document.source);
+            return Err(Problem::new(message).at(paths.documents.display()).into());
+        }
         let bytes = document.text.len() as u64;
         let Some(reason) = duplicates.and_then(|duplicates| duplicates.of(index)) else {
             tally.kept(document.source, &document.text, document.language());

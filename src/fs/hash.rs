@@ -64,11 +64,11 @@ const SAMPLES: (u64, u64) = (16, 4096);
 ///
 /// What cannot be read twice (a pipe) has no hash.
 pub fn sample_hash(path: &Path) -> Result<Option<String>> {
-    let file = super::open(path)?;
-    let metadata = file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?;
-    if !metadata.is_file() {
+    let metadata = std::fs::metadata(path).with_context(|| format!("cannot open `{}`", path.display()))?;
+    if !metadata.is_file() && !metadata.is_dir() {
         return Ok(None);
     }
+    let file = super::open(path)?;
     let (blocks, block_bytes) = SAMPLES;
     let mut buffer = Vec::new();
     let last = metadata.len().saturating_sub(block_bytes);

@@ -7,7 +7,6 @@
 use std::fs::Metadata;
 use std::fs::OpenOptions;
 use std::io::BufWriter;
-use std::io::Read;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,13 +16,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 
-use crate::error::Problem;
-
 mod entries;
 mod groups;
 mod hash;
 mod lock;
 mod memory;
+mod read;
 mod scratch;
 mod space;
 mod staged;
@@ -49,6 +47,11 @@ pub use memory::available_bytes_below;
 pub use memory::end_me_first;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
+pub use read::open;
+pub use read::open_stream;
+pub use read::read_capped;
+pub use read::read_text_capped;
+pub use read::read_text_stream_capped;
 pub use scratch::ScratchFile;
 pub use space::free_bytes;
 pub use space::heed_size_limit;
@@ -60,54 +63,6 @@ pub use text::TextFile;
 pub use text::open_text;
 pub use text::standard_input;
 pub use text::without_compression;
-
-/// Opens `path` for reading.
-pub fn open(path: &Path) -> Result<File> {
-    let file = File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
-    if file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?.is_dir() {
-        return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
-    }
-    Ok(file)
-}
-
-/// Reads a whole file of at most `cap_bytes` bytes; a larger one is an error that names both sizes.
-pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
-    let file = open(path)?;
-    let mut bytes = Vec::new();
-    // One byte over the cap tells a full file from a cut one, also for pipes, whose length is not known.
-    file.take(cap_bytes + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read `{}`", path.display()))?;
-    if bytes.len() as u64 > cap_bytes {
-        return Err(Problem::new(format!(
-            "is larger than {cap_bytes} bytes, the most that is read of such a file"
-        ))
-        .at(path.display())
-        .into());
-    }
-    Ok(bytes)
-}
-
-/// As [`read_capped`] for what only this program writes: a pipe or a device in its place, on which reading
-/// could wait for ever, is an error.
-pub fn read_file_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
-    let metadata = std::fs::metadata(path).with_context(|| format!("cannot open `{}`", path.display()))?;
-    if metadata.is_file() || metadata.is_dir() {
-        return read_capped(path, cap_bytes);
-    }
-    Err(Problem::new("is no file, but a pipe or a device").at(path.display()).into())
-}
-
-/// Reads a whole UTF-8 file of at most `cap_bytes` bytes; an invalid byte is named by its offset.
-pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
-    let bytes = read_capped(path, cap_bytes)?;
-    String::from_utf8(bytes).map_err(|e| {
-        Problem::new(format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
-            .at(path.display())
-            .hint("is it a binary or a compressed file?")
-            .into()
-    })
-}
 
 /// Writes a file so that it is either the old one or the whole new one, whatever happens in between.
 ///

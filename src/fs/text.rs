@@ -93,9 +93,7 @@ impl Read for TextFile {
 /// Opens a plain or compressed file for reading its decompressed bytes.
 pub fn open_text(path: &Path) -> Result<TextFile> {
     let cannot_read = || format!("cannot read `{}`", path.display());
-    let file = super::open(path)?;
-    refuse_device(path, &file)?;
-    let (file, position) = counted(file);
+    let (file, position) = counted(super::open_stream(path)?);
     let reader: Box<dyn Read + Send> = match Compression::of(path) {
         Compression::None => Box::new(file),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
@@ -118,8 +116,8 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
 }
 
 /// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
-fn refuse_device(path: &Path, file: &File) -> Result<()> {
-    let kind = file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?.file_type();
+pub(super) fn refuse_device(path: &Path, file: &File) -> Result<()> {
+    let kind = super::read::kind_of(path, file)?;
     let may_end = file.is_terminal() || super::canonical(path) == Path::new("/dev/null");
     if (kind.is_char_device() && !may_end) || kind.is_block_device() {
         return Err(Problem::new("is a device, a file is wanted").at(path.display()).into());

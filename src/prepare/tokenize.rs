@@ -27,6 +27,9 @@ const JOURNAL_JSON: &str = "progress.json";
 
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
+/// More than any disk holds: sums of such counts stay within 64 bits.
+const MOST: u64 = 1 << 50;
+
 /// What stands in the finished shards of one side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +132,14 @@ impl Journal {
                 .at(path.display())
                 .hint(hint)
                 .into());
+        }
+        let claims = [&found.train, &found.validation].map(|side| {
+            let SplitEntry { documents, tokens, text_bytes, .. } = side.written;
+            [documents, tokens, text_bytes, side.without_tokens]
+        });
+        if let Some(claim) = claims.as_flattened().iter().find(|claim| **claim > MOST) {
+            let message = format!("is broken: it counts {claim} documents, tokens or bytes");
+            return Err(Problem::new(message).at(path.display()).hint(hint).into());
         }
         for entry in found.train.written.shards.iter().chain(&found.validation.written.shards) {
             let shard = options.folder.join(&entry.file);

@@ -111,7 +111,7 @@ impl Manifest {
     /// Reads the manifest of `folder`.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST_JSON);
-        let bytes = fs::read_file_capped(&path, MANIFEST_BYTES_MAX)?;
+        let bytes = fs::read_capped(&path, MANIFEST_BYTES_MAX)?;
         let hint = format!("remove the folder `{}` to prepare the text again", folder.display());
         let manifest: Self = serde_json::from_slice(&bytes)
             .map_err(|e| Problem::new(format!("is broken: {e}")).at(path.display()).hint(hint.as_str()))?;

@@ -31,13 +31,13 @@ impl Fertility {
         self.unknown += ids.iter().filter(|id| Some(**id) == unk).count() as u64;
     }
 
-    /// Adds the counts of other texts.
+    /// Adds the counts of other texts. A damaged journal may claim any number.
     pub fn merge(&mut self, other: &Self) {
-        self.texts += other.texts;
-        self.bytes += other.bytes;
-        self.words += other.words;
-        self.tokens += other.tokens;
-        self.unknown += other.unknown;
+        self.texts = self.texts.saturating_add(other.texts);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.words = self.words.saturating_add(other.words);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.unknown = self.unknown.saturating_add(other.unknown);
     }
 
     /// Tokens for each word; 0 without words.

@@ -3,7 +3,9 @@
 //! It reads the folder that `rollback.rs` left, and writes nothing.
 
 use std::path::Path;
+use std::path::PathBuf;
 
+use anyhow::Context;
 use anyhow::Result;
 use candle_core::DType;
 use candle_core::Device;
@@ -42,6 +44,8 @@ pub struct Replay {
     /// What it is computed on.
     pub machine: Machine,
     task: Box<dyn Task>,
+    /// The file of the step.
+    place: PathBuf,
 }
 
 /// A tensor that the step came by.
@@ -94,11 +98,15 @@ impl Replay {
         let machine = machine::set_up(&run, &precision)?;
         let (task, folders) = unfilled(&saved, &config, &machine, failed.seed)?;
         load_checkpoint(&saved, &folders, task.parameters())?;
-        Ok(Self { failed, machine, task })
+        Ok(Self { failed, machine, task, place: root.join(FAILED_BATCH) })
     }
 
     /// Forward and backward of the step, and every tensor that comes up.
     pub fn run(&self) -> Result<Vec<Observation>> {
+        self.observe().with_context(|| format!("the step in `{}` cannot be done again", self.place.display()))
+    }
+
+    fn observe(&self) -> Result<Vec<Observation>> {
         let Self { failed, task, .. } = self;
         let mut seen = Vec::new();
         for (name, tensor) in task.parameters().named()? {

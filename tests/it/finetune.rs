@@ -4,29 +4,13 @@
 mod care;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 
 use serde_json::Value;
 
+use crate::material::examples;
 use crate::workplace::Workplace;
 use crate::workplace::assert_same_tree;
-
-/// Sentences about two kinds of animals: the label is decided by one word of the first half.
-fn examples(count: usize) -> String {
-    let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);
-    let mut csv = String::from("label,text\n");
-    for number in 0..count {
-        let (label, words) = if number % 2 == 0 { ("bird", birds) } else { ("fish", fish) };
-        writeln!(
-            csv,
-            "{label},\"the {} sees the horse, and the wolf {number} runs home\"",
-            words[number / 2 % 3]
-        )
-        .unwrap();
-    }
-    csv
-}
 
 /// A workplace with a pretrained model in `run/final`, `train.csv` and `dev.csv`.
 fn workplace() -> Workplace {

@@ -39,28 +39,17 @@ fn too_many_open_files_are_no_reason_to_remove_shards() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_manifest_hangs_nobody() {
+fn a_pipe_in_the_place_of_a_file_hangs_nobody() {
     let place = Workplace::new();
     place.run(&["training.max_steps=2"], &[]).ok();
     let verify = ["shards", "verify", "run/data"];
     let predict = ["predict", "--model", "run/final", "--input", "corpus.txt"];
-    for (manifest, arguments) in
-        [("run/data/shards/manifest.json", &verify[..]), ("run/final/manifest.json", &predict)]
-    {
-        fs::remove_file(place.path(manifest)).unwrap();
-        assert!(Command::new("mkfifo").arg(place.path(manifest)).status().expect("starts").success());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
-        command.args(arguments).current_dir(place.path("")).stdin(Stdio::null()).stdout(Stdio::null());
-        let (mut child, started) = (command.stderr(Stdio::piped()).spawn().expect("starts"), Instant::now());
-        while child.try_wait().expect("can be asked").is_none() {
-            if started.elapsed() > Duration::from_secs(60) {
-                child.kill().expect("can be killed");
-                panic!("{arguments:?} waits for a pipe");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let ended: Finished = child.wait_with_output().expect("ends").into();
-        ended.refused(1, &[manifest, "is no file, but a pipe or a device"]);
+    refuses_a_pipe(&place, "run/data/shards/manifest.json", &verify);
+    refuses_a_pipe(&place, "run/final/manifest.json", &predict);
+    // A folder that another program wrote has none.
+    fs::remove_file(place.path("run/final/manifest.json")).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        refuses_a_pipe(&place, &format!("run/final/{name}"), &predict);
     }
 }
 
@@ -83,4 +72,45 @@ fn a_disk_that_will_not_hold_all_checkpoints_is_told_at_the_start() {
     assert!(told.contains("checkpoints and results of this run will take up to"), "{told}");
     let untold = keeps("training.save_total_limit=1");
     assert!(!untold.contains("will take up to"), "{untold}");
+}
+
+/// Puts a pipe without a writer in the place of `file` for one call, which must end, and name it.
+#[track_caller]
+fn refuses_a_pipe(place: &Workplace, file: &str, arguments: &[&str]) {
+    let (path, aside) = (place.path(file), place.path("aside"));
+    fs::rename(&path, &aside).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().expect("starts").success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+    command.args(arguments).current_dir(place.path("")).stdin(Stdio::null()).stdout(Stdio::null());
+    let (mut child, started) = (command.stderr(Stdio::piped()).spawn().expect("starts"), Instant::now());
+    while child.try_wait().expect("can be asked").is_none() {
+        if started.elapsed() > Duration::from_secs(60) {
+            child.kill().expect("can be killed");
+            panic!("{arguments:?} waits for the pipe {file}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended: Finished = child.wait_with_output().expect("ends").into();
+    ended.refused(1, &[file, "is no file, but a pipe or a device"]);
+    fs::rename(&aside, &path).unwrap();
+}
+
+#[test]
+fn text_and_configuration_may_come_through_pipes_of_the_shell() {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=2"], &[]).ok();
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_mlmtrain")]).current_dir(place.path(""));
+        Finished::from(command.stdin(Stdio::null()).output().expect("starts"))
+    };
+    let config = run("cat config.yaml | \"$0\" config check /dev/stdin").ok();
+    assert!(!config.stdout.contains("error"), "{}", config.stdout);
+    let prepare = "cat corpus.txt | \"$0\" prepare --config config.yaml --set run.output_dir=other \
+                   --set 'data.sources=[{files: [/dev/stdin], format: text, document: paragraph}]'";
+    run(prepare).ok();
+    let ids = run("cat corpus.txt | \"$0\" tokenizer encode --tokenizer run/final --input /dev/stdin").ok();
+    assert!(ids.stdout.lines().count() > 100, "{}", ids.stdout);
+    let scored = run("cat corpus.txt | \"$0\" evaluate --model run/final --data /dev/stdin").ok();
+    assert!(scored.stdout.contains("loss"), "{}", scored.stdout);
 }

@@ -20,6 +20,9 @@ mod material;
 mod notes;
 mod prepare;
 mod pretrain;
+#[path = "../readers/mod.rs"]
+#[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
+mod readers;
 mod shards;
 mod threads;
 mod two_models;

@@ -47,3 +47,15 @@ pub(crate) fn corpus(paragraphs: u64) -> String {
     }
     text
 }
+
+/// Sentences about two kinds of animals.
+pub(crate) fn examples(count: usize) -> String {
+    let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);
+    let mut csv = String::from("label,text\n");
+    for number in 0..count {
+        let (label, words) = if number % 2 == 0 { ("bird", birds) } else { ("fish", fish) };
+        let word = words[number / 2 % 3];
+        writeln!(csv, "{label},\"the {word} sees the horse, and the wolf {number} runs home\"").unwrap();
+    }
+    csv
+}

@@ -9,10 +9,10 @@ use anyhow::Context;
 use anyhow::Result;
 
 use crate::job::Job;
-use crate::mutants::gzip;
-use crate::mutants::zstd;
 use crate::place::Bench;
 use crate::place::Place;
+use crate::readers::compressed::gzip;
+use crate::readers::compressed::zstd;
 use crate::sitting::Sitting;
 use crate::table::Control;
 use crate::table::Outcome;
@@ -135,7 +135,8 @@ fn aliases() -> Vec<u8> {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_string();
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
-        text += &format!("a{level}: &a{level} [{}]\n", [alias.as_str(); 10].join(", "));
+        let aliases = [alias.as_str(); 10].join(", ");
+        text.extend(["a", &level.to_string(), ": &a", &level.to_string(), " [", &aliases, "]\n"]);
     }
     text.into_bytes()
 }

@@ -9,10 +9,9 @@ use anyhow::Result;
 use mlmtrain::checkpoint::CheckpointStore;
 use mlmtrain::train::saved::Resumed;
 use serde_json::Value;
-use sha2::Digest;
-use sha2::Sha256;
 
 use crate::place::Place;
+use crate::readers::reseal;
 
 /// What an undisturbed run left.
 #[derive(Debug, PartialEq)]
@@ -122,21 +121,6 @@ pub(crate) fn forge(checkpoint: &Path, name: &str, change: impl FnOnce(&mut Valu
     change(&mut content);
     fs::write(&path, serde_json::to_vec_pretty(&content)?)?;
     reseal(checkpoint, name)
-}
-
-/// Makes the manifest of a checkpoint vouch for `name` as it is.
-pub(crate) fn reseal(checkpoint: &Path, name: &str) -> Result<()> {
-    let hash =
-        |bytes: &[u8]| -> String { Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect() };
-    let bytes = fs::read(checkpoint.join(name))?;
-    let path = checkpoint.join("manifest.json");
-    let mut manifest = read_json(&path)?;
-    let entries = manifest["files"].as_array_mut().context("a manifest lists files")?;
-    let entry = entries.iter_mut().find(|entry| entry["name"] == name).context("the file is listed")?;
-    (entry["bytes"], entry["sha256"]) = (bytes.len().into(), hash(&bytes).into());
-    manifest["seal"] = "".into();
-    manifest["seal"] = hash(&serde_json::to_vec_pretty(&manifest)?).into();
-    Ok(fs::write(&path, serde_json::to_vec_pretty(&manifest)?)?)
 }
 
 /// A checkpoint without one field of the state: a writer that forgot it, and a reader that takes the

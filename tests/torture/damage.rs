@@ -14,6 +14,7 @@ use crate::job::Job;
 use crate::job::STEPS;
 use crate::place::Bench;
 use crate::place::Place;
+use crate::readers::reseal;
 use crate::table::Control;
 use crate::table::Outcome;
 
@@ -92,7 +93,7 @@ fn unhashed(place: &Place, folder: &Path, draw: &mut Draw) -> Result<Option<Stri
     let half = bytes.len() / 2;
     bytes[half + draw.below(half)] ^= 1;
     fs::write(&file, bytes)?;
-    compare::reseal(folder, "model.safetensors")?;
+    reseal(folder, "model.safetensors")?;
     unfound(&place.run(), &file)
 }
 

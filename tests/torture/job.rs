@@ -2,7 +2,6 @@
 //!
 //! It starts nothing.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -133,20 +132,7 @@ pub(crate) fn write_material(folder: &Path) -> Result<()> {
     fs::write(folder.join("corpus.txt"), material::corpus(400))?;
     fs::write(folder.join("config.yaml"), PRETRAIN)?;
     fs::write(folder.join("finetune.yaml"), FINETUNE)?;
-    fs::write(folder.join("train.csv"), examples(160))?;
-    fs::write(folder.join("dev.csv"), examples(40))?;
+    fs::write(folder.join("train.csv"), material::examples(160))?;
+    fs::write(folder.join("dev.csv"), material::examples(40))?;
     Ok(())
-}
-
-/// Sentences about two kinds of animals.
-pub(crate) fn examples(count: usize) -> String {
-    let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);
-    let mut csv = String::from("label,text\n");
-    for number in 0..count {
-        let (label, words) = if number % 2 == 0 { ("bird", birds) } else { ("fish", fish) };
-        let word = words[number / 2 % 3];
-        writeln!(csv, "{label},\"the {word} sees the horse, and the wolf {number} runs home\"")
-            .expect("a string takes everything");
-    }
-    csv
 }

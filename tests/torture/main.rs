@@ -5,6 +5,7 @@
 //! `scripts/torture.sh` runs it; plain `cargo test` does not. It trains models of a few thousand parameters
 //! and never asserts on speed. What it measures and how a row is read stands in `scripts/README.md`.
 
+#![expect(clippy::unwrap_used, reason = "material that cannot be made ends the table")]
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 #![expect(clippy::print_stderr, reason = "progress of a long table")]
 
@@ -14,6 +15,7 @@ mod damage;
 mod disk_full;
 mod diverging;
 mod draw;
+mod fuzz;
 mod job;
 mod kill;
 mod lock;
@@ -26,6 +28,9 @@ mod outside;
 mod place;
 mod planted;
 mod power;
+#[path = "../readers/mod.rs"]
+mod readers;
+mod reading;
 mod resume;
 mod secrets;
 mod signals;
@@ -77,14 +82,15 @@ fn rows() -> Vec<Row> {
     }
     let any = Job::Pretrain;
     rows.push(Row { name: "mutants".to_string(), job: any, target: mutants::TARGET, run: mutants::run });
+    rows.push(Row { name: "fuzz".to_string(), job: any, target: fuzz::TARGET, run: fuzz::run });
     rows.push(Row { name: "bombs".to_string(), job: any, target: bombs::TARGET, run: bombs::run });
     rows
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == mutants::WORKER) {
-        return mutants::work(&arguments[1..]);
+    if arguments.first().is_some_and(|first| first == reading::WORKER) {
+        return reading::work(&arguments[1..]);
     }
     match Options::parse(&arguments).and_then(|options| drive(&options)) {
         Ok(code) => code,

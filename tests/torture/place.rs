@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use serde_json::Value;
@@ -22,6 +21,8 @@ use crate::compare::Reference;
 use crate::job;
 use crate::job::Job;
 use crate::options::Options;
+use crate::readers::Runs;
+use crate::readers::copy_tree;
 use crate::sitting::Sitting;
 
 /// A whole run takes a second; far more than that is a hang.
@@ -31,6 +32,8 @@ pub(crate) const HANG: Duration = Duration::from_secs(60);
 pub(crate) struct Bench {
     pub(crate) program: PathBuf,
     pub(crate) seed: u64,
+    /// Where results are kept.
+    pub(crate) output: Option<PathBuf>,
     is_full: bool,
     scratch: TempDir,
     next: AtomicUsize,
@@ -44,6 +47,7 @@ impl Bench {
         let bench = Self {
             program: options.program.clone(),
             seed: options.seed,
+            output: options.output.clone(),
             is_full: options.is_full,
             scratch,
             next: AtomicUsize::new(0),
@@ -75,6 +79,19 @@ impl Bench {
     /// The full count, or a small one.
     pub(crate) fn count(&self, quick: usize, full: usize) -> usize {
         if self.is_full { full } else { quick }
+    }
+
+    /// What runs left, to be damaged.
+    pub(crate) fn damaged_runs(&self) -> Result<PathBuf> {
+        let folder = self.fresh_path("runs-");
+        Runs::make(&folder, &mut |arguments, code| {
+            let mut command = Command::new(&self.program);
+            command.args(arguments);
+            let place = Place { root: folder.clone(), is_kept: true };
+            let fault = Sitting::start(command, &place)?.finish()?.fault(&[i32::from(code)]);
+            fault.map_or(Ok(()), |fault| bail!("{arguments:?}: {fault}"))
+        })?;
+        Ok(folder)
     }
 
     /// A name below the scratch folder that nothing else has.
@@ -195,19 +212,4 @@ impl Place {
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_path_buf(), is_kept: true }
     }
-}
-
-/// Copies a folder with all below it.
-pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_tree(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target).with_context(|| target.display().to_string())?;
-        }
-    }
-    Ok(())
 }

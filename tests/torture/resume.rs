@@ -14,7 +14,8 @@ use crate::job::Job;
 use crate::job::STEPS;
 use crate::place::Bench;
 use crate::place::Place;
-use crate::place::copy_tree;
+use crate::readers::copy_tree;
+use crate::readers::reseal;
 use crate::table::Control;
 use crate::table::Outcome;
 
@@ -80,7 +81,7 @@ fn forget_moments(place: &Place) -> Result<()> {
     let mut bytes = Vec::new();
     write_tensors(&mut bytes, &tensors)?;
     fs::write(folder.join(OPTIMIZER), bytes)?;
-    compare::reseal(&folder, OPTIMIZER)
+    reseal(&folder, OPTIMIZER)
 }
 
 /// A loss scale as at the beginning of a run.

@@ -23,7 +23,7 @@ use crate::draw::on_all_cores;
 use crate::job::Job;
 use crate::place::Bench;
 use crate::place::Place;
-use crate::place::copy_tree;
+use crate::readers::copy_tree;
 use crate::sitting::Ended;
 use crate::sitting::SIGKILL;
 use crate::sitting::Sitting;

@@ -71,15 +71,18 @@ impl SketchFile {
         let mut file = fs::open(path)?;
         let len_bytes = fs::len_bytes(path)?;
         if len_bytes < HEADER_BYTES as u64 {
-            return Err(damaged(path, "is too short for a file of sketches"));
+            return Err(damaged(
+                path,
+                &format!("is too short for a file of sketches: it has {len_bytes} bytes"),
+            ));
         }
         file.read_exact(&mut bytes).with_context(|| format!("cannot read `{}`", path.display()))?;
         let (count, checksum) = (u64_at(&bytes, 32), u32_at(&bytes, 40));
         if &bytes[..8] != MAGIC {
-            return Err(damaged(path, "is not a file of sketches"));
+            return Err(damaged(path, "is not a file of sketches: its first 8 bytes are others"));
         }
         if u32_at(&bytes, 44) != crc32c::crc32c(&bytes[..44]) {
-            return Err(damaged(path, "its header is damaged (the checksum differs)"));
+            return Err(damaged(path, "its header, bytes 0 to 48, is damaged (the checksum differs)"));
         }
         if bytes != header(parameters, count, checksum) {
             return Err(damaged(
@@ -116,7 +119,11 @@ impl SketchFile {
             left -= records;
         }
         if checksum != self.checksum {
-            return Err(damaged(&self.path, "its sketches are damaged (the checksum differs)"));
+            let message = format!(
+                "its {} sketches, from byte {HEADER_BYTES} on, are damaged (the checksum differs)",
+                self.count
+            );
+            return Err(damaged(&self.path, &message));
         }
         Ok(())
     }

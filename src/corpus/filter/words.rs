@@ -90,7 +90,7 @@ impl Filter for Words {
 
 /// The entries of a list: one a line, blank lines and lines from `#` on left out.
 pub(super) fn read_list(path: &Path) -> Result<Vec<String>> {
-    let text = fs::read_text_capped(path, LIST_CAP_BYTES)?;
+    let text = fs::read_text_stream_capped(path, LIST_CAP_BYTES)?;
     let entries: Vec<String> = text
         .lines()
         .map(str::trim)

@@ -4,11 +4,13 @@
 //! and which is no UTF-8, is treated like any other invalid byte.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
 use serde::de::DeserializeSeed;
 use serde::de::Deserializer;
+use serde::de::Error;
 use serde::de::IgnoredAny;
 use serde::de::MapAccess;
 use serde::de::Visitor;
@@ -101,7 +103,8 @@ struct Fields<'a> {
     title: Field<'a>,
 }
 
-/// The strings in the fields that `columns` names; of several with the same name, the last one.
+/// The strings in the fields that `columns` names. A name that comes twice is an error, as everywhere: of two,
+/// it would not be known which one is meant.
 fn fields_of<'a>(json: &'a str, columns: &Columns) -> Result<Fields<'a>, Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let found =
@@ -191,8 +194,12 @@ impl<'de> Visitor<'de> for Wanted<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Fields::default();
+        let (mut found, mut seen) = (Fields::default(), BTreeSet::new());
         while let Some(key) = map.next_key::<Key<'de>>()? {
+            if seen.contains(&key.0) {
+                let name: String = key.0.chars().take(60).collect();
+                return Err(A::Error::custom(format!("field `{name}` is there twice")));
+            }
             if key.0 == self.0.text {
                 found.text = map.next_value_seed(Text)?;
             } else if self.0.title.as_deref() == Some(key.0.as_ref()) {
@@ -200,6 +207,7 @@ impl<'de> Visitor<'de> for Wanted<'_> {
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
+            seen.insert(key.0);
         }
         Ok(found)
     }
@@ -287,6 +295,13 @@ mod tests {
             fault(r#"{"text": "a"} {"text": "b"}"#).message,
             "is not a JSON object: trailing characters"
         );
+        for twice in [r#"{"text": "a", "text": "a"}"#, r#"{"n": 1, "text": "a", "\u006e": 2}"#] {
+            let name = if twice.contains('n') { "n" } else { "text" };
+            let fault = fault(twice);
+            assert_eq!(fault.message, format!("is not a JSON object: field `{name}` is there twice"));
+            assert!(fault.column > 10, "{fault:?}");
+        }
+        assert_eq!(fields_of(r#"{"text": {"a": 1, "a": 2}}"#, &columns("text")).unwrap_err().column, 1);
         assert_eq!(fault(r#"["text"]"#).message, "is an array, a JSON object is wanted");
         let cut = fault(r#"{"text": "a"#);
         assert_eq!((cut.line, cut.column), (1, 11));

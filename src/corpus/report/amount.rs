@@ -20,10 +20,10 @@ impl Amount {
         self.bytes += bytes;
     }
 
-    /// All documents of `other` too.
+    /// All documents of `other` too. Damaged parts may claim any number, of which the sum is the largest.
     pub(in crate::corpus) fn merge(&mut self, other: Self) {
-        self.documents += other.documents;
-        self.bytes += other.bytes;
+        self.documents = self.documents.saturating_add(other.documents);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
     /// What is left without `other`.

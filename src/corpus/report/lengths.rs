@@ -27,7 +27,7 @@ impl Lengths {
             self.0.resize(other.0.len(), 0);
         }
         for (count, more) in self.0.iter_mut().zip(&other.0) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
     }
 

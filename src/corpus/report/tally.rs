@@ -132,7 +132,7 @@ impl Tally {
 impl SourceTally {
     fn merge(&mut self, other: Self) {
         self.read.merge(other.read);
-        self.cut_documents += other.cut_documents;
+        self.cut_documents = self.cut_documents.saturating_add(other.cut_documents);
         self.replaced.merge(other.replaced);
         other
             .changes
@@ -143,8 +143,8 @@ impl SourceTally {
             .into_iter()
             .for_each(|(reason, amount)| self.dropped.entry(reason).or_default().merge(amount));
         self.kept.merge(other.kept);
-        self.words += other.words;
-        self.characters += other.characters;
+        self.words = self.words.saturating_add(other.words);
+        self.characters = self.characters.saturating_add(other.characters);
         other
             .languages
             .into_iter()
@@ -161,8 +161,8 @@ impl Steps {
     }
 
     fn merge(&mut self, other: Self) {
-        self.documents += other.documents;
-        self.count += other.count;
+        self.documents = self.documents.saturating_add(other.documents);
+        self.count = self.count.saturating_add(other.count);
     }
 }
 

@@ -125,6 +125,21 @@ fn what_is_read_is_kept_or_dropped() {
     );
 }
 
+#[test]
+fn counts_of_damaged_parts_add_up_to_the_largest_number() {
+    let mut tally = made(0..100);
+    let source = &mut tally.sources[0];
+    let most = Amount { documents: u64::MAX, bytes: u64::MAX };
+    (source.read, source.kept, source.words, source.characters) = (most, most, u64::MAX, u64::MAX);
+    (source.cut_documents, source.lengths_words.0) = (u64::MAX, vec![u64::MAX; 65]);
+    source.languages.insert("fin".to_string(), most);
+    source.languages.insert("eng".to_string(), most);
+    source.dropped.insert("too_short".to_string(), most);
+    tally.merge(made(0..100));
+    assert_eq!(tally.sources[0].read, most);
+    assert!(Report::new(tally, SplitSummary::default()).to_html().contains("18,446,744,073,709,551,615"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 

@@ -27,6 +27,9 @@ pub(super) use writer::PartWriter;
 /// A part's tally holds twenty samples for each reason and source counts: some hundred KiB.
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
 
+/// More documents or bytes than any disk holds: sums of them stay within 64 bits.
+const MOST: u64 = 1 << 50;
+
 const COMPLETE_JSON: &str = "complete.json";
 
 /// What stands in a part's `.json`; `T` is the tally of the pass.
@@ -80,6 +83,11 @@ pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path, mut each: impl FnM
         };
         let entry: PartEntry<T> =
             serde_json::from_str(&text).map_err(|e| broken(format!("is broken: {e}"), &paths.entry))?;
+        let claims =
+            [("items", entry.items), ("documents", entry.documents), ("text_bytes", entry.text_bytes)];
+        if let Some((name, claim)) = claims.into_iter().find(|(_, claim)| *claim > MOST) {
+            return Err(broken(format!("is broken: `{name}` is {claim}"), &paths.entry).into());
+        }
         let file_bytes = fs::len_bytes(&paths.documents)?;
         if file_bytes != entry.file_bytes {
             return Err(broken(

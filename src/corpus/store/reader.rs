@@ -16,6 +16,8 @@ use crate::fs::TextFile;
 pub(in crate::corpus) struct PartReader {
     reader: BufReader<TextFile>,
     path: PathBuf,
+    /// Documents in it, and how many of them are still to come.
+    documents: u64,
     left: u64,
     text_bytes_left: u64,
 }
@@ -26,6 +28,7 @@ impl PartReader {
         Ok(Self {
             reader,
             path: paths.documents.clone(),
+            documents: entry.documents,
             left: entry.documents,
             text_bytes_left: entry.text_bytes,
         })
@@ -43,8 +46,10 @@ impl Iterator for PartReader {
                 Some(Ok(document))
             }
             Err(e) => {
+                let number = self.documents - self.left;
                 self.left = 0;
-                let problem = Problem::new(format!("is damaged: {e}")).at(self.path.display());
+                let message = format!("is damaged, in document {number} or behind it: {e}");
+                let problem = Problem::new(message).at(self.path.display());
                 Some(Err(problem.hint("remove the folder that it lies in to read the corpus again").into()))
             }
         }

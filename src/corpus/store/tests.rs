@@ -56,3 +56,18 @@ fn damage_is_an_error_that_names_the_file() {
         }
     }
 }
+
+#[test]
+fn an_entry_that_claims_more_than_there_can_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 0, 0..3);
+    let path = PartPaths::new(folder.path(), 0).entry;
+    let whole = std::fs::read_to_string(&path).unwrap();
+    for name in ["items", "documents", "text_bytes"] {
+        let start = whole.find(&format!("\"{name}\":")).unwrap() + name.len() + 3;
+        let end = start + whole[start..].find(',').unwrap();
+        std::fs::write(&path, [&whole[..start], "18446744073709551615", &whole[end..]].concat()).unwrap();
+        let message = whole_parts(folder.path(), |()| {}).unwrap_err().to_string();
+        assert!(message.contains(&format!("is broken: `{name}` is 18446744073709551615")), "{message}");
+    }
+}

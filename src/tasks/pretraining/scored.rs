@@ -61,8 +61,12 @@ pub fn losses<T: Pretrained>(
 
 /// The texts of a file, and how many were left out for their length; empty ones are not missed.
 fn documents(path: &Path, field: Option<&str>) -> Result<(Vec<String>, u64)> {
-    // A missing file is named as such, not as a pattern without a match.
-    fs::open(path)?;
+    // A missing file is named as such, not as a pattern without a match. It is not opened: a pipe could not be
+    // opened again.
+    fs::len_bytes(path)?;
+    if fs::is_folder(path) {
+        return Err(Problem::new("is a folder, a file is wanted").at(path.display()).into());
+    }
     let field = field.unwrap_or("text").to_string();
     let source = SourceConfig { field, ..SourceConfig::of_files(vec![path.display().to_string()]) };
     let corpus = Corpus::open(&DataConfig { sources: vec![source], ..DataConfig::default() })?;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::finetune::FLAGS;
 use crate::finetune::SETS;
-use crate::finetune::examples;
 use crate::finetune::finetune;
 use crate::finetune::rows;
 use crate::finetune::workplace;
+use crate::material::examples;
 use crate::workplace::Workplace;
 use crate::workplace::assert_same_tree;
 use crate::workplace::send;

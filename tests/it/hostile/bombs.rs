@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-use crate::hostile::inputs;
+use crate::readers::compressed;
 use crate::workplace::Workplace;
 
 /// What a bomb unfolds to.
@@ -99,7 +99,7 @@ fn prepare(file: &str, bytes: &[u8]) -> Option<Ended> {
 
 /// A gibibyte of `block`, compressed: all four formats allow members one after the other, so that one is
 /// made.
-fn unfolding(block: &[u8], compress: inputs::Compress) -> Vec<u8> {
+fn unfolding(block: &[u8], compress: compressed::Compress) -> Vec<u8> {
     compress(&block.repeat((16 << 20) / block.len())).repeat(GIBIBYTE / (16 << 20))
 }
 
@@ -122,8 +122,8 @@ fn the_harness_sees_a_process_that_takes_too_much() {
     }
 }
 
-const FORMATS: [(&str, inputs::Compress); 4] =
-    [("gz", inputs::gzip), ("zst", inputs::zstd), ("bz2", inputs::bzip2), ("xz", inputs::xz)];
+const FORMATS: [(&str, compressed::Compress); 4] =
+    [("gz", compressed::gzip), ("zst", compressed::zstd), ("bz2", compressed::bzip2), ("xz", compressed::xz)];
 
 #[test]
 fn archives_of_a_gibibyte_of_zeros_take_little_memory() {

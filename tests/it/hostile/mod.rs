@@ -5,34 +5,45 @@
 //! take this process with them, run as processes of their own (`bombs`).
 
 mod bombs;
-mod inputs;
-mod mutate;
 mod watchdog;
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inputs::Input;
-use inputs::Outcome;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
 use watchdog::Ended;
 
+use crate::readers;
+use crate::readers::Input;
+use crate::readers::Outcome;
+use crate::readers::Runs;
+
 /// Mutated inputs over all kinds.
 const CASES: usize = 2000;
 
-/// The share of errors that must name the file, in percent.
+/// The share of errors that must name the file and a place in it, in percent.
 const NAMED_PERCENT: usize = 99;
 
 #[test]
 fn two_thousand_damaged_inputs_are_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let inputs: Vec<Input> = inputs::all(folder.path());
-    inputs.iter().for_each(assert_readable);
+    let runs = Runs::make(&folder.path().join("runs"), &mut |arguments, code| {
+        let ended = Command::new(env!("CARGO_BIN_EXE_mlmtrain")).args(arguments).output()?;
+        anyhow::ensure!(ended.status.code() == Some(i32::from(code)), "{arguments:?}: {ended:?}");
+        Ok(())
+    });
+    let inputs = readers::all(&folder.path().join("inputs"), &runs.unwrap()).unwrap();
+    for (input, bytes) in inputs.iter().flat_map(|input| input.kept.iter().map(move |bytes| (input, bytes))) {
+        if let Err(e) = input.read(bytes) {
+            assert!(input.names_file_and_place(&format!("{e:#}")), "{}: {e:#}", input.name);
+        }
+    }
     let found = run(&inputs, CASES);
     println!(
-        "{} inputs, {CASES} cases: {} read, {} refused, {} without the file's name",
+        "{} inputs, {CASES} cases: {} read, {} refused, {} without the file's name or a place in it",
         inputs.len(),
         found.read,
         found.refused,
@@ -42,7 +53,7 @@ fn two_thousand_damaged_inputs_are_read_or_refused() {
     let allowed = found.refused * (100 - NAMED_PERCENT) / 100;
     assert!(
         found.unnamed.len() <= allowed,
-        "{} of {} errors name no file:\n{}",
+        "{} of {} errors name no file or no place:\n{}",
         found.unnamed.len(),
         found.refused,
         found.unnamed.join("\n")
@@ -74,18 +85,10 @@ fn the_harness_finds_a_panic_a_hang_and_a_message_without_the_file() {
 struct Found {
     read: usize,
     refused: usize,
-    /// Errors that name no file.
+    /// Errors that name no file, or no place in it.
     unnamed: Vec<String>,
     /// Panics and hangs.
     broken: Vec<String>,
-}
-
-/// Without damage an input must give all its documents.
-fn assert_readable(input: &Input) {
-    input.write(&input.bytes);
-    let outcome = (input.read)(&input.path);
-    let right = outcome.as_ref().is_ok_and(|documents| *documents == input.documents);
-    assert!(right, "the undamaged {} gives {outcome:?}, not {} documents", input.name, input.documents);
 }
 
 fn run(inputs: &[Input], cases: usize) -> Found {
@@ -94,13 +97,7 @@ fn run(inputs: &[Input], cases: usize) -> Found {
         let input = &inputs[case % inputs.len()];
         // The seed is the case: any one of them can be run again on its own.
         let stream = Stream::new(20, Purpose::Test, case as u64);
-        let mutated = match &input.inside {
-            Some((plain, compress)) if (case / inputs.len()).is_multiple_of(2) => {
-                compress(&mutate::mutate(plain, stream))
-            }
-            _ => mutate::mutate(&input.bytes, stream),
-        };
-        input.write(&mutated);
+        input.write(&input.mutant(stream));
         let (read, path) = (Arc::clone(&input.read), input.path.clone());
         let label = format!("case {case}, {}", input.name);
         match watchdog::run(watchdog::LIMIT, move || read(&path)) {
@@ -108,9 +105,7 @@ fn run(inputs: &[Input], cases: usize) -> Found {
             Ended::Well(Err(e)) => {
                 found.refused += 1;
                 let message = format!("{e:#}");
-                // A damaged manifest shows in the shard beside it, too.
-                let folder = input.path.parent().unwrap_or(&input.path).to_string_lossy();
-                if !message.contains(folder.as_ref()) {
+                if !input.names_file_and_place(&message) {
                     found.unnamed.push(format!("{label}: {message}"));
                 }
             }
@@ -121,6 +116,7 @@ fn run(inputs: &[Input], cases: usize) -> Found {
                 break;
             }
         }
+        input.write(&input.bytes);
     }
     found
 }

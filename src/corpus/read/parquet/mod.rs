@@ -3,6 +3,7 @@
 //! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds
 //! them. The crate may panic on a broken file, so it only runs inside `quietly`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -68,9 +69,12 @@ impl ParquetRows {
         let place = file.path.display().to_string();
         let handle = fs::open(&file.path)?;
         let size_bytes = fs::len_bytes(&file.path)?;
-        check_footer(&handle, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
+        let footer = check_footer(&handle, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
+        let in_footer = |message: &str| {
+            broken(&format!("in its index, bytes {} to {}: {message}", footer.start, footer.end), &place)
+        };
         let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&handle))
-            .map_err(|message| broken(&message, &place))?;
+            .map_err(|message| in_footer(&message))?;
         let text = column_of(&metadata, &columns.text, "field", &place)?;
         let title = columns
             .title
@@ -100,7 +104,9 @@ impl ParquetRows {
         let group = self.metadata.row_group(self.next_group);
         let values = |column: usize| -> Result<Values, String> {
             let descriptor = group.schema_descr().column(column);
-            let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column))?;
+            let name = descriptor.name().to_string();
+            let pages = Pages::new(Arc::clone(&self.file), self.size_bytes, group.column(column))
+                .map_err(|message| format!("column `{name}`: {message}"))?;
             Ok(Values::new(descriptor, pages))
         };
         let opened = quietly(|| -> Result<_, ParquetError> {
@@ -108,9 +114,11 @@ impl ParquetRows {
             let title = self.title.map(values).transpose().map_err(ParquetError::General)?;
             Ok((text, title))
         });
-        let (text, title) = opened.map_err(|message| broken(&message, &self.place))?;
-        let rows_left = u64::try_from(group.num_rows())
-            .map_err(|_| broken("the number of rows is negative", &self.place))?;
+        let number = self.next_group + 1;
+        let in_group = |message: &str| broken(&format!("row group {number}: {message}"), &self.place);
+        let (text, title) = opened.map_err(|message| in_group(&message))?;
+        let rows_left =
+            u64::try_from(group.num_rows()).map_err(|_| in_group("the number of rows is negative"))?;
         self.group = Some(Group { text, title, rows_left });
         self.next_group += 1;
         Ok(true)
@@ -214,10 +222,13 @@ fn broken(message: &str, place: &str) -> anyhow::Error {
         .into()
 }
 
-/// Looks at the last eight bytes before anything is allocated for what they promise.
-fn check_footer(file: &File, size_bytes: u64) -> Result<(), String> {
+/// Looks at the last eight bytes before anything is allocated for what they promise; gives the bytes of the
+/// index before them.
+fn check_footer(file: &File, size_bytes: u64) -> Result<Range<u64>, String> {
     let mut tail = [0; 8];
-    let start = size_bytes.checked_sub(8).ok_or("is too short for a Parquet file")?;
+    let start = size_bytes
+        .checked_sub(8)
+        .ok_or_else(|| format!("is too short for a Parquet file: it has {size_bytes} bytes"))?;
     pages::read_exact_at(file, start, &mut tail)?;
     let (length, magic) = (u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])), &tail[4..]);
     match magic {
@@ -227,8 +238,8 @@ fn check_footer(file: &File, size_bytes: u64) -> Result<(), String> {
         b"PAR1" if length > FOOTER_BYTES_MAX => {
             Err(format!("has an index of {length} bytes, at most {FOOTER_BYTES_MAX} are read"))
         }
-        b"PAR1" => Ok(()),
-        b"PARE" => Err("is an encrypted Parquet file".to_string()),
+        b"PAR1" => Ok(start - length..start),
+        b"PARE" => Err("is an encrypted Parquet file: it ends in `PARE`".to_string()),
         _ => Err("is not a Parquet file, or has been cut off: it does not end in `PAR1`".to_string()),
     }
 }

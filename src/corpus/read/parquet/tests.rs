@@ -163,7 +163,7 @@ fn errors_name_the_file_and_what_there_is() {
         of("a.parquet", "g").starts_with("a.parquet: column `g` is nested, a column of strings is wanted")
     );
     insta::assert_snapshot!(of("cut.parquet", "text"), @"cut.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
-    insta::assert_snapshot!(of("short.parquet", "text"), @"short.parquet: is too short for a Parquet file");
+    insta::assert_snapshot!(of("short.parquet", "text"), @"short.parquet: is too short for a Parquet file: it has 4 bytes");
     insta::assert_snapshot!(of("text.parquet", "text"), @"text.parquet: is not a Parquet file, or has been cut off: it does not end in `PAR1`");
     insta::assert_snapshot!(of("long.parquet", "text"), @"long.parquet: is not whole: its index has 2147483647 bytes, the file 12");
     insta::assert_snapshot!(of("delta.parquet", "text"), @r"
@@ -173,7 +173,31 @@ fn errors_name_the_file_and_what_there_is() {
     assert!(of("a.parquet.gz", "text").starts_with("a.parquet.gz: is a compressed Parquet file"));
 }
 
-/// Reads a file that is broken somewhere: documents, or an error with its name.
+#[test]
+fn damage_of_the_index_is_named_by_its_bytes_or_its_row_group() {
+    let rows: [Row<'_>; 1] = [(Some(b"one"), "First")];
+    let whole = file(properties().build(), &[&rows, &rows]);
+    let end = whole.len() - 8;
+    let start = end - u32::from_le_bytes(whole[end..end + 4].try_into().unwrap()) as usize;
+    let of = |bytes: &[u8]| {
+        let folder = Folder::with(&[("a.parquet", bytes)]);
+        message(&folder, &folder.config_with("a.parquet", |_| ()))
+    };
+    // The index is a struct, and a struct of nothing at all lacks its version.
+    let empty = [&whole[..start], &[0; 1], &1u32.to_le_bytes(), b"PAR1"].concat();
+    let told = format!("in its index, bytes {start} to {}: ", start + 1);
+    assert!(of(&empty).contains(&told), "{}", of(&empty));
+    // All chunks of columns begin behind the end of the file.
+    let shorter = [&whole[whole.len() - (end - start) - 8..]].concat();
+    assert!(
+        of(&shorter)
+            .contains("a.parquet: is not a Parquet file that can be read: row group 1: column `text`"),
+        "{}",
+        of(&shorter)
+    );
+}
+
+/// Reads a file that is broken somewhere: documents, or an error with its name and a place in it.
 fn survive(folder: &Folder) {
     let config = folder.config_with("a.parquet", |source| {
         source.invalid_utf8 = InvalidUtf8::Replace;
@@ -181,7 +205,11 @@ fn survive(folder: &Folder) {
     });
     match Corpus::open(&config).and_then(|corpus| corpus.documents().collect::<Result<Vec<Item>, _>>()) {
         Ok(_) => {}
-        Err(e) => assert!(format!("{e:#}").contains("a.parquet"), "{e:#}"),
+        Err(e) => {
+            let message = format!("{e:#}");
+            let (_, place) = message.split_once("a.parquet").unwrap_or_else(|| panic!("{message}"));
+            assert!(place.contains(|c: char| c.is_ascii_digit() || c == '`'), "{message}");
+        }
     }
 }
 

@@ -163,7 +163,9 @@ fn errors_name_file_and_place() {
         ("a.jsonl", b"{\"text\": \"fine\"}\n  {\"title\": \"no text\", \"body\": 1}\n".as_slice()),
         ("b.jsonl", b"{\"text\": \"fi"),
         ("c.txt.gz", b"\x1f\x8b\x08 this is no gzip file"),
+        ("d.jsonl", b"{\"text\": \"fine\"}\n{\"text\": \"one\", \"text\": \"two\"}\n"),
         ("a.json", b"[{\"text\": \"fine\"},\n {\"text\": \"fine\"}\n 7]"),
+        ("f.json", b"[{\"text\": \"fine\"},\n {\"text\": \"one\",\n  \"text\": \"two\"}]"),
         ("b.json", b"[{\"text\": \"fine\"},\n {\"text\": \"fi"),
         ("c.json", b"[{\"text\": \"fine\"},\n {\"text\":\n  3 4}]"),
         ("d.json", b"{\"data\": [{\"text\": \"fine\"}]}"),
@@ -180,6 +182,8 @@ fn errors_name_file_and_place() {
       hint: set `field` to one of the fields: `title`, `body`
     ");
     insta::assert_snapshot!(of("b.jsonl"), @"b.jsonl:1:12: is not a JSON object: EOF while parsing a string");
+    insta::assert_snapshot!(of("d.jsonl"), @"d.jsonl:2:22: is not a JSON object: field `text` is there twice");
+    insta::assert_snapshot!(of("f.json"), @"f.json:3:8: is not a JSON object: field `text` is there twice");
     assert!(of("c.txt.gz").starts_with("cannot read `c.txt.gz`, line 1: "), "{}", of("c.txt.gz"));
     insta::assert_snapshot!(of("a.json"), @"a.json:3:2: here is `7` where `,` or `]` is wanted");
     insta::assert_snapshot!(of("b.json"), @r"

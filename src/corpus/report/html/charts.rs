@@ -49,9 +49,14 @@ pub(super) fn fate(report: &Report) -> String {
     html + "</div>\n"
 }
 
+/// The sum of counts, which may be any numbers in a report that was read.
+fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// One bar of (colour, name, count), as wide as its place.
 fn stacked(parts: &[(String, String, u64)]) -> String {
-    let whole: u64 = parts.iter().map(|part| part.2).sum();
+    let whole = sum(parts.iter().map(|part| part.2));
     let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
     let mut before = 0;
     for (color, name, count) in parts.iter().filter(|part| part.2 > 0) {
@@ -62,7 +67,7 @@ fn stacked(parts: &[(String, String, u64)]) -> String {
             svg,
             "<rect class=\"{color}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"20\"><title>{title}</title></rect>"
         );
-        before += count;
+        before = count.saturating_add(before);
     }
     svg + "</svg>"
 }
@@ -186,16 +191,17 @@ fn binary(power: u64) -> String {
 pub(super) fn languages(report: &Report) -> String {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for (code, amount) in report.sources.iter().flat_map(|source| &source.languages) {
-        *all.entry(code).or_default() += amount.documents;
+        let counted = all.entry(code).or_default();
+        *counted = sum([*counted, amount.documents]);
     }
     if all.keys().all(|code| *code == UNDETERMINED) {
         return String::new();
     }
     let mut languages: Vec<(&str, u64)> = all.into_iter().collect();
     languages.sort_by_key(|(_, documents)| std::cmp::Reverse(*documents));
-    let whole: u64 = languages.iter().map(|(_, documents)| documents).sum();
+    let whole = sum(languages.iter().map(|(_, documents)| *documents));
     let highest = languages.first().map_or(1, |(_, documents)| *documents);
-    let rest: u64 = languages.iter().skip(LANGUAGES).map(|(_, documents)| documents).sum();
+    let rest = sum(languages.iter().skip(LANGUAGES).map(|(_, documents)| *documents));
     let name = |code: &str| if code == UNDETERMINED { "undetermined".to_string() } else { escape(code) };
     let mut rows: Vec<(String, u64)> =
         languages.iter().take(LANGUAGES).map(|(code, documents)| (name(code), *documents)).collect();

@@ -47,7 +47,7 @@ pub(super) fn changes(report: &Report) -> String {
     let mut steps: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut add = |step, documents, count| {
         let held = steps.entry(step).or_default();
-        *held = (held.0 + documents, held.1 + count);
+        *held = (held.0.saturating_add(documents), held.1.saturating_add(count));
     };
     for source in &report.sources {
         source.changes.iter().for_each(|(step, steps)| add(step, steps.documents, steps.count));

@@ -12,10 +12,42 @@ const HUGE: [&[u8]; 6] = [
     b"99999999999999999999999",
 ];
 
+/// What formats give a meaning to.
+const WORDS: [&[u8]; 28] = [
+    b"null",
+    b"true",
+    b"{}",
+    b"[]",
+    b"{",
+    b"[",
+    b"\"",
+    b"\\ud800",
+    b"\\u0000",
+    b"\\",
+    b",",
+    b":",
+    b"\n",
+    b"\r\n",
+    b"\t",
+    b"\0",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"&a ",
+    b"*a",
+    b"!!binary ",
+    b"<<: ",
+    b"---\n",
+    b"- ",
+    b"<doc id=",
+    b"</script",
+    b"&#x0;",
+    "\u{301}\u{200d}".as_bytes(),
+];
+
 /// `bytes` with one to three kinds of damage.
-pub(super) fn mutate(bytes: &[u8], stream: Stream) -> Vec<u8> {
+pub(crate) fn mutate(bytes: &[u8], stream: Stream) -> Vec<u8> {
     let mut mutated = bytes.to_vec();
-    for round in 0..=stream.below(0, 3) {
+    for round in 0..=stream.below(2, 3) {
         damage(&mut mutated, &mut Draw { stream, index: 1 + round * 10_000 });
     }
     mutated
@@ -36,7 +68,7 @@ impl Draw {
 
 fn damage(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let at = draw.below(bytes.len());
-    match draw.below(7) {
+    match draw.below(9) {
         0 => flip_bits(bytes, draw),
         1 => drop(bytes.drain(at..(at + 1 + draw.below(16)).min(bytes.len()))),
         2 => {
@@ -50,6 +82,13 @@ fn damage(bytes: &mut Vec<u8>, draw: &mut Draw) {
             bytes.splice(at..at, copies);
         }
         5 => replace_number(bytes, draw),
+        6 => drop(bytes.splice(at..at, WORDS[draw.below(WORDS.len())].iter().copied())),
+        7 => {
+            let other = draw.below(bytes.len());
+            let length = 1 + draw.below(64);
+            let part = bytes[other..(other + length).min(bytes.len())].to_vec();
+            bytes.splice(at..(at + part.len()).min(bytes.len()), part);
+        }
         // As a length field of a binary format.
         _ => {
             let end = (at + 1 + draw.below(8)).min(bytes.len());

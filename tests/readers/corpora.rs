@@ -1,0 +1,121 @@
+//! Corpora: text, JSON and tables, plain and in every form of compression.
+
+use std::path::Path;
+
+use mlmtrain::config::DataConfig;
+use mlmtrain::corpus::Corpus;
+use mlmtrain::corpus::Item;
+use mlmtrain::corpus::Judge;
+use serde_json::Value;
+use serde_json::json;
+
+use super::Input;
+use super::Outcome;
+use super::compressed;
+
+const TARGET: &str = "corpus";
+
+/// Documents of each corpus.
+pub(super) const DOCUMENTS: u64 = 24;
+
+pub(super) fn all(folder: &Path) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for (name, source, text) in plain() {
+        let bytes = text.into_bytes();
+        inputs.push(corpus(folder, name, &source, bytes.clone()));
+        for (extension, compress) in compressed::ALL {
+            let packed = corpus(folder, &format!("{name}{extension}"), &source, compress(&bytes));
+            inputs.push(Input { inside: Some((bytes.clone(), compress)), ..packed });
+        }
+    }
+    inputs.push(judged(folder));
+    inputs
+}
+
+pub(super) fn texts() -> Vec<String> {
+    let text =
+        |n| format!("Document {n} begins here, äiti \u{1f98a} \"quoted\", and goes on for {} words.", n * 37);
+    (0..DOCUMENTS).map(text).collect()
+}
+
+/// File name, what the configuration says of the source besides its files, and content.
+pub(super) fn plain() -> Vec<(&'static str, Value, String)> {
+    let texts = texts();
+    let objects: Vec<_> =
+        texts.iter().enumerate().map(|(n, text)| json!({"id": n, "text": text, "score": 0.5})).collect();
+    let lines: Vec<String> = objects.iter().map(ToString::to_string).collect();
+    let tagged: Vec<String> =
+        texts.iter().map(|text| format!("<doc id=\"1\" title=\"a\">\n{text}\n</doc>\n")).collect();
+    let quoted = |text: &String| format!("\"{}\"", text.replace('"', "\"\""));
+    let columns = |separator: &str| {
+        let rows = texts.iter().enumerate().map(|(n, text)| format!("{n}{separator}{}\n", quoted(text)));
+        format!("id{separator}text\n") + &rows.collect::<String>()
+    };
+    vec![
+        ("lines.txt", json!({"document": "line"}), texts.join("\n")),
+        ("paragraphs.txt", json!({"document": "paragraph"}), texts.join("\n\n")),
+        ("tags.txt", json!({"document": "doc_tag"}), tagged.concat()),
+        ("corpus.jsonl", json!({}), lines.join("\n")),
+        ("array.json", json!({}), format!("[{}]", lines.join(",\n"))),
+        ("corpus.csv", json!({}), columns(",")),
+        ("corpus.tsv", json!({}), columns("\t")),
+    ]
+}
+
+/// A configuration of one source.
+pub(super) fn config(path: &Path, source: &Value) -> DataConfig {
+    let mut source = source.clone();
+    source["files"] = json!([path]);
+    // Otherwise most damage would end at the first byte that is no UTF-8.
+    source["invalid_utf8"] = json!("replace");
+    serde_json::from_value(json!({"sources": [source]})).unwrap()
+}
+
+pub(super) fn corpus(folder: &Path, name: &str, source: &Value, bytes: Vec<u8>) -> Input {
+    let path = folder.join(name).join(name);
+    let config = config(&path, source);
+    let read = move |_: &Path| -> Outcome {
+        let mut documents = 0;
+        for item in Corpus::open(&config)?.documents() {
+            documents += u64::from(matches!(item?, Item::Document(_)));
+        }
+        Ok(documents)
+    };
+    Input::new(TARGET, name, path, bytes, read).giving(DOCUMENTS)
+}
+
+/// A page of HTML that is cleaned and asked by every filter.
+fn judged(folder: &Path) -> Input {
+    let path = folder.join("page.txt").join("page.txt");
+    let config = DataConfig {
+        cleaning: serde_json::from_value(json!({"html_tags": true})).unwrap(),
+        filters: serde_json::from_value(json!({
+            "markup": {"enabled": true, "max_share": 1.0},
+            "lines": {"urls": true, "boilerplate": true, "patterns": ["share*this", "*cookies*"]},
+            "c4": {"enabled": true, "min_sentences": 1},
+            "length": {"min_words": 1},
+            "gopher": {"enabled": true},
+            "repetition": {"enabled": true},
+            "language": {"expected": ["eng"]},
+        }))
+        .unwrap(),
+        ..config(&path, &json!({"document": "file"}))
+    };
+    let judge = Judge::new(&config).unwrap();
+    let read = move |_: &Path| -> Outcome {
+        let mut documents = 0;
+        for item in Corpus::open(&config)?.documents() {
+            if let Item::Document(document) = item? {
+                judge.judge(&document.text);
+                documents += 1;
+            }
+        }
+        Ok(documents)
+    };
+    let page = "<!doctype html><html><head><title>A page</title><style>p { color: red }</style></head>\n\
+                <body><!-- a remark --><p class=\"x\">The old house &amp; the r&#xed;ver &amp;auml; stood \
+                there for many years.[1]</p>\n<ul><li>share this</li><li>https://example.org/a</li></ul>\n\
+                <script>if (a < b) { document.write('<p>') }</script><br/>It was said that the wind \
+                came over the hills\u{200b}\u{ad} and sang.\tNobody knew why.</body></html>\n";
+    Input::new(TARGET, "page.txt", folder.join("page.txt").join("page.txt"), page.into(), read)
+}

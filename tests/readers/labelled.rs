@@ -1,0 +1,61 @@
+//! Labelled examples, and texts to label.
+
+use std::path::Path;
+
+use mlmtrain::tasks::labelled::Columns;
+use mlmtrain::tasks::labelled::InputTexts;
+use mlmtrain::tasks::labelled::read_examples;
+
+use super::Input;
+use super::Outcome;
+use super::compressed::gzip;
+use crate::material::examples;
+
+const TARGET: &str = "labelled";
+
+/// Rows of each file.
+const ROWS: usize = 24;
+
+pub(super) fn all(folder: &Path) -> Vec<Input> {
+    let csv = examples(ROWS);
+    let tsv =
+        csv.replace('"', "").replacen(',', "\t", 1).replace("bird,", "bird\t").replace("fish,", "fish\t");
+    let rows = csv.lines().skip(1).filter_map(|line| line.split_once(','));
+    let line = |(label, text): (&str, &str)| {
+        format!("{{\"label\": \"{label}\", \"text\": {text}, \"other\": [1.5, null]}}\n")
+    };
+    let jsonl: String = rows.map(line).collect();
+    let txt = csv.split_once('\n').map_or("", |(_, rows)| rows).to_string();
+    let mut inputs = Vec::new();
+    for (name, content) in [("rows.csv", &csv), ("rows.tsv", &tsv), ("rows.jsonl", &jsonl)] {
+        let rows = input(folder, name, content, examples_of);
+        inputs.push(rows.packed(".gz", gzip));
+        inputs.push(rows);
+    }
+    for (name, content) in
+        [("texts.csv", &csv), ("texts.tsv", &tsv), ("texts.jsonl", &jsonl), ("texts.txt", &txt)]
+    {
+        inputs.push(input(folder, name, content, texts_of));
+    }
+    inputs
+}
+
+fn input(folder: &Path, name: &str, content: &str, read: fn(&Path) -> Outcome) -> Input {
+    let path = folder.join(name).join(name);
+    Input::new(TARGET, name, path, content.as_bytes().to_vec(), read).giving(ROWS as u64)
+}
+
+fn examples_of(path: &Path) -> Outcome {
+    let columns = Columns { labelled: true, ..Columns::default() };
+    Ok(read_examples(path, &columns)?.len() as u64)
+}
+
+/// As `predict` reads them: with the other columns of each row, and labels left alone.
+fn texts_of(path: &Path) -> Outcome {
+    let mut texts = 0;
+    for text in InputTexts::open(path, None, &Columns::default())? {
+        text?;
+        texts += 1;
+    }
+    Ok(texts)
+}
