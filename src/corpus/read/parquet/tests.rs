@@ -175,8 +175,8 @@ fn errors_name_the_file_and_what_there_is() {
 
 #[test]
 fn damage_of_the_index_is_named_by_its_bytes_or_its_row_group() {
-    let rows: [Row<'_>; 1] = [(Some(b"one"), "First")];
-    let whole = file(properties().build(), &[&rows, &rows]);
+    let rows: [Row<'_>; 1] = [(Some(&[b'x'; 5000]), "First")];
+    let whole = file(properties().set_dictionary_enabled(false).build(), &[&rows, &rows]);
     let end = whole.len() - 8;
     let start = end - u32::from_le_bytes(whole[end..end + 4].try_into().unwrap()) as usize;
     let of = |bytes: &[u8]| {

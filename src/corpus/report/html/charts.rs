@@ -108,7 +108,7 @@ pub(super) fn lengths(report: &Report) -> String {
 
 fn histogram(sources: &[(&str, &Lengths)]) -> String {
     let count = |lengths: &Lengths, bucket: usize| lengths.0.get(bucket).copied().unwrap_or(0);
-    let total = |bucket| sources.iter().map(|(_, lengths)| count(lengths, bucket)).sum::<u64>();
+    let total = |bucket| sum(sources.iter().map(|(_, lengths)| count(lengths, bucket)));
     let end = sources.iter().map(|(_, lengths)| lengths.0.len()).max().unwrap_or(0);
     let first = (0..end).find(|&bucket| total(bucket) > 0).unwrap_or(0);
     let highest = round_up((first..end).map(total).max().unwrap_or(1).max(1));
