@@ -39,10 +39,10 @@ impl Reference {
     }
 
     /// The first thing that is not the same in `place`.
-    pub(crate) fn difference(&self, place: &Place) -> Result<Option<String>> {
+    pub(crate) fn difference(&self, place: &Place) -> Option<String> {
         let found = match Self::of(place, 0.0) {
             Ok(found) => found,
-            Err(e) => return Ok(Some(format!("the run left no whole end: {e:#}"))),
+            Err(e) => return Some(format!("the run left no whole end: {e:#}")),
         };
         let lines = self.metrics.iter().zip(&found.metrics).position(|(wanted, found)| wanted != found);
         if let Some(line) =
@@ -50,16 +50,16 @@ impl Reference {
         {
             let text = |lines: &Vec<String>| lines.get(line).cloned().unwrap_or("nothing".to_string());
             let (wanted, found) = (text(&self.metrics), text(&found.metrics));
-            return Ok(Some(format!("line {} of metrics.jsonl: {found}, not {wanted}", line + 1)));
+            return Some(format!("line {} of metrics.jsonl: {found}, not {wanted}", line + 1));
         }
         if self.tensors.keys().ne(found.tensors.keys()) {
-            return Ok(Some(format!("other files: {:?}", found.tensors.keys())));
+            return Some(format!("other files: {:?}", found.tensors.keys()));
         }
         let differing = self.tensors.iter().find(|(name, bytes)| found.tensors.get(*name) != Some(bytes));
         if let Some((name, _)) = differing {
-            return Ok(Some(format!("`{name}` has other bytes")));
+            return Some(format!("`{name}` has other bytes"));
         }
-        Ok((self.state != found.state).then(|| format!("the state is {}, not {}", found.state, self.state)))
+        (self.state != found.state).then(|| format!("the state is {}, not {}", found.state, self.state))
     }
 }
 

@@ -83,7 +83,7 @@ fn goes_on(bench: &Bench, job: Job, draw: &mut Draw) -> Result<Option<String>> {
     if !ended.stderr.contains(&format!("resuming after step {OLDER} of")) {
         return Ok(Some(format!("byte {at} of {} was not found: {}", file.display(), ended.stderr)));
     }
-    bench.reference(job)?.difference(&place)
+    Ok(bench.reference(job)?.difference(&place))
 }
 
 /// Flips in the weights with a manifest that vouches for them: as if there were no hashes.

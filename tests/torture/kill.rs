@@ -103,7 +103,7 @@ fn chain(
         if !runs {
             // It was complete: look at it, and go on with another.
             found.faults.extend(sitting.finish()?.fault(&[0]));
-            found.faults.extend(reference.difference(&place)?);
+            found.faults.extend(reference.difference(&place));
             place = bench.place()?;
             continue;
         }
@@ -113,10 +113,10 @@ fn chain(
         }
         found.kills += 1;
         found.in_a_save += usize::from(place.is_saving());
-        if let Some(act) = sabotage {
-            if act(&place)? {
-                sabotage = None;
-            }
+        if let Some(act) = sabotage
+            && act(&place)?
+        {
+            sabotage = None;
         }
         found.faults.extend(compare::loss(
             &place.run(),
@@ -125,7 +125,7 @@ fn chain(
         )?);
     }
     found.faults.extend(bench.finish(job, &place, saving.sets)?.fault(&[0]));
-    found.faults.extend(reference.difference(&place)?);
+    found.faults.extend(reference.difference(&place));
     let left =
         place.names().into_iter().filter(|name| name.starts_with(".tmp-") || name.starts_with(".old-"));
     found.faults.extend(left.map(|name| format!("`{name}` is left behind")));

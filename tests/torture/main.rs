@@ -109,14 +109,13 @@ fn drive(options: &Options) -> Result<ExitCode> {
     println!("{}", table::HEADER);
     let bench = Bench::new(options)?;
     for row in &rows {
-        let finished = match results.find(&row.name) {
-            Some(finished) => finished,
-            None => {
-                eprintln!("... {}", row.name);
-                let started = Instant::now();
-                let outcome = (row.run)(&bench, row.job).unwrap_or_else(|e| Outcome::broken(&e));
-                results.add(row, outcome, started.elapsed()).context("the results cannot be kept")?
-            }
+        let finished = if let Some(finished) = results.find(&row.name) {
+            finished
+        } else {
+            eprintln!("... {}", row.name);
+            let started = Instant::now();
+            let outcome = (row.run)(&bench, row.job).unwrap_or_else(|e| Outcome::broken(&e));
+            results.add(row, outcome, started.elapsed()).context("the results cannot be kept")?
         };
         println!("{}", finished.line());
     }

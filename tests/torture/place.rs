@@ -143,7 +143,7 @@ impl Bench {
         let reference = Arc::new(Reference::of(&place, ended.seconds)?);
         let again = self.place()?;
         self.finish(job, &again, &[])?.ok()?;
-        if let Some(difference) = reference.difference(&again)? {
+        if let Some(difference) = reference.difference(&again) {
             bail!("two undisturbed runs of {} differ: {difference}", job.name());
         }
         self.references.lock().expect("nothing panics with it").insert(job, Arc::clone(&reference));

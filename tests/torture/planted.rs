@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::compare;
 use crate::compare::Reference;
 use crate::draw::Draw;
-use crate::job;
 use crate::job::Job;
 use crate::job::STEPS;
+use crate::material;
 use crate::place::Bench;
 use crate::place::Place;
 use crate::sitting::Sitting;
@@ -77,7 +77,7 @@ fn skipped(bench: &Bench, job: Job, example: Option<usize>, draw: &mut Draw) -> 
         sitting.kill()?;
     }
     let ended = bench.finish(job, &killed, &[])?;
-    Ok(ended.fault(&[0]).or(reference.difference(&killed)?))
+    Ok(ended.fault(&[0]).or(reference.difference(&killed)))
 }
 
 /// What is wrong with a run in which every example has the token.
@@ -121,7 +121,7 @@ fn plant(place: &Place, is_chosen: impl Fn(usize) -> bool) -> Result<()> {
     fs::write(&path, bytes)?;
     // Its hashes no longer hold: without them it is anybody's model.
     fs::remove_file(base.join("manifest.json"))?;
-    let examples = job::examples(EXAMPLES);
+    let examples = material::examples(EXAMPLES);
     let mut lines: Vec<String> = examples.lines().map(str::to_string).collect();
     // The first line names the columns.
     for (number, line) in lines.iter_mut().skip(1).enumerate() {

@@ -71,7 +71,7 @@ fn chain(bench: &Bench, job: Job, reference: &Reference, draw: &mut Draw, signal
         let mut sitting = Sitting::start(bench.command(job, &place, &SETS), &place)?;
         if !sitting.wait(draw.duration(Duration::from_secs_f64(reference.seconds)))? {
             found.faults.extend(sitting.finish()?.fault(&[0]));
-            found.faults.extend(reference.difference(&place)?);
+            found.faults.extend(reference.difference(&place));
             place = bench.place()?;
             continue;
         }
@@ -89,7 +89,7 @@ fn chain(bench: &Bench, job: Job, reference: &Reference, draw: &mut Draw, signal
         found.faults.extend(fault(&ended, signal, before, &place)?);
     }
     found.faults.extend(bench.finish(job, &place, &SETS)?.fault(&[0]));
-    found.faults.extend(reference.difference(&place)?);
+    found.faults.extend(reference.difference(&place));
     Ok(found)
 }
 
@@ -98,10 +98,8 @@ fn fault(ended: &Ended, signal: i32, before: u64, place: &Place) -> Result<Optio
     let last = place.last_step();
     // Before the program listens, the system ends it; then nothing may have been done.
     let is_early = ended.signal == Some(signal) && last <= before;
-    if !is_early {
-        if let Some(fault) = ended.fault(&[128 + signal]) {
-            return Ok(Some(format!("after signal {signal}: {fault}")));
-        }
+    if !is_early && let Some(fault) = ended.fault(&[128 + signal]) {
+        return Ok(Some(format!("after signal {signal}: {fault}")));
     }
     let saved = compare::newest(&place.run())?.0.unwrap_or(0);
     Ok((saved != last)

@@ -114,7 +114,7 @@ fn race(
 
 /// Puts a link under a name, at times in the place of the file that is there.
 fn plant(place: &Place, outside: &Path, name: &str, step: u64, process: u32, draw: u64) -> bool {
-    let (to_file, replaces) = (draw % 2 == 0, draw < 4);
+    let (to_file, replaces) = (draw.is_multiple_of(2), draw < 4);
     let name = name.replace('N', &step.to_string()).replace('P', &process.to_string());
     let target = if to_file { outside.join("file") } else { outside.to_path_buf() };
     let link = place.run_path(&name);

@@ -198,7 +198,7 @@ fn judge(
             return Ok(Some(format!("silent: {}", ended.stderr)));
         }
     }
-    bench.reference(job)?.difference(place)
+    Ok(bench.reference(job)?.difference(place))
 }
 
 /// The newest checkpoint is cut off, as it would be where its name came before its content.
@@ -209,6 +209,7 @@ fn tear(place: &Place, _: &mut Ended) -> Result<()> {
 }
 
 /// The program says nothing.
+#[expect(clippy::unnecessary_wraps, reason = "as the other sabotage has it")]
 fn silence(_: &Place, ended: &mut Ended) -> Result<()> {
     ended.stderr.clear();
     Ok(())
@@ -235,7 +236,7 @@ fn paths_of_a_save(place: &Place) -> Vec<String> {
     let files = mlmtrain::fs::files_below(&old).unwrap_or_default();
     let mut names: Vec<String> =
         files.iter().filter_map(|file| Some(file.strip_prefix(&old).ok()?.to_str()?.into())).collect();
-    names.extend(["".to_string(), "trainer".to_string()]);
+    names.extend([String::new(), "trainer".to_string()]);
     let mut paths = vec!["run".to_string()];
     for folder in
         [format!(".tmp-checkpoint-{SAVED}"), format!("checkpoint-{SAVED}"), format!("checkpoint-{FROM}")]
@@ -252,7 +253,7 @@ fn paths_of_a_save(place: &Place) -> Vec<String> {
 fn log_of(place: &Place) -> Result<String> {
     let (path, until) = (place.path("log"), Instant::now() + Duration::from_secs(2));
     loop {
-        let log = read(&path)?;
+        let log = read(&path);
         let is_whole = log.lines().next_back().is_some_and(|line| line.contains("+++ "));
         if is_whole || Instant::now() > until {
             return Ok(log);
@@ -261,6 +262,6 @@ fn log_of(place: &Place) -> Result<String> {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned())
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }

@@ -111,7 +111,9 @@ impl Finished {
         let (result, figure) = (self.text("result"), self.text("figure"));
         let (target, control) = (self.text("target"), self.text("control"));
         let misses = self.value["misses"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let below: String = misses.map(|miss| format!("\n    {}", miss.replace('\n', "\n    "))).collect();
+        let below: Vec<String> =
+            misses.map(|miss| format!("\n    {}", miss.replace('\n', "\n    "))).collect();
+        let below = below.concat();
         format!("{name:18} {seconds:8.1}  {result:7}  {figure}  |  {target}  |  {control}{below}")
     }
 }
@@ -134,7 +136,8 @@ impl Results {
     /// Those of earlier calls with the same program and size, if they are kept.
     pub(crate) fn open(options: &Options) -> Result<Self> {
         let program = Sha256::digest(fs::read(&options.program)?);
-        let program: String = program.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let program: Vec<String> = program.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let program = program.concat();
         let setting = json!({"program": program, "size": options.size()});
         let mut results = Self { file: None, setting, finished: Vec::new() };
         if let Some(folder) = &options.output {

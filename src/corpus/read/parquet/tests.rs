@@ -189,11 +189,10 @@ fn damage_of_the_index_is_named_by_its_bytes_or_its_row_group() {
     assert!(of(&empty).contains(&told), "{}", of(&empty));
     // All chunks of columns begin behind the end of the file.
     let shorter = [&whole[whole.len() - (end - start) - 8..]].concat();
+    let told = of(&shorter);
     assert!(
-        of(&shorter)
-            .contains("a.parquet: is not a Parquet file that can be read: row group 1: column `text`"),
-        "{}",
-        of(&shorter)
+        told.contains("row group 1: ") && told.contains("column `text`: a column lies outside"),
+        "{told}"
     );
 }
 
