@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::commands::terminal::stdout_line;
 use crate::config;
+use crate::config::AnyLoaded;
 use crate::config::Kind;
 use crate::config::Loaded;
 use crate::error::Problems;
@@ -84,17 +85,17 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
 
 fn check(args: &FileArgs) -> Result<String, Problems> {
     let path: &Path = &args.file;
-    let command = match config::kind_of(path)? {
-        Kind::Pretrain => config::load_pretrain(path, &args.set).map(|_| "pretrain")?,
-        Kind::Finetune => config::load_finetune(path, &args.set).map(|_| "finetune")?,
+    let command = match config::load_any(path, &args.set)? {
+        AnyLoaded::Pretrain(_) => "pretrain",
+        AnyLoaded::Finetune(_) => "finetune",
     };
     Ok(format!("{}: right, a configuration of `{command}`", path.display()))
 }
 
 fn show(ShowArgs { file: FileArgs { file, set }, json }: &ShowArgs) -> Result<String, Problems> {
-    Ok(match config::kind_of(file)? {
-        Kind::Pretrain => shown(&config::load_pretrain(file, set)?, *json),
-        Kind::Finetune => shown(&config::load_finetune(file, set)?, *json),
+    Ok(match config::load_any(file, set)? {
+        AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
+        AnyLoaded::Finetune(loaded) => shown(&loaded, *json),
     })
 }
 

@@ -52,6 +52,25 @@ impl<T: Serialize> Loaded<T> {
     }
 }
 
+/// A configuration of whichever command it is for.
+#[derive(Debug)]
+pub enum AnyLoaded {
+    /// Of `pretrain` and `prepare`.
+    Pretrain(Box<Loaded<PretrainConfig>>),
+    /// Of `finetune`.
+    Finetune(Box<Loaded<FinetuneConfig>>),
+}
+
+/// Reads a configuration and finds out which command it is for. The file is read once: it may be a pipe.
+pub fn load_any(path: &Path, sets: &[String]) -> Result<AnyLoaded, Problems> {
+    let overrides = overrides(sets)?;
+    let root = read(path).map_err(|problem| Problems(vec![problem]))?;
+    Ok(match kind::of(&root) {
+        Kind::Pretrain => AnyLoaded::Pretrain(Box::new(pretrain_of(Some((path, root)), &overrides)?)),
+        Kind::Finetune => AnyLoaded::Finetune(Box::new(finetune_of(Some((path, root)), &overrides)?)),
+    })
+}
+
 /// Reads the configuration of `pretrain` and `prepare`; `sets` are the texts after `--set`.
 pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConfig>, Problems> {
     load_pretrain_with(path, &overrides(sets)?)
@@ -59,13 +78,14 @@ pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConf
 
 /// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
 pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
-    load(
-        Some(path),
-        overrides,
-        Kind::Pretrain,
-        PretrainConfig::with_task_defaults,
-        validate::pretrain_findings,
-    )
+    pretrain_of(Some(at(path)?), overrides)
+}
+
+fn pretrain_of(
+    file: Option<(&Path, Node)>,
+    overrides: &[Override],
+) -> Result<Loaded<PretrainConfig>, Problems> {
+    load(file, overrides, Kind::Pretrain, PretrainConfig::with_task_defaults, validate::pretrain_findings)
 }
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
@@ -78,7 +98,14 @@ pub fn load_finetune_with(
     path: Option<&Path>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
-    load(path, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
+    finetune_of(path.map(at).transpose()?, overrides)
+}
+
+fn finetune_of(
+    file: Option<(&Path, Node)>,
+    overrides: &[Override],
+) -> Result<Loaded<FinetuneConfig>, Problems> {
+    load(file, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
 }
 
 /// Reads the texts after `--set`, reporting all that are malformed.
@@ -93,13 +120,12 @@ pub fn overrides(sets: &[String]) -> Result<Vec<Override>, Problems> {
     }
 }
 
-/// Which command a file is for.
-pub fn kind_of(path: &Path) -> Result<Kind, Problems> {
-    read(path).map(|root| kind::of(&root)).map_err(|problem| Problems(vec![problem]))
+fn at(path: &Path) -> Result<(&Path, Node), Problems> {
+    read(path).map(|root| (path, root)).map_err(|problem| Problems(vec![problem]))
 }
 
 fn load<T>(
-    path: Option<&Path>,
+    file: Option<(&Path, Node)>,
     overrides: &[Override],
     kind: Kind,
     resolved: fn(T) -> T,
@@ -108,9 +134,8 @@ fn load<T>(
 where
     T: JsonSchema + Serialize + DeserializeOwned,
 {
-    let file = path.map(|p| p.display().to_string());
-    let root = path.map_or_else(|| Ok(Node::empty_table(Place::Flag("command line".to_string()))), read);
-    let mut root = root.map_err(|problem| Problems(vec![problem]))?;
+    let (file, root) = file.map(|(path, root)| (path.display().to_string(), root)).unzip();
+    let mut root = root.unwrap_or_else(|| Node::empty_table(Place::Flag("command line".to_string())));
     kind::expect(&root, kind)
         .map_err(|problem| Problems(vec![Problem { place: file.clone(), ..problem }]))?;
     let shape = Shape::of::<T>();
@@ -142,7 +167,7 @@ where
     Err(Problems(problems))
 }
 
-fn read(path: &Path) -> Result<Node, Problem> {
+pub(super) fn read(path: &Path) -> Result<Node, Problem> {
     let file = path.display().to_string();
     let text = fs::read_text_stream_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
         Ok(problem) if problem.hint.is_none() => {

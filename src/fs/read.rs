@@ -5,7 +5,9 @@
 use std::fs::File;
 use std::fs::FileType;
 use std::fs::OpenOptions;
+use std::io::IsTerminal;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -29,7 +31,7 @@ pub fn open(path: &Path) -> Result<File> {
 /// one. It can be read only once.
 pub fn open_stream(path: &Path) -> Result<File> {
     let file = open_with(path, 0)?;
-    super::text::refuse_device(path, &file)?;
+    refuse_device(path, &file)?;
     Ok(file)
 }
 
@@ -42,7 +44,17 @@ fn open_with(path: &Path, flags: i32) -> Result<File> {
     Ok(file)
 }
 
-pub(super) fn kind_of(path: &Path, file: &File) -> Result<FileType> {
+/// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
+fn refuse_device(path: &Path, file: &File) -> Result<()> {
+    let kind = kind_of(path, file)?;
+    let may_end = file.is_terminal() || super::canonical(path) == Path::new("/dev/null");
+    if (kind.is_char_device() && !may_end) || kind.is_block_device() {
+        return Err(Problem::new("is a device, a file is wanted").at(path.display()).into());
+    }
+    Ok(())
+}
+
+fn kind_of(path: &Path, file: &File) -> Result<FileType> {
     let metadata = file.metadata().with_context(|| format!("cannot read `{}`", path.display()))?;
     Ok(metadata.file_type())
 }

@@ -2,11 +2,8 @@
 //!
 //! It limits what a hostile archive may ask for; it knows nothing of lines or characters.
 
-use std::fs::File;
 use std::io::BufReader;
-use std::io::IsTerminal;
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,16 +110,6 @@ pub fn open_text(path: &Path) -> Result<TextFile> {
         }
     };
     Ok(TextFile { reader, position })
-}
-
-/// Refuses what would never end, such as `/dev/zero`. A terminal ends, and `/dev/null` is an empty file.
-pub(super) fn refuse_device(path: &Path, file: &File) -> Result<()> {
-    let kind = super::read::kind_of(path, file)?;
-    let may_end = file.is_terminal() || super::canonical(path) == Path::new("/dev/null");
-    if (kind.is_char_device() && !may_end) || kind.is_block_device() {
-        return Err(Problem::new("is a device, a file is wanted").at(path.display()).into());
-    }
-    Ok(())
 }
 
 /// Opens standard input, which is not decompressed; the second time is an error.

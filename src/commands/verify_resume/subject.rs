@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 use crate::config;
-use crate::config::Kind;
+use crate::config::AnyLoaded;
 use crate::error::Problem;
 use crate::fs;
 
@@ -51,15 +51,15 @@ impl Subject {
         if let Some(threads) = args.threads {
             arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
-        Ok(match config::kind_of(&args.config)? {
-            Kind::Pretrain => {
-                let config = config::load_pretrain(&args.config, &args.set)?.config;
+        Ok(match config::load_any(&args.config, &args.set)? {
+            AnyLoaded::Pretrain(loaded) => {
+                let config = loaded.config;
                 let prepared_dir = Some(config.prepared_dir());
                 let output_dir = config.run.output_dir;
                 Self { command: "pretrain", arguments, output_dir, prepared_dir, seed: None }
             }
-            Kind::Finetune => {
-                let config = config::load_finetune(&args.config, &args.set)?.config;
+            AnyLoaded::Finetune(loaded) => {
+                let config = loaded.config;
                 let seed = config.seeds.first().copied();
                 let output_dir = config.run.output_dir;
                 Self { command: "finetune", arguments, output_dir, prepared_dir: None, seed }
