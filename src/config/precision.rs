@@ -37,7 +37,7 @@ impl ComputeType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeChoice {
-    /// bf16 where the machine computes in it by instructions of its own (AVX-512-BF16, AMX, Ampere and
+    /// bf16 where the machine computes faster in it than in f32 (AVX-512-BF16 of AMD, AMX, Ampere and
     /// later) that may be used (`MLMTRAIN_CPU`), else f32. A resumed run keeps the type that it began with.
     Auto,
     /// 32-bit floats.

@@ -7,6 +7,7 @@ use crate::config::ComputeType;
 use crate::ops::cuda;
 use crate::ops::instructions;
 use crate::ops::instructions::Choice;
+use crate::ops::instructions::Instructions;
 
 /// The first generation with bf16.
 const AMPERE: (u32, u32) = (8, 0);
@@ -64,24 +65,33 @@ impl Hardware {
     /// are widened to f32 where it has no instructions.
     pub fn cpu() -> Self {
         let none = |_| Choice { machine: instructions::in_use(), cap: None };
-        Self::cpu_with(instructions::choice().unwrap_or_else(none))
+        Self::cpu_with(instructions::choice().unwrap_or_else(none), instructions::has_quick_dots())
     }
 
-    fn cpu_with(choice: Choice) -> Self {
+    fn cpu_with(choice: Choice, has_quick_dots: bool) -> Self {
         let widened = || {
             let why = match choice.cap {
                 Some(cap) if choice.machine.multiply_bf16() => {
                     format!("{}={} leaves out AVX-512-BF16", instructions::VARIABLE, cap.name())
                 }
-                _ => "this CPU has no AVX-512-BF16 (AMD Zen 4 and later, Intel Sapphire Rapids and later)"
+                _ => "this CPU has no AVX-512-BF16 (AMD Zen 4 and later) and no AMX (Intel Sapphire Rapids and later)"
                     .to_string(),
             };
             format!("{why}, so values are widened to f32; activations take half the memory all the same")
         };
-        let is_native = choice.in_use().multiply_bf16();
+        let bf16 = match choice.in_use() {
+            Instructions::Amx => Support::Native,
+            Instructions::Avx512Bf16 if has_quick_dots => Support::Native,
+            Instructions::Avx512Bf16 => Support::Slow(
+                "without AMX, which the system hides or MLMTRAIN_CPU leaves out, this CPU multiplies f32 faster; \
+                 activations take half the memory all the same"
+                    .to_string(),
+            ),
+            _ => Support::Slow(widened()),
+        };
         Self {
             name: "the CPU".to_string(),
-            bf16: if is_native { Support::Native } else { Support::Slow(widened()) },
+            bf16,
             f16: Support::Slow(
                 "on a CPU it is for checking what a GPU will do, and slower than f32".to_string(),
             ),
@@ -108,11 +118,10 @@ impl Hardware {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::instructions::Instructions;
 
     #[test]
     fn the_best_type_of_a_cpu_follows_the_cap() {
-        let hardware = |machine, cap| Hardware::cpu_with(Choice { machine, cap });
+        let hardware = |machine, cap| Hardware::cpu_with(Choice { machine, cap }, true);
         let best = |machine, cap| hardware(machine, cap).best();
         assert_eq!(best(Instructions::Amx, None), ComputeType::Bf16);
         assert_eq!(best(Instructions::Amx, Some(Instructions::Avx512Bf16)), ComputeType::Bf16);
@@ -129,5 +138,11 @@ mod tests {
         insta::assert_snapshot!(why(Instructions::Amx, Some(Instructions::Avx2)), @"MLMTRAIN_CPU=avx2 leaves out AVX-512-BF16, so values are widened to f32; activations take half the memory all the same");
         let lacking = why(Instructions::Avx2, Some(Instructions::Amx));
         assert!(lacking.starts_with("this CPU has no AVX-512-BF16 "), "{lacking}");
+        // Intel: only AMX is quick.
+        let intel = |cap| Hardware::cpu_with(Choice { machine: Instructions::Amx, cap }, false);
+        assert_eq!(intel(None).best(), ComputeType::Bf16);
+        let capped = intel(Some(Instructions::Avx512Bf16));
+        assert_eq!(capped.best(), ComputeType::F32);
+        assert!(matches!(capped.bf16, Support::Slow(why) if why.starts_with("without AMX")));
     }
 }

@@ -143,6 +143,11 @@ pub fn in_use() -> Instructions {
     *IN_USE
 }
 
+/// Whether products of bf16 by AVX-512-BF16 are faster than those of f32 by AVX-512.
+pub fn has_quick_dots() -> bool {
+    machine::has_quick_dots()
+}
+
 /// The same for loops that the compiler turns into vector instructions.
 #[inline]
 pub fn arch() -> pulp::Arch {
