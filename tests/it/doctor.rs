@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use mlmtrain::ops::instructions;
 use mlmtrain::ops::instructions::Instructions;
+use mlmtrain::precision::Hardware;
 use serde_json::Value;
 
 fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> String {
@@ -35,8 +36,7 @@ fn it_tells_what_the_library_finds() {
     let run = &machine["run"];
     assert_eq!(run["compute"], "f32");
     if run["device"] == "cpu" {
-        let auto = if choice.in_use().multiply_bf16() { "bf16" } else { "f32" };
-        assert_eq!(run["compute_auto"], auto);
+        assert_eq!(run["compute_auto"], Hardware::cpu().best().name());
     }
     let threads = std::thread::available_parallelism().map_or(0, usize::from);
     assert_eq!(run["threads"], threads);
