@@ -4,7 +4,6 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::Gpu;
 use super::Gpus;
 use super::Memory;
 use super::Processor;
@@ -102,7 +101,7 @@ fn gpus_are_seen_without_the_drivers_library() {
     ];
     let of_nodes = Gpus::below(machine(&files).path());
     assert_eq!(of_nodes.driver.as_deref(), Some("580.95.05"));
-    assert_eq!(of_nodes.list, vec![Gpu::default(); 2]);
+    assert_eq!(of_nodes.list, vec![super::Gpu::default(); 2]);
     files.push((
         "proc/driver/nvidia/gpus/0000:00:04.0/information",
         "Model: \t\t NVIDIA L4\nGPU UUID: \t GPU-1\n",
