@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+/// More documents or bytes than any disk holds: sums of counts that are no larger stay within 64 bits.
+pub const MOST_ON_A_DISK: u64 = 1 << 50;
+
 /// Why a text is no quantity; the message quotes the text and says what would be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {

@@ -26,9 +26,6 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
     let threads = machine::set_up_threads(&config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.note(&format!("working with {}", machine::threads_text(threads)));
-    if !fs::exists(&config.prepared_dir().join("shards")) {
-        progress.note(&format!("disk: {}", Space::predict(&config)?));
-    }
     let prepared = ensure_prepared(&config, &progress)?;
     let folder = config.prepared_dir();
     if let Some(report) = prepare::read_report(&folder)? {
@@ -42,11 +39,13 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
 
 /// Makes what is missing, with a progress bar for each stage.
 pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> Result<Prepared> {
-    if !fs::exists(&config.prepared_dir().join("shards"))
-        && let Ok(space) = Space::predict(config)
-        && space.is_tight()
-    {
-        progress.warn(&format!("the disk may become full: {space}"));
+    if !fs::exists(&config.prepared_dir().join("shards")) {
+        match Space::predict(config) {
+            Ok(space) if space.is_tight() => progress.warn(&format!("the disk may become full: {space}")),
+            Ok(space) => progress.note(&format!("disk: {space}")),
+            // What cannot be read stops the first stage with a better word.
+            Err(_) => {}
+        }
     }
     let mut current: Option<(prepare::Stage, Stage, u64)> = None;
     let mut observer = |now: prepare::Progress| {

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
-use serde::de::Error;
 
-const AUTO: &str = "auto";
+use crate::config::auto;
+use crate::config::auto::AUTO;
 
 /// Rows that a device takes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,28 +31,18 @@ impl From<usize> for BatchSize {
 
 impl Serialize for BatchSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Auto => serializer.serialize_str(AUTO),
-            Self::Rows(rows) => rows.serialize(serializer),
-        }
+        let rows = match self {
+            Self::Auto => None,
+            Self::Rows(rows) => Some(rows),
+        };
+        auto::serialize(rows, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for BatchSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Rows(usize),
-            Word(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Rows(rows) => Ok(Self::Rows(rows)),
-            Written::Word(word) if word == AUTO => Ok(Self::Auto),
-            Written::Word(word) => {
-                Err(D::Error::custom(format!("`{word}` is neither a number of rows nor `{AUTO}`")))
-            }
-        }
+        let rows = auto::deserialize::<usize, D>(deserializer, "a number of rows")?;
+        Ok(rows.map_or(Self::Auto, Self::Rows))
     }
 }
 

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
-use serde::de::Error;
 
-const AUTO: &str = "auto";
+use crate::config::auto;
+use crate::config::auto::AUTO;
 
 /// Whether layers save their input only and compute the rest again in backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,28 +40,14 @@ impl From<bool> for GradientCheckpointing {
 
 impl Serialize for GradientCheckpointing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Auto => serializer.serialize_str(AUTO),
-            settled => serializer.serialize_bool(settled.is_on()),
-        }
+        auto::serialize((*self != Self::Auto).then(|| self.is_on()), serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for GradientCheckpointing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Yes(bool),
-            Word(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Yes(on) => Ok(on.into()),
-            Written::Word(word) if word == AUTO => Ok(Self::Auto),
-            Written::Word(word) => {
-                Err(D::Error::custom(format!("`{word}` is neither `true`, `false` nor `{AUTO}`")))
-            }
-        }
+        let on = auto::deserialize::<bool, D>(deserializer, "`true`, `false`")?;
+        Ok(on.map_or(Self::Auto, Self::from))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod task;
 pub mod tokenizer;
 pub mod training;
 
+mod auto;
 mod check;
 mod foreign;
 mod kind;

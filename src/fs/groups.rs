@@ -4,10 +4,7 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use super::read_text_capped;
-
-/// Most bytes of a file that the system makes up.
-const CAP_BYTES: u64 = 1 << 20;
+use crate::fs::read_system_text;
 
 /// What a control group allows, the least of all groups above a process.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -22,7 +19,7 @@ pub struct GroupLimits {
 
 /// The limits of the groups of this process, where `root` is `/`.
 pub fn group_limits(root: &Path) -> GroupLimits {
-    let Some(text) = read(root.join("proc/self/cgroup")) else { return GroupLimits::default() };
+    let Some(text) = read_system_text(&root.join("proc/self/cgroup")) else { return GroupLimits::default() };
     let of_memory = || folders(root, &text, "memory").into_iter();
     GroupLimits {
         memory_bytes: of_memory().filter_map(|folder| limit(&folder)).min(),
@@ -52,7 +49,7 @@ fn folders(root: &Path, cgroup: &str, controller: &str) -> Vec<PathBuf> {
 }
 
 fn number(folder: &Path, name: &str) -> Option<u64> {
-    read(folder.join(name))?.trim().parse().ok()
+    read_system_text(&folder.join(name))?.trim().parse().ok()
 }
 
 /// Without a limit the file says `max`, which is no number, or about 2^63, which is more than any system has.
@@ -67,7 +64,7 @@ fn limit(folder: &Path) -> Option<u64> {
 fn room(folder: &Path) -> Option<u64> {
     let limit = limit(folder)?;
     let used = number(folder, "memory.current").or_else(|| number(folder, "memory.usage_in_bytes"))?;
-    let stat = read(folder.join("memory.stat")).unwrap_or_default();
+    let stat = read_system_text(&folder.join("memory.stat")).unwrap_or_default();
     let inactive = ["total_inactive_file ", "inactive_file "].iter().find_map(|name| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse::<u64>().ok()
@@ -77,7 +74,7 @@ fn room(folder: &Path) -> Option<u64> {
 
 /// Microseconds of processor time in a period of so many; `max` or -1 is as much as there is.
 fn cpus(folder: &Path) -> Option<f64> {
-    let (quota, period) = match read(folder.join("cpu.max")) {
+    let (quota, period) = match read_system_text(&folder.join("cpu.max")) {
         Some(text) => {
             let (quota, period) = text.trim().split_once(' ')?;
             (quota.parse().ok()?, period.parse().ok()?)
@@ -85,11 +82,6 @@ fn cpus(folder: &Path) -> Option<f64> {
         None => (number(folder, "cpu.cfs_quota_us")?, number(folder, "cpu.cfs_period_us")?),
     };
     (period > 0).then(|| quota as f64 / period as f64)
-}
-
-/// A file that the system makes up; `None` where there is no such file.
-pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
-    read_text_capped(path.as_ref(), CAP_BYTES).ok()
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use crate::fs::append;
 use crate::fs::groups::group_limits;
-use crate::fs::groups::read;
+use crate::fs::read_system_text;
 
 /// The most memory that this process has held at once (its resident set), in bytes.
 pub fn peak_resident_bytes() -> Option<u64> {
-    field_bytes(&read("/proc/self/status")?, "VmHWM:")
+    field_bytes(&read_system_text(Path::new("/proc/self/status"))?, "VmHWM:")
 }
 
 /// Bytes that may still be taken without swapping: what the system has, or less where a control group allows
@@ -32,7 +32,7 @@ pub fn available_bytes_below(root: &Path) -> Option<u64> {
 
 /// A line of `/proc/meminfo`, such as `MemTotal:`, where `root` is `/`.
 pub fn system_bytes(root: &Path, name: &str) -> Option<u64> {
-    field_bytes(&read(root.join("proc/meminfo"))?, name)
+    field_bytes(&read_system_text(&root.join("proc/meminfo"))?, name)
 }
 
 /// Tells the system to end this process before any other when memory runs out; where that cannot be told,

@@ -50,6 +50,7 @@ pub use memory::system_bytes;
 pub use read::open;
 pub use read::open_stream;
 pub use read::read_capped;
+pub use read::read_system_text;
 pub use read::read_text_capped;
 pub use read::read_text_stream_capped;
 pub use scratch::ScratchFile;

@@ -85,6 +85,12 @@ pub fn read_text_capped(path: &Path, cap_bytes: u64) -> Result<String> {
     text_of(path, read_capped(path, cap_bytes)?)
 }
 
+/// Reads a file that the system makes up, below `/proc` or `/sys`; `None` where there is no such file.
+pub fn read_system_text(path: &Path) -> Option<String> {
+    const CAP_BYTES: u64 = 4 << 20;
+    read_text_capped(path, CAP_BYTES).ok()
+}
+
 /// As [`read_text_capped`] for what a user may hand over through a pipe.
 pub fn read_text_stream_capped(path: &Path, cap_bytes: u64) -> Result<String> {
     text_of(path, read_open_capped(path, open_stream(path)?, cap_bytes)?)

@@ -18,6 +18,7 @@ use crate::fs;
 use crate::prepare::meter::Meter;
 use crate::prepare::portions;
 use crate::prepare::portions::Kept;
+use crate::quantity::MOST_ON_A_DISK;
 use crate::shards::ShardWriter;
 use crate::shards::SplitEntry;
 use crate::tokenizer::Fertility;
@@ -26,9 +27,6 @@ use crate::tokenizer::Tokenizer;
 const JOURNAL_JSON: &str = "progress.json";
 
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
-
-/// More than any disk holds: sums of such counts stay within 64 bits.
-const MOST: u64 = 1 << 50;
 
 /// What stands in the finished shards of one side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,7 +135,7 @@ impl Journal {
             let SplitEntry { documents, tokens, text_bytes, .. } = side.written;
             [documents, tokens, text_bytes, side.without_tokens]
         });
-        if let Some(claim) = claims.as_flattened().iter().find(|claim| **claim > MOST) {
+        if let Some(claim) = claims.as_flattened().iter().find(|claim| **claim > MOST_ON_A_DISK) {
             let message = format!("is broken: it counts {claim} documents, tokens or bytes");
             return Err(Problem::new(message).at(path.display()).hint(hint).into());
         }

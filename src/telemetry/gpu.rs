@@ -1,6 +1,8 @@
 //! Which GPUs there are, how busy one is and what it draws, as NVIDIA's management library (NVML) says;
 //! nothing where that is not there.
 
+use serde::Serialize;
+
 /// The readings of one GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GpuReading {
@@ -20,14 +22,14 @@ pub struct GpuDriver {
 }
 
 /// What does not depend on what a GPU computes, and its free memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GpuFacts {
     /// As the driver calls it.
     pub name: Option<String>,
     /// The same in NVIDIA's other tools.
     pub uuid: Option<String>,
-    /// Its generation: major and minor.
-    pub capability: Option<(u32, u32)>,
+    /// Its generation, as `8.0`.
+    pub compute_capability: Option<String>,
     /// All of its memory.
     pub total_bytes: Option<u64>,
     /// What no process has taken.
@@ -41,11 +43,13 @@ pub fn gpu_driver() -> Option<GpuDriver> {
     let facts = |index| {
         let Ok(gpu) = nvml.device_by_index(index) else { return GpuFacts::default() };
         let memory = gpu.memory_info().ok();
-        let capability = gpu.cuda_compute_capability().ok();
         GpuFacts {
             name: gpu.name().ok(),
             uuid: gpu.uuid().ok(),
-            capability: capability.map(|capability| (capability.major as u32, capability.minor as u32)),
+            compute_capability: gpu
+                .cuda_compute_capability()
+                .ok()
+                .map(|it| format!("{}.{}", it.major, it.minor)),
             total_bytes: memory.as_ref().map(|memory| memory.total),
             free_bytes: memory.as_ref().map(|memory| memory.free),
         }

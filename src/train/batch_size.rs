@@ -8,6 +8,7 @@ use std::fmt;
 
 use anyhow::Result;
 
+use crate::batches::BatchPlan;
 use crate::config::BatchSize;
 use crate::config::GradientCheckpointing;
 use crate::config::TrainingConfig;
@@ -32,9 +33,11 @@ const BUSY_TOKENS: [usize; 2] = [1 << 10, 1 << 13];
 /// What leaves the batch open.
 const KEY: &str = "training.per_device_train_batch_size";
 
-/// Bytes of a step with so many rows at once.
+/// Bytes of the largest step, of whatever phase, with so many rows at once.
 fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> u64 {
-    shapes.prediction((rows * shapes.length) as u64, training, machine).total()
+    let training = TrainingConfig { per_device_train_batch_size: rows.into(), ..training.clone() };
+    let tokens = BatchPlan::new(&training, shapes.length).most_tokens_at_once();
+    shapes.prediction(tokens as u64, &training, machine).total()
 }
 
 /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where
@@ -139,10 +142,11 @@ fn fit_into(
             "not even one row fits: it needs about {needed}, {} are there",
             format_bytes(bytes)
         ));
-        return Err(problem.at(KEY).hint(
-            "set `training.gradient_checkpointing: true`, lower `training.per_device_eval_batch_size`, \
-                 or take a smaller model",
-        ));
+        let or_else = "lower `training.per_device_eval_batch_size`, or take a smaller model";
+        return Err(problem.at(KEY).hint(match checkpointing_hint(&least) {
+            Some(hint) => format!("{hint}, {or_else}"),
+            None => or_else.to_string(),
+        }));
     };
     let found = TrainingConfig {
         per_device_train_batch_size: rows.into(),
@@ -180,17 +184,35 @@ pub fn reserve(
 ) -> Result<()> {
     let needed = shapes.prediction(tokens as u64, training, machine).step_bytes();
     if let Some(free) = cuda::reserve(&machine.device, needed)? {
-        progress.note(&shortage(tokens, needed, free));
+        progress.note(&shortage(tokens, needed, free, training));
     }
     Ok(())
 }
 
-fn shortage(tokens: usize, needed: u64, free: u64) -> String {
+fn shortage(tokens: usize, needed: u64, free: u64, training: &TrainingConfig) -> String {
     let [needed, free] = [needed, free].map(format_bytes);
     format!(
-        "up to {tokens} tokens at once need about {needed} beside the model, {free} of the GPU are free: it may run out of memory later; \
-         fewer rows at once with more micro-batches are the same update, and `training.gradient_checkpointing: true` takes less"
+        "up to {tokens} tokens at once need about {needed} beside the model, {free} of the GPU are free: \
+         it may run out of memory later; {}",
+        less_memory(training)
     )
+}
+
+/// What to do about a step that is too large for the memory.
+pub(super) fn less_memory(training: &TrainingConfig) -> String {
+    let fewer = format!(
+        "fewer rows at once (`{KEY}`, or `auto`) with more `training.gradient_accumulation_steps` \
+         are the same update"
+    );
+    match checkpointing_hint(training) {
+        Some(hint) => format!("{fewer}; or {hint}"),
+        None => fewer,
+    }
+}
+
+/// Where it is not done already.
+fn checkpointing_hint(training: &TrainingConfig) -> Option<&'static str> {
+    (!training.gradient_checkpointing.is_on()).then_some("set `training.gradient_checkpointing: true`")
 }
 
 /// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of
@@ -215,7 +237,10 @@ pub fn explain(
             "`{KEY}: {fewer}` with `training.gradient_accumulation_steps: {}` should fit and is the same update",
             training.rows_per_update() / fewer
         ),
-        None => "set `training.gradient_checkpointing: true`, or take a smaller model".to_string(),
+        None => match checkpointing_hint(training) {
+            Some(hint) => format!("{hint}, or take a smaller model"),
+            None => "take a smaller model".to_string(),
+        },
     };
     Problem::new(format!("{rows} rows of up to {} tokens do not fit: {error:#}", shapes.length))
         .at(KEY)
@@ -229,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::config::ComputeType;
+    use crate::config::TrainingPhase;
     use crate::families::EncoderConfig;
     use crate::families::Family;
     use crate::families::ModelConfig;
@@ -308,6 +334,15 @@ mod tests {
         assert!(found.to_string().ends_with(", with gradient checkpointing"), "{found}");
         let refused = TrainingConfig { gradient_checkpointing: false.into(), ..given.clone() };
         assert_eq!(lighter(1, &refused, shapes, &machine()), None);
+        // The largest step may be that of a phase.
+        let phase = TrainingPhase {
+            until_step: 10,
+            max_seq_length: 128,
+            per_device_train_batch_size: Some(32),
+            gradient_accumulation_steps: Some(1),
+        };
+        let phased = TrainingConfig { phases: vec![phase], ..given.clone() };
+        assert!(lighter(needs(16, false), &phased, shapes, &machine()).is_some());
         // With the rows open, too: eight rows keep a CPU busy, fewer do not.
         let open = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
@@ -362,7 +397,8 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_too_small_is_told_in_bytes() {
-        let said = shortage(3072, 3 << 30, 1 << 30);
+        let training = TrainingConfig::default();
+        let said = shortage(3072, 3 << 30, 1 << 30, &training);
         assert!(
             said.starts_with(
                 "up to 3072 tokens at once need about 3GiB beside the model, 1GiB of the GPU are free: "
@@ -370,6 +406,8 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("`training.gradient_checkpointing: true`"), "{said}");
+        let said = shortage(3072, 3 << 30, 1 << 30, &settled(&training, true));
+        assert!(said.ends_with("are the same update"), "it is on already: {said}");
     }
 
     #[test]

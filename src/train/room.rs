@@ -10,11 +10,7 @@ use crate::machine::Machine;
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
 use crate::telemetry::Progress;
-
-/// What to do about a step that is too large for the memory.
-const LESS_MEMORY: &str = "fewer rows at once (`training.per_device_train_batch_size`, or `auto`) with more \
-                           `training.gradient_accumulation_steps` are the same update; \
-                           `training.gradient_checkpointing: true` takes less";
+use crate::train::batch_size;
 
 /// Refuses a run on the CPU of whose memory, with up to `tokens` tokens at once, not even half is free, and
 /// warns of one that the system may end. A control group's limit counts; where nothing is known, nothing is
@@ -29,13 +25,13 @@ pub(super) fn require_memory(
     // What a GPU lacks is told when its memory is taken (`batch_size::reserve`).
     let Some(free) = machine.device.is_cpu().then(fs::available_bytes).flatten() else { return Ok(()) };
     let needed = shapes.prediction(tokens as u64, training, machine).total();
-    if let Some(warning) = memory_shortage(needed, free)? {
+    if let Some(warning) = memory_shortage(needed, free, &batch_size::less_memory(training))? {
         progress.warn(&warning);
     }
     Ok(())
 }
 
-fn memory_shortage(needed: u64, free: u64) -> Result<Option<String>, Problem> {
+fn memory_shortage(needed: u64, free: u64, hint: &str) -> Result<Option<String>, Problem> {
     let said = format!(
         "a step takes about {} of memory at its peak, {} are free",
         format_bytes(needed),
@@ -43,31 +39,35 @@ fn memory_shortage(needed: u64, free: u64) -> Result<Option<String>, Problem> {
     );
     // The prediction is within a quarter of what is measured, and not all that it counts is used at once.
     if needed / 2 > free {
-        return Err(Problem::usage(said).at("training.per_device_train_batch_size").hint(LESS_MEMORY));
+        return Err(Problem::usage(said).at("training.per_device_train_batch_size").hint(hint));
     }
-    Ok((needed > free).then(|| format!("{said}: the system may end this process; {LESS_MEMORY}")))
+    Ok((needed > free).then(|| format!("{said}: the system may end this process; {hint}")))
 }
 
 /// Bytes of all checkpoints of a run at once, at most, each of `checkpoint` bytes: the newest ones, the best,
 /// and the one that is being written. `total_steps` where it is known.
 pub fn most_checkpoint_bytes(checkpoint: u64, training: &TrainingConfig, total_steps: Option<u64>) -> u64 {
-    let saves = total_steps.filter(|_| training.save_steps > 0);
     // The last step is saved, too.
-    let saves = saves.map_or(u64::MAX, |steps| (steps / training.save_steps.max(1)).saturating_add(1));
+    let saves = match (training.save_steps, total_steps) {
+        (0, _) => 1,
+        (every, Some(steps)) => (steps / every).saturating_add(1),
+        (_, None) => u64::MAX,
+    };
     let by_number =
         (training.save_total_limit as u64).saturating_add(2).min(saves).saturating_mul(checkpoint);
     match training.save_total_bytes {
         Some(bytes) => {
-            let kept = bytes.max(bytes_always_kept(checkpoint));
+            let kept = bytes.max(bytes_always_kept(checkpoint, training));
             by_number.min(kept.saturating_add(checkpoint))
         }
         None => by_number,
     }
 }
 
-/// Bytes of the checkpoints that no limit deletes: the newest, the best, and the newest that was due.
-pub fn bytes_always_kept(checkpoint: u64) -> u64 {
-    checkpoint.saturating_mul(3)
+/// Bytes of the checkpoints that no limit of bytes deletes: the newest, the best, and, where more than one may
+/// stay, the newest that was due.
+pub fn bytes_always_kept(checkpoint: u64, training: &TrainingConfig) -> u64 {
+    checkpoint.saturating_mul(training.save_total_limit.clamp(1, 2) as u64 + 1)
 }
 
 /// What to say of a disk that holds `there` bytes of this run's checkpoints, has `free` bytes more, and should
@@ -88,26 +88,28 @@ mod tests {
 
     #[test]
     fn a_step_that_does_not_fit_is_told_and_one_of_twice_the_memory_refused() {
-        assert_eq!(memory_shortage(100 << 20, 100 << 20).unwrap(), None);
-        let warning = memory_shortage(3 << 30, 2 << 30).unwrap().expect("too little is free");
+        let shortage = |needed, free| memory_shortage(needed, free, "take fewer rows");
+        assert_eq!(shortage(100 << 20, 100 << 20).unwrap(), None);
+        let warning = shortage(3 << 30, 2 << 30).unwrap().expect("too little is free");
         assert!(
             warning.starts_with("a step takes about 3GiB of memory at its peak, 2GiB are free: the system"),
             "{warning}"
         );
-        let refused = memory_shortage(5 << 30, 2 << 30).unwrap_err().to_string();
-        assert!(refused.contains("5GiB") && refused.contains("gradient_checkpointing"), "{refused}");
+        assert!(warning.ends_with("take fewer rows"), "{warning}");
+        let refused = shortage(5 << 30, 2 << 30).unwrap_err().to_string();
+        assert!(refused.contains("5GiB") && refused.contains("take fewer rows"), "{refused}");
     }
 
     #[test]
     fn the_disk_is_that_of_the_number_or_of_the_bytes_whichever_is_less() {
+        let training = |save_total_limit, save_total_bytes| TrainingConfig {
+            save_total_limit,
+            save_total_bytes,
+            save_steps: 100,
+            ..TrainingConfig::default()
+        };
         let most = |save_total_limit, save_total_bytes, total_steps| {
-            let training = TrainingConfig {
-                save_total_limit,
-                save_total_bytes,
-                save_steps: 100,
-                ..TrainingConfig::default()
-            };
-            most_checkpoint_bytes(10, &training, total_steps)
+            most_checkpoint_bytes(10, &training(save_total_limit, save_total_bytes), total_steps)
         };
         assert_eq!(most(10, None, None), 120);
         assert_eq!(most(10, None, Some(350)), 40, "three that are due and the last one");
@@ -115,6 +117,9 @@ mod tests {
         assert_eq!(most(2, Some(500), None), 40);
         assert_eq!(most(10, Some(10), None), 40);
         assert_eq!(most(usize::MAX, None, None), u64::MAX);
+        assert_eq!(most(1, Some(10), None), 30, "the newest, the best, and the one that is written");
+        let only_the_last = TrainingConfig { save_steps: 0, ..training(10, None) };
+        assert_eq!(most_checkpoint_bytes(10, &only_the_last, None), 10);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The program as a whole: all integration tests in one binary, linked once.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::print_stdout, reason = "figures of a comparison are shown with the test's output")]
 
 mod allocation;
 mod architecture;

@@ -81,7 +81,6 @@ fn pass(task: &dyn Task, batch: &Batch) -> (f64, Vec<f32>) {
 fn finite_differences_of_the_joint_loss_agree_with_dropout_on() {
     let (task, batch) = (given(), batch());
     let error = finite_difference_error(&task, || pass(&task, &batch));
-    println!("relative error {error:.1e}");
     assert!(error < 1e-2, "finite differences are off by {error:.2e}");
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::machine::survey::Gpu;
 use crate::machine::survey::Gpus;
 use crate::machine::survey::Libraries;
 use crate::machine::survey::Memory;
@@ -14,6 +13,7 @@ use crate::machine::survey::Survey;
 use crate::machine::threads_text;
 use crate::ops::instructions::VARIABLE;
 use crate::quantity::format_bytes;
+use crate::telemetry::GpuFacts;
 
 /// Where the second column begins.
 const NAME_WIDTH: usize = 22;
@@ -118,7 +118,7 @@ fn gpus(of: &Gpus) -> Vec<Row> {
     rows
 }
 
-fn words(gpu: &Gpu) -> String {
+fn words(gpu: &GpuFacts) -> String {
     format!(
         "{}, compute capability {}, {} of {} free",
         known(gpu.name.as_deref()),

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::table::lines;
-use crate::machine::survey::Gpu;
 use crate::machine::survey::Gpus;
 use crate::machine::survey::Libraries;
 use crate::machine::survey::Library;
@@ -14,6 +13,7 @@ use crate::machine::survey::Product;
 use crate::machine::survey::Room;
 use crate::machine::survey::Run;
 use crate::machine::survey::Survey;
+use crate::telemetry::GpuFacts;
 
 fn product(compute: &'static str, instructions: &'static str, widened: bool) -> Product {
     Product { compute, instructions, widened }
@@ -51,7 +51,7 @@ fn known() -> Survey {
             built_with_cuda: true,
             code_for: Some("sm_80"),
             driver: Some("580.95.05".to_string()),
-            list: vec![Gpu {
+            list: vec![GpuFacts {
                 name: Some("NVIDIA H200".to_string()),
                 uuid: Some("GPU-1".to_string()),
                 compute_capability: Some("9.0".to_string()),
@@ -145,7 +145,7 @@ fn what_is_unknown_is_said_to_be() {
             free_bytes: None,
             huge_pages: None,
         },
-        gpus: Gpus { built_with_cuda: false, code_for: None, driver: None, list: vec![Gpu::default()] },
+        gpus: Gpus { built_with_cuda: false, code_for: None, driver: None, list: vec![GpuFacts::default()] },
         cuda_libraries: Libraries { found: Vec::new(), looked_in: Vec::new() },
         disk: vec![Room { name: "shared memory", path: None, free_bytes: None }],
         run: Run { refused: Some("one of 4 processes".to_string()), ..Run::default() },

@@ -93,7 +93,7 @@ fn disk(checkpoint: u64, training: &TrainingConfig) -> String {
         [checkpoint, room::most_checkpoint_bytes(checkpoint, training, total_steps)].map(format_bytes);
     let text = format!("{one} a checkpoint, {most} at most");
     match training.save_total_bytes {
-        Some(bytes) if bytes < room::bytes_always_kept(checkpoint) && training.save_total_limit > 1 => {
+        Some(bytes) if bytes < room::bytes_always_kept(checkpoint, training) => {
             let bytes = format_bytes(bytes);
             format!("{text}; `training.save_total_bytes` {bytes} is less than those take that always stay")
         }

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::quantity::MOST_ON_A_DISK;
 
 mod reader;
 mod record;
@@ -26,9 +27,6 @@ pub(super) use writer::PartWriter;
 
 /// A part's tally holds twenty samples for each reason and source counts: some hundred KiB.
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
-
-/// More documents or bytes than any disk holds: sums of them stay within 64 bits.
-const MOST: u64 = 1 << 50;
 
 const COMPLETE_JSON: &str = "complete.json";
 
@@ -85,7 +83,7 @@ pub(super) fn whole_parts<T: DeserializeOwned>(folder: &Path, mut each: impl FnM
             serde_json::from_str(&text).map_err(|e| broken(format!("is broken: {e}"), &paths.entry))?;
         let claims =
             [("items", entry.items), ("documents", entry.documents), ("text_bytes", entry.text_bytes)];
-        if let Some((name, claim)) = claims.into_iter().find(|(_, claim)| *claim > MOST) {
+        if let Some((name, claim)) = claims.into_iter().find(|(_, claim)| *claim > MOST_ON_A_DISK) {
             return Err(broken(format!("is broken: `{name}` is {claim}"), &paths.entry).into());
         }
         let file_bytes = fs::len_bytes(&paths.documents)?;

@@ -6,9 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::field;
-use super::read;
 use crate::fs;
+use crate::fs::read_system_text;
 use crate::telemetry;
+use crate::telemetry::GpuFacts;
 
 /// The GPUs of a machine, and what this program can do with them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,43 +21,20 @@ pub struct Gpus {
     /// The driver's version.
     pub driver: Option<String>,
     /// In the driver's order.
-    pub list: Vec<Gpu>,
-}
-
-/// A GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Gpu {
-    /// As the driver calls it.
-    pub name: Option<String>,
-    /// The same in NVIDIA's other tools.
-    pub uuid: Option<String>,
-    /// Its generation, as `8.0`.
-    pub compute_capability: Option<String>,
-    /// All of its memory.
-    pub total_bytes: Option<u64>,
-    /// What no process has taken.
-    pub free_bytes: Option<u64>,
+    pub list: Vec<GpuFacts>,
 }
 
 impl Gpus {
     /// What the driver's library tells, or else the system where `root` is `/`.
     pub(super) fn below(root: &Path) -> Self {
         let known = telemetry::gpu_driver().unwrap_or_default();
-        let list = known.gpus.into_iter().map(|gpu| Gpu {
-            name: gpu.name,
-            uuid: gpu.uuid,
-            compute_capability: gpu.capability.map(|(major, minor)| format!("{major}.{minor}")),
-            total_bytes: gpu.total_bytes,
-            free_bytes: gpu.free_bytes,
-        });
-        let list: Vec<Gpu> = list.collect();
         Self {
             built_with_cuda: cfg!(feature = "cuda"),
             code_for: crate::machine::GPU_CODE,
             driver: known
                 .version
-                .or_else(|| driver_version(&read(&root.join("proc/driver/nvidia/version"))?)),
-            list: if list.is_empty() { shown(root) } else { list },
+                .or_else(|| driver_version(&read_system_text(&root.join("proc/driver/nvidia/version"))?)),
+            list: if known.gpus.is_empty() { shown(root) } else { known.gpus },
         }
     }
 }
@@ -72,12 +50,12 @@ fn driver_version(text: &str) -> Option<String> {
 }
 
 /// What the driver shows as files: a folder for each GPU, or at least its node in `/dev`.
-fn shown(root: &Path) -> Vec<Gpu> {
+fn shown(root: &Path) -> Vec<GpuFacts> {
     let folders = fs::list(&root.join("proc/driver/nvidia/gpus")).unwrap_or_default();
     let of_folder = |folder: &std::path::PathBuf| {
-        let text = read(&folder.join("information")).unwrap_or_default();
+        let text = read_system_text(&folder.join("information")).unwrap_or_default();
         let value = |name| field(&text, name).map(str::to_string);
-        Gpu { name: value("Model"), uuid: value("GPU UUID"), ..Gpu::default() }
+        GpuFacts { name: value("Model"), uuid: value("GPU UUID"), ..GpuFacts::default() }
     };
     if !folders.is_empty() {
         return folders.iter().map(of_folder).collect();
@@ -87,5 +65,5 @@ fn shown(root: &Path) -> Vec<Gpu> {
         name.strip_prefix("nvidia").is_some_and(|number| number.parse::<u32>().is_ok())
     };
     let nodes = fs::list(&root.join("dev")).unwrap_or_default();
-    nodes.iter().filter(is_node).map(|_| Gpu::default()).collect()
+    nodes.iter().filter(is_node).map(|_| GpuFacts::default()).collect()
 }

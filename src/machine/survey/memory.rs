@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::read;
 use crate::fs;
+use crate::fs::read_system_text;
 
 /// The memory of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ impl Memory {
             group_limit_bytes: limits.memory_bytes,
             group_room_bytes: limits.room_bytes,
             free_bytes: fs::available_bytes_below(root),
-            huge_pages: read(&root.join("sys/kernel/mm/transparent_hugepage/enabled"))
+            huge_pages: read_system_text(&root.join("sys/kernel/mm/transparent_hugepage/enabled"))
                 .and_then(|text| chosen(&text)),
         }
     }

@@ -20,15 +20,11 @@ use crate::ops::cuda::libraries::DRIVER;
 use crate::ops::cuda::libraries::Origin;
 use crate::ops::cuda::libraries::Places;
 
-pub use gpus::Gpu;
 pub use gpus::Gpus;
 pub use memory::Memory;
 pub use processor::Processor;
 pub use processor::Product;
 pub use run::Run;
-
-/// Most bytes of a file that the system makes up.
-const CAP_BYTES: u64 = 4 << 20;
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -132,11 +128,6 @@ impl Room {
         let free_bytes = there.and_then(|path| fs::free_bytes(path).ok());
         Self { name, path, free_bytes }
     }
-}
-
-/// A file that the system makes up; `None` where there is no such file.
-fn read(path: &Path) -> Option<String> {
-    fs::read_text_capped(path, CAP_BYTES).ok()
 }
 
 /// What stands behind a name and a colon, as in `model name : Xeon`: the first that is not empty.

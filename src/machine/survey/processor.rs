@@ -7,8 +7,8 @@ use candle_core::DType;
 use serde::Serialize;
 
 use super::field;
-use super::read;
 use crate::fs;
+use crate::fs::read_system_text;
 use crate::ops::instructions;
 use crate::ops::instructions::Instructions;
 use crate::ops::matmul::cpu::is_native;
@@ -54,9 +54,9 @@ pub struct Product {
 impl Processor {
     /// What the system tells where `root` is `/`, and what the processor itself says.
     pub(super) fn below(root: &Path) -> Self {
-        let text = read(&root.join("proc/cpuinfo")).unwrap_or_default();
+        let text = read_system_text(&root.join("proc/cpuinfo")).unwrap_or_default();
         let threads = text.lines().filter(|line| names(line, "processor")).count();
-        let status = read(&root.join("proc/self/status"));
+        let status = read_system_text(&root.join("proc/self/status"));
         let choice = instructions::choice().ok();
         let in_use = instructions::in_use();
         Self {

@@ -8,6 +8,7 @@ use super::Gpus;
 use super::Memory;
 use super::Processor;
 use super::Room;
+use crate::telemetry::GpuFacts;
 
 fn machine(files: &[(&str, &str)]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -101,7 +102,7 @@ fn gpus_are_seen_without_the_drivers_library() {
     ];
     let of_nodes = Gpus::below(machine(&files).path());
     assert_eq!(of_nodes.driver.as_deref(), Some("580.95.05"));
-    assert_eq!(of_nodes.list, vec![super::Gpu::default(); 2]);
+    assert_eq!(of_nodes.list, vec![GpuFacts::default(); 2]);
     files.push((
         "proc/driver/nvidia/gpus/0000:00:04.0/information",
         "Model: \t\t NVIDIA L4\nGPU UUID: \t GPU-1\n",

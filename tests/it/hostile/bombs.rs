@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::notes;
 use crate::readers::compressed;
 use crate::workplace::Workplace;
 
@@ -73,13 +74,12 @@ fn peak_of(process: u32) -> Option<u64> {
 #[track_caller]
 fn defused(name: &str, workplace: &Workplace, arguments: &[&str]) -> Option<Ended> {
     if !Path::new("/proc/self/status").exists() {
-        println!("left out: there is no /proc");
+        notes::skipped("there is no `/proc`, which tells the memory of a process");
         return None;
     }
     let harmless = run(&Workplace::new(), &["prepare", "--config", "config.yaml"]);
     assert_eq!(harmless.code, 0, "{harmless:?}");
     let ended = run(workplace, arguments);
-    println!("{name}: exit {}, {} MiB, a harmless run {} MiB", ended.code, ended.peak_mib, harmless.peak_mib);
     assert!(
         ended.peak_mib <= harmless.peak_mib + ABOVE_MIB,
         "{name}: {ended:?}, a harmless run takes {} MiB",

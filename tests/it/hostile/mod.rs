@@ -42,13 +42,7 @@ fn two_thousand_damaged_inputs_are_read_or_refused() {
         }
     }
     let found = run(&inputs, CASES);
-    println!(
-        "{} inputs, {CASES} cases: {} read, {} refused, {} without the file's name or a place in it",
-        inputs.len(),
-        found.read,
-        found.refused,
-        found.unnamed.len()
-    );
+    assert!(found.read > 0 && found.refused > 0, "{} read, {} refused", found.read, found.refused);
     assert!(found.broken.is_empty(), "{}", found.broken.join("\n"));
     let allowed = found.refused * (100 - NAMED_PERCENT) / 100;
     assert!(

@@ -1,0 +1,39 @@
+//! Keys that take a value, or the word `auto`.
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error;
+
+/// Leaves a key to the program.
+pub(super) const AUTO: &str = "auto";
+
+/// Writes a value, or `auto` for none.
+pub(super) fn serialize<T: Serialize, S: Serializer>(
+    value: Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => value.serialize(serializer),
+        None => serializer.serialize_str(AUTO),
+    }
+}
+
+/// Reads a value, or none for `auto`. Errors on any other word, and says that it is not `wanted`.
+pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+    wanted: &str,
+) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written<T> {
+        Value(T),
+        Word(String),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Value(value) => Ok(Some(value)),
+        Written::Word(word) if word == AUTO => Ok(None),
+        Written::Word(word) => Err(D::Error::custom(format!("`{word}` is neither {wanted} nor `{AUTO}`"))),
+    }
+}
