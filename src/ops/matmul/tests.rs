@@ -1,7 +1,6 @@
 //! Products of every type and layout against sums in f64: odd sizes, several terms, windows, bias,
 //! accumulation, threads.
 
-use candle_core::DType;
 use half::bf16;
 use half::f16;
 
@@ -12,7 +11,6 @@ use crate::ops::matmul::cpu::Matrix;
 use crate::ops::matmul::cpu::Output;
 use crate::ops::matmul::cpu::Term;
 use crate::ops::matmul::cpu::sum_by;
-use crate::ops::matmul::cpu::sum_of_products;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -52,12 +50,14 @@ impl<T: Element> Operand<T> {
             Lay::Window => (rows, cols + 3),
             Lay::Lines => (rows, cols.next_multiple_of(line)),
         };
-        let data: Vec<T> = values(lines * stride + line, id);
+        let mut data: Vec<T> = values(lines * stride + line, id);
         let first = match lay {
             Lay::Rows | Lay::Columns => 0,
             Lay::Window => 1,
             Lay::Lines => data.as_ptr().align_offset(64),
         };
+        // The same values wherever the first one lies.
+        data.rotate_right(first);
         Self { data, lay, rows, cols, first, stride }
     }
 
@@ -80,24 +80,30 @@ impl<T: Element> Operand<T> {
 }
 
 /// One product of random operands against f64, into `O`, by all code that this machine has for it; gives the
-/// bits that came out.
+/// bits that came out. Both widths of multiply-adds give the same.
 fn check<T: Element, O: Element>(
     shape: (usize, usize),
     depths: &[usize],
     lays: (Lay, Lay),
     start: Start,
 ) -> Vec<Vec<u32>> {
-    if T::DTYPE == DType::F32 {
-        return vec![check_one::<T, O>(None, shape, depths, lays, start)];
+    let codes: Vec<Code> = Code::available(T::DTYPE).collect();
+    let bits: Vec<Vec<u32>> =
+        codes.iter().map(|&code| check_one::<T, O>(code, shape, depths, lays, start)).collect();
+    let of = |code: Code| codes.iter().position(|&other| other == code).map(|index| &bits[index]);
+    if let (Some(wide), Some(narrow)) = (of(Code::Fma512), of(Code::Fma256)) {
+        let differ = wide.iter().zip(narrow).position(|(wide, narrow)| wide != narrow);
+        let types = (T::DTYPE, O::DTYPE);
+        assert!(
+            differ.is_none(),
+            "{shape:?} of {depths:?} {lays:?} {types:?}: AVX-512 and AVX2 differ at {differ:?}"
+        );
     }
-    Code::available(T::DTYPE)
-        .iter()
-        .map(|&code| check_one::<T, O>(Some(code), shape, depths, lays, start))
-        .collect()
+    bits
 }
 
 fn check_one<T: Element, O: Element>(
-    code: Option<Code>,
+    code: Code,
     (m, n): (usize, usize),
     depths: &[usize],
     lays: (Lay, Lay),
@@ -119,12 +125,7 @@ fn check_one<T: Element, O: Element>(
     let products: Vec<Term<T>> =
         terms.iter().map(|(a, b)| Term { a: a.matrix(), b: b.matrix(), depth: a.cols }).collect();
     // SAFETY: operands and output were made with these extents; the code is available.
-    unsafe {
-        match code {
-            Some(code) => sum_by(code, (m, n), target, &products, scale, true),
-            None => sum_of_products((m, n), target, &products, scale, true),
-        }
-    }
+    unsafe { sum_by(code, (m, n), target, &products, scale, true) };
     let (mut error, mut size) = (0.0, 0.0);
     for row in 0..m {
         for col in 0..stride {

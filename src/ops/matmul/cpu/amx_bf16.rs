@@ -19,7 +19,6 @@ use super::Matrix;
 use super::amx;
 use super::avx512_bf16::store;
 use super::blocked::Left;
-use super::blocked::Target;
 use super::blocked::TileKernel;
 use super::pairs::COLS;
 use super::pairs::LANES;
@@ -29,6 +28,7 @@ use super::pairs::pair_at;
 use super::pairs::pairs_from;
 use super::pairs::transpose;
 use super::pairs::words;
+use super::target::Target;
 use crate::ops::element::Element;
 
 /// Marker of the kernel.
@@ -48,6 +48,9 @@ impl TileKernel for Kernel {
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = DEPTH;
+    // A strip of columns fills 64 KiB, a panel of rows 24.
+    const DEPTH_BLOCK: usize = 1024;
+    const ROW_BLOCK: Option<usize> = None;
     const SHARES_ROWS: bool = true;
     const LEAST_TASK: usize = 1 << 21;
     const ROWS: usize = ROWS;

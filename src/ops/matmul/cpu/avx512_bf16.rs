@@ -8,8 +8,6 @@ use std::arch::x86_64::__m512;
 use std::arch::x86_64::__m512bh;
 use std::arch::x86_64::__m512i;
 use std::arch::x86_64::__mmask16;
-use std::arch::x86_64::_MM_HINT_T0;
-use std::arch::x86_64::_mm_prefetch;
 use std::arch::x86_64::_mm256_mask_storeu_epi16;
 use std::arch::x86_64::_mm256_maskz_loadu_epi16;
 use std::arch::x86_64::_mm512_add_ps;
@@ -36,7 +34,6 @@ use half::bf16;
 
 use super::Matrix;
 use super::blocked::Left;
-use super::blocked::Target;
 use super::blocked::TileKernel;
 use super::pairs::COLS;
 use super::pairs::LANES;
@@ -47,6 +44,7 @@ use super::pairs::pack_cols;
 use super::pairs::pairs_from;
 use super::pairs::transpose;
 use super::pairs::words;
+use super::target::Target;
 use crate::ops::element::Element;
 
 /// Marker of the kernel.
@@ -60,6 +58,9 @@ impl TileKernel for Kernel {
     type Packed = u32;
     const STEP: usize = 2;
     const DEPTH_MULTIPLE: usize = 2;
+    // A strip of columns fills 64 KiB, a panel of rows 24.
+    const DEPTH_BLOCK: usize = 1024;
+    const ROW_BLOCK: Option<usize> = None;
     const SHARES_ROWS: bool = false;
     const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
@@ -151,15 +152,7 @@ unsafe fn tile<O: Element, const M: usize, const N: usize, const PACKED: bool>(
     // Known to the compiler where it is a constant: then one register addresses all rows.
     let (row_bytes, step_bytes) = if PACKED { (4, 4 * ROWS) } else { (row_bytes, 4) };
     if target.accumulate {
-        // Gradients come from main memory: they are on their way while the tile is computed.
-        for i in 0..M {
-            // SAFETY: the row is in the target; a prefetch reads nothing.
-            unsafe {
-                let row = target.data.add(i * target.row_stride).cast::<i8>();
-                _mm_prefetch::<_MM_HINT_T0>(row);
-                _mm_prefetch::<_MM_HINT_T0>(row.add((cols - 1) * size_of::<O>()));
-            }
-        }
+        target.prefetch(M, cols);
     }
     let mut sums = [[_mm512_setzero_ps(); N]; M];
     let (mut left, mut strip) = (left, strip);

@@ -22,6 +22,7 @@ use super::packing::Rows;
 use super::packing::Strips;
 use super::packing::with_buffers;
 use super::packing::with_shared;
+use super::target::Target;
 use crate::ops::element::Element;
 
 /// Code for one tile of the output, and the form in which it wants its operands.
@@ -39,6 +40,11 @@ pub(super) trait TileKernel {
     const SHARES_ROWS: bool;
     /// Below this many multiplications another task costs more than it gains.
     const LEAST_TASK: usize;
+    /// Most elements of the depth that are packed at once.
+    const DEPTH_BLOCK: usize;
+    /// Rows of a task, packed or in place, that stay in the L2 cache while all strips pass over them; where it
+    /// is none, the longer side of a block is gone through once, while the shorter one stays in the caches.
+    const ROW_BLOCK: Option<usize>;
     /// Most rows of a tile.
     const ROWS: usize;
     /// Most columns of a tile.
@@ -116,28 +122,6 @@ pub(super) enum Left<'a, K: TileKernel> {
     InPlace(Matrix<K::Operand>),
 }
 
-/// Where a tile goes: `(sum + partial) * scale + bias`, or that added to what is there.
-pub(super) struct Target<O> {
-    /// First element.
-    pub(super) data: *mut O,
-    /// Distance between rows in elements.
-    pub(super) row_stride: usize,
-    /// Whether to add to what is there.
-    pub(super) accumulate: bool,
-    /// Factor of the sum.
-    pub(super) scale: f32,
-    /// Added to each row; may be null.
-    pub(super) bias: *const f32,
-    /// The sum of the depth before, may be null.
-    pub(super) partial: *const f32,
-    /// Distance between rows of `partial`.
-    pub(super) partial_stride: usize,
-}
-
-/// Most elements of the depth that are packed at once: a strip of columns then fills 64 KiB, a panel of rows
-/// 24.
-const DEPTH_BLOCK: usize = 1024;
-
 /// Most rows of a task: they stream through the caches once for each strip.
 const TASK_ROWS: usize = 1032;
 
@@ -167,9 +151,10 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
     let depth: usize = terms.iter().map(|term| term.depth).sum();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let in_place = depth_in_place::<K>(terms);
-    let shares_rows = K::SHARES_ROWS && parallel && in_place < depth;
+    let may_share = K::SHARES_ROWS && parallel && in_place < depth;
     let (row_tasks, col_tasks) =
-        grid::<K>((m, n), depth, shares_rows || in_place >= depth - depth / 8, threads);
+        grid::<K>((m, n), depth, may_share || in_place >= depth - depth / 8, threads);
+    let shares_rows = may_share && col_tasks > 1;
     let block = |index: usize| {
         let (row, col) = (index % row_tasks, index / row_tasks);
         (part(m, row_tasks, row, K::ROWS), part(n, col_tasks, col, K::COLS))
@@ -275,7 +260,7 @@ fn pieces<K: TileKernel>(
     terms: &[Term<K::Operand>],
 ) -> impl Iterator<Item = (&Term<K::Operand>, Range<usize>)> {
     terms.iter().flat_map(|term| {
-        let count = term.depth.div_ceil(DEPTH_BLOCK).max(1);
+        let count = term.depth.div_ceil(K::DEPTH_BLOCK).max(1);
         let len = term.depth.div_ceil(count).next_multiple_of(K::DEPTH_MULTIPLE);
         (0..count).map(move |i| (term, (i * len).min(term.depth)..((i + 1) * len).min(term.depth)))
     })
@@ -389,51 +374,16 @@ unsafe fn tiles<K: TileKernel, O: Element>(
     };
     // SAFETY: the machine has the instructions.
     unsafe { K::begin() };
-    // The longer side is gone through once, while the shorter one stays in the caches.
-    if rows >= cols {
-        for row in (0..rows).step_by(K::ROWS) {
-            (0..cols).step_by(K::COLS).for_each(|col| tile(row, col));
-        }
-    } else {
+    let in_a_block = match K::ROW_BLOCK {
+        Some(most) => rows.div_ceil(rows.div_ceil(most).max(1)).next_multiple_of(K::ROWS),
+        None if rows >= cols => K::ROWS,
+        None => rows,
+    };
+    for first in (0..rows).step_by(in_a_block.max(1)) {
         for col in (0..cols).step_by(K::COLS) {
-            (0..rows).step_by(K::ROWS).for_each(|row| tile(row, col));
+            (first..rows.min(first + in_a_block)).step_by(K::ROWS).for_each(|row| tile(row, col));
         }
     }
     // SAFETY: as above.
     unsafe { K::end() };
-}
-
-impl<O: Element> Target<O> {
-    /// The sum over some pieces of the depth, in f32.
-    fn partial(data: *mut O, row_stride: usize, accumulate: bool) -> Self {
-        let (bias, partial) = (std::ptr::null(), std::ptr::null());
-        Self { data, row_stride, accumulate, scale: 1.0, bias, partial, partial_stride: 0 }
-    }
-
-    /// The result from (row, col) on.
-    ///
-    /// # Safety
-    /// The element must lie inside `out`.
-    unsafe fn at(out: Output<'_, O>, (row, col): (usize, usize), scale: f32) -> Self {
-        Self {
-            // SAFETY: the caller promises that the element exists.
-            data: unsafe { out.data.add(row * out.row_stride + col) },
-            row_stride: out.row_stride,
-            accumulate: out.accumulate,
-            scale,
-            bias: out.bias.map_or(std::ptr::null(), |bias| bias[col..].as_ptr()),
-            partial: std::ptr::null(),
-            partial_stride: 0,
-        }
-    }
-
-    /// The result when the pieces before this one were summed elsewhere.
-    fn after(self, partial: *const f32, partial_stride: usize) -> Self {
-        Self { partial, partial_stride, ..self }
-    }
-
-    /// The result when the pieces before this one are in it already.
-    fn piece(self, index: usize) -> Self {
-        if index == 0 { self } else { Self { accumulate: true, bias: std::ptr::null(), ..self } }
-    }
 }

@@ -7,10 +7,15 @@ mod amx_bf16;
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 mod blocked;
+#[cfg(target_arch = "x86_64")]
+mod fma;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod packing;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
 mod single;
+mod target;
 mod widened;
 
 use std::mem::MaybeUninit;
@@ -115,32 +120,50 @@ pub struct Term<T> {
     pub depth: usize,
 }
 
-/// Code for products of half types.
+/// Code for products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
     /// AMX, for bf16.
     Amx,
     /// AVX-512-BF16, for bf16.
     Avx512Bf16,
-    /// Operands become f32: for every type and machine.
+    /// The `gemm` crate, for f32: it takes the widest vectors of the machine and cannot be told not to.
+    Gemm,
+    /// Multiply-adds of f32 by AVX-512, for every type.
+    Fma512,
+    /// The same by AVX2.
+    Fma256,
+    /// Half types become f32 while they are packed, in plain loops: for every machine.
     Widened,
 }
 
 impl Code {
+    /// The fastest first.
+    const ALL: [Self; 6] =
+        [Self::Amx, Self::Avx512Bf16, Self::Gemm, Self::Fma512, Self::Fma256, Self::Widened];
+
     /// What may be used for a type, the fastest first.
-    pub(super) fn available(dtype: DType) -> &'static [Self] {
-        match instructions::in_use() {
-            Instructions::Amx if dtype == DType::BF16 => &[Self::Amx, Self::Avx512Bf16, Self::Widened],
-            Instructions::Avx512Bf16 if dtype == DType::BF16 => &[Self::Avx512Bf16, Self::Widened],
-            _ => &[Self::Widened],
-        }
+    pub(super) fn available(dtype: DType) -> impl Iterator<Item = Self> {
+        let (in_use, is_single) = (instructions::in_use(), dtype == DType::F32);
+        Self::ALL.into_iter().filter(move |code| match code {
+            Self::Amx => dtype == DType::BF16 && in_use >= Instructions::Amx,
+            Self::Avx512Bf16 => dtype == DType::BF16 && in_use >= Instructions::Avx512Bf16,
+            Self::Gemm => is_single && in_use != Instructions::Avx2,
+            Self::Fma512 => in_use >= Instructions::Avx512,
+            Self::Fma256 => in_use >= Instructions::Avx2,
+            Self::Widened => !is_single,
+        })
+    }
+
+    fn fastest(dtype: DType) -> Self {
+        Self::available(dtype).next().expect("there is code for every machine")
     }
 }
 
 /// Whether products of this type run on instructions made for it; else they are widened to f32, at f32's
 /// speed or less.
 pub fn is_native(dtype: DType) -> bool {
-    dtype == DType::F32 || Code::available(dtype)[0] != Code::Widened
+    dtype == DType::F32 || matches!(Code::fastest(dtype), Code::Amx | Code::Avx512Bf16)
 }
 
 /// `out[m, n] (+)= scale * a[m, depth] b[depth, n] (+ bias)`.
@@ -176,15 +199,11 @@ pub unsafe fn sum_of_products<T: Element, O: Element>(
         !(out.accumulate && out.bias.is_some()),
         "a bias and what is there cannot both be the start"
     );
-    if T::DTYPE == DType::F32 {
-        // SAFETY: `T` is f32, and so is `O` by the caller's promise; the extents are the caller's.
-        return unsafe { single::sum_of_products((m, n), cast_output(out), terms, scale, parallel) };
-    }
     // SAFETY: the machine has the code; the extents are the caller's.
-    unsafe { sum_by(Code::available(T::DTYPE)[0], (m, n), out, terms, scale, parallel) }
+    unsafe { sum_by(Code::fastest(T::DTYPE), (m, n), out, terms, scale, parallel) }
 }
 
-/// [`sum_of_products`] of a half type.
+/// [`sum_of_products`] by this code.
 ///
 /// # Safety
 /// As there, and `code` must be one that is available for `T`.
@@ -196,7 +215,7 @@ pub(super) unsafe fn sum_by<T: Element, O: Element>(
     scale: f32,
     parallel: bool,
 ) {
-    // SAFETY: the caller's promise; `T` is bf16 where the code is for bf16 alone.
+    // SAFETY: the caller's promise; `T` is bf16, or f32 as `O` then is, where the code is for that alone.
     unsafe {
         match code {
             #[cfg(target_arch = "x86_64")]
@@ -207,6 +226,15 @@ pub(super) unsafe fn sum_by<T: Element, O: Element>(
             Code::Avx512Bf16 => {
                 blocked::run::<avx512_bf16::Kernel, O>((m, n), out, &cast_terms(terms), scale, parallel);
             }
+            #[cfg(target_arch = "x86_64")]
+            Code::Fma512 => {
+                blocked::run::<fma::Kernel<pulp::x86::V4, T>, O>((m, n), out, terms, scale, parallel);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Code::Fma256 => {
+                blocked::run::<fma::Kernel<pulp::x86::V3, T>, O>((m, n), out, terms, scale, parallel);
+            }
+            Code::Gemm => single::sum_of_products((m, n), cast_output(out), terms, scale, parallel),
             _ => blocked::run::<widened::Kernel<T>, O>((m, n), out, terms, scale, parallel),
         }
     }

@@ -1,16 +1,15 @@
-//! Tiles of 4 x 32 in f32 for half types on machines without instructions for them: operands are widened
-//! while packed.
+//! Tiles of 4 x 32 in f32 for half types on any machine: operands are widened while packed.
 //!
-//! The loops are plain, compiled for the vectors that the machine has.
+//! The loops are plain, compiled for the vectors that the machine has; `fma.rs` is faster where it can run.
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
 use super::Matrix;
 use super::blocked::Left;
-use super::blocked::Target;
 use super::blocked::TileKernel;
+use super::target::Target;
 use crate::ops::element::Element;
+use crate::ops::simd;
 use crate::ops::simd::kernel;
 
 /// Marker of the kernel for operands of type `T`.
@@ -24,6 +23,8 @@ impl<T: Element> TileKernel for Kernel<T> {
     type Packed = f32;
     const STEP: usize = 1;
     const DEPTH_MULTIPLE: usize = 1;
+    const DEPTH_BLOCK: usize = 1024;
+    const ROW_BLOCK: Option<usize> = None;
     const SHARES_ROWS: bool = false;
     const LEAST_TASK: usize = 1 << 19;
     const ROWS: usize = ROWS;
@@ -70,20 +71,7 @@ impl<T: Element> TileKernel for Kernel<T> {
         multiply(panel, unsafe { std::slice::from_raw_parts(strip, steps * COLS) }, &mut sums);
         for (row, sums) in sums.iter().enumerate().take(rows) {
             // SAFETY: the caller promises that the target, and what is added to it, covers `[rows, cols]`.
-            unsafe {
-                let optional = |data: *const f32, offset: usize| {
-                    if data.is_null() {
-                        None
-                    } else {
-                        Some(std::slice::from_raw_parts(data.add(offset), cols))
-                    }
-                };
-                let (partial, bias) =
-                    (optional(target.partial, row * target.partial_stride), optional(target.bias, 0));
-                let out = target.data.add(row * target.row_stride).cast::<MaybeUninit<O>>();
-                let out = std::slice::from_raw_parts_mut(out, cols);
-                store(sums, partial, bias, target.scale, target.accumulate, out);
-            }
+            simd::run(|| unsafe { target.store_row(row, &sums[..cols]) });
         }
     }
 }
@@ -99,18 +87,6 @@ kernel! {
             }
         }
         *sums = tile;
-    }
-
-    fn store<O>(sums: &[f32; COLS], partial: Option<&[f32]>, bias: Option<&[f32]>, scale: f32, accumulate: bool, out: &mut [MaybeUninit<O>]) {
-        for (i, out) in out.iter_mut().enumerate() {
-            let start = if accumulate {
-                // SAFETY: what is added to holds values, as the caller of the product promises.
-                unsafe { out.assume_init_read() }.widen()
-            } else {
-                bias.map_or(0.0, |bias| bias[i])
-            };
-            out.write(O::narrow((sums[i] + partial.map_or(0.0, |partial| partial[i])).mul_add(scale, start)));
-        }
     }
 }
 

@@ -1,0 +1,134 @@
+//! Vectors of f32 that tiles of fused multiply-adds are made of: 256 bits of AVX2, or 512 of AVX-512.
+
+use std::arch::x86_64::__m256;
+use std::arch::x86_64::_MM_HINT_T0;
+use std::arch::x86_64::_mm_prefetch;
+use std::arch::x86_64::_mm256_loadu_ps;
+use std::arch::x86_64::_mm256_permute2f128_ps;
+use std::arch::x86_64::_mm256_setzero_ps;
+use std::arch::x86_64::_mm256_shuffle_ps;
+use std::arch::x86_64::_mm256_storeu_ps;
+use std::arch::x86_64::_mm256_unpackhi_ps;
+use std::arch::x86_64::_mm256_unpacklo_ps;
+use std::arch::x86_64::_mm512_loadu_si512;
+use std::arch::x86_64::_mm512_setzero_si512;
+use std::arch::x86_64::_mm512_storeu_si512;
+
+use pulp::Simd;
+use pulp::WithSimd;
+use pulp::x86::V3;
+use pulp::x86::V4;
+
+use super::pairs::transpose;
+
+/// The vectors of an instruction set.
+pub(super) trait Lanes: Simd {
+    /// Vectors of a row of a tile.
+    const VECTORS: usize;
+
+    /// The instructions.
+    ///
+    /// # Safety
+    /// The machine has them.
+    unsafe fn token() -> Self;
+
+    /// Writes the transpose of `F32_LANES` lines, `stride` apart, of `F32_LANES` values each: lines `to_stride`
+    /// apart, one after the other, so that where they overlap the later one stays.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and both squares lie in memory.
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize);
+}
+
+impl Lanes for V3 {
+    const VECTORS: usize = 2;
+
+    unsafe fn token() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::new_unchecked() }
+    }
+
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: the caller's promises.
+        unsafe { transpose_8(from, stride, to, to_stride) }
+    }
+}
+
+impl Lanes for V4 {
+    const VECTORS: usize = 4;
+
+    unsafe fn token() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::new_unchecked() }
+    }
+
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: the caller's promises.
+        unsafe { transpose_16(from, stride, to, to_stride) }
+    }
+}
+
+/// Calls `f`, a line that calls something `#[inline(always)]`, compiled for the instructions.
+///
+/// # Safety
+/// The machine has them.
+pub(super) unsafe fn enter<S: Lanes>(f: impl FnOnce(S)) {
+    struct Body<S, F>(S, F);
+    impl<S: Lanes, F: FnOnce(S)> WithSimd for Body<S, F> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<Same: Simd>(self, _: Same) {
+            (self.1)(self.0);
+        }
+    }
+    // SAFETY: the caller's promise.
+    let simd = unsafe { S::token() };
+    simd.vectorize(Body(simd, f));
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn transpose_8(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+    let mut lines = [_mm256_setzero_ps(); 8];
+    for (i, line) in lines.iter_mut().enumerate() {
+        // The lines of the next square: the processor does not foresee so many of them side by side.
+        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add((8 + i) * stride).cast());
+        // SAFETY: the caller promises eight lines of eight values.
+        *line = unsafe { _mm256_loadu_ps(from.add(i * stride)) };
+    }
+    let mut pairs = lines;
+    for i in 0..4 {
+        pairs[2 * i] = _mm256_unpacklo_ps(lines[2 * i], lines[2 * i + 1]);
+        pairs[2 * i + 1] = _mm256_unpackhi_ps(lines[2 * i], lines[2 * i + 1]);
+    }
+    let mut fours: [__m256; 8] = pairs;
+    for i in 0..2 {
+        let (a, b, c, d) = (pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]);
+        fours[4 * i] = _mm256_shuffle_ps::<0x44>(a, c);
+        fours[4 * i + 1] = _mm256_shuffle_ps::<0xee>(a, c);
+        fours[4 * i + 2] = _mm256_shuffle_ps::<0x44>(b, d);
+        fours[4 * i + 3] = _mm256_shuffle_ps::<0xee>(b, d);
+    }
+    let mut columns = fours;
+    for i in 0..4 {
+        columns[i] = _mm256_permute2f128_ps::<0x20>(fours[i], fours[4 + i]);
+        columns[4 + i] = _mm256_permute2f128_ps::<0x31>(fours[i], fours[4 + i]);
+    }
+    for (i, column) in columns.into_iter().enumerate() {
+        // SAFETY: the caller promises eight lines of room.
+        unsafe { _mm256_storeu_ps(to.add(i * to_stride), column) };
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose_16(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+    let mut lines = [_mm512_setzero_si512(); 16];
+    for (i, line) in lines.iter_mut().enumerate() {
+        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add((16 + i) * stride).cast());
+        // SAFETY: the caller promises sixteen lines of sixteen values.
+        *line = unsafe { _mm512_loadu_si512(from.add(i * stride).cast()) };
+    }
+    for (i, line) in transpose(&lines).into_iter().enumerate() {
+        // SAFETY: the caller promises sixteen lines of room.
+        unsafe { _mm512_storeu_si512(to.add(i * to_stride).cast(), line) };
+    }
+}
