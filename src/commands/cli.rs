@@ -93,7 +93,8 @@ pub enum Command {
     /// Score a model on a file: a classifier on labelled examples, a masked language model on text
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv
-  mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst --json")]
+  mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst --json
+  mlmtrain evaluate --model runs/quickstart/final --task minimal-pairs --data blimp.jsonl.zst --scores scores.jsonl")]
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///

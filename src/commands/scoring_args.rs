@@ -15,9 +15,19 @@ pub struct EvaluateArgs {
     /// Model folder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model
+    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model, pairs of
+    /// sentences (`good`, `bad`) for minimal pairs
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
+    /// What to score a model on; else on what it was trained for
+    #[arg(long, value_enum)]
+    pub task: Option<ScoringTask>,
+    /// Minimal pairs: mask what follows a token in its word as well
+    #[arg(long, requires = "task")]
+    pub mask_rest_of_word: bool,
+    /// Minimal pairs: write the log-likelihoods of each pair, a JSON line each; `-` is standard output
+    #[arg(long, value_name = "FILE|-", requires = "task")]
+    pub scores: Option<PathBuf>,
     /// Which columns of the data to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
@@ -33,6 +43,13 @@ pub struct EvaluateArgs {
     /// Size of the batches.
     #[command(flatten)]
     pub compute: ComputeArgs,
+}
+
+/// What a model can be scored on that it was not trained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScoringTask {
+    /// Which of two sentences a pretrained model finds likelier
+    MinimalPairs,
 }
 
 /// Arguments of `predict`.

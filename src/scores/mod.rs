@@ -4,11 +4,13 @@
 
 mod classification;
 mod correlation;
+mod interval;
 
 pub use classification::ClassScore;
 pub use classification::Confusion;
 pub use correlation::pearson;
 pub use correlation::spearman;
+pub use interval::wilson_interval;
 
 use serde::Deserialize;
 use serde::Serialize;

@@ -13,6 +13,7 @@ pub mod labelled;
 pub mod list;
 pub mod loss;
 pub mod masked_lm;
+pub mod minimal_pairs;
 pub mod pretraining;
 pub mod replaced_token_detection;
 pub mod run;

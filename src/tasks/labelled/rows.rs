@@ -52,16 +52,16 @@ impl RowFormat {
 const ROW_BYTES_MAX: usize = 4 << 20;
 
 /// A text to be cut into rows, and what errors call it.
-pub(super) struct Source {
+pub(in crate::tasks) struct Source {
     /// The path, or `standard input`.
-    pub(super) name: String,
+    pub(in crate::tasks) name: String,
     /// Decompressed.
     pub(super) text: TextFile,
 }
 
 impl Source {
     /// A plain or compressed file.
-    pub(super) fn file(path: &Path) -> Result<Self> {
+    pub(in crate::tasks) fn file(path: &Path) -> Result<Self> {
         Ok(Self { name: path.display().to_string(), text: fs::open_text(path)? })
     }
 
@@ -71,7 +71,7 @@ impl Source {
     }
 
     /// The rows of the source.
-    pub(super) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
+    pub(in crate::tasks) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
         Ok(match format {
             RowFormat::Csv => Box::new(TableRows::open(self, Dialect::Csv(b','))?),
             RowFormat::Tsv => Box::new(TableRows::open(self, Dialect::Tsv)?),
@@ -82,16 +82,16 @@ impl Source {
 }
 
 /// The rows of a source, one after the other.
-pub(super) trait Rows: Iterator<Item = Result<Row>> {
+pub(in crate::tasks) trait Rows: Iterator<Item = Result<Row>> {
     /// Bytes of the file, as it lies on the disk, that have been read so far.
     fn position_bytes(&self) -> u64;
 }
 
 /// One row of a file.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(in crate::tasks) struct Row {
     /// The line on which it begins, from 1.
-    pub(super) line: u64,
+    pub(in crate::tasks) line: u64,
     /// The line that names the columns: the header, or in JSONL the row itself.
     pub(super) header_line: u64,
     fields: Fields,
@@ -113,7 +113,7 @@ impl Row {
     }
 
     /// All fields as they are; those of a table are texts.
-    pub(super) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
+    pub(in crate::tasks) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
         match self.fields {
             Fields::Json(object) => Ok(object),
             Fields::Table { header, record } => header
@@ -128,7 +128,7 @@ impl Row {
     }
 
     /// Whether there is a field of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::tasks) fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }
 

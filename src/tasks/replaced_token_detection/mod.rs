@@ -55,7 +55,6 @@ use crate::tasks::inputs::Inputs;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::replaced_token_detection::corrupt::Corrupted;
-use crate::tasks::replaced_token_detection::told::Discriminator;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
@@ -64,6 +63,7 @@ use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
 pub use pair_folder::PairFolder;
+pub use told::Discriminator;
 
 /// The task and its models.
 #[derive(Debug)]

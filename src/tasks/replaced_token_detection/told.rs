@@ -66,7 +66,7 @@ impl Discriminator {
         let mut ids = vec![special.cls];
         ids.extend(self.tokenizer.encode(text)?);
         ids.push(special.sep);
-        let longest = self.model.config.max_sequence_length();
+        let longest = self.longest();
         if ids.len() > longest {
             return Err(Problem::new(format!("has {} tokens, the model takes {longest}", ids.len()))
                 .at(place)
@@ -74,17 +74,32 @@ impl Discriminator {
                 .into());
         }
         let batch = Batch::of_segment(ids, Vec::new());
-        let Model { config, encoder, head, parameters } = &self.model;
-        let inputs = Inputs::new(&batch, config, parameters.flat().device(), false)?;
-        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = encoder.infer(inputs.tokens(), &ctx)?;
-        let logits = head.logits(&hidden_td, &ctx)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
+        let logits = self.logits(&batch)?;
         let words = 1..batch.ids.len() - 1;
         let told = |at: usize| {
             let token = self.tokenizer.decode(&[batch.ids[at]], false)?;
             Ok(Told { token, replaced: 1.0 / (1.0 + f64::from(-logits[at]).exp()) })
         };
         words.map(told).collect()
+    }
+
+    /// The logit of each token of `batch` being replaced, `[T]`.
+    pub fn logits(&self, batch: &Batch) -> Result<Vec<f32>> {
+        let Model { config, encoder, head, parameters } = &self.model;
+        let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = encoder.infer(inputs.tokens(), &ctx)?;
+        Ok(head.logits(&hidden_td, &ctx)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?)
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The longest sequence that it takes, in tokens.
+    pub fn longest(&self) -> usize {
+        self.model.config.max_sequence_length()
     }
 }
 

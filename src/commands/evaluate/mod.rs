@@ -1,10 +1,14 @@
-//! `mlmtrain evaluate`: scores a model on a file; the kind of model decides what the file holds.
+//! `mlmtrain evaluate`: scores a model on a file; the kind of model decides what the file holds, or the task
+//! that is named.
+
+mod minimal_pairs;
 
 use anyhow::Result;
 use serde_json::Value;
 
 use crate::commands::device;
 use crate::commands::scoring_args::EvaluateArgs;
+use crate::commands::scoring_args::ScoringTask;
 use crate::commands::terminal;
 use crate::machine;
 use crate::tasks::labelled::Columns;
@@ -15,6 +19,9 @@ use crate::tasks::trained::Evaluation;
 pub fn run(args: &EvaluateArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
     let device = device::pick(args.compute.device)?;
+    if args.task == Some(ScoringTask::MinimalPairs) {
+        return minimal_pairs::run(args, &device);
+    }
     let evaluation = Evaluation {
         data: &args.data,
         columns: Columns { label: args.label_column.as_deref(), ..args.columns.named() },

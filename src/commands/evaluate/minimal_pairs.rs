@@ -1,0 +1,75 @@
+//! `mlmtrain evaluate --task minimal-pairs`: which of two sentences a pretrained model finds likelier.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+
+use crate::commands::scoring_args::EvaluateArgs;
+use crate::commands::terminal;
+use crate::commands::terminal::Output;
+use crate::error::Problem;
+use crate::fs;
+use crate::tasks::minimal_pairs::Judged;
+use crate::tasks::minimal_pairs::Likelihood;
+use crate::tasks::minimal_pairs::Masking;
+use crate::tasks::minimal_pairs::Pair;
+use crate::tasks::minimal_pairs::read_pairs;
+use crate::tasks::minimal_pairs::report;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+
+/// Scores every pair, writes the scores where that is asked for, and prints how many are right.
+pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
+    let to_terminal = args.scores.as_deref() == Some(Path::new("-"));
+    if to_terminal && args.json {
+        let problem = Problem::usage("`--json` and `--scores -` both want standard output");
+        return Err(problem.hint("give `--scores` a file").into());
+    }
+    let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
+    let pairs = read_pairs(&args.data)?;
+    let model = Likelihood::open(&args.model, device, masking)?;
+    let sentences: Vec<(&str, &str)> = pairs
+        .iter()
+        .flat_map(|pair| [&pair.good, &pair.bad].map(|text| (text.as_str(), pair.place.as_str())))
+        .collect();
+    let total = sentences.len() as u64;
+    let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
+    let scores = model.of_sentences(&sentences, &mut |count| stage.advance(count))?;
+    stage.finish("scored");
+    let judged: Vec<Judged> =
+        scores.as_chunks::<2>().0.iter().map(|&[good, bad]| Judged { good, bad }).collect();
+    let mut lines = pairs.iter().zip(&judged).map(|(pair, judged)| scores_line(pair, *judged));
+    match &args.scores {
+        Some(_) if to_terminal => {
+            let mut out = Output::stdout();
+            lines.try_for_each(|line| out.line(&line))?;
+            out.finish()?;
+        }
+        Some(path) => {
+            fs::write_atomic(path, |file| lines.try_for_each(|line| Ok(writeln!(file, "{line}")?)))?;
+        }
+        None => {}
+    }
+    let found = report(&pairs, &judged);
+    if args.json {
+        return terminal::stdout_line(&Value::from(found.json).to_string());
+    }
+    // The names come from outside.
+    let mut lines = found.lines.iter().map(|line| terminal::printable(line));
+    if to_terminal {
+        lines.for_each(|line| terminal::note(&line));
+        return Ok(());
+    }
+    lines.try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// The fields of a pair and its two scores.
+fn scores_line(pair: &Pair, judged: Judged) -> String {
+    let mut fields = pair.fields.clone();
+    fields.insert("good_score".into(), judged.good.into());
+    fields.insert("bad_score".into(), judged.bad.into());
+    Value::from(fields).to_string()
+}
