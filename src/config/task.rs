@@ -32,4 +32,6 @@ pub enum FinetuneTask {
     /// One label for each text, or pair of texts.
     #[default]
     Classify,
+    /// A tag for each word of a sentence, such as the entities of a text.
+    TokenClassify,
 }

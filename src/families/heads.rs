@@ -9,14 +9,26 @@ pub enum HeadKind {
     MaskedLm,
     /// One class for a sequence.
     SequenceClassification,
+    /// One class for each token.
+    TokenClassification,
     /// Whether each token was replaced: the discriminator of ELECTRA.
     ReplacedTokenDetection,
 }
 
 impl HeadKind {
     /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::None, Self::MaskedLm, Self::SequenceClassification, Self::ReplacedTokenDetection];
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::MaskedLm,
+        Self::SequenceClassification,
+        Self::TokenClassification,
+        Self::ReplacedTokenDetection,
+    ];
+
+    /// Whether it tells classes apart, whose names are in `config.json`.
+    pub fn has_labels(self) -> bool {
+        matches!(self, Self::SequenceClassification | Self::TokenClassification)
+    }
 
     /// The end of the name of transformers' class, behind the family's: `RobertaForMaskedLM`.
     pub fn class_suffix(self) -> &'static str {
@@ -24,6 +36,7 @@ impl HeadKind {
             Self::None => "Model",
             Self::MaskedLm => "ForMaskedLM",
             Self::SequenceClassification => "ForSequenceClassification",
+            Self::TokenClassification => "ForTokenClassification",
             Self::ReplacedTokenDetection => "ForPreTraining",
         }
     }

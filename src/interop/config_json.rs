@@ -94,7 +94,9 @@ impl HubConfig {
                 labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
             keys.insert("id2label".to_string(), Value::Object(id2label));
             keys.insert("label2id".to_string(), Value::Object(label2id));
-            keys.insert("problem_type".to_string(), json!("single_label_classification"));
+            if self.head == Some(HeadKind::SequenceClassification) {
+                keys.insert("problem_type".to_string(), json!("single_label_classification"));
+            }
         }
         Value::Object(keys.into_iter().collect())
     }

@@ -56,6 +56,7 @@ fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
         HeadKind::ReplacedTokenDetection => {
             Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
         }
+        HeadKind::TokenClassification => Blueprint::token_classifier(config, LABELS.len()).unwrap().layout,
         HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
     }
 }
@@ -95,7 +96,7 @@ fn write_weights(path: &Path, tensors: &BTreeMap<String, Tensor>) {
 }
 
 fn config_json(family: Family, head: HeadKind) -> Value {
-    let labels = (head == HeadKind::SequenceClassification).then(|| LABELS.map(String::from).to_vec());
+    let labels = head.has_labels().then(|| LABELS.map(String::from).to_vec());
     HubConfig::new(model(family), head, labels).to_json()
 }
 
@@ -115,7 +116,7 @@ fn assert_same(left: &BTreeMap<String, Tensor>, right: &BTreeMap<String, Tensor>
 #[test]
 fn what_we_write_we_read() {
     for family in [Family::ROBERTA, Family::BERT] {
-        for head in [HeadKind::None, HeadKind::MaskedLm, HeadKind::SequenceClassification] {
+        for head in HeadKind::ALL.into_iter().filter(|&head| family.has(head)) {
             let tensors = tensors_of(&model(family), head);
             let folder = write_folder(&config_json(family, head), &tensors);
             std::fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
@@ -124,7 +125,7 @@ fn what_we_write_we_read() {
             let (found, filled) = tensors_in(folder.path()).unwrap();
             assert_same(&found, &tensors);
             assert_eq!((filled.notes, filled.new.is_empty()), (Vec::new(), head != HeadKind::None));
-            assert_eq!(read.id2label.is_some(), head == HeadKind::SequenceClassification);
+            assert_eq!(read.id2label.is_some(), head.has_labels());
             assert_eq!(read.tokenizer_files, [folder.path().join("tokenizer.json")]);
             assert_eq!(read.notes, [""; 0]);
         }

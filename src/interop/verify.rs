@@ -38,6 +38,9 @@ impl PretrainedFolder {
         let labels = self.id2label.as_ref().map_or(0, Vec::len);
         Some(match (self.head, self.config.family.replaced_tokens) {
             (HeadKind::SequenceClassification, _) => Blueprint::classifier(&self.config, labels).layout,
+            (HeadKind::TokenClassification, _) => {
+                Blueprint::token_classifier(&self.config, labels).ok()?.layout
+            }
             (HeadKind::ReplacedTokenDetection, Some(names)) => {
                 Blueprint::replaced_tokens(&self.config, names).layout
             }
@@ -146,6 +149,9 @@ mod tests {
             "roberta_cls",
             "bert_cls",
             "electra_cls",
+            "roberta_tok",
+            "bert_tok",
+            "electra_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

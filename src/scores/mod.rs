@@ -4,11 +4,16 @@
 
 mod classification;
 mod correlation;
+mod entities;
 
 pub use classification::ClassScore;
 pub use classification::Confusion;
 pub use correlation::pearson;
 pub use correlation::spearman;
+pub use entities::Entity;
+pub use entities::EntityCounts;
+pub use entities::EntityTally;
+pub use entities::entities;
 
 use serde::Deserialize;
 use serde::Serialize;

@@ -29,6 +29,7 @@ use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
+use crate::tasks::token_classify;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
@@ -62,6 +63,7 @@ pub trait FinetunedVisitor {
 pub fn finetuned<V: FinetunedVisitor>(task: FinetuneTask, visitor: V) -> V::Output {
     match task {
         FinetuneTask::Classify => visitor.visit::<classify::Examples>(),
+        FinetuneTask::TokenClassify => visitor.visit::<token_classify::TaggedExamples>(),
     }
 }
 

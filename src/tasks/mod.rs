@@ -16,9 +16,13 @@ pub mod masked_lm;
 pub mod pretraining;
 pub mod replaced_token_detection;
 pub mod run;
+mod shuffled;
+mod subset;
 mod supervised;
+mod table;
 #[cfg(test)]
 mod tests;
+pub mod token_classify;
 pub mod trained;
 
 use candle_core::Result;

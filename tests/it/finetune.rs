@@ -2,6 +2,7 @@
 //! pretrains.
 
 mod care;
+mod entities;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -26,6 +26,7 @@ use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::tasks::token_classify::TokenClassify;
 use mlmtrain::train::step::Stepper;
 
 /// One golden folder.
@@ -109,6 +110,13 @@ impl Golden {
         let model = Model::classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
         Classify { model }
+    }
+
+    fn token_classify(&self) -> TokenClassify {
+        let labels = self.outputs.get("logits").dim(1).unwrap();
+        let model = Model::token_classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
+        self.fill(&model.parameters);
+        TokenClassify { model }
     }
 
     /// The largest difference of two tensors, relative to the largest value.
@@ -236,6 +244,19 @@ fn a_classifier_is_that_of_transformers() {
         golden.check_hidden_states(&task.model);
         golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
         golden.check_gradients(&task);
+        golden.assert_all_read();
+    }
+}
+
+#[test]
+fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
+    for name in ["roberta_tok", "bert_tok", "electra_tok"] {
+        let golden = Golden::read(name);
+        let task = golden.token_classify();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
         golden.assert_all_read();
     }
 }

@@ -25,6 +25,7 @@ use mlmtrain::tasks::Seen;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::tasks::token_classify::TokenClassify;
 use mlmtrain::train::step::Skip;
 use mlmtrain::train::step::Stepper;
 
@@ -62,6 +63,11 @@ fn classifier(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
     })
 }
 
+fn token_classifier(family: Family, dropout: f64, seed: u64) -> Box<dyn Task> {
+    let model = Model::token_classifier(&shape(family, dropout), LABELS, seed, &Device::Cpu).unwrap();
+    Box::new(TokenClassify { model })
+}
+
 /// Segments of random tokens; the special ones 0 to 4 are left out.
 fn tokens() -> Batch {
     let stream = Stream::new(11, Purpose::Test, 0);
@@ -95,6 +101,14 @@ fn labelled_batch() -> Batch {
     batch
 }
 
+/// Every second token has a class.
+fn tagged_batch() -> Batch {
+    let mut batch = tokens();
+    batch.label_positions = (0..batch.num_tokens() as u32).step_by(2).collect();
+    batch.labels = batch.label_positions.iter().map(|at| at / 2 % LABELS as u32).collect();
+    batch
+}
+
 /// The second half of the tokens is of the second type where the family has one.
 fn with_types(mut batch: Batch, family: Family) -> Batch {
     if family.defaults.type_vocab_size > 1 {
@@ -104,7 +118,7 @@ fn with_types(mut batch: Batch, family: Family) -> Batch {
     batch
 }
 
-/// Both tasks of each family with a batch.
+/// The tasks of each family with a batch.
 fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
     let of = |family| {
         [
@@ -117,6 +131,11 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
                 format!("classifier of {family:?}"),
                 classifier(family, dropout, seed),
                 with_types(labelled_batch(), family),
+            ),
+            (
+                format!("token classifier of {family:?}"),
+                token_classifier(family, dropout, seed),
+                with_types(tagged_batch(), family),
             ),
         ]
     };
@@ -261,11 +280,18 @@ fn checkpointing_changes_no_bit() {
         let mut lm = MaskedLm { model: Model::masked_lm(&shape(family, 0.1), 8, &Device::Cpu).unwrap() };
         let mut classify =
             Classify { model: Model::classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap() };
+        let model = Model::token_classifier(&shape(family, 0.1), LABELS, 8, &Device::Cpu).unwrap();
+        let mut tokens = TokenClassify { model };
+        let tagged = with_types(tagged_batch(), family);
         let (masked, labelled) = (with_types(masked_batch(), family), with_types(labelled_batch(), family));
-        let before = (bits(&lm, &masked), bits(&classify, &labelled));
+        let all = |lm: &MaskedLm, classify: &Classify, tokens: &TokenClassify| {
+            (bits(lm, &masked), bits(classify, &labelled), bits(tokens, &tagged))
+        };
+        let before = all(&lm, &classify, &tokens);
         lm.model.encoder.gradient_checkpointing = true;
         classify.model.encoder.gradient_checkpointing = true;
-        assert!((bits(&lm, &masked), bits(&classify, &labelled)) == before, "{family:?}");
+        tokens.model.encoder.gradient_checkpointing = true;
+        assert!(all(&lm, &classify, &tokens) == before, "{family:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod masked_lm;
 pub mod replaced_tokens;
 pub mod sequence_classification;
+pub mod token_classification;
 
 use candle_core::DType;
 use candle_core::Result;

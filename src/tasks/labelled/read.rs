@@ -9,21 +9,14 @@ use anyhow::Result;
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
-use crate::quantity::format_bytes;
+use crate::tasks::labelled::held::BLOCK_BYTES;
+use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Source;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
-
-/// Memory that the examples of any file may take.
-const HELD_BYTES: u64 = 128 << 20;
-
-/// Memory besides for each byte of the file, as it lies on the disk. Compressed text unfolds to ten times its
-/// size at most, and an example of a few words takes ten times their length; kilobytes that are to fill the
-/// memory are something else.
-const HELD_PER_BYTE: u64 = 256;
 
 /// One text, or pair of texts, and its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +34,6 @@ pub struct Example {
 impl Example {
     /// Memory that it takes, about: each text has a block of its own.
     fn held_bytes(&self) -> u64 {
-        const BLOCK_BYTES: usize = 16;
         let texts = [Some(&self.text), self.text_pair.as_ref(), self.label.as_ref()];
         let blocks: usize = texts.into_iter().flatten().map(|text| text.len() + BLOCK_BYTES).sum();
         (size_of::<Self>() + blocks) as u64
@@ -87,7 +79,7 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     };
     let source = Source::file(path)?;
     let name = source.name.clone();
-    let (mut examples, mut held_bytes) = (Vec::new(), 0);
+    let (mut examples, mut held) = (Vec::new(), Held::default());
     let mut chosen: Option<Chosen> = None;
     let mut rows = source.rows(format)?;
     while let Some(row) = rows.next() {
@@ -97,16 +89,7 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
             none => none.insert(Chosen::new(&name, &row, columns)?),
         };
         let example = chosen.example(&name, row)?;
-        held_bytes += example.held_bytes();
-        let most = HELD_BYTES.saturating_add(rows.position_bytes().saturating_mul(HELD_PER_BYTE));
-        if held_bytes > most {
-            let read = format_bytes(rows.position_bytes());
-            let message = format!("{read} of this file unfold to {} of examples", format_bytes(held_bytes));
-            return Err(Problem::new(message)
-                .at(format!("{name}:{}", example.line))
-                .hint("no text is so repetitive: name the decompressed file if it is meant all the same")
-                .into());
-        }
+        held.add(example.held_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
         examples.push(example);
     }
     if examples.is_empty() {
