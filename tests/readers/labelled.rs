@@ -42,15 +42,13 @@ pub(super) fn all(folder: &Path) -> Vec<Input> {
         inputs.push(input(folder, name, content, texts_of));
     }
     let conll = tagged(ROWS);
-    let objects: String = conll
-        .split("\n\n")
-        .filter(|sentence| sentence.contains('\t'))
-        .map(|sentence| {
-            let words = sentence.lines().filter_map(|line| line.split_once('\t'));
-            let (words, tags): (Vec<&str>, Vec<&str>) = words.unzip();
-            format!("{{\"tokens\": {words:?}, \"tags\": {tags:?}, \"other\": [1.5, null]}}\n")
-        })
-        .collect();
+    let object = |sentence: &str| {
+        let words = sentence.lines().filter_map(|line| line.split_once('\t'));
+        let (words, tags): (Vec<&str>, Vec<&str>) = words.unzip();
+        format!("{{\"tokens\": {words:?}, \"tags\": {tags:?}, \"other\": [1.5, null]}}\n")
+    };
+    let sentences = conll.split("\n\n").filter(|sentence| sentence.contains('\t'));
+    let objects = sentences.map(object).collect::<Vec<String>>().concat();
     for (name, content) in [("words.conll", &conll), ("words.jsonl", &objects)] {
         let words = input(folder, name, content, tagged_of);
         inputs.push(words.packed(".gz", gzip));

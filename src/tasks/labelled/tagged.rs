@@ -106,7 +106,8 @@ pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
             file.irregular += 1;
             file.first_irregular.get_or_insert(problem);
         }
-        tags::to_iob2(sentence);
+        let old: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
+        sentence.tags = tags::iob2(&old);
     }
     Ok(file)
 }

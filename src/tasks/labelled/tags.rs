@@ -6,7 +6,6 @@
 use crate::config::TagScheme;
 use crate::error::Problem;
 use crate::scores::entities;
-use crate::tasks::labelled::sentences::Sentence;
 
 /// The tag outside of all entities.
 pub const OUTSIDE: &str = "O";
@@ -130,16 +129,14 @@ pub(super) fn irregular(tags: &[String], scheme: TagScheme) -> Vec<(usize, Probl
     found
 }
 
-/// The tags of a sentence in IOB2, with the same entities.
-pub(super) fn to_iob2(sentence: &mut Sentence) {
-    let old = std::mem::take(&mut sentence.tags);
-    let tags: Vec<&str> = old.iter().map(String::as_str).collect();
+/// Tags of IOB2 with the same entities.
+pub fn iob2(tags: &[&str]) -> Vec<String> {
     let mut new = vec![OUTSIDE.to_string(); tags.len()];
-    for entity in entities(&tags) {
+    for entity in entities(tags) {
         new[entity.first] = format!("B-{}", entity.kind);
         new[entity.first + 1..=entity.last].fill(format!("I-{}", entity.kind));
     }
-    sentence.tags = new;
+    new
 }
 
 #[cfg(test)]
@@ -210,16 +207,15 @@ mod tests {
     proptest! {
         #[test]
         fn iob2_has_the_same_entities_and_breaks_no_rule(tags in any_tags()) {
-            let mut sentence = Sentence { tags: tags.clone(), ..Sentence::default() };
-            to_iob2(&mut sentence);
             let before: Vec<&str> = tags.iter().map(String::as_str).collect();
-            let after: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
+            let converted = iob2(&before);
+            let after: Vec<&str> = converted.iter().map(String::as_str).collect();
             let spans = |tags: &[&str]| -> Vec<(String, usize, usize)> {
                 let span = |e: &Entity<'_>| (e.kind.to_string(), e.first, e.last);
                 entities(tags).iter().map(span).collect()
             };
             prop_assert_eq!(spans(&before), spans(&after));
-            prop_assert!(irregular(&sentence.tags, TagScheme::Iob2).is_empty());
+            prop_assert!(irregular(&converted, TagScheme::Iob2).is_empty());
         }
     }
 }

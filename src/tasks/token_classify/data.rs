@@ -11,6 +11,7 @@ use crate::fs::StagedFile;
 use crate::scores::EntityTally;
 use crate::tasks::Task;
 use crate::tasks::labelled::Sentence;
+use crate::tasks::labelled::tags::iob2;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
@@ -96,12 +97,19 @@ pub(super) fn words(sentences: &[Sentence]) -> Vec<&[String]> {
     sentences.iter().map(|sentence| sentence.words.as_slice()).collect()
 }
 
-/// Counts the entities of sentences in which these labels are right and those are predicted.
-pub(super) fn tally(labels: &TagSet, gold: &[Vec<u32>], predicted: &[Vec<Predicted>]) -> EntityTally {
+/// Counts the entities of sentences, whose tags are IOB2, and of what is predicted for them. A model of
+/// another scheme is held against them in IOB2 as well.
+pub(super) fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) -> EntityTally {
     let mut tally = EntityTally::default();
-    for (gold, predicted) in gold.iter().zip(predicted) {
-        let gold: Vec<&str> = gold.iter().map(|&id| labels.names()[id as usize].as_str()).collect();
-        tally.add(&gold, &report::tags(labels, predicted));
+    for (sentence, predicted) in sentences.iter().zip(predicted) {
+        let gold: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
+        let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
+        if labels.is_iob2() {
+            tally.add(&gold, &tags);
+        } else {
+            let tags = iob2(&tags);
+            tally.add(&gold, &tags.iter().map(String::as_str).collect::<Vec<_>>());
+        }
     }
     tally
 }
@@ -146,7 +154,7 @@ impl Data for TrainingData<'_> {
             }
             predictions.add(task, &self.collator, windows)?;
         }
-        self.tally = tally(&self.examples.labels, &self.examples.eval_ids, &predictions.by_sentence);
+        self.tally = tally(&self.examples.labels, &self.examples.eval, &predictions.by_sentence);
         self.predicted = predictions.by_sentence;
         Ok(Some(report::scores(predictions.loss.mean(), &self.tally)))
     }

@@ -31,6 +31,8 @@ fn prefixes(is_first: bool, is_last: bool) -> &'static [&'static str] {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagSet {
     names: Vec<String>,
+    /// The names as tags.
+    tags: Vec<String>,
     ids: BTreeMap<String, u32>,
 }
 
@@ -73,15 +75,28 @@ impl TagSet {
         Ok(set)
     }
 
-    /// The labels of a model, whatever they are.
+    /// The labels of a model, whatever they are. One that is no tag, such as `PER` alone, is read as `I-PER`.
     pub fn of_model(names: Vec<String>) -> Self {
-        let ids = names.iter().cloned().zip(0..).collect();
-        Self { names, ids }
+        let as_tag = |name: &String| if is_tag(name) { name.clone() } else { format!("I-{name}") };
+        let tags: Vec<String> = names.iter().map(as_tag).collect();
+        let ids = tags.iter().cloned().zip(0..).collect();
+        Self { names, tags, ids }
     }
 
     /// The tags in the order of their ids.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The tag of a label.
+    pub fn tag(&self, id: u32) -> &str {
+        &self.tags[id as usize]
+    }
+
+    /// Whether the tags are those of IOB2.
+    pub fn is_iob2(&self) -> bool {
+        let starts = |start: &str| self.tags.iter().any(|tag| tag.starts_with(start));
+        starts("B-") && !starts("E-") && !starts("S-")
     }
 
     /// How many types of entities there are.
@@ -90,7 +105,7 @@ impl TagSet {
     }
 
     fn kinds(&self) -> BTreeSet<&str> {
-        self.names.iter().filter(|name| is_tag(name)).filter_map(|tag| Some(tag.split_once('-')?.1)).collect()
+        self.tags.iter().filter_map(|tag| Some(tag.split_once('-')?.1)).collect()
     }
 
     fn id_in(&self, kind: &str, is_first: bool, is_last: bool) -> Option<u32> {
@@ -120,7 +135,7 @@ impl TagSet {
 
     fn unknown(&self, tag: &str) -> Problem {
         let kinds = self.kinds();
-        let Some((_, kind)) = tag.split_once('-').filter(|_| !kinds.is_empty()) else {
+        let Some((_, kind)) = tag.split_once('-') else {
             return Problem::new(format!("the model has no label for `{tag}`: it finds no entities"));
         };
         let first: Vec<String> = kinds.iter().take(LISTED).map(|kind| format!("`{kind}`")).collect();
@@ -169,6 +184,12 @@ mod tests {
         let bioes = ["O", "B-PER", "I-PER", "E-PER", "S-PER"];
         assert_eq!(named(&bioes), ["S-PER", "B-PER", "I-PER", "E-PER", "O"]);
         assert_eq!(named(&["I-PER", "O"]), ["I-PER", "I-PER", "I-PER", "I-PER", "O"]);
+        assert_eq!(named(&["O", "PER"]), ["PER", "PER", "PER", "PER", "O"]);
+        let is_iob2 = |names: &[&str]| TagSet::of_model(owned(names)).is_iob2();
+        assert_eq!(
+            [is_iob2(&bioes), is_iob2(&["O", "I-PER"]), is_iob2(&["O", "B-PER", "I-PER"])],
+            [false, false, true]
+        );
         let words = TagSet::of_model(owned(&["NOUN", "VERB"]));
         let error = words.ids(Path::new("a"), &sentence(&["O"])).unwrap_err().to_string();
         assert!(error.contains("the model has no label for `O`"), "{error}");

@@ -33,7 +33,7 @@ pub fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
 /// The entities of a text, each with its words, its type, its score and its place; `spans` are those of its
 /// words. The score is the mean probability of the tags of its words.
 pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Predicted]) -> Vec<Value> {
-    let tags = tags(labels, predicted);
+    let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
     let row = |entity: Entity<'_>| {
         let (first, last) = (&spans[entity.first], &spans[entity.last]);
         let words = &predicted[entity.first..=entity.last];

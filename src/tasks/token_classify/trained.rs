@@ -35,7 +35,7 @@ impl Trained for Tagger {
             let predicted = sentences.iter().zip(predictions.by_sentence.iter().map(Vec::as_slice));
             write_predictions(path, &self.labels, predicted, &|| false)?;
         }
-        let tally = tally(&self.labels, &gold, &predictions.by_sentence);
+        let tally = tally(&self.labels, sentences, &predictions.by_sentence);
         let mut scored = Scored::default();
         scored.add("examples", sentences.len(), "sentences", sentences.len());
         scored.add("words", file.num_words(), "words", file.num_words());
