@@ -10,7 +10,8 @@ A masked LM or a token classifier is compared by the file of `mlmtrain evaluate 
     cu_seqlens                                                                    u32 [sequences + 1]
     label_positions (indices into ids)                                            u32 [M]
     logits                                                                        f32 [M, V] or [M, labels]
-A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"};
+A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"}; a regression model
+by {"text", "prediction"};
 a discriminator of ELECTRA as well: {"text", "tokens", "replaced"}; a token classifier too: {"tokens", "tags", "scores"} (rows
 that do not fit the model are passed over: transformers has no windows).
 Without either file only the folder itself is checked: no missing, unexpected or misshapen tensors, and a tokenizer whose
@@ -149,6 +150,26 @@ def discriminator_difference(model, tokenizer, path, limit):
 
 
 @torch.no_grad()
+def regression_difference(model, tokenizer, path, limit, max_length):
+    """The largest absolute difference of a predicted number, and how many were compared."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:limit]
+    worst, count = 0.0, 0
+    for number, row in enumerate(rows, start=1):
+        inputs = tokenizer(row["text"], row.get("text_pair"), truncation=True, max_length=max_length, return_tensors="pt")
+        theirs = model(**inputs).logits[0]
+        ours = row["prediction"] if isinstance(row["prediction"], dict) else {model.config.id2label[0]: row["prediction"]}
+        if list(ours) != [model.config.id2label[id] for id in range(len(theirs))]:
+            raise Mismatch(f"{path}:{number}: numbers {list(ours)}, config.json has {model.config.id2label}")
+        apart = (theirs - torch.tensor(list(ours.values()))).abs().max().item()
+        if not apart < TOLERANCE:
+            raise Mismatch(f"{path}:{number}: numbers differ by up to {apart:.3g}, at most {TOLERANCE} is wanted")
+        worst, count = max(worst, apart), count + len(ours)
+    if not count:
+        raise Mismatch(f"{path}: has no rows")
+    return worst, count
+
+
+@torch.no_grad()
 def tagger_difference(model, tokenizer, path, limit, max_length):
     """The largest absolute difference of a tag's probability, and how many words were compared."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:limit]
@@ -193,6 +214,9 @@ def check(arguments):
             tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.folder, add_prefix_space=True)
             difference, count = tagger_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)
             return f"{name}: {count} words, the same tags, largest difference of a probability {difference:.3g}"
+        if classifier and model.config.problem_type == "regression":
+            difference, count = regression_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)
+            return f"{name}: {count} numbers, largest difference {difference:.3g}"
         if not classifier:
             raise Mismatch(f"{name} is no classifier: use --logits")
         difference, count = classifier_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)

@@ -88,6 +88,7 @@ pub enum Command {
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
   mlmtrain finetune --task classify --model models/minilm --train train.tsv --eval dev.tsv \\
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
+  mlmtrain finetune --task regression --model models/minilm --train train.tsv --eval dev.tsv
   mlmtrain finetune --task token-classify --model models/minilm --train train.conll --eval dev.conll
   mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5")]
     Finetune(FinetuneArgs),
@@ -99,11 +100,11 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///
-    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `entities` with their
-    /// places in characters, or `masks`, or `tokens` and how probably each was `replaced` (ELECTRA's
-    /// discriminator); of tagged words `tokens`, `tags` and `scores`; then all other columns of the input
-    /// under their own names. A column whose name is taken is kept with `input_` before it:
-    /// `label` becomes `input_label`.
+    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `prediction` (a
+    /// number, or several by name), or `entities` with their places in characters, or `masks`, or `tokens`
+    /// and how probably each was `replaced` (ELECTRA's discriminator); of tagged words it has `tokens`,
+    /// `tags` and `scores`. All other columns of the input follow under their own names. A column whose name
+    /// is taken is kept with `input_` before it: `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
   mlmtrain predict --model runs/agnews/final --input news.csv.gz --text-column title

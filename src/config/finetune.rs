@@ -28,7 +28,8 @@ pub struct ClassifyData {
     pub text_pair_column: Option<String>,
     /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there.
     pub label_column: Option<String>,
-    /// The labels in the order of their ids; discovered from the training file and sorted when empty.
+    /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
+    /// regression the columns of several numbers.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,

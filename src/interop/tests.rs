@@ -52,7 +52,9 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
 /// The layout of a model; an encoder alone is built with a decoder, which is then to be left out.
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
-        HeadKind::SequenceClassification => Blueprint::classifier(config, LABELS.len()).layout,
+        HeadKind::SequenceClassification | HeadKind::Regression => {
+            Blueprint::classifier(config, LABELS.len()).layout
+        }
         HeadKind::ReplacedTokenDetection => {
             Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
         }
@@ -320,16 +322,31 @@ fn unsupported_and_wrong_keys_are_all_named_at_once() {
 }
 
 #[test]
-fn keys_that_we_do_not_know_are_passed_on_and_a_regression_head_is_ignored() {
+fn keys_that_we_do_not_know_are_passed_on_and_a_head_that_is_not_built_is_ignored() {
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     config["bos_token_id"] = json!(5);
     config["_name_or_path"] = json!("/home/somebody/model");
-    config["problem_type"] = json!("regression");
+    config["problem_type"] = json!("multi_label_classification");
     let read = HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap();
     assert_eq!(read.head, Some(HeadKind::None));
-    assert!(read.notes[0].contains("regression"), "{:?}", read.notes);
+    assert!(read.notes[0].contains("multi_label_classification"), "{:?}", read.notes);
     let written = read.to_json();
     assert_eq!((&written["bos_token_id"], written.get("_name_or_path")), (&json!(5), None));
+}
+
+/// Transformers takes a model of one output for one of a number.
+#[test]
+fn a_regression_head_is_told_by_its_problem_type_or_its_only_output() {
+    let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
+    let head = |config: &Value| HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap().head;
+    config["problem_type"] = json!("regression");
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["id2label"] = json!({"0": "LABEL_0"});
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["problem_type"] = Value::Null;
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["problem_type"] = json!("single_label_classification");
+    assert_eq!(head(&config), Some(HeadKind::None));
 }
 
 /// The folder of all-MiniLM-L6-v2, where one is at hand.

@@ -25,6 +25,7 @@ pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::replaced_tokens::ReplacedTokenHead;
 pub use heads::sequence_classification::ClassificationHead;
+pub use heads::sequence_classification::Objective;
 pub use heads::token_classification::TokenClassificationHead;
 pub use pair::Pair;
 pub use pair::PairBlueprint;

@@ -14,6 +14,7 @@ pub mod list;
 pub mod loss;
 pub mod masked_lm;
 pub mod pretraining;
+pub mod regression;
 pub mod replaced_token_detection;
 pub mod run;
 mod shuffled;

@@ -3,6 +3,7 @@
 
 mod care;
 mod entities;
+mod numbers;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -12,6 +12,7 @@ use candle_core::Tensor;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::distributed::World;
+use mlmtrain::families::HeadKind;
 use mlmtrain::families::ModelConfig;
 use mlmtrain::interop::PretrainedFolder;
 use mlmtrain::interop::read_folder;
@@ -21,6 +22,7 @@ use mlmtrain::layers::Parameters;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
+use mlmtrain::models::Objective;
 use mlmtrain::models::TokenIds;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
@@ -117,6 +119,12 @@ impl Golden {
         let model = Model::token_classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
         TokenClassify { model }
+    }
+
+    fn regression(&self) -> Classify {
+        let task = self.classify();
+        let head = task.model.head.clone().with_objective(Objective::Numbers);
+        Classify { model: Model { head, ..task.model } }
     }
 
     /// The largest difference of two tensors, relative to the largest value.
@@ -253,6 +261,20 @@ fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
     for name in ["roberta_tok", "bert_tok", "electra_tok"] {
         let golden = Golden::read(name);
         let task = golden.token_classify();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
+        golden.assert_all_read();
+    }
+}
+
+#[test]
+fn regression_and_five_adamw_steps_are_those_of_transformers() {
+    for name in ["roberta_reg", "bert_reg"] {
+        let golden = Golden::read(name);
+        assert_eq!(golden.folder.head, HeadKind::Regression);
+        let task = golden.regression();
         golden.check_hidden_states(&task.model);
         golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
         golden.check_gradients(&task);

@@ -93,7 +93,11 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     columns(config, findings);
     tagged_columns(config, findings);
     repeated("data.labels", &data.labels, findings);
-    if data.labels.len() == 1 {
+    if config.task == FinetuneTask::Regression && !data.labels.is_empty() && data.label_column.is_some() {
+        let message = "`data.label_column` is the column of one number, and `data.labels` names columns too";
+        findings.add(&["data.label_column", "data.labels"], message.to_string(), "remove one of the two");
+    }
+    if data.labels.len() == 1 && config.task != FinetuneTask::Regression {
         findings.add(
             &["data.labels"],
             "`data.labels` has one label, there is nothing to tell apart".to_string(),

@@ -242,6 +242,19 @@ fn fine_tuning() {
 }
 
 #[test]
+fn numbers() {
+    let numbers = |change: fn(&mut FinetuneConfig)| {
+        found_in_finetune(|c| {
+            c.task = FinetuneTask::Regression;
+            change(c);
+        })
+    };
+    assert_eq!(numbers(|c| c.data.labels = vec!["stars".into()]), "");
+    let both = numbers(|c| (c.data.labels, c.data.label_column) = (vec!["a".into()], Some("b".into())));
+    assert_eq!(both, "`data.label_column` is the column of one number, and `data.labels` names columns too");
+}
+
+#[test]
 fn tagged_words() {
     let tagged = |change: fn(&mut FinetuneConfig)| {
         found_in_finetune(|c| {

@@ -77,8 +77,8 @@ impl Head for TokenClassificationHead {
         Ok(self.forward(hidden_td, targets, ctx)?.0)
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        cross_entropy::forward(&self.logits(hidden_td, targets, ctx)?, targets.labels)
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(cross_entropy::forward(&self.logits(hidden_td, targets, ctx)?, targets.labels)?.totals)
     }
 
     fn loss_and_gradient(
@@ -88,14 +88,14 @@ impl Head for TokenClassificationHead {
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<(Entropy, Tensor)> {
+    ) -> Result<(Tensor, Tensor)> {
         let (logits, input_md) = self.forward(hidden_td, targets, ctx)?;
-        let entropy = cross_entropy::forward(&logits, targets.labels)?;
-        let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp_m, scale)?;
+        let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
+        let d_logits = cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?;
         let d_input = self.output.backward(&d_logits, &input_md, ctx, gradients)?;
         let dropout = ctx.dropout_at(Site::HeadOutput, self.dropout);
         let d_gathered = dropout::backward(&d_input, targets.keys, dropout.as_ref())?;
         gradients.left(ctx.pass, Part::Head)?;
-        Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
+        Ok((totals, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
 }

@@ -184,7 +184,13 @@ mod tests {
             &[0.75, 0.25],
         );
         let text = row.line().expect("has a JSON form");
-        let example = |text: &str| Example { text: text.into(), text_pair: None, label: None, line: 1 };
+        let example = |text: &str| Example {
+            text: text.into(),
+            text_pair: None,
+            label: None,
+            numbers: vec![],
+            line: 1,
+        };
         let estimate = rows_bytes(&[example("a \"b\"\nc")], &labels(&["pos", "neg"]));
         assert!((text.len() as u64..3 * text.len() as u64).contains(&estimate), "{estimate}");
         assert!(text.ends_with('\n'));

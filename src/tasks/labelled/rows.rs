@@ -123,6 +123,16 @@ impl Row {
         }
     }
 
+    /// As [`Row::take`], for a number that may have a fraction.
+    pub(super) fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        if let Fields::Json(object) = &self.fields
+            && let Some(Value::Number(number)) = object.get(name)
+        {
+            return Ok(Some(number.to_string()));
+        }
+        self.take(name)
+    }
+
     /// All fields as they are; those of a table are texts.
     pub(super) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
         match self.fields {
