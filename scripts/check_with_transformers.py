@@ -5,13 +5,15 @@ Wants torch, transformers (5.23 when this was written) and safetensors. Exits wi
     python scripts/check_with_transformers.py runs/quickstart/model --logits logits.safetensors
     python scripts/check_with_transformers.py runs/ag_news/model --predictions predictions.jsonl
 
-A masked LM is compared by the file of `mlmtrain evaluate --dump-logits logits.safetensors`, packed without padding:
+A masked LM or a token classifier is compared by the file of `mlmtrain evaluate --dump-logits logits.safetensors`, packed without padding:
     ids, position_ids (from 0 in each sequence), token_type_ids (may be absent)   u32 [T]
     cu_seqlens                                                                    u32 [sequences + 1]
     label_positions (indices into ids)                                            u32 [M]
-    logits                                                                        f32 [M, V]
-A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"};
-a discriminator of ELECTRA as well: {"text", "tokens", "replaced"}.
+    logits                                                                        f32 [M, V] or [M, labels]
+A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"}; a regression model
+by {"text", "prediction"};
+a discriminator of ELECTRA as well: {"text", "tokens", "replaced"}; a token classifier too: {"tokens", "tags", "scores"} (rows
+that do not fit the model are passed over: transformers has no windows).
 Without either file only the folder itself is checked: no missing, unexpected or misshapen tensors, and a tokenizer whose
 special tokens are those of config.json.
 """
@@ -41,10 +43,12 @@ def load(folder):
         auto = transformers.AutoModelForMaskedLM
     elif architecture.endswith("ForSequenceClassification"):
         auto = transformers.AutoModelForSequenceClassification
+    elif architecture.endswith("ForTokenClassification"):
+        auto = transformers.AutoModelForTokenClassification
     elif architecture == "ElectraForPreTraining":
         auto = transformers.AutoModelForPreTraining
     else:
-        raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM, a sequence classifier nor a discriminator")
+        raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM, a sequence or token classifier nor a discriminator")
     model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, attn_implementation="eager")
     for kind, names in info.items():
         if names:
@@ -145,6 +149,51 @@ def discriminator_difference(model, tokenizer, path, limit):
     return worst, count
 
 
+@torch.no_grad()
+def regression_difference(model, tokenizer, path, limit, max_length):
+    """The largest absolute difference of a predicted number, and how many were compared."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:limit]
+    worst, count = 0.0, 0
+    for number, row in enumerate(rows, start=1):
+        inputs = tokenizer(row["text"], row.get("text_pair"), truncation=True, max_length=max_length, return_tensors="pt")
+        theirs = model(**inputs).logits[0]
+        ours = row["prediction"] if isinstance(row["prediction"], dict) else {model.config.id2label[0]: row["prediction"]}
+        if list(ours) != [model.config.id2label[id] for id in range(len(theirs))]:
+            raise Mismatch(f"{path}:{number}: numbers {list(ours)}, config.json has {model.config.id2label}")
+        apart = (theirs - torch.tensor(list(ours.values()))).abs().max().item()
+        if not apart < TOLERANCE:
+            raise Mismatch(f"{path}:{number}: numbers differ by up to {apart:.3g}, at most {TOLERANCE} is wanted")
+        worst, count = max(worst, apart), count + len(ours)
+    if not count:
+        raise Mismatch(f"{path}: has no rows")
+    return worst, count
+
+
+@torch.no_grad()
+def tagger_difference(model, tokenizer, path, limit, max_length):
+    """The largest absolute difference of a tag's probability, and how many words were compared."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:limit]
+    worst, count = 0.0, 0
+    for number, row in enumerate(rows, start=1):
+        encoded = tokenizer(row["tokens"], is_split_into_words=True, return_tensors="pt")
+        words = encoded.word_ids(0)
+        firsts = [place for place, word in enumerate(words) if word is not None and word not in words[:place]]
+        # A word of no pieces is unknown to us and nothing to transformers.
+        if len(words) > max_length or len(firsts) != len(row["tokens"]):
+            continue
+        best, ids = model(**encoded).logits[0].softmax(-1)[firsts].max(-1)
+        theirs = [model.config.id2label[id] for id in ids.tolist()]
+        apart = (best - torch.tensor(row["scores"])).abs().max().item()
+        if not apart < TOLERANCE:
+            raise Mismatch(f"{path}:{number}: probabilities differ by up to {apart:.3g}, at most {TOLERANCE} is wanted")
+        if theirs != row["tags"]:
+            raise Mismatch(f"{path}:{number}: tags {row['tags']}, transformers says {theirs}")
+        worst, count = max(worst, apart), count + len(theirs)
+    if not count:
+        raise Mismatch(f"{path}: nothing to compare in {len(rows)} rows")
+    return worst, count
+
+
 def check(arguments):
     """A sentence that says what was compared, or Mismatch."""
     model, tokenizer = load(arguments.folder)
@@ -160,6 +209,14 @@ def check(arguments):
         if name == "ElectraForPreTraining":
             difference, count = discriminator_difference(model, tokenizer, arguments.predictions, arguments.limit)
             return f"{name}: {count} tokens, largest difference of a logit {difference:.3g}"
+        if name.endswith("ForTokenClassification"):
+            # As run_ner.py loads it: each word begins with a blank.
+            tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.folder, add_prefix_space=True)
+            difference, count = tagger_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)
+            return f"{name}: {count} words, the same tags, largest difference of a probability {difference:.3g}"
+        if classifier and model.config.problem_type == "regression":
+            difference, count = regression_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)
+            return f"{name}: {count} numbers, largest difference {difference:.3g}"
         if not classifier:
             raise Mismatch(f"{name} is no classifier: use --logits")
         difference, count = classifier_difference(model, tokenizer, arguments.predictions, arguments.limit, arguments.max_length)
@@ -170,7 +227,7 @@ def check(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, help="model folder: config.json, model.safetensors, tokenizer.json")
-    parser.add_argument("--logits", type=pathlib.Path, help="safetensors file with our ids and logits (masked LM)")
+    parser.add_argument("--logits", type=pathlib.Path, help="safetensors file with our ids and logits (masked LM, token classifier)")
     parser.add_argument("--predictions", type=pathlib.Path, help="JSONL file of our predictions (classifier)")
     parser.add_argument("--limit", type=int, default=200, help="most predictions to compare (default 200)")
     parser.add_argument("--max-length", type=int, default=128, help="tokens that the predictions were cut to (default 128)")

@@ -7,6 +7,8 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 
 `roberta/`, `bert/`                           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `roberta_cls/`, `bert_cls/`, `electra_cls/`   sequence classification: logits, loss, gradients
+`roberta_tok/`, `bert_tok/`, `electra_tok/`   token classification: logits, loss, gradients, five AdamW steps
+`roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`                                replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
@@ -14,11 +16,11 @@ Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with t
 inputs.safetensors, packed without padding (T tokens of 4 sequences, M labels):
     ids, token_type_ids, position_ids (from 0 in each sequence)   u32 [T]
     cu_seqlens                                                    u32 [5]
-    label_positions (indices into ids), labels                    u32 [M]
+    label_positions (indices into ids), labels                    u32 [M]; of regression the bits of f32 numbers, u32 [M O]
 outputs.safetensors, f32:
     logits [M, V] or [M, classes], hidden [T, D] (last hidden states), loss [1] (mean over the labels), grad_norm [1],
     grad.NAME for each parameter, NAME as in model.safetensors
-    masked LM only: step_losses [6] (before each of five steps, and after the last), step_grad_norms [5] (before
+    masked LM, token classification and regression only: step_losses [6] (before each of five steps, and after the last), step_grad_norms [5] (before
     clipping), final.NAME for some parameters after the fifth step
 
 PyTorch sees a padded batch with an attention mask, and computes in f64 from the f32 weights: what a comparison finds
@@ -75,13 +77,13 @@ def random_model(model_class, config, generator):
     return model
 
 
-def packed_inputs(config, classes, generator):
-    """The packed batch; for a masked LM about a quarter of the positions are labelled, else the first of each sequence."""
+def packed_inputs(config, classes, generator, tokens=False):
+    """The packed batch; for a masked LM about a quarter of the positions are labelled, with `tokens` too, else the first of each sequence."""
     ids, positions, types, label_positions, cu_seqlens = [], [], [], [], [0]
     for length in LENGTHS:
         start = len(ids)
         words = torch.randint(FIRST_WORD, config.vocab_size, (length,), generator=generator).tolist()
-        chosen = [0] if classes or length == 1 else torch.randperm(length, generator=generator)[: (length + 3) // 4].sort().values.tolist()
+        chosen = [0] if classes and not tokens or length == 1 else torch.randperm(length, generator=generator)[: (length + 3) // 4].sort().values.tolist()
         if not classes:
             for place in chosen[::2]:
                 words[place] = MASK_ID
@@ -96,7 +98,12 @@ def packed_inputs(config, classes, generator):
     return {name: torch.tensor(values, dtype=torch.uint32) for name, values in named.items()}
 
 
-def padded(packed, config, classes):
+def numbers(packed):
+    """The f32 numbers whose bits are the labels."""
+    return torch.from_numpy(packed["labels"].numpy().astype("uint32").view("float32"))
+
+
+def padded(packed, config, classes, tokens=False):
     """The same batch as transformers wants it, and the mask of its real tokens."""
     packed = {name: tensor.long() for name, tensor in packed.items()}
     shape = (len(LENGTHS), max(LENGTHS))
@@ -104,7 +111,9 @@ def padded(packed, config, classes):
     batch = dict(input_ids=torch.full(shape, config.pad_token_id), token_type_ids=torch.zeros(shape, dtype=torch.long), attention_mask=real.long())
     batch["input_ids"][real] = packed["ids"]
     batch["token_type_ids"][real] = packed["token_type_ids"]
-    if classes:
+    if config.problem_type == "regression":
+        batch["labels"] = numbers(packed).view(len(LENGTHS), classes).double()
+    elif classes and not tokens:
         batch["labels"] = packed["labels"]
     else:
         flat = torch.full((len(packed["ids"]),), -100)
@@ -133,25 +142,27 @@ def step_losses(model, batch):
     return losses, norms
 
 
-def write(folder, model_class, config, classes, seed):
+def write(folder, model_class, config, classes, seed, tokens=False):
     """One golden folder."""
     generator = torch.Generator().manual_seed(seed)
     model = random_model(model_class, config, generator)
-    packed = packed_inputs(config, classes, generator)
+    packed = packed_inputs(config, classes, generator, tokens)
+    if config.problem_type == "regression":
+        packed["labels"] = torch.randn(len(LENGTHS) * classes, generator=generator).view(torch.int32).view(torch.uint32)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(packed, folder / "inputs.safetensors")
 
     model = model_class.from_pretrained(folder, attn_implementation="eager").double().eval()
-    batch, real = padded(packed, config, classes)
+    batch, real = padded(packed, config, classes, tokens)
     result = model(**batch, output_hidden_states=True)
     result.loss.backward()
     grads = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
-    logits = result.logits if classes else result.logits[real][packed["label_positions"].long()]
+    logits = result.logits if classes and not tokens else result.logits[real][packed["label_positions"].long()]
     outputs = dict(logits=logits, hidden=result.hidden_states[-1][real], loss=result.loss.reshape(1))
     outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
     outputs |= {f"grad.{name}": grad for name, grad in grads.items()}
-    if not classes:
+    if not classes or tokens or config.problem_type == "regression":
         losses, norms = step_losses(model, batch)
         outputs |= dict(step_losses=torch.tensor(losses), step_grad_norms=torch.tensor(norms))
         outputs |= {f"final.{name}": p for name, p in model.named_parameters() if any(name.endswith(f) for f in FINAL)}
@@ -235,13 +246,17 @@ def write_all(root):
     write_pair(root / "electra_rtd", 300)
     electra = transformers.ElectraConfig(**(SMALL_SIZES | SHARED | ELECTRA), num_labels=3)
     write(root / "electra_cls", transformers.ElectraForSequenceClassification, electra, 3, 301)
+    write(root / "electra_tok", transformers.ElectraForTokenClassification, electra, 3, 302, tokens=True)
     for seed, family in enumerate(FAMILY):
-        config_class, lm, classifier = {
-            "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM, transformers.RobertaForSequenceClassification),
-            "bert": (transformers.BertConfig, transformers.BertForMaskedLM, transformers.BertForSequenceClassification),
+        config_class, lm, classifier, tagger = {
+            "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM, transformers.RobertaForSequenceClassification, transformers.RobertaForTokenClassification),
+            "bert": (transformers.BertConfig, transformers.BertForMaskedLM, transformers.BertForSequenceClassification, transformers.BertForTokenClassification),
         }[family]
         write(root / family, lm, config_class(**SIZES, **SHARED, **FAMILY[family]), 0, 100 + seed)
         write(root / f"{family}_cls", classifier, config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=3), 3, 200 + seed)
+        write(root / f"{family}_tok", tagger, config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=5), 5, 210 + seed, tokens=True)
+        config = config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=1 + seed, problem_type="regression")
+        write(root / f"{family}_reg", classifier, config, 1 + seed, 220 + seed)
 
 
 def compare(root):
@@ -265,7 +280,8 @@ def main():
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
     if not arguments.check:
-        shutil.rmtree(GOLDEN, ignore_errors=True)
+        for folder in filter(pathlib.Path.is_dir, GOLDEN.iterdir()):
+            shutil.rmtree(folder)
         write_all(GOLDEN)
         return 0
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ pub struct Batch {
     /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an
     /// example).
     pub label_positions: Vec<u32>,
-    /// What is to be predicted there, `[M]`: a token id or a class.
+    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers.
     pub labels: Vec<u32>,
     /// Ids of the samples in this batch, to name them when a loss is not finite.
     pub sample_ids: Vec<u64>,
@@ -53,7 +53,7 @@ impl Batch {
         self.ids.len()
     }
 
-    /// Positions that carry a label (M).
+    /// Labels of all positions that carry some: M, or M O.
     pub fn num_labels(&self) -> usize {
         self.labels.len()
     }

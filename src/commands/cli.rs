@@ -88,23 +88,28 @@ pub enum Command {
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
   mlmtrain finetune --task classify --model models/minilm --train train.tsv --eval dev.tsv \\
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
+  mlmtrain finetune --task regression --model models/minilm --train train.tsv --eval dev.tsv
+  mlmtrain finetune --task token-classify --model models/minilm --train train.conll --eval dev.conll
   mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5")]
     Finetune(FinetuneArgs),
-    /// Score a model on a file: a classifier on labelled examples, a masked language model on text
+    /// Score a model on a file: labelled examples, tagged words, or text for a masked language model
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv
+  mlmtrain evaluate --model runs/wnut17/final --data dev.conll --predictions dev.jsonl
   mlmtrain evaluate --model runs/quickstart/final --data novels.txt.zst --json
   mlmtrain evaluate --model runs/quickstart/final --task minimal-pairs --data blimp.jsonl.zst --scores scores.jsonl")]
     Evaluate(EvaluateArgs),
     /// Label texts, or fill in their masks: one JSON line each on standard output
     ///
-    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `masks`, or
-    /// `tokens` and how probably each was `replaced` (ELECTRA's discriminator), then all other columns of
-    /// the input under their own names. A column whose name is taken is kept with `input_` before it:
-    /// `label` becomes `input_label`.
+    /// A line has `text` (and `text_pair`), then `label`, `score` and `probabilities`, or `prediction` (a
+    /// number, or several by name), or `entities` with their places in characters, or `masks`, or `tokens`
+    /// and how probably each was `replaced` (ELECTRA's discriminator); of tagged words it has `tokens`,
+    /// `tags` and `scores`. All other columns of the input follow under their own names. A column whose name
+    /// is taken is kept with `input_` before it: `label` becomes `input_label`.
     #[command(after_help = "Examples:
   mlmtrain predict --model runs/agnews/final --input headlines.txt > labels.jsonl
   mlmtrain predict --model runs/agnews/final --input news.csv.gz --text-column title
+  mlmtrain predict --model runs/wnut17/final --input words.conll > tags.jsonl
   zcat news.csv.gz | mlmtrain predict --model runs/agnews/final --input - --format csv
   echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
     Predict(PredictArgs),

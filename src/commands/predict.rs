@@ -9,8 +9,8 @@ use crate::commands::scoring_args::PredictArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::machine;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::InputTexts;
 use crate::tasks::list;
 use crate::tasks::trained::Answers;
 
@@ -19,9 +19,14 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
-    let texts = InputTexts::open(&args.input, args.format.map(Into::into), &args.columns.named())?;
+    let input = InputFile {
+        path: &args.input,
+        format: args.format.map(Into::into),
+        columns: args.columns.named(),
+        token_column: args.token_column,
+    };
     let model = list::open(&args.model, &device)?;
-    model.predict(texts, args.compute.batch_size as usize, &mut out)?;
+    model.predict(&input, args.compute.batch_size as usize, &mut out)?;
     out.finish()
 }
 

@@ -6,8 +6,11 @@ use clap::Args;
 use clap::ValueEnum;
 
 use crate::config::DeviceChoice;
+use crate::config::TagScheme;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::RowFormat;
+use crate::tasks::labelled::SentenceColumns;
+use crate::tasks::labelled::Tagging;
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]
@@ -15,8 +18,8 @@ pub struct EvaluateArgs {
     /// Model folder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, text for a masked language model, pairs of
-    /// sentences (`good`, `bad`) for minimal pairs
+    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, tagged words (CoNLL, .jsonl) for a token
+    /// classifier, text for a masked language model, pairs of sentences (`good`, `bad`) for minimal pairs
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// What to score a model on; else on what it was trained for
@@ -31,9 +34,15 @@ pub struct EvaluateArgs {
     /// Which columns of the data to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
-    /// Column of the label
+    /// Column of the label; in JSONL of tagged words the field of the tags
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
+    /// How tagged words are read.
+    #[command(flatten)]
+    pub tagging: TaggingArgs,
+    /// Also write what the model says of every example to this file: JSONL, of tagged words also .conll
+    #[arg(long, value_name = "FILE")]
+    pub predictions: Option<PathBuf>,
     /// Also write the first batch and its logits to this safetensors file
     #[arg(long, value_name = "FILE")]
     pub dump_logits: Option<PathBuf>,
@@ -58,8 +67,9 @@ pub struct PredictArgs {
     /// Model folder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// Texts: .csv, .tsv or .jsonl with columns, anything else a text a line; also compressed (.gz, .zst,
-    /// .bz2, .xz); `-` is standard input
+    /// Texts: .csv, .tsv or .jsonl with columns, anything else a text a line; for a token classifier also
+    /// words: .conll or .tsv with one a line, .jsonl with `tokens`; also compressed (.gz, .zst, .bz2, .xz);
+    /// `-` is standard input
     #[arg(long, value_name = "FILE|-")]
     pub input: PathBuf,
     /// How to read the input; else its name tells, and standard input is a text a line
@@ -68,6 +78,9 @@ pub struct PredictArgs {
     /// Which fields of the input to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
+    /// Column of the words in a CoNLL file: 1 is the first, -1 the last
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = column)]
+    pub token_column: i64,
     /// Size of the batches.
     #[command(flatten)]
     pub compute: ComputeArgs,
@@ -84,6 +97,8 @@ pub enum InputFormat {
     Tsv,
     /// One JSON object a line
     Jsonl,
+    /// A word a line, in columns; an empty line ends a sentence
+    Conll,
 }
 
 impl From<InputFormat> for RowFormat {
@@ -93,8 +108,41 @@ impl From<InputFormat> for RowFormat {
             InputFormat::Csv => Self::Csv,
             InputFormat::Tsv => Self::Tsv,
             InputFormat::Jsonl => Self::Jsonl,
+            InputFormat::Conll => Self::Conll,
         }
     }
+}
+
+/// How `evaluate` reads tagged words.
+#[derive(Debug, Args)]
+pub struct TaggingArgs {
+    /// Column of the words in a CoNLL file: 1 is the first, -1 the last
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = column)]
+    pub token_column: i64,
+    /// Column of the tags in a CoNLL file
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, value_parser = column)]
+    pub tag_column: i64,
+    /// How entities are tagged
+    #[arg(long, value_enum, default_value_t = TagScheme::Auto)]
+    pub tag_scheme: TagScheme,
+    /// Refuse tags that the scheme does not allow where they stand
+    #[arg(long)]
+    pub strict: bool,
+}
+
+impl TaggingArgs {
+    /// What is said.
+    pub fn tagging(&self) -> Tagging<'_> {
+        let columns =
+            SentenceColumns { token: self.token_column, tag: self.tag_column, ..SentenceColumns::default() };
+        Tagging { columns, scheme: self.tag_scheme, strict: self.strict }
+    }
+}
+
+/// The number of a column: from 1 on, or from the end with -1.
+pub(super) fn column(text: &str) -> Result<i64, String> {
+    let column: i64 = text.parse().map_err(|e| format!("{e}"))?;
+    if column == 0 { Err("columns count from 1, and from the end with -1".to_string()) } else { Ok(column) }
 }
 
 /// Columns that hold the texts.

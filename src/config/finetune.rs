@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
@@ -11,7 +12,8 @@ use crate::config::run::RunSection;
 use crate::config::task::FinetuneTask;
 use crate::config::training::TrainingConfig;
 
-/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, also .gz, .zst, .bz2.
+/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl; for tagged words
+/// .jsonl, anything else is CoNLL; also .gz, .zst, .bz2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {
@@ -26,15 +28,41 @@ pub struct ClassifyData {
     pub text_pair_column: Option<String>,
     /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there.
     pub label_column: Option<String>,
-    /// The labels in the order of their ids; discovered from the training file and sorted when empty.
+    /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
+    /// regression the columns of several numbers.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
     /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
-    /// and `predict`, too.
+    /// and `predict`, too; longer sentences of tagged words are read in overlapping windows.
     pub max_seq_length: usize,
+    /// Column of the words in a CoNLL file: 1 is the first, -1 the last. In JSONL `text_column` names the
+    /// list, else `tokens`.
+    pub token_column: i64,
+    /// Column of the tags in a CoNLL file. In JSONL `label_column` names the list, else `tags`.
+    pub tag_column: i64,
+    /// How entities are tagged.
+    pub tag_scheme: TagScheme,
+    /// Whether a tag that its scheme does not allow there is an error, such as an `I-` without a `B-`; else
+    /// it is read as `conlleval` does, and counted.
+    pub strict: bool,
+}
+
+/// How tags say where an entity begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum TagScheme {
+    /// Guessed from each file.
+    #[default]
+    Auto,
+    /// `I-`; `B-` only between two entities of one type.
+    Iob1,
+    /// `B-` for the first word of each entity, `I-` for the others.
+    Iob2,
+    /// `B-`, `I-`, `E-` for the last word, `S-` for an entity of one word.
+    Bioes,
 }
 
 impl Default for ClassifyData {
@@ -49,6 +77,10 @@ impl Default for ClassifyData {
             max_train_fraction: None,
             max_train_samples: None,
             max_seq_length: 128,
+            token_column: 1,
+            tag_column: -1,
+            tag_scheme: TagScheme::Auto,
+            strict: false,
         }
     }
 }

@@ -64,6 +64,8 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["validation_split_percentage"], "write `data.validation_fraction`: 5 percent are `0.05`"),
     (&["line_by_line"], "write `document: line` beside the `files` of a source"),
     (&["pad_to_max_length", "group_by_length"], "remove it: rows are packed, nothing is padded"),
+    (&["return_entity_level_metrics"], "remove it: the scores of each type are always written"),
+    (&["label_all_tokens"], "remove it: the first piece of a word has its label"),
     (&["streaming", "cache_dir", "overwrite_cache"], "remove it: shards are read from `data.prepared_dir`"),
     (&["tokenizer_name", "tokenizer_path"], "write `tokenizer.path`"),
     (

@@ -68,6 +68,7 @@ pub use filters::WordsFilter;
 pub use filters::language_code;
 pub use finetune::ClassifyData;
 pub use finetune::FinetuneConfig;
+pub use finetune::TagScheme;
 pub use load::AnyLoaded;
 pub use load::Loaded;
 pub use load::load_any;

@@ -32,4 +32,8 @@ pub enum FinetuneTask {
     /// One label for each text, or pair of texts.
     #[default]
     Classify,
+    /// A number, or several, for each text, or pair of texts.
+    Regression,
+    /// A tag for each word of a sentence, such as the entities of a text.
+    TokenClassify,
 }

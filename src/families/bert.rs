@@ -51,6 +51,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         drops_input: false,
         activation: HeadActivation::Tanh,
     },
+    token_classifier: Some("classifier"),
     unused_tensors: &[],
     special: SpecialNames::BERT,
     double_separator: false,

@@ -32,6 +32,8 @@ pub struct Descriptor {
     pub replaced_tokens: Option<ReplacedTokenNames>,
     /// Names and form of the sequence classifier.
     pub classification: ClassificationNames,
+    /// Name of the map to labels of the token classifier; `None` where the family has none that is built.
+    pub token_classifier: Option<&'static str>,
     /// Beginnings of the names of tensors that some folders have and nothing reads.
     pub unused_tensors: &'static [&'static str],
     /// The special tokens that a new tokenizer gets.
@@ -64,7 +66,13 @@ impl Descriptor {
 
     /// Whether there are models of this family with this head.
     pub fn has(&self, head: HeadKind) -> bool {
-        head != HeadKind::ReplacedTokenDetection || self.replaced_tokens.is_some()
+        match head {
+            HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
+            HeadKind::TokenClassification => self.token_classifier.is_some(),
+            HeadKind::None | HeadKind::MaskedLm | HeadKind::SequenceClassification | HeadKind::Regression => {
+                true
+            }
+        }
     }
 }
 

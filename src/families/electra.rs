@@ -49,6 +49,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         drops_input: true,
         activation: HeadActivation::Gelu,
     },
+    token_classifier: Some("classifier"),
     unused_tensors: &[],
     special: SpecialNames::BERT,
     double_separator: false,

@@ -9,21 +9,46 @@ pub enum HeadKind {
     MaskedLm,
     /// One class for a sequence.
     SequenceClassification,
+    /// Numbers for a sequence.
+    Regression,
+    /// One class for each token.
+    TokenClassification,
     /// Whether each token was replaced: the discriminator of ELECTRA.
     ReplacedTokenDetection,
 }
 
 impl HeadKind {
     /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::None, Self::MaskedLm, Self::SequenceClassification, Self::ReplacedTokenDetection];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::MaskedLm,
+        Self::SequenceClassification,
+        Self::Regression,
+        Self::TokenClassification,
+        Self::ReplacedTokenDetection,
+    ];
+
+    /// Whether its outputs have names, which are in `config.json`.
+    pub fn has_labels(self) -> bool {
+        matches!(self, Self::SequenceClassification | Self::Regression | Self::TokenClassification)
+    }
+
+    /// `problem_type` of `config.json`, by which transformers tells heads of the same class apart.
+    pub fn problem_type(self) -> Option<&'static str> {
+        match self {
+            Self::SequenceClassification => Some("single_label_classification"),
+            Self::Regression => Some("regression"),
+            _ => None,
+        }
+    }
 
     /// The end of the name of transformers' class, behind the family's: `RobertaForMaskedLM`.
     pub fn class_suffix(self) -> &'static str {
         match self {
             Self::None => "Model",
             Self::MaskedLm => "ForMaskedLM",
-            Self::SequenceClassification => "ForSequenceClassification",
+            Self::SequenceClassification | Self::Regression => "ForSequenceClassification",
+            Self::TokenClassification => "ForTokenClassification",
             Self::ReplacedTokenDetection => "ForPreTraining",
         }
     }

@@ -42,6 +42,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         drops_input: true,
         activation: HeadActivation::Tanh,
     },
+    token_classifier: Some("classifier"),
     // transformers makes a pooler for `RobertaModel`, which is never trained and which no head reads.
     unused_tensors: &["roberta.pooler."],
     special: SpecialNames {

@@ -94,7 +94,9 @@ impl HubConfig {
                 labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
             keys.insert("id2label".to_string(), Value::Object(id2label));
             keys.insert("label2id".to_string(), Value::Object(label2id));
-            keys.insert("problem_type".to_string(), json!("single_label_classification"));
+            if let Some(problem_type) = self.head.and_then(HeadKind::problem_type) {
+                keys.insert("problem_type".to_string(), json!(problem_type));
+            }
         }
         Value::Object(keys.into_iter().collect())
     }
@@ -117,6 +119,14 @@ impl Reader<'_> {
         let id2label = self.labels();
         let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
         let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
+        // Without a word transformers takes one output for a number.
+        let is_number = match problem_type.as_str() {
+            None => one_label && problem_type.is_null(),
+            Some(name) => HeadKind::Regression.problem_type() == Some(name),
+        };
+        if head == Some(HeadKind::SequenceClassification) && is_number {
+            head = Some(HeadKind::Regression);
+        }
         if head == Some(HeadKind::SequenceClassification)
             && (one_label || !matches!(problem_type.as_str(), None | Some("single_label_classification")))
         {

@@ -67,7 +67,7 @@ pub struct PretrainedFolder {
     pub config: ModelConfig,
     /// The head, as `config.json` or else the names of the tensors tell it.
     pub head: HeadKind,
-    /// The names of the classes in the order of their ids (classifiers only).
+    /// The names of the classes in the order of their ids (classifiers of sequences and of tokens only).
     pub id2label: Option<Vec<String>>,
     /// Keys of `config.json` that this program does not know, to be passed on.
     pub extra: Map<String, Value>,
@@ -102,8 +102,8 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
     let head = head.unwrap_or_else(|| head_from_names(model.family, &sources));
-    let id2label = (head == HeadKind::SequenceClassification)
-        .then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
+    let id2label =
+        head.has_labels().then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
     let tokenizer_files =
         TOKENIZER_FILES.iter().map(|name| folder.join(name)).filter(|path| fs::exists(path)).collect();
     let path = folder.to_path_buf();
@@ -433,7 +433,11 @@ fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKi
     let has = |module: &str| sources.contains_key(&format!("{module}.weight"));
     match () {
         () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
-        () if has(family.classification.output) => HeadKind::SequenceClassification,
+        // BERT's sequence classifier has the name of the token classifier, and a pooler besides.
+        () if has(family.classification.output) && has(family.classification.dense) => {
+            HeadKind::SequenceClassification
+        }
+        () if family.token_classifier.is_some_and(has) => HeadKind::TokenClassification,
         () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
             HeadKind::ReplacedTokenDetection
         }

@@ -52,10 +52,13 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
 /// The layout of a model; an encoder alone is built with a decoder, which is then to be left out.
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
-        HeadKind::SequenceClassification => Blueprint::classifier(config, LABELS.len()).layout,
+        HeadKind::SequenceClassification | HeadKind::Regression => {
+            Blueprint::classifier(config, LABELS.len()).layout
+        }
         HeadKind::ReplacedTokenDetection => {
             Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
         }
+        HeadKind::TokenClassification => Blueprint::token_classifier(config, LABELS.len()).unwrap().layout,
         HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
     }
 }
@@ -95,7 +98,7 @@ fn write_weights(path: &Path, tensors: &BTreeMap<String, Tensor>) {
 }
 
 fn config_json(family: Family, head: HeadKind) -> Value {
-    let labels = (head == HeadKind::SequenceClassification).then(|| LABELS.map(String::from).to_vec());
+    let labels = head.has_labels().then(|| LABELS.map(String::from).to_vec());
     HubConfig::new(model(family), head, labels).to_json()
 }
 
@@ -115,7 +118,7 @@ fn assert_same(left: &BTreeMap<String, Tensor>, right: &BTreeMap<String, Tensor>
 #[test]
 fn what_we_write_we_read() {
     for family in [Family::ROBERTA, Family::BERT] {
-        for head in [HeadKind::None, HeadKind::MaskedLm, HeadKind::SequenceClassification] {
+        for head in HeadKind::ALL.into_iter().filter(|&head| family.has(head)) {
             let tensors = tensors_of(&model(family), head);
             let folder = write_folder(&config_json(family, head), &tensors);
             std::fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
@@ -124,7 +127,7 @@ fn what_we_write_we_read() {
             let (found, filled) = tensors_in(folder.path()).unwrap();
             assert_same(&found, &tensors);
             assert_eq!((filled.notes, filled.new.is_empty()), (Vec::new(), head != HeadKind::None));
-            assert_eq!(read.id2label.is_some(), head == HeadKind::SequenceClassification);
+            assert_eq!(read.id2label.is_some(), head.has_labels());
             assert_eq!(read.tokenizer_files, [folder.path().join("tokenizer.json")]);
             assert_eq!(read.notes, [""; 0]);
         }
@@ -319,16 +322,31 @@ fn unsupported_and_wrong_keys_are_all_named_at_once() {
 }
 
 #[test]
-fn keys_that_we_do_not_know_are_passed_on_and_a_regression_head_is_ignored() {
+fn keys_that_we_do_not_know_are_passed_on_and_a_head_that_is_not_built_is_ignored() {
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     config["bos_token_id"] = json!(5);
     config["_name_or_path"] = json!("/home/somebody/model");
-    config["problem_type"] = json!("regression");
+    config["problem_type"] = json!("multi_label_classification");
     let read = HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap();
     assert_eq!(read.head, Some(HeadKind::None));
-    assert!(read.notes[0].contains("regression"), "{:?}", read.notes);
+    assert!(read.notes[0].contains("multi_label_classification"), "{:?}", read.notes);
     let written = read.to_json();
     assert_eq!((&written["bos_token_id"], written.get("_name_or_path")), (&json!(5), None));
+}
+
+/// Transformers takes a model of one output for one of a number.
+#[test]
+fn a_regression_head_is_told_by_its_problem_type_or_its_only_output() {
+    let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
+    let head = |config: &Value| HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap().head;
+    config["problem_type"] = json!("regression");
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["id2label"] = json!({"0": "LABEL_0"});
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["problem_type"] = Value::Null;
+    assert_eq!(head(&config), Some(HeadKind::Regression));
+    config["problem_type"] = json!("single_label_classification");
+    assert_eq!(head(&config), Some(HeadKind::None));
 }
 
 /// The folder of all-MiniLM-L6-v2, where one is at hand.

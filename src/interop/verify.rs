@@ -37,7 +37,12 @@ impl PretrainedFolder {
         }
         let labels = self.id2label.as_ref().map_or(0, Vec::len);
         Some(match (self.head, self.config.family.replaced_tokens) {
-            (HeadKind::SequenceClassification, _) => Blueprint::classifier(&self.config, labels).layout,
+            (HeadKind::SequenceClassification | HeadKind::Regression, _) => {
+                Blueprint::classifier(&self.config, labels).layout
+            }
+            (HeadKind::TokenClassification, _) => {
+                Blueprint::token_classifier(&self.config, labels).ok()?.layout
+            }
             (HeadKind::ReplacedTokenDetection, Some(names)) => {
                 Blueprint::replaced_tokens(&self.config, names).layout
             }
@@ -146,6 +151,11 @@ mod tests {
             "roberta_cls",
             "bert_cls",
             "electra_cls",
+            "roberta_tok",
+            "bert_tok",
+            "electra_tok",
+            "roberta_reg",
+            "bert_reg",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -25,6 +25,8 @@ pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::replaced_tokens::ReplacedTokenHead;
 pub use heads::sequence_classification::ClassificationHead;
+pub use heads::sequence_classification::Objective;
+pub use heads::token_classification::TokenClassificationHead;
 pub use pair::Pair;
 pub use pair::PairBlueprint;
 
@@ -59,6 +61,19 @@ impl Blueprint<ClassificationHead> {
     /// A sequence classifier.
     pub fn classifier(config: &ModelConfig, num_labels: usize) -> Self {
         Self::new(config, |registry, _| ClassificationHead::new(registry, config, num_labels))
+    }
+}
+
+impl Blueprint<TokenClassificationHead> {
+    /// A token classifier; an error for a family that has none.
+    pub fn token_classifier(config: &ModelConfig, num_labels: usize) -> Result<Self> {
+        let Some(name) = config.family.token_classifier else {
+            candle_core::bail!("no token classifier is built for {:?}", config.family)
+        };
+        let head = |registry: &mut Registry, _: &Encoder| {
+            TokenClassificationHead::new(registry, config, name, num_labels)
+        };
+        Ok(Self::new(config, head))
     }
 }
 
@@ -102,6 +117,18 @@ impl Model<ClassificationHead> {
     /// A sequence classifier with initial values drawn from `seed`.
     pub fn classifier(config: &ModelConfig, num_labels: usize, seed: u64, device: &Device) -> Result<Self> {
         Blueprint::classifier(config, num_labels).initialise(seed, device)
+    }
+}
+
+impl Model<TokenClassificationHead> {
+    /// A token classifier with initial values drawn from `seed`.
+    pub fn token_classifier(
+        config: &ModelConfig,
+        num_labels: usize,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Self> {
+        Blueprint::token_classifier(config, num_labels)?.initialise(seed, device)
     }
 }
 

@@ -33,6 +33,7 @@ pub mod linear;
 pub mod linear_binary_cross_entropy;
 pub mod linear_cross_entropy;
 pub mod matmul;
+pub mod mean_squared_error;
 pub mod memory;
 pub mod norm;
 pub mod parallel;

@@ -4,12 +4,17 @@
 
 mod classification;
 mod correlation;
+mod entities;
 mod interval;
 
 pub use classification::ClassScore;
 pub use classification::Confusion;
 pub use correlation::pearson;
 pub use correlation::spearman;
+pub use entities::Entity;
+pub use entities::EntityCounts;
+pub use entities::EntityTally;
+pub use entities::entities;
 pub use interval::wilson_interval;
 
 use serde::Deserialize;

@@ -24,11 +24,13 @@ use crate::tasks::finetuned::Finetuned;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::pretraining;
 use crate::tasks::pretraining::Pretrained;
+use crate::tasks::regression;
 use crate::tasks::replaced_token_detection::PairFolder;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
+use crate::tasks::token_classify;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
 
@@ -62,6 +64,8 @@ pub trait FinetunedVisitor {
 pub fn finetuned<V: FinetunedVisitor>(task: FinetuneTask, visitor: V) -> V::Output {
     match task {
         FinetuneTask::Classify => visitor.visit::<classify::Examples>(),
+        FinetuneTask::Regression => visitor.visit::<regression::NumberExamples>(),
+        FinetuneTask::TokenClassify => visitor.visit::<token_classify::TaggedExamples>(),
     }
 }
 

@@ -22,8 +22,8 @@ use crate::tasks::Supervised;
 use crate::tasks::Term;
 use crate::tasks::fill_mask::Candidate;
 use crate::tasks::fill_mask::fill_mask;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::InputTexts;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::pretraining::scored;
@@ -136,8 +136,8 @@ impl Trained for MaskFiller {
         Ok(scores)
     }
 
-    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
-        for text in texts {
+    fn predict(&self, input: &InputFile<'_>, _: usize, answers: &mut dyn Answers) -> Result<()> {
+        for text in input.texts()? {
             self.answer(&text?, answers)?;
         }
         Ok(())

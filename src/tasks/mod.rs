@@ -15,11 +15,16 @@ pub mod loss;
 pub mod masked_lm;
 pub mod minimal_pairs;
 pub mod pretraining;
+pub mod regression;
 pub mod replaced_token_detection;
 pub mod run;
+mod shuffled;
+mod subset;
 mod supervised;
+mod table;
 #[cfg(test)]
 mod tests;
+pub mod token_classify;
 pub mod trained;
 
 use candle_core::Result;

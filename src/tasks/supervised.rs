@@ -1,4 +1,4 @@
-//! The task of one model with one head: cross-entropy at the label positions, forward and backward.
+//! The task of one model with one head: its loss at the label positions, forward and backward.
 //!
 //! Masked language modelling and classification differ in their heads and examples; the pass is the same.
 
@@ -65,11 +65,11 @@ impl<H: Head> Task for Supervised<H> {
         let inputs = self.inputs(batch, true)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
         let (hidden_td, saved) = encoder.forward(inputs.tokens(), &ctx)?;
-        let (entropy, d_hidden) =
+        let (totals, d_hidden) =
             head.loss_and_gradient(&hidden_td, inputs.targets(), scales[0], &ctx, gradients)?;
         drop(hidden_td);
         encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
-        Ok(vec![PendingLoss::of(entropy, batch.num_labels())])
+        Ok(vec![PendingLoss::of_totals(totals, batch.num_labels())])
     }
 
     fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()> {
@@ -85,9 +85,9 @@ impl<H: Head> Task for Supervised<H> {
     }
 
     fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>> {
-        let entropy =
+        let totals =
             self.inferred(batch, |head, hidden_td, inputs, ctx| head.loss(hidden_td, inputs.targets(), ctx))?;
-        Ok(vec![PendingLoss::of(entropy, batch.num_labels()).read()?])
+        Ok(vec![PendingLoss::of_totals(totals, batch.num_labels()).read()?])
     }
 
     fn parameters(&self) -> &Parameters {
@@ -95,7 +95,7 @@ impl<H: Head> Task for Supervised<H> {
     }
 
     fn flops(&self, batch: &Batch) -> f64 {
-        self.model.flops(batch.num_tokens() as f64, mean_length(batch), batch.num_labels() as f64)
+        self.model.flops(batch.num_tokens() as f64, mean_length(batch), batch.label_positions.len() as f64)
     }
 }
 

@@ -31,6 +31,7 @@ use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::replaced_token_detection::blueprint;
+use crate::tasks::token_classify::TokenClassify;
 
 const VOCABULARY: u64 = 150;
 
@@ -125,6 +126,21 @@ fn a_pass_of_the_classifier_is_the_same_on_each_device() {
         };
         let want = pass(&Device::Cpu);
         on_each_device(|| assert_same("classifier", dtype, &pass(&device()), &want));
+    }
+}
+
+#[test]
+fn a_pass_of_the_token_classifier_is_the_same_on_each_device() {
+    let batch = batch();
+    let batch = Batch { labels: batch.labels.iter().map(|id| id % 5).collect(), ..batch };
+    for dtype in DTYPES {
+        let pass = |device: &Device| {
+            let model =
+                Model::token_classifier(&config(), 5, 1, device).unwrap().computing_in(dtype).unwrap();
+            gradients(&TokenClassify { model }, &batch)
+        };
+        let want = pass(&Device::Cpu);
+        on_each_device(|| assert_same("token classifier", dtype, &pass(&device()), &want));
     }
 }
 

@@ -11,19 +11,21 @@ use serde_json::Value;
 
 use crate::batches::Batch;
 use crate::checkpoint::write_tensors;
+use crate::error::Problem;
 use crate::fs;
 use crate::tasks::Task;
 use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::InputTexts;
+use crate::tasks::labelled::Tagging;
 
 /// A model with its tokenizer, whatever it was trained for.
 pub trait Trained {
     /// Scores of what it says of a file.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored>;
 
-    /// Answers each of `texts`, at most `batch_size` at a time.
-    fn predict(&self, texts: InputTexts, batch_size: usize, answers: &mut dyn Answers) -> Result<()>;
+    /// Answers each text of `input`, at most `batch_size` at a time.
+    fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()>;
 }
 
 /// What is evaluated, and how.
@@ -33,6 +35,10 @@ pub struct Evaluation<'a> {
     pub data: &'a Path,
     /// Which columns of it to read.
     pub columns: Columns<'a>,
+    /// How tagged words are read.
+    pub tagging: Tagging<'a>,
+    /// Where what the model says of every example is written.
+    pub predictions: Option<&'a Path>,
     /// Texts in one batch.
     pub batch_size: usize,
     /// Where the first batch and its logits are written.
@@ -40,6 +46,15 @@ pub struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
+    /// Refuses to write predictions, for a model that has none to tell of an example.
+    pub fn refuse_predictions(&self) -> Result<()> {
+        let Some(path) = self.predictions else { return Ok(()) };
+        Err(Problem::usage("the model tells classes of nothing, so there are no predictions to write")
+            .at(path.display())
+            .hint("`--predictions` is for models that `finetune` made")
+            .into())
+    }
+
     /// Writes the first batch and its logits where that was asked for, so that another program can be held
     /// against them.
     pub fn dump_logits(&self, task: &dyn Task, batch: &Batch) -> Result<()> {

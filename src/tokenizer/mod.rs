@@ -56,6 +56,8 @@ pub struct Tokenizer {
     /// The same one, but special tokens that are spelled out in a text are text.
     plain: tokenizers::Tokenizer,
     fast: Fast,
+    /// Whether a word begins with the blank before it, as byte-level vocabularies have it.
+    words_hold_blank: bool,
     special: SpecialTokens,
     special_ids: Vec<u32>,
     vocab_size: usize,
@@ -92,7 +94,18 @@ impl Tokenizer {
         plain.set_encode_special_tokens(true);
         let files = files::complete(files, &special, &inner);
         let fast = Fast::new(&json);
-        Ok(Self { inner, plain, fast, special, special_ids, vocab_size, fingerprint, files })
+        let words_hold_blank = words::hold_blank(&json);
+        Ok(Self {
+            inner,
+            plain,
+            fast,
+            words_hold_blank,
+            special,
+            special_ids,
+            vocab_size,
+            fingerprint,
+            files,
+        })
     }
 
     /// Rows that an embedding for this tokenizer needs: the largest id plus one.
@@ -132,6 +145,16 @@ impl Tokenizer {
     /// token.
     pub fn encode_corpus<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<Vec<Vec<u32>>> {
         texts.par_iter().map(|text| self.fast.encode(&self.plain, text.as_ref())).collect()
+    }
+
+    /// Ids of each word by itself, as transformers' `is_split_into_words` gives them: where words begin with
+    /// the blank before them, each word has one (`add_prefix_space`).
+    pub fn encode_words(&self, words: &[&str]) -> Result<Vec<Vec<u32>>> {
+        if !self.words_hold_blank {
+            return self.encode_corpus(words);
+        }
+        let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
+        self.encode_corpus(&spaced)
     }
 
     /// Like [`encode`](Self::encode), with the place of each token.

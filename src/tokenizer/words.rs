@@ -107,6 +107,11 @@ impl Spelling {
     }
 }
 
+/// Whether the pre-tokenizer that `json` describes leaves the blank before a word to the word.
+pub(super) fn hold_blank(json: &Value) -> bool {
+    has_type(&json["pre_tokenizer"], "ByteLevel")
+}
+
 /// Whether a step, or one of the steps that it is a sequence of, has this type.
 fn has_type(step: &Value, name: &str) -> bool {
     match step {
@@ -162,6 +167,9 @@ mod tests {
         .unwrap();
         let (words, ids) =
             (tokenizer.word_boundaries().unwrap(), tokenizer.encode("the garden\nis red").unwrap());
+        let id = |token: &str| tokenizer.id(token).unwrap();
+        let each = tokenizer.encode_words(&["he", "", "d"]).unwrap();
+        assert_eq!(each, [vec![id("Ġ"), id("h"), id("e")], vec![id("Ġ")], vec![id("Ġ"), id("d")]]);
         let starts = |i: usize| i == 0 || words.starts_word(ids[i]) || words.ends_word(ids[i - 1]);
         // The newline stands for itself: `is` begins after it.
         assert_eq!((0..ids.len()).filter(|i| starts(*i)).collect::<Vec<_>>(), [0, 3, 10, 11, 13]);

@@ -2,6 +2,8 @@
 //! pretrains.
 
 mod care;
+mod entities;
+mod numbers;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -12,6 +12,7 @@ use candle_core::Tensor;
 use mlmtrain::batches::Batch;
 use mlmtrain::config::TrainingConfig;
 use mlmtrain::distributed::World;
+use mlmtrain::families::HeadKind;
 use mlmtrain::families::ModelConfig;
 use mlmtrain::interop::PretrainedFolder;
 use mlmtrain::interop::read_folder;
@@ -21,11 +22,13 @@ use mlmtrain::layers::Parameters;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
+use mlmtrain::models::Objective;
 use mlmtrain::models::TokenIds;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::tasks::token_classify::TokenClassify;
 use mlmtrain::train::step::Stepper;
 
 /// One golden folder.
@@ -109,6 +112,19 @@ impl Golden {
         let model = Model::classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
         self.fill(&model.parameters);
         Classify { model }
+    }
+
+    fn token_classify(&self) -> TokenClassify {
+        let labels = self.outputs.get("logits").dim(1).unwrap();
+        let model = Model::token_classifier(&self.config, labels, 1, &Device::Cpu).unwrap();
+        self.fill(&model.parameters);
+        TokenClassify { model }
+    }
+
+    fn regression(&self) -> Classify {
+        let task = self.classify();
+        let head = task.model.head.clone().with_objective(Objective::Numbers);
+        Classify { model: Model { head, ..task.model } }
     }
 
     /// The largest difference of two tensors, relative to the largest value.
@@ -236,6 +252,33 @@ fn a_classifier_is_that_of_transformers() {
         golden.check_hidden_states(&task.model);
         golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
         golden.check_gradients(&task);
+        golden.assert_all_read();
+    }
+}
+
+#[test]
+fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
+    for name in ["roberta_tok", "bert_tok", "electra_tok"] {
+        let golden = Golden::read(name);
+        let task = golden.token_classify();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
+        golden.assert_all_read();
+    }
+}
+
+#[test]
+fn regression_and_five_adamw_steps_are_those_of_transformers() {
+    for name in ["roberta_reg", "bert_reg"] {
+        let golden = Golden::read(name);
+        assert_eq!(golden.folder.head, HeadKind::Regression);
+        let task = golden.regression();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
         golden.assert_all_read();
     }
 }

@@ -15,6 +15,7 @@ mod gradients;
 mod hostile;
 mod limits;
 mod material;
+mod minimal_pairs;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod prepare;

@@ -48,6 +48,36 @@ pub(crate) fn corpus(paragraphs: u64) -> String {
     text
 }
 
+/// Sentences with a number that their words tell: how many kings there are.
+pub(crate) fn numbered(count: usize) -> String {
+    let mut csv = String::from("score,half,text\n");
+    for number in 0..count {
+        let kings = number % 3;
+        let text = ["the"].into_iter().chain(["king"].into_iter().cycle().take(kings)).chain(["eagle"]);
+        let text: Vec<&str> = text.collect();
+        writeln!(csv, "{kings}.0,{},\"{} sees the horse\"", kings as f64 / 2.0, text.join(" ")).unwrap();
+    }
+    csv
+}
+
+/// Sentences in CoNLL's columns; entities have one word or two.
+pub(crate) fn tagged(count: usize) -> String {
+    let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);
+    let mut conll = String::from("# made for a test\n");
+    for number in 0..count {
+        let (kind, words) = if number % 2 == 0 { ("bird", birds) } else { ("fish", fish) };
+        let word = words[number / 2 % 3];
+        writeln!(conll, "the\tO").unwrap();
+        if number % 5 < 2 {
+            writeln!(conll, "king\tB-{kind}\n{word}\tI-{kind}").unwrap();
+        } else {
+            writeln!(conll, "{word}\tB-{kind}").unwrap();
+        }
+        writeln!(conll, "sees\tO\nthe\tO\nhorse\tO\n,\tO\nand\tO\nthe\tO\nwolf\tO\n").unwrap();
+    }
+    conll
+}
+
 /// Sentences about two kinds of animals.
 pub(crate) fn examples(count: usize) -> String {
     let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);

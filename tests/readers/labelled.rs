@@ -3,13 +3,18 @@
 use std::path::Path;
 
 use mlmtrain::tasks::labelled::Columns;
+use mlmtrain::tasks::labelled::InputFile;
 use mlmtrain::tasks::labelled::InputTexts;
+use mlmtrain::tasks::labelled::Tagging;
 use mlmtrain::tasks::labelled::read_examples;
+use mlmtrain::tasks::labelled::read_tagged;
+use mlmtrain::tasks::minimal_pairs::read_pairs;
 
 use super::Input;
 use super::Outcome;
 use super::compressed::gzip;
 use crate::material::examples;
+use crate::material::tagged;
 
 const TARGET: &str = "labelled";
 
@@ -37,6 +42,25 @@ pub(super) fn all(folder: &Path) -> Vec<Input> {
     {
         inputs.push(input(folder, name, content, texts_of));
     }
+    let conll = tagged(ROWS);
+    let object = |sentence: &str| {
+        let words = sentence.lines().filter_map(|line| line.split_once('\t'));
+        let (words, tags): (Vec<&str>, Vec<&str>) = words.unzip();
+        format!("{{\"tokens\": {words:?}, \"tags\": {tags:?}, \"other\": [1.5, null]}}\n")
+    };
+    let sentences = conll.split("\n\n").filter(|sentence| sentence.contains('\t'));
+    let objects = sentences.map(object).collect::<Vec<String>>().concat();
+    for (name, content) in [("words.conll", &conll), ("words.jsonl", &objects)] {
+        let words = input(folder, name, content, tagged_of);
+        inputs.push(words.packed(".gz", gzip));
+        inputs.push(words);
+        inputs.push(input(folder, &format!("asked-{name}"), content, asked_of));
+    }
+    let pair = |n: usize| {
+        format!("{{\"good\": \"Dogs {n} bark.\", \"bad\": \"Dogs {n} barks.\", \"UID\": \"x\"}}\n")
+    };
+    let pairs: String = (0..ROWS).map(pair).collect();
+    inputs.push(input(folder, "pairs.jsonl", &pairs, pairs_of));
     inputs
 }
 
@@ -48,6 +72,25 @@ fn input(folder: &Path, name: &str, content: &str, read: fn(&Path) -> Outcome) -
 fn examples_of(path: &Path) -> Outcome {
     let columns = Columns { labelled: true, ..Columns::default() };
     Ok(read_examples(path, &columns)?.len() as u64)
+}
+
+fn pairs_of(path: &Path) -> Outcome {
+    Ok(read_pairs(path)?.len() as u64)
+}
+
+fn tagged_of(path: &Path) -> Outcome {
+    Ok(read_tagged(path, &Tagging::default())?.sentences.len() as u64)
+}
+
+/// As `predict` reads words.
+fn asked_of(path: &Path) -> Outcome {
+    let input = InputFile { path, format: None, columns: Columns::default(), token_column: 1 };
+    let mut count = 0;
+    for asked in input.asked()? {
+        asked?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// As `predict` reads them: with the other columns of each row, and labels left alone.

@@ -25,6 +25,8 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     let evaluation = Evaluation {
         data: &args.data,
         columns: Columns { label: args.label_column.as_deref(), ..args.columns.named() },
+        tagging: args.tagging.tagging(),
+        predictions: args.predictions.as_deref(),
         batch_size: args.compute.batch_size as usize,
         dump_logits: args.dump_logits.as_deref(),
     };

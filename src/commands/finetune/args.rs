@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::ValueEnum;
 
+use crate::commands::scoring_args::column;
 use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
@@ -26,7 +27,8 @@ pub struct FinetuneArgs {
     /// Model folder in the Hugging Face layout to start from (key `model`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Training examples: .csv, .tsv, .jsonl, also .gz, .zst, .bz2 (key `data.train_file`)
+    /// Training examples: .csv, .tsv, .jsonl; tagged words: CoNLL, .jsonl; also .gz, .zst, .bz2 (key
+    /// `data.train_file`)
     #[arg(long, value_name = "FILE")]
     pub train: Option<PathBuf>,
     /// Evaluation examples (key `data.eval_file`)
@@ -41,6 +43,12 @@ pub struct FinetuneArgs {
     /// Column of the label (key `data.label_column`)
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
+    /// Column of the words in a CoNLL file: 1 is the first, -1 the last (key `data.token_column`)
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = column)]
+    pub token_column: Option<i64>,
+    /// Column of the tags in a CoNLL file (key `data.tag_column`)
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = column)]
+    pub tag_column: Option<i64>,
     /// Share of the training examples to use, the same of each label (key `data.max_train_fraction`)
     #[arg(long, value_name = "SHARE", value_parser = number)]
     pub max_train_fraction: Option<f64>,
@@ -103,6 +111,12 @@ impl FinetuneArgs {
         }
         for (flag, key, name) in names {
             flags.extend(name.as_deref().map(|name| Override::flag(flag, key, name)));
+        }
+        for (flag, key, column) in [
+            ("--token-column", "data.token_column", self.token_column),
+            ("--tag-column", "data.tag_column", self.tag_column),
+        ] {
+            flags.extend(column.map(|column| Override::flag(flag, key, column)));
         }
         flags.extend(
             self.max_train_fraction

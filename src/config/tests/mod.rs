@@ -326,6 +326,10 @@ fn show_names_the_origin_of_each_value() {
       max_train_fraction: null        # default
       max_train_samples: null         # default
       max_seq_length: 128             # default
+      token_column: 1                 # default
+      tag_column: -1                  # default
+      tag_scheme: auto                # default
+      strict: false                   # default
     seeds: []                         # default
     training:
       per_device_train_batch_size: 8  # default

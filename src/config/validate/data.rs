@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::config::ClassifyData;
 use crate::config::DataConfig;
 use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::RunSection;
@@ -89,8 +91,13 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
         }
     }
     columns(config, findings);
+    tagged_columns(config, findings);
     repeated("data.labels", &data.labels, findings);
-    if data.labels.len() == 1 {
+    if config.task == FinetuneTask::Regression && !data.labels.is_empty() && data.label_column.is_some() {
+        let message = "`data.label_column` is the column of one number, and `data.labels` names columns too";
+        findings.add(&["data.label_column", "data.labels"], message.to_string(), "remove one of the two");
+    }
+    if data.labels.len() == 1 && config.task != FinetuneTask::Regression {
         findings.add(
             &["data.labels"],
             "`data.labels` has one label, there is nothing to tell apart".to_string(),
@@ -125,6 +132,43 @@ fn columns(config: &FinetuneConfig, findings: &mut Findings) {
             findings.add(&[&path, &format!("data.{other}")], message, "each needs a column of its own");
         }
         seen.push((key, column));
+    }
+}
+
+/// What only tagged words have, and what they cannot have.
+fn tagged_columns(config: &FinetuneConfig, findings: &mut Findings) {
+    let (data, absent) = (&config.data, ClassifyData::default());
+    if config.task == FinetuneTask::TokenClassify {
+        for (path, column) in [("data.token_column", data.token_column), ("data.tag_column", data.tag_column)]
+        {
+            if column == 0 {
+                let message = format!("`{path}` is 0, columns count from 1, and from the end with -1");
+                findings.add(&[path], message, "`1` is the first, `-1` the last");
+            }
+        }
+        if data.token_column == data.tag_column {
+            let message = format!("`data.token_column` and `data.tag_column` are both {}", data.tag_column);
+            findings.add(
+                &["data.tag_column", "data.token_column"],
+                message,
+                "each needs a column of its own",
+            );
+        }
+        if data.text_pair_column.is_some() {
+            let message = "`data.text_pair_column` is for pairs of texts, not for tagged words".to_string();
+            findings.add(&["data.text_pair_column", "task"], message, "remove it");
+        }
+        return;
+    }
+    let given = [
+        ("data.token_column", data.token_column != absent.token_column),
+        ("data.tag_column", data.tag_column != absent.tag_column),
+        ("data.tag_scheme", data.tag_scheme != absent.tag_scheme),
+        ("data.strict", data.strict != absent.strict),
+    ];
+    for (path, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        let message = format!("`{path}` is for tagged words, and `task` is another one");
+        findings.add(&[path, "task"], message, "remove it, or set `task: token-classify`");
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::BatchSize;
 use crate::config::ComputeChoice;
 use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
 use crate::config::Format;
 use crate::config::LossScaleConfig;
 use crate::config::OptimizerType;
@@ -12,6 +13,7 @@ use crate::config::PrecisionConfig;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
 use crate::config::SourceConfig;
+use crate::config::TagScheme;
 use crate::config::validate::validate_finetune;
 use crate::config::validate::validate_pretrain;
 use crate::families::EncoderConfig;
@@ -237,6 +239,35 @@ fn fine_tuning() {
     insta::assert_snapshot!(found_in_finetune(|c| c.data.labels = vec!["a".to_string(), "a".to_string()]), @"`data.labels` names `a` twice");
     insta::assert_snapshot!(found_in_finetune(|c| c.seeds = vec![1, 2, 1]), @"`seeds` names `1` twice");
     insta::assert_snapshot!(found_in_finetune(|c| { c.data.text_column = Some("x".into()); c.data.label_column = Some("x".into()) }), @"`data.label_column` and `data.text_column` name the same column `x`");
+}
+
+#[test]
+fn numbers() {
+    let numbers = |change: fn(&mut FinetuneConfig)| {
+        found_in_finetune(|c| {
+            c.task = FinetuneTask::Regression;
+            change(c);
+        })
+    };
+    assert_eq!(numbers(|c| c.data.labels = vec!["stars".into()]), "");
+    let both = numbers(|c| (c.data.labels, c.data.label_column) = (vec!["a".into()], Some("b".into())));
+    assert_eq!(both, "`data.label_column` is the column of one number, and `data.labels` names columns too");
+}
+
+#[test]
+fn tagged_words() {
+    let tagged = |change: fn(&mut FinetuneConfig)| {
+        found_in_finetune(|c| {
+            c.task = FinetuneTask::TokenClassify;
+            change(c);
+        })
+    };
+    assert_eq!(tagged(|c| (c.data.tag_scheme, c.data.strict) = (TagScheme::Bioes, true)), "");
+    insta::assert_snapshot!(tagged(|c| c.data.token_column = 0), @"`data.token_column` is 0, columns count from 1, and from the end with -1");
+    insta::assert_snapshot!(tagged(|c| c.data.tag_column = 1), @"`data.token_column` and `data.tag_column` are both 1");
+    insta::assert_snapshot!(tagged(|c| c.data.text_pair_column = Some("b".into())), @"`data.text_pair_column` is for pairs of texts, not for tagged words");
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.strict = true), @"`data.strict` is for tagged words, and `task` is another one");
+    insta::assert_snapshot!(found_in_finetune(|c| c.data.tag_column = 2), @"`data.tag_column` is for tagged words, and `task` is another one");
 }
 
 #[test]

@@ -123,8 +123,8 @@ impl Head for MaskedLmHead {
         linear::forward(&normed_md, weight_vd, Some(bias_v))
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        Ok(self.loss_and_draws(hidden_td, targets, None, ctx)?.0)
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.loss_and_draws(hidden_td, targets, None, ctx)?.0.totals)
     }
 
     fn loss_and_gradient(
@@ -134,9 +134,9 @@ impl Head for MaskedLmHead {
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<(Entropy, Tensor)> {
+    ) -> Result<(Tensor, Tensor)> {
         let passed = self.pass(hidden_td, targets, scale, None, ctx, gradients)?;
-        Ok((passed.entropy, passed.d_hidden))
+        Ok((passed.entropy.totals, passed.d_hidden))
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod masked_lm;
 pub mod replaced_tokens;
 pub mod sequence_classification;
+pub mod token_classification;
 
 use candle_core::DType;
 use candle_core::Result;
@@ -10,7 +11,6 @@ use candle_core::Tensor;
 
 use crate::layers::Context;
 use crate::layers::Gradients;
-use crate::ops::cross_entropy::Entropy;
 use crate::ops::indices::Indices;
 
 /// The `M` rows of a batch that carry a label; those that are asked for logits alone need none.
@@ -18,7 +18,7 @@ use crate::ops::indices::Indices;
 pub struct Targets<'a> {
     /// Their rows in the hidden states, `[M]`.
     pub positions: Indices<'a>,
-    /// Their classes, `[M]`.
+    /// Their classes, `[M]`; of a head of `O` numbers, the bits of f32 numbers, `[M, O]`.
     pub labels: Indices<'a>,
     /// Their keys for dropout, `[M]`.
     pub keys: Indices<'a, u64>,
@@ -44,8 +44,9 @@ pub trait Head {
     /// Logits of the rows of `hidden_td` that `targets` names, `[M, classes]`; its labels are not looked at.
     fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
-    /// The summed cross-entropy of the targets.
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy>;
+    /// The summed loss of the targets and how many are right, f64 `[2]`, as in
+    /// [`Entropy`](crate::ops::cross_entropy::Entropy).
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
     /// [`Head::loss`], and the gradient of `scale` times it by the hidden states of all tokens, `[T, D]`;
     /// those of the head's parameters accumulate.
@@ -56,5 +57,5 @@ pub trait Head {
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<(Entropy, Tensor)>;
+    ) -> Result<(Tensor, Tensor)>;
 }

@@ -1,4 +1,5 @@
-//! Sequence classifier: first token of each segment, map, tanh or GELU, dropout, map to labels.
+//! Sequence classifier: first token of each segment, map, tanh or GELU, dropout, map to labels, or to numbers
+//! that are to be predicted (regression).
 //!
 //! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
 //! before it. GELU is ELECTRA's.
@@ -25,6 +26,7 @@ use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::indices::Indices;
+use crate::ops::mean_squared_error;
 use crate::ops::tanh;
 
 /// The head.
@@ -35,6 +37,16 @@ pub struct ClassificationHead {
     activation: HeadActivation,
     dropout: f64,
     input_dropout: f64,
+    objective: Objective,
+}
+
+/// What the outputs are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objective {
+    /// One class of several: softmax cross-entropy.
+    OneClass,
+    /// Numbers: squared error. Their targets are the bits of f32 numbers.
+    Numbers,
 }
 
 /// What backward needs; `M` is the number of segments.
@@ -60,7 +72,14 @@ impl ClassificationHead {
             activation: names.activation,
             dropout,
             input_dropout: if names.drops_input { dropout } else { 0.0 },
+            objective: Objective::OneClass,
         }
+    }
+
+    /// The same head for another objective.
+    #[must_use]
+    pub fn with_objective(self, objective: Objective) -> Self {
+        Self { objective, ..self }
     }
 }
 
@@ -137,8 +156,12 @@ impl Head for ClassificationHead {
         Ok(self.forward(hidden_td, targets, ctx)?.0)
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Entropy> {
-        cross_entropy::forward(&self.logits(hidden_td, targets, ctx)?, targets.labels)
+    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        let logits = self.logits(hidden_td, targets, ctx)?;
+        match self.objective {
+            Objective::OneClass => Ok(cross_entropy::forward(&logits, targets.labels)?.totals),
+            Objective::Numbers => mean_squared_error::forward(&logits, &numbers(targets)),
+        }
     }
 
     fn loss_and_gradient(
@@ -148,12 +171,26 @@ impl Head for ClassificationHead {
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
-    ) -> Result<(Entropy, Tensor)> {
+    ) -> Result<(Tensor, Tensor)> {
         let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
-        let entropy = cross_entropy::forward(&logits, targets.labels)?;
-        let d_logits = cross_entropy::backward(logits, targets.labels, &entropy.log_sum_exp_m, scale)?;
+        let (totals, d_logits) = match self.objective {
+            Objective::OneClass => {
+                let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
+                (totals, cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?)
+            }
+            Objective::Numbers => {
+                let numbers = numbers(targets);
+                let totals = mean_squared_error::forward(&logits, &numbers)?;
+                (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
+            }
+        };
         let d_gathered = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
-        Ok((entropy, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
+        Ok((totals, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }
+}
+
+/// The targets of [`Objective::Numbers`].
+fn numbers(targets: Targets<'_>) -> Vec<f32> {
+    targets.labels.host().iter().map(|&bits| f32::from_bits(bits)).collect()
 }

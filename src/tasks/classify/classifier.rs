@@ -39,11 +39,15 @@ impl Classifier {
     /// Loads a trained classifier. Texts are cut where those were cut that it was trained on, as the
     /// `model_max_length` of its `tokenizer_config.json` tells, else at the longest sequence that it takes.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        Self::load_head(path, HeadKind::SequenceClassification, device)
+    }
+
+    /// Loads a model with a head of this kind, which is that of a classifier in all but its loss.
+    pub(in crate::tasks) fn load_head(path: &Path, head: HeadKind, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
-        let Some(labels) =
-            folder.id2label.clone().filter(|_| folder.head == HeadKind::SequenceClassification)
-        else {
-            return Err(Problem::new("holds no sequence classifier")
+        let Some(labels) = folder.id2label.clone().filter(|_| folder.head == head) else {
+            let what = if head == HeadKind::Regression { "regression model" } else { "sequence classifier" };
+            return Err(Problem::new(format!("holds no {what}"))
                 .at(path.display())
                 .hint("make one with `mlmtrain finetune`")
                 .into());
@@ -115,7 +119,7 @@ impl Classifier {
 }
 
 /// Token ids of texts, cut to the longest sequence of `collator`.
-pub(super) fn encode(
+pub(in crate::tasks) fn encode(
     tokenizer: &Tokenizer,
     collator: &Collator,
     texts: &[TextPair],

@@ -6,9 +6,6 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::error::Problem;
-use crate::rng::Permutation;
-use crate::rng::Purpose;
-use crate::rng::Stream;
 
 /// How a family frames one text and a pair of texts.
 ///
@@ -173,12 +170,6 @@ fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first > second { (long, short) } else { (short, long) }
 }
 
-/// The order in which epoch `epoch` visits `len` examples: each once.
-pub fn epoch_order(len: usize, seed: u64, epoch: u64) -> impl Iterator<Item = usize> {
-    let order = Permutation::new(Stream::new(seed, Purpose::Order, epoch), len as u64);
-    (0..len as u64).map(move |index| order.at(index) as usize)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -258,17 +249,6 @@ mod tests {
         assert!(Collator::new(ROBERTA, 5, true).is_err());
         assert!(Collator::new(ROBERTA, 6, true).is_ok());
         assert!(Collator::new(BERT, 2, false).is_err());
-    }
-
-    #[test]
-    fn epochs_visit_each_example_once_in_orders_of_their_own() {
-        let orders: Vec<Vec<usize>> = (0..2).map(|epoch| epoch_order(50, 42, epoch).collect()).collect();
-        assert_ne!(orders[0], orders[1]);
-        for mut order in orders {
-            order.sort_unstable();
-            assert_eq!(order, (0..50).collect::<Vec<_>>());
-        }
-        assert_eq!(epoch_order(0, 42, 0).count(), 0);
     }
 
     proptest! {

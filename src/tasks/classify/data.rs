@@ -8,8 +8,6 @@ use candle_core::D;
 use candle_core::DType;
 use candle_core::Device;
 
-use crate::batches::Batch;
-use crate::batches::Cursor;
 use crate::batches::StepBatches;
 use crate::fs;
 use crate::fs::StagedFile;
@@ -23,7 +21,6 @@ use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::PredictionRow;
 use crate::tasks::classify::classifier::encode;
-use crate::tasks::classify::epoch_order;
 use crate::tasks::classify::finetuning::Examples;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::classify::report::rows_bytes;
@@ -33,6 +30,7 @@ use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
+use crate::tasks::shuffled::Shuffled;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
 
@@ -49,10 +47,7 @@ pub struct TrainingData<'a> {
     train: Vec<Encoded>,
     eval: Vec<Encoded>,
     collator: Collator,
-    cursor: Cursor,
-    seed: u64,
-    micro_rows: usize,
-    rows_per_step: usize,
+    order: Shuffled,
     eval_rows: usize,
     /// Of the latest evaluation, a row of probabilities for each example.
     probabilities: Vec<Vec<f32>>,
@@ -83,7 +78,6 @@ impl<'a> TrainingData<'a> {
             }
             anyhow::Ok(encoded)
         };
-        let training = setting.training;
         Ok(Self {
             train: encode("training", &examples.train, &examples.train_ids)?,
             eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
@@ -91,53 +85,27 @@ impl<'a> TrainingData<'a> {
             examples,
             progress: setting.progress.clone(),
             collator,
-            cursor: Cursor::default(),
-            seed: setting.seed,
-            micro_rows: training.rows_at_once(),
-            rows_per_step: training.rows_per_update(),
-            eval_rows: training.per_device_eval_batch_size,
+            order: Shuffled::new(&setting),
+            eval_rows: setting.training.per_device_eval_batch_size,
             probabilities: Vec::new(),
         })
     }
 
     /// Rows of all updates of an epoch; the last one may have fewer.
     pub(super) fn rows_per_epoch(&self) -> u64 {
-        self.train.len().next_multiple_of(self.rows_per_step) as u64
+        self.order.rows_per_epoch(self.train.len())
     }
 }
 
 impl Data for TrainingData<'_> {
     fn start(&mut self, beginning: Beginning) -> Result<()> {
-        self.cursor = beginning.cursor;
+        self.order.start(beginning.cursor);
         Ok(())
     }
 
     fn next_step(&mut self) -> Result<StepBatches> {
-        let (epoch, first) = (self.cursor.epoch, self.cursor.index as usize);
-        let order = epoch_order(self.train.len(), self.seed, epoch);
-        let chosen: Vec<&Encoded> =
-            order.skip(first).take(self.rows_per_step).map(|index| &self.train[index]).collect();
-        let micro: Vec<Batch> = chosen
-            .chunks(self.micro_rows)
-            .enumerate()
-            .map(|(number, rows)| {
-                self.collator.batch(rows.iter().copied(), (number * self.micro_rows) as u64)
-            })
-            .collect();
-        let next = first + chosen.len();
-        self.cursor = if next >= self.train.len() {
-            Cursor { epoch: epoch + 1, ..Cursor::default() }
-        } else {
-            Cursor { epoch, index: next as u64, ..Cursor::default() }
-        };
-        Ok(StepBatches {
-            cursor_after: self.cursor,
-            epoch: self.cursor.epoch as f64 + self.cursor.index as f64 / self.train.len() as f64,
-            rows: chosen.len(),
-            tokens: micro.iter().map(Batch::num_tokens).sum(),
-            label_count: chosen.len(),
-            micro,
-        })
+        let batch = |rows: &[&Encoded], first_row| self.collator.batch(rows.iter().copied(), first_row);
+        Ok(self.order.next_step(&self.train, batch))
     }
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {

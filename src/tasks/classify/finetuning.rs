@@ -22,8 +22,6 @@ use crate::tasks::classify::Classify;
 use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::data::TrainingData;
-use crate::tasks::classify::stratified;
-use crate::tasks::classify::subset_size;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
@@ -36,6 +34,8 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
+use crate::tasks::subset::stratified;
+use crate::tasks::subset::subset_size;
 use crate::tasks::trained::Trained;
 
 /// The examples of a run, read and checked before anything is trained.

@@ -102,6 +102,7 @@ mod tests {
             text: "some text".to_string(),
             text_pair: None,
             label: Some((*label).to_string()),
+            numbers: Vec::new(),
             line: index as u64 + 2,
         };
         labels.iter().enumerate().map(example).collect()

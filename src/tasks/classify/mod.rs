@@ -1,4 +1,4 @@
-//! Sequence classification: examples -> labels -> subset -> batches -> model -> report.
+//! Sequence classification: examples -> labels -> batches -> model -> report.
 //!
 //! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` a model with its
 //! labels, `trained.rs` what it is used for; everything else is about examples and knows no model.
@@ -9,21 +9,17 @@ pub mod data;
 pub mod finetuning;
 pub mod labels;
 pub mod report;
-pub mod subset;
 mod trained;
 
 pub use classifier::Classifier;
 pub use collate::Collator;
 pub use collate::Encoded;
 pub use collate::PairTemplate;
-pub use collate::epoch_order;
 pub use finetuning::Examples;
 pub use finetuning::Finetuning;
 pub use labels::LabelSet;
 pub use report::PredictionRow;
 pub use report::confusion_table;
-pub use subset::stratified;
-pub use subset::subset_size;
 
 use crate::models::ClassificationHead;
 use crate::tasks::Supervised;

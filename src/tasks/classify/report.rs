@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::scores::ClassScore;
 use crate::scores::Confusion;
 use crate::tasks::labelled::Example;
-
-/// Columns of a terminal that a table may take.
-const WIDEST: usize = 100;
+use crate::tasks::table::WIDEST;
+use crate::tasks::table::aligned;
+use crate::tasks::table::shortened;
 
 /// Characters of a label before its scores, and before a row of a matrix with numbered columns.
 const LABEL_CHARS: usize = 50;
@@ -145,22 +145,6 @@ fn scores_by_label(confusion: &Confusion, labels: &[String]) -> String {
     aligned(rows).expect("the label is shortened and the numbers are narrow")
 }
 
-/// Rows of cells, the first to the left and all others to the right; `None` where that is too wide.
-fn aligned(rows: Vec<Vec<String>>) -> Option<String> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> =
-        (0..columns).map(|column| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0)).collect();
-    if widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1) > WIDEST {
-        return None;
-    }
-    let line = |row: Vec<String>| {
-        let cells =
-            row.iter().zip(&widths).skip(1).map(|(cell, columns)| format!("  {}", right(cell, *columns)));
-        format!("{}{}\n", left(&row[0], widths[0]), cells.collect::<String>())
-    };
-    Some(rows.into_iter().map(line).collect())
-}
-
 fn frequent_confusions(confusion: &Confusion, labels: &[String]) -> String {
     let mut wrong: Vec<(u64, usize, usize)> =
         confusion.mistakes().map(|(gold, predicted, count)| (count, gold, predicted)).collect();
@@ -171,26 +155,6 @@ fn frequent_confusions(confusion: &Confusion, labels: &[String]) -> String {
         format!("{count:>6}  {} -> {}\n", labels[*gold], labels[*predicted])
     };
     std::iter::once(title).chain(wrong[..shown].iter().map(line)).collect()
-}
-
-// Padding counts characters: labels may hold letters of several bytes.
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-fn shortened(text: &str, characters: usize) -> String {
-    if width(text) <= characters {
-        return text.to_string();
-    }
-    text.chars().take(characters - 1).chain(['…']).collect()
-}
-
-fn left(text: &str, columns: usize) -> String {
-    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
-}
-
-fn right(text: &str, columns: usize) -> String {
-    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
 #[cfg(test)]
@@ -220,7 +184,13 @@ mod tests {
             &[0.75, 0.25],
         );
         let text = row.line().expect("has a JSON form");
-        let example = |text: &str| Example { text: text.into(), text_pair: None, label: None, line: 1 };
+        let example = |text: &str| Example {
+            text: text.into(),
+            text_pair: None,
+            label: None,
+            numbers: vec![],
+            line: 1,
+        };
         let estimate = rows_bytes(&[example("a \"b\"\nc")], &labels(&["pos", "neg"]));
         assert!((text.len() as u64..3 * text.len() as u64).contains(&estimate), "{estimate}");
         assert!(text.ends_with('\n'));

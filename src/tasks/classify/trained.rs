@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::fs::StagedFile;
 use crate::scores::Confusion;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::LabelSet;
@@ -11,8 +12,9 @@ use crate::tasks::classify::PredictionRow;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::Example;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::InputTexts;
 use crate::tasks::labelled::TextPair;
 use crate::tasks::labelled::read_examples;
 use crate::tasks::trained::Answers;
@@ -25,7 +27,9 @@ impl Trained for Classifier {
         let columns = Columns { labelled: true, ..evaluation.columns };
         let examples = read_examples(evaluation.data, &columns)?;
         let ids = LabelSet::given(&self.labels)?.ids(evaluation.data, &examples)?;
-        let texts: Vec<TextPair> = examples.into_iter().map(|e| (e.text, e.text_pair)).collect();
+        let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
+        let mut file = evaluation.predictions.map(StagedFile::create).transpose()?;
+        let mut rows = examples.into_iter();
         let (encoded, lost) = self.encode(&texts, &ids)?;
         let (mut predicted, mut loss) = (Vec::with_capacity(ids.len()), 0.0);
         for (number, batch) in encoded.chunks(evaluation.batch_size).enumerate() {
@@ -33,9 +37,17 @@ impl Trained for Classifier {
                 evaluation.dump_logits(&self.task, &self.collator.batch(batch, 0))?;
             }
             for (example, probabilities) in batch.iter().zip(self.probabilities(batch)?) {
+                if let (Some(file), Some(row)) = (&mut file, rows.next()) {
+                    let Example { text, text_pair, label, .. } = row;
+                    let row = PredictionRow::new(text, text_pair, label, &self.labels, &probabilities);
+                    file.write(row.line()?.as_bytes())?;
+                }
                 predicted.push(best_class(&probabilities) as u32);
                 loss -= f64::from(probabilities[example.label as usize]).ln();
             }
+        }
+        if let Some(file) = file {
+            file.publish(b"")?;
         }
         let confusion = Confusion::of(self.labels.len(), &ids, &predicted);
         let (loss, accuracy, f1) = (loss / ids.len() as f64, confusion.accuracy(), confusion.macro_f1());
@@ -61,9 +73,9 @@ impl Trained for Classifier {
         Ok(scores)
     }
 
-    fn predict(&self, texts: InputTexts, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
+    fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
         let (mut examples, mut cut) = (0, 0);
-        let mut texts = texts.peekable();
+        let mut texts = input.texts()?.peekable();
         while texts.peek().is_some() {
             let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
             let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();

@@ -1,15 +1,28 @@
-//! Files of examples and of texts to answer: CSV, TSV, JSONL and plain lines -> rows -> examples or texts.
+//! Files of examples and of texts to answer: CSV, TSV, JSONL and plain lines -> rows -> examples or texts;
+//! CoNLL columns and JSONL -> sentences of tagged words.
 //!
 //! They know no model and no task: every task that learns from labels reads them.
 
+mod held;
+pub mod input;
 pub mod read;
 pub mod rows;
+pub mod sentences;
+pub mod tagged;
+pub mod tags;
 pub mod texts;
 
+pub use input::InputFile;
 pub use read::Columns;
 pub use read::Example;
 pub use read::read_examples;
 pub use rows::RowFormat;
+pub use sentences::Sentence;
+pub use sentences::SentenceColumns;
+pub use sentences::Sentences;
+pub use tagged::TaggedFile;
+pub use tagged::Tagging;
+pub use tagged::read_tagged;
 pub use texts::InputText;
 pub use texts::InputTexts;
 pub use texts::TextPair;

@@ -9,24 +9,18 @@ use anyhow::Result;
 
 use crate::config::finetune::ClassifyData;
 use crate::error::Problem;
-use crate::quantity::format_bytes;
+use crate::tasks::labelled::held::BLOCK_BYTES;
+use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Source;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
-
-/// Memory that the examples of any file may take.
-const HELD_BYTES: u64 = 128 << 20;
-
-/// Memory besides for each byte of the file, as it lies on the disk. Compressed text unfolds to ten times its
-/// size at most, and an example of a few words takes ten times their length; kilobytes that are to fill the
-/// memory are something else.
-const HELD_PER_BYTE: u64 = 256;
+const NUMBER_COLUMNS: [&str; 3] = ["label", "score", "similarity"];
 
 /// One text, or pair of texts, and its label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Example {
     /// The (first) text, never empty.
     pub text: String,
@@ -34,6 +28,8 @@ pub struct Example {
     pub text_pair: Option<String>,
     /// The label as it stands in the file, without white space around it; absent where none was asked for.
     pub label: Option<String>,
+    /// The numbers of the row, all finite; none where they were not asked for.
+    pub numbers: Vec<f32>,
     /// The line of the file on which the row begins, from 1.
     pub line: u64,
 }
@@ -41,7 +37,6 @@ pub struct Example {
 impl Example {
     /// Memory that it takes, about: each text has a block of its own.
     fn held_bytes(&self) -> u64 {
-        const BLOCK_BYTES: usize = 16;
         let texts = [Some(&self.text), self.text_pair.as_ref(), self.label.as_ref()];
         let blocks: usize = texts.into_iter().flatten().map(|text| text.len() + BLOCK_BYTES).sum();
         (size_of::<Self>() + blocks) as u64
@@ -59,6 +54,9 @@ pub struct Columns<'a> {
     pub label: Option<&'a str>,
     /// Whether each row must have a label. Without, labels are not read at all.
     pub labelled: bool,
+    /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
+    /// `label`, `score` or `similarity`. Absent where no numbers are read.
+    pub numbers: Option<&'a [String]>,
 }
 
 impl<'a> Columns<'a> {
@@ -69,6 +67,7 @@ impl<'a> Columns<'a> {
             text_pair: data.text_pair_column.as_deref(),
             label: data.label_column.as_deref(),
             labelled: true,
+            numbers: None,
         }
     }
 }
@@ -87,7 +86,7 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     };
     let source = Source::file(path)?;
     let name = source.name.clone();
-    let (mut examples, mut held_bytes) = (Vec::new(), 0);
+    let (mut examples, mut held) = (Vec::new(), Held::default());
     let mut chosen: Option<Chosen> = None;
     let mut rows = source.rows(format)?;
     while let Some(row) = rows.next() {
@@ -97,16 +96,7 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
             none => none.insert(Chosen::new(&name, &row, columns)?),
         };
         let example = chosen.example(&name, row)?;
-        held_bytes += example.held_bytes();
-        let most = HELD_BYTES.saturating_add(rows.position_bytes().saturating_mul(HELD_PER_BYTE));
-        if held_bytes > most {
-            let read = format_bytes(rows.position_bytes());
-            let message = format!("{read} of this file unfold to {} of examples", format_bytes(held_bytes));
-            return Err(Problem::new(message)
-                .at(format!("{name}:{}", example.line))
-                .hint("no text is so repetitive: name the decompressed file if it is meant all the same")
-                .into());
-        }
+        held.add(example.held_bytes(), rows.position_bytes(), || format!("{name}:{}", example.line))?;
         examples.push(example);
     }
     if examples.is_empty() {
@@ -120,6 +110,7 @@ pub(super) struct Chosen {
     pub(super) text: String,
     pub(super) text_pair: Option<String>,
     label: Option<String>,
+    numbers: Vec<String>,
 }
 
 impl Chosen {
@@ -140,6 +131,13 @@ impl Chosen {
                 Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
+            },
+            numbers: match columns.numbers {
+                None => Vec::new(),
+                Some([]) => vec![pick(columns.label, &NUMBER_COLUMNS, "label_column")?],
+                Some(names) => {
+                    names.iter().map(|name| pick(Some(name), &[], "labels")).collect::<Result<_>>()?
+                }
             },
         })
     }
@@ -162,7 +160,9 @@ impl Chosen {
             .as_ref()
             .map(|name| take(name, "label").map(|label| label.trim().to_string()))
             .transpose()?;
-        Ok(Example { text, text_pair, label, line })
+        let numbers =
+            self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_>>()?;
+        Ok(Example { text, text_pair, label, numbers, line })
     }
 }
 
@@ -174,6 +174,22 @@ pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<Str
         return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
     }
     Ok(row.take(name).map_err(|problem| problem.at(place))?)
+}
+
+/// A number that the row must have.
+fn number(source: &str, row: &mut Row, name: &str) -> Result<f32> {
+    let place = format!("{source}:{}", row.line);
+    let text = row.take_number(name).map_err(|problem| problem.clone().at(&place))?;
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+        return Err(Problem::new(format!("number `{name}` is empty"))
+            .at(place)
+            .hint("give the row one, or take the row out of the file")
+            .into());
+    };
+    match text.trim().parse::<f32>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(Problem::new(format!("column `{name}` is `{text}`, a number is wanted")).at(place).into()),
+    }
 }
 
 fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str], option: &str) -> Problem {

@@ -32,17 +32,20 @@ pub enum RowFormat {
     Jsonl,
     /// One text a line, without a header; its field is `text`.
     Text,
+    /// A word a line, in columns without a header; an empty line ends a sentence.
+    Conll,
 }
 
 impl RowFormat {
-    /// Told by the extension before that of the compression; `None` for any other than those of tables and
-    /// JSON.
+    /// Told by the extension before that of the compression; `None` for any other than those of tables, JSON
+    /// and CoNLL.
     pub fn of(path: &Path) -> Option<Self> {
         let plain = fs::without_compression(path);
         match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Some(Self::Csv),
             Some("tsv") => Some(Self::Tsv),
             Some("jsonl" | "ndjson" | "json") => Some(Self::Jsonl),
+            Some("conll" | "conllu" | "iob" | "iob2" | "bio") => Some(Self::Conll),
             _ => None,
         }
     }
@@ -70,6 +73,13 @@ impl Source {
         Ok(Self { name: "standard input".to_string(), text: fs::standard_input()? })
     }
 
+    /// An error for what wants texts and was given words.
+    fn no_texts(&self) -> Problem {
+        Problem::usage("is a file of words, and only a model that tags words reads them")
+            .at(&self.name)
+            .hint("give it texts: `--format text`, `csv`, `tsv` or `jsonl`")
+    }
+
     /// The rows of the source.
     pub(in crate::tasks) fn rows(self, format: RowFormat) -> Result<Box<dyn Rows>> {
         Ok(match format {
@@ -77,6 +87,7 @@ impl Source {
             RowFormat::Tsv => Box::new(TableRows::open(self, Dialect::Tsv)?),
             RowFormat::Jsonl => Box::new(LineRows::json(self)),
             RowFormat::Text => Box::new(LineRows::text(self)),
+            RowFormat::Conll => return Err(self.no_texts().into()),
         })
     }
 }
@@ -112,6 +123,16 @@ impl Row {
         }
     }
 
+    /// As [`Row::take`], for a number that may have a fraction.
+    pub(super) fn take_number(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        if let Fields::Json(object) = &self.fields
+            && let Some(Value::Number(number)) = object.get(name)
+        {
+            return Ok(Some(number.to_string()));
+        }
+        self.take(name)
+    }
+
     /// All fields as they are; those of a table are texts.
     pub(in crate::tasks) fn into_fields(self) -> Result<Map<String, Value>, Problem> {
         match self.fields {
@@ -130,6 +151,11 @@ impl Row {
     /// Whether there is a field of this name.
     pub(in crate::tasks) fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
+    }
+
+    /// Whether a field holds a list, as only JSON does.
+    pub(super) fn is_list(&self, name: &str) -> bool {
+        matches!(&self.fields, Fields::Json(object) if object.get(name).is_some_and(Value::is_array))
     }
 
     /// The value of a field as text; `None` where it is absent or null. Whole numbers and booleans are read

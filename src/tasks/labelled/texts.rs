@@ -80,7 +80,18 @@ impl InputTexts {
         })
     }
 
-    fn next_text(&mut self, mut row: Row) -> Result<InputText> {
+    /// What errors call the input.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next row as it is.
+    pub(super) fn next_row(&mut self) -> Option<Result<Row>> {
+        self.rows.next()
+    }
+
+    /// The text of a row.
+    pub(super) fn text_of(&mut self, mut row: Row) -> Result<InputText> {
         let columns = Columns {
             text: self.text.as_deref(),
             text_pair: self.text_pair.as_deref(),
@@ -107,7 +118,7 @@ impl Iterator for InputTexts {
 
     fn next(&mut self) -> Option<Self::Item> {
         let row = self.rows.next()?;
-        Some(row.and_then(|row| self.next_text(row)))
+        Some(row.and_then(|row| self.text_of(row)))
     }
 }
 

@@ -1,3 +1,5 @@
+//! Reading of pairs, and the report of them.
+
 use std::path::Path;
 
 use super::*;

@@ -44,7 +44,10 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
     let of_head = match folder.head {
         HeadKind::MaskedLm => PretrainTask::MaskedLm,
         HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
-        HeadKind::None | HeadKind::SequenceClassification => PretrainTask::of(family),
+        HeadKind::None
+        | HeadKind::SequenceClassification
+        | HeadKind::Regression
+        | HeadKind::TokenClassification => PretrainTask::of(family),
     };
     let task = *resolved.task.get_or_insert(of_head);
     let mut model = folder.config.clone();

@@ -34,6 +34,7 @@ pub fn losses<T: Pretrained>(
     tokenizer: &Tokenizer,
     scores: &mut Scored,
 ) -> Result<(Vec<Loss>, f64)> {
+    evaluation.refuse_predictions()?;
     let (documents, left_out) = documents(evaluation.data, evaluation.columns.text)?;
     let ids = tokenizer.encode_corpus(&documents)?;
     let mut counts = vec![0u64; tokenizer.vocab_size()];

@@ -9,7 +9,7 @@ use candle_core::Device;
 use crate::interop::DISCRIMINATOR;
 use crate::interop::GENERATOR;
 use crate::tasks::Task;
-use crate::tasks::labelled::InputTexts;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::masked_lm::MaskFiller;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::scored;
@@ -47,7 +47,7 @@ impl Trained for PairFolder {
     }
 
     /// A text with masks goes to the generator, any other to the discriminator.
-    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
+    fn predict(&self, input: &InputFile<'_>, _: usize, answers: &mut dyn Answers) -> Result<()> {
         let generator = MaskFiller::load(&self.path.join(GENERATOR), &self.device)?;
         let discriminator = Discriminator::load(&self.path.join(DISCRIMINATOR), &self.device)?;
         let place = self.path.display();
@@ -55,7 +55,7 @@ impl Trained for PairFolder {
             "note: {place}: `{GENERATOR}` fills in the masks of a text, `{DISCRIMINATOR}` tells replaced tokens \
              where there are none"
         ));
-        for text in texts {
+        for text in input.texts()? {
             let text = text?;
             if generator.is_masked(&text.texts.0)? {
                 generator.answer(&text, answers)?;

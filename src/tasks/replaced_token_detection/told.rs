@@ -15,8 +15,8 @@ use crate::models::Blueprint;
 use crate::models::Model;
 use crate::models::ReplacedTokenHead;
 use crate::tasks::inputs::Inputs;
+use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
-use crate::tasks::labelled::InputTexts;
 use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
@@ -110,8 +110,8 @@ impl Trained for Discriminator {
         Err(Problem::new(message).at(self.path.display()).hint(hint).into())
     }
 
-    fn predict(&self, texts: InputTexts, _: usize, answers: &mut dyn Answers) -> Result<()> {
-        for text in texts {
+    fn predict(&self, input: &InputFile<'_>, _: usize, answers: &mut dyn Answers) -> Result<()> {
+        for text in input.texts()? {
             self.answer(&text?, answers)?;
         }
         Ok(())

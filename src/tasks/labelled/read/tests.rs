@@ -9,7 +9,8 @@ use super::*;
 use crate::fs::testing::skipped;
 use crate::tasks::classify::labels::LabelSet;
 
-const LABELLED: Columns<'static> = Columns { text: None, text_pair: None, label: None, labelled: true };
+const LABELLED: Columns<'static> =
+    Columns { text: None, text_pair: None, label: None, labelled: true, numbers: None };
 
 struct Folder(tempfile::TempDir);
 
@@ -73,6 +74,34 @@ fn tsv_takes_quotes_literally() {
 }
 
 #[test]
+fn numbers_are_read_and_what_is_none_is_told_with_its_line() {
+    let numbers = |name: &str, content: &str, names: &[String]| -> Result<Vec<Vec<f32>>, String> {
+        let folder = Folder::new();
+        let columns = Columns { numbers: Some(names), ..Columns::default() };
+        match read_examples(&folder.file(name, content), &columns) {
+            Ok(examples) => Ok(examples.into_iter().map(|example| example.numbers).collect()),
+            Err(e) => Err(e.to_string().replace(&format!("{}/", folder.0.path().display()), "")),
+        }
+    };
+    let names = ["valence".to_string(), "arousal".to_string()];
+    assert_eq!(numbers("a.csv", "text,score\na,1.5\nb, -2e-1 \n", &[]).unwrap(), [[1.5], [-0.2]]);
+    assert_eq!(numbers("a.csv", "arousal,text,valence\n1,a,2\n", &names).unwrap(), [[2.0, 1.0]]);
+    assert_eq!(numbers("a.jsonl", "{\"text\": \"a\", \"label\": 0.25}\n", &[]).unwrap(), [[0.25]]);
+    for (content, words) in [
+        ("text,score\na,1\nb,good\n", "a.csv:3: column `score` is `good`, a number is wanted"),
+        ("text,score\na,nan\n", "a.csv:2: column `score` is `nan`, a number is wanted"),
+        ("text,score\na,1e60\n", "a.csv:2: column `score` is `1e60`, a number is wanted"),
+        ("text,score\na,\n", "a.csv:2: number `score` is empty"),
+        ("text,points\na,1\n", "a.csv:1: has no column `label`, `score` or `similarity`; there are"),
+    ] {
+        let error = numbers("a.csv", content, &[]).unwrap_err();
+        assert!(error.starts_with(words), "{error}");
+    }
+    let error = numbers("a.csv", "text,valence\na,1\n", &names).unwrap_err();
+    assert!(error.starts_with("a.csv:1: has no column `arousal`"), "{error}");
+}
+
+#[test]
 fn jsonl_reads_numbers_as_labels_and_skips_blank_lines() {
     let content = "\u{feff}{\"id\": 1, \"text\": \"a\\nb\", \"label\": 2}\n\n{\"label\": \"x\", \"text\": \"c\", \"extra\": [1]}";
     assert_eq!(read("a.jsonl", content, LABELLED), [row(1, "a\nb", "2"), row(3, "c", "x")]);
@@ -83,7 +112,7 @@ fn pairs_and_named_columns_are_read_and_labels_can_be_left_out() {
     let folder = Folder::new();
     let path = folder.file("a.csv", "premise,hypothesis,gold\nA man runs.,A man moves.,yes\n");
     let columns =
-        Columns { text: Some("premise"), text_pair: Some("hypothesis"), label: Some("gold"), labelled: true };
+        Columns { text: Some("premise"), text_pair: Some("hypothesis"), label: Some("gold"), ..LABELLED };
     let examples = read_examples(&path, &columns).expect("a pair");
     assert_eq!(examples[0].text_pair.as_deref(), Some("A man moves."));
     assert_eq!(examples[0].label.as_deref(), Some("yes"));

@@ -12,7 +12,7 @@ use crate::rng::Stream;
 /// How many of `total` examples to use: the smaller of the two limits, at least one.
 ///
 /// `fraction` must lie in (0, 1], `samples` must not be 0.
-pub fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
+pub(super) fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
     let mut size = total;
     if let Some(fraction) = fraction {
         if !(fraction > 0.0 && fraction <= 1.0) {
@@ -35,7 +35,7 @@ pub fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) 
 ///
 /// The places that rounding down leaves go first to labels that would have none, then to the largest
 /// remainders. All indices when `size` is no smaller than the number of examples.
-pub fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
+pub(super) fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     if size >= labels.len() {
         return (0..labels.len()).collect();
     }

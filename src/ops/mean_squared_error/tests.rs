@@ -1,0 +1,56 @@
+//! Squared error against its reference.
+
+use candle_core::Device;
+
+use super::*;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+fn numbers(t: &Tensor) -> Vec<f32> {
+    t.to_device(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn loss_and_gradient_agree_with_the_reference() {
+    on_each_device(|| {
+        let sizes = [(1, 1), (7, 1), (33, 3), (400, 2)];
+        for (dtype, (rows, outputs)) in DTYPES.into_iter().flat_map(|d| sizes.map(|size| (d, size))) {
+            let (y, t) = (fresh_in((rows, outputs), 1, dtype), fresh((rows, outputs), 2));
+            let one = fresh((), 3).ones_like().unwrap();
+            let reference = |i: &[Tensor]| reference::forward(&i[0], &i[1]);
+            let (want, gradients) = reference_gradients(reference, &[&y, &t], &one);
+            let totals = forward(&y, &numbers(&t)).unwrap();
+            let sum = totals.narrow(0, 0, 1).unwrap().reshape(()).unwrap();
+            assert_close("loss", &sum, &want, 1e-6);
+            let dy = backward(&y, &numbers(&t), 1.0).unwrap();
+            assert_eq!(dy.dtype(), dtype);
+            assert_close("dy", &dy, &gradients[0], within(dtype, 1e-6, 1.0));
+            let half = backward(&y, &numbers(&t), 0.5).unwrap();
+            assert_close("a scaled dy", &(half * 2.0).unwrap(), &gradients[0], within(dtype, 1e-6, 1.0));
+        }
+    });
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &i[1]),
+        &[&fresh((3, 2), 1), &fresh((3, 2), 2)],
+        &fresh((), 3),
+    );
+}
+
+#[test]
+fn no_rows_work_and_another_number_of_targets_is_named() {
+    let none = fresh((0, 2), 1);
+    assert_eq!(forward(&none, &[]).unwrap().to_vec1::<f64>().unwrap(), [0.0, 0.0]);
+    assert_eq!(backward(&none, &[], 1.0).unwrap().dims(), [0, 2]);
+    let error = forward(&fresh((2, 2), 1), &[1.0]).unwrap_err().to_string();
+    assert!(error.contains("mean squared error: targets") && error.contains('4'), "{error}");
+}

@@ -1,0 +1,114 @@
+//! What `predict` is given: a file or standard input, which the model reads as texts or as sentences of
+//! words.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::tasks::labelled::read::Columns;
+use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::sentences::JsonFields;
+use crate::tasks::labelled::sentences::Sentence;
+use crate::tasks::labelled::sentences::SentenceColumns;
+use crate::tasks::labelled::sentences::Sentences;
+use crate::tasks::labelled::texts::InputText;
+use crate::tasks::labelled::texts::InputTexts;
+
+/// A file to answer, or standard input, before it is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct InputFile<'a> {
+    /// Its path, or `-`.
+    pub path: &'a Path,
+    /// How it is read; else its name tells.
+    pub format: Option<RowFormat>,
+    /// Where the texts stand.
+    pub columns: Columns<'a>,
+    /// Column of the words of a CoNLL file.
+    pub token_column: i64,
+}
+
+impl InputFile<'_> {
+    /// Its texts.
+    pub fn texts(&self) -> Result<InputTexts> {
+        InputTexts::open(self.path, self.format, &self.columns)
+    }
+
+    /// Its texts, or its sentences where it has words: a word a line (`.conll`, and `.tsv` unless a column of
+    /// texts is named), or lists in JSONL.
+    pub fn asked(&self) -> Result<Box<dyn Iterator<Item = Result<Asked>>>> {
+        let columns = SentenceColumns {
+            token: self.token_column,
+            token_field: self.columns.text,
+            ..SentenceColumns::default()
+        };
+        let format = self.format.or_else(|| RowFormat::of(self.path));
+        match format {
+            Some(RowFormat::Tsv) if self.columns.text.is_none() => self.words(&columns),
+            Some(RowFormat::Conll) => self.words(&columns),
+            Some(RowFormat::Jsonl) => {
+                let texts = InputTexts::open(self.path, format, &self.columns)?;
+                Ok(Box::new(Objects { texts, fields: JsonFields::new(&columns) }))
+            }
+            _ => Ok(Box::new(self.texts()?.map(|text| Ok(Asked::Text(text?))))),
+        }
+    }
+
+    fn words(&self, columns: &SentenceColumns<'_>) -> Result<Box<dyn Iterator<Item = Result<Asked>>>> {
+        let is_standard = self.path == Path::new("-");
+        let name = if is_standard { "standard input".to_string() } else { self.path.display().to_string() };
+        let sentences = if is_standard {
+            Sentences::of_standard_input(columns)?
+        } else {
+            Sentences::open(self.path, columns)?
+        };
+        Ok(Box::new(sentences.map(move |sentence| Ok(Asked::words(&name, sentence?)))))
+    }
+}
+
+/// One text, or one sentence of words, to answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// A text, to be split into words.
+    Text(InputText),
+    /// Words; the text is empty, and has the other fields of the row.
+    Words(Vec<String>, InputText),
+}
+
+impl Asked {
+    fn words(name: &str, sentence: Sentence) -> Self {
+        let Sentence { words, line, others, .. } = sentence;
+        Self::Words(
+            words,
+            InputText { place: format!("{name}:{line}"), texts: (String::new(), None), others },
+        )
+    }
+
+    /// The row that it comes from.
+    pub fn row(&self) -> &InputText {
+        match self {
+            Self::Text(row) | Self::Words(_, row) => row,
+        }
+    }
+}
+
+/// JSONL, each of whose objects has a text or a list of words.
+struct Objects {
+    texts: InputTexts,
+    fields: JsonFields,
+}
+
+impl Iterator for Objects {
+    type Item = Result<Asked>;
+
+    fn next(&mut self) -> Option<Result<Asked>> {
+        let row = match self.texts.next_row()? {
+            Ok(row) => row,
+            Err(e) => return Some(Err(e)),
+        };
+        if !row.is_list(self.fields.tokens()) {
+            return Some(self.texts.text_of(row).map(Asked::Text));
+        }
+        let name = self.texts.name();
+        Some(self.fields.sentence(name, row).map(|sentence| Asked::words(name, sentence)).map_err(Into::into))
+    }
+}

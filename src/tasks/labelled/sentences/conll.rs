@@ -1,0 +1,175 @@
+//! A word a line, its tag in another column, an empty line behind each sentence.
+//!
+//! Columns are separated by a tab each, or by any number of blanks: the first line decides for the file.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::corpus::Line;
+use crate::corpus::Lines;
+use crate::error::Problem;
+use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::sentences::Sentence;
+use crate::tasks::labelled::sentences::SentenceColumns;
+use crate::tasks::labelled::sentences::WORDS_MAX;
+use crate::tasks::labelled::sentences::too_many_words;
+use crate::tasks::labelled::tags::is_tag;
+
+/// Longest line: no word is so long.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What stands for a word where a document begins, in the files of CoNLL-2003.
+const DOCUMENT_START: &str = "-DOCSTART-";
+
+/// Reads sentences line by line.
+pub(super) struct ColumnLines {
+    name: String,
+    lines: Lines,
+    token: i64,
+    /// Column of the tags, where they are read.
+    tag: Option<i64>,
+    layout: Option<Layout>,
+}
+
+/// What the first line with a word says of the others.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    is_tabs: bool,
+    columns: usize,
+    line: u64,
+}
+
+/// What a line is.
+enum Row {
+    Word {
+        word: String,
+        tag: Option<String>,
+        line: u64,
+    },
+    /// An empty line, or the beginning of a document.
+    Break,
+    Comment,
+}
+
+impl ColumnLines {
+    pub(super) fn new(source: Source, columns: &SentenceColumns<'_>) -> Self {
+        let Source { name, text } = source;
+        let lines = Lines::of(text, Path::new(&name).into(), LINE_BYTES_MAX);
+        let tag = columns.tagged.then_some(columns.tag);
+        Self { name, lines, token: columns.token, tag, layout: None }
+    }
+
+    pub(super) fn position_bytes(&self) -> u64 {
+        self.lines.position_bytes()
+    }
+
+    /// The next sentence; `None` at the end of the file.
+    pub(super) fn next_sentence(&mut self) -> Result<Option<Sentence>> {
+        let Self { name, lines, token, tag, layout } = self;
+        let mut sentence = Sentence::default();
+        while let Some(line) = lines.advance()? {
+            let number = line.number;
+            let place = |problem: Problem| problem.at(format!("{name}:{number}"));
+            match row(&line, *token, *tag, layout).map_err(place)? {
+                Row::Comment => {}
+                Row::Break if sentence.words.is_empty() => {}
+                Row::Break => return Ok(Some(sentence)),
+                Row::Word { .. } if sentence.words.len() == WORDS_MAX => {
+                    return Err(too_many_words(format!("{name}:{number}")).into());
+                }
+                Row::Word { word, tag, line } => {
+                    if sentence.words.is_empty() {
+                        sentence.line = line;
+                    }
+                    sentence.words.push(word);
+                    sentence.tags.extend(tag);
+                    sentence.lines.push(line);
+                }
+            }
+        }
+        Ok((!sentence.words.is_empty()).then_some(sentence))
+    }
+}
+
+fn row(line: &Line<'_>, token: i64, tag: Option<i64>, layout: &mut Option<Layout>) -> Result<Row, Problem> {
+    if line.is_too_long {
+        return Err(Problem::new(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+    }
+    let text = std::str::from_utf8(line.bytes).map_err(|e| {
+        Problem::new(format!("is not UTF-8 text (byte {} of the line)", e.valid_up_to() + 1))
+            .hint("convert the file, such as with `iconv -f latin1 -t utf-8`")
+    })?;
+    if text.trim_ascii().is_empty() || text.starts_with(DOCUMENT_START) {
+        return Ok(Row::Break);
+    }
+    if is_comment(text, layout.as_ref()) {
+        return Ok(Row::Comment);
+    }
+    let known = layout.get_or_insert_with(|| Layout::of(text, line.number));
+    let columns = known.columns_of(text)?;
+    let word = pick(&columns, token, "token_column")?;
+    let tag = tag.map(|tag| pick(&columns, tag, "tag_column")).transpose()?;
+    if tag.is_some() && columns.len() < 2 {
+        return Err(Problem::new("has one column, a word and its tag are wanted")
+            .hint("a tab or blanks stand between them"));
+    }
+    Ok(Row::Word { word: word.to_string(), tag: tag.map(str::to_string), line: line.number })
+}
+
+/// A line of `#` and a blank is a comment, unless it has the columns of a word that is `#`, and a tag.
+fn is_comment(text: &str, layout: Option<&Layout>) -> bool {
+    let is_alone = text == "#" && layout.is_none_or(|layout| layout.columns > 1);
+    if !text.starts_with("# ") || text.contains('\t') {
+        return is_alone;
+    }
+    let columns: Vec<&str> = text.split_ascii_whitespace().collect();
+    let as_many = layout.is_none_or(|layout| !layout.is_tabs && layout.columns == columns.len());
+    !(as_many && columns.len() > 1 && columns.last().is_some_and(|tag| is_tag(tag)))
+}
+
+impl Layout {
+    fn of(text: &str, line: u64) -> Self {
+        let is_tabs = text.contains('\t');
+        let columns = if is_tabs { text.split('\t').count() } else { text.split_ascii_whitespace().count() };
+        Self { is_tabs, columns, line }
+    }
+
+    /// The columns of a line, as many as the first one has.
+    fn columns_of<'a>(&self, text: &'a str) -> Result<Vec<&'a str>, Problem> {
+        let first = self.line;
+        let has_tab = text.contains('\t');
+        if self.columns > 1 && self.is_tabs != has_tab {
+            let (here, there) = if has_tab { ("a tab", "blanks") } else { ("no tab", "tabs") };
+            let message = format!("has {here} between its columns, line {first} has {there}");
+            return Err(Problem::new(message).hint("separate all columns of the file in one way"));
+        }
+        let columns: Vec<&str> = if self.is_tabs {
+            text.split('\t').map(str::trim_ascii).collect()
+        } else {
+            text.split_ascii_whitespace().collect()
+        };
+        if columns.len() == self.columns {
+            return Ok(columns);
+        }
+        let many =
+            |count: usize| if count == 1 { "1 column".to_string() } else { format!("{count} columns") };
+        let message = format!("has {}, line {first} has {}", many(columns.len()), many(self.columns));
+        Err(Problem::new(message).hint("an empty line ends a sentence, and `# ` begins a comment"))
+    }
+}
+
+/// The column of number `column`, which the key `key` gives.
+fn pick<'a>(columns: &[&'a str], column: i64, key: &str) -> Result<&'a str, Problem> {
+    let from_start = usize::try_from(column - 1).ok();
+    let from_end = || columns.len().checked_sub(usize::try_from(column.unsigned_abs()).ok()?);
+    let index = if column > 0 { from_start } else { from_end() };
+    let Some(text) = index.and_then(|index| columns.get(index)) else {
+        let message = format!("has {} columns, and column {column} is wanted", columns.len());
+        return Err(Problem::new(message).hint(format!("`{key}` names another")));
+    };
+    if text.is_empty() {
+        return Err(Problem::new(format!("column {column} is empty")).hint(format!("`{key}` names another")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,222 @@
+//! Sentences of words, with or without their tags: CoNLL columns and JSONL, one after the other.
+//!
+//! A bad line is an error that names it. What tags mean is `tags`' matter.
+
+mod conll;
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::tasks::labelled::held::BLOCK_BYTES;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::RowFormat;
+use crate::tasks::labelled::rows::Rows;
+use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::sentences::conll::ColumnLines;
+
+/// Fields of JSONL that hold the words, and the tags.
+const TOKEN_FIELD: &str = "tokens";
+const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
+
+/// Longest sentence in words: a file in which nothing ends a sentence is none.
+const WORDS_MAX: usize = 1 << 20;
+
+/// One sentence.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sentence {
+    /// Its words, at least one of them where tags were asked for; none is empty.
+    pub words: Vec<String>,
+    /// The tag of each word; none where they were not asked for.
+    pub tags: Vec<String>,
+    /// The line of each word, from 1.
+    pub lines: Vec<u64>,
+    /// The line on which the sentence begins.
+    pub line: u64,
+    /// The other fields of a JSON object.
+    pub others: Map<String, Value>,
+}
+
+impl Sentence {
+    /// Memory that it takes, about.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let texts = self.words.iter().chain(&self.tags);
+        let blocks: usize = texts.map(|text| text.len() + BLOCK_BYTES + size_of::<String>()).sum();
+        (size_of::<Self>() + blocks + self.lines.len() * size_of::<u64>()) as u64
+    }
+}
+
+/// Where the words and the tags of a sentence stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentenceColumns<'a> {
+    /// Column of the words in a CoNLL file: 1 is the first, -1 the last; never 0.
+    pub token: i64,
+    /// Column of the tags.
+    pub tag: i64,
+    /// Field of the words in JSONL; `tokens` when absent.
+    pub token_field: Option<&'a str>,
+    /// Field of the tags; `tags` or `ner_tags` when absent.
+    pub tag_field: Option<&'a str>,
+    /// Whether each word must have a tag. Without, tags are not read at all.
+    pub tagged: bool,
+}
+
+impl Default for SentenceColumns<'_> {
+    fn default() -> Self {
+        Self { token: 1, tag: -1, token_field: None, tag_field: None, tagged: false }
+    }
+}
+
+/// The sentences of a file.
+pub struct Sentences {
+    form: Form,
+}
+
+enum Form {
+    Columns(ColumnLines),
+    Json { name: String, rows: Box<dyn Rows>, fields: JsonFields },
+}
+
+impl Sentences {
+    /// Opens a file, plain or compressed. `.jsonl` (`.ndjson`, `.json`) has an object a line with a list of
+    /// words and one of tags; any other file a word a line in columns, as CoNLL's shared tasks have it.
+    pub fn open(path: &Path, columns: &SentenceColumns<'_>) -> Result<Self> {
+        let plain = fs::without_compression(path);
+        let extension = plain.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        if ["csv", "parquet"].contains(&extension.as_str()) {
+            return Err(Problem::new(format!("tagged words are not read from `.{extension}`"))
+                .at(path.display())
+                .hint("write a word and its tag a line (`.conll`), or `.jsonl` with `tokens` and `tags`")
+                .into());
+        }
+        let is_json = RowFormat::of(path) == Some(RowFormat::Jsonl);
+        Self::of(Source::file(path)?, is_json, columns)
+    }
+
+    /// The sentences of standard input, in columns.
+    pub fn of_standard_input(columns: &SentenceColumns<'_>) -> Result<Self> {
+        Self::of(Source::standard_input()?, false, columns)
+    }
+
+    fn of(source: Source, is_json: bool, columns: &SentenceColumns<'_>) -> Result<Self> {
+        let form = if is_json {
+            let fields = JsonFields::new(columns);
+            Form::Json { name: source.name.clone(), rows: source.rows(RowFormat::Jsonl)?, fields }
+        } else {
+            Form::Columns(ColumnLines::new(source, columns))
+        };
+        Ok(Self { form })
+    }
+
+    /// Bytes of the file, as it lies on the disk, that have been read so far.
+    pub(super) fn position_bytes(&self) -> u64 {
+        match &self.form {
+            Form::Columns(lines) => lines.position_bytes(),
+            Form::Json { rows, .. } => rows.position_bytes(),
+        }
+    }
+}
+
+impl Iterator for Sentences {
+    type Item = Result<Sentence>;
+
+    fn next(&mut self) -> Option<Result<Sentence>> {
+        match &mut self.form {
+            Form::Columns(lines) => lines.next_sentence().transpose(),
+            Form::Json { name, rows, fields } => {
+                let row = rows.next()?;
+                Some(row.and_then(|row| Ok(fields.sentence(name, row)?)))
+            }
+        }
+    }
+}
+
+/// The names of the lists in a JSON object.
+#[derive(Debug, Clone)]
+pub(super) struct JsonFields {
+    tokens: String,
+    tags: Option<String>,
+    tagged: bool,
+}
+
+impl JsonFields {
+    pub(super) fn new(columns: &SentenceColumns<'_>) -> Self {
+        let tokens = columns.token_field.unwrap_or(TOKEN_FIELD).to_string();
+        Self { tokens, tags: columns.tag_field.map(str::to_string), tagged: columns.tagged }
+    }
+
+    /// The field of the words.
+    pub(super) fn tokens(&self) -> &str {
+        &self.tokens
+    }
+
+    /// The sentence of a row of the source `name`.
+    pub(super) fn sentence(&self, name: &str, row: Row) -> Result<Sentence, Problem> {
+        let line = row.line;
+        let place = |problem: Problem| problem.at(format!("{name}:{line}"));
+        let mut fields = row.into_fields().map_err(place)?;
+        let words = list(&mut fields, &self.tokens).map_err(place)?;
+        if let Some(empty) = words.iter().position(String::is_empty) {
+            return Err(place(Problem::new(format!("word {} of `{}` is empty", empty + 1, self.tokens))));
+        }
+        let mut tags = Vec::new();
+        if self.tagged {
+            let usual =
+                TAG_FIELDS.into_iter().find(|field| fields.contains_key(*field)).unwrap_or(TAG_FIELDS[0]);
+            let field = self.tags.as_deref().unwrap_or(usual);
+            tags = list(&mut fields, field).map_err(place)?;
+            if words.is_empty() {
+                return Err(place(Problem::new("the sentence has no words").hint("take the line out")));
+            }
+            if tags.len() != words.len() {
+                let counts = format!(
+                    "{} words in `{}` and {} tags in `{field}`",
+                    words.len(),
+                    self.tokens,
+                    tags.len()
+                );
+                return Err(place(Problem::new(counts).hint("each word needs a tag")));
+            }
+        }
+        Ok(Sentence { lines: vec![line; words.len()], words, tags, line, others: fields })
+    }
+}
+
+/// Takes a list of texts out of an object.
+fn list(fields: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Problem> {
+    let wanted = |is: &str| Problem::new(format!("field `{name}` is {is}, a list of texts is wanted"));
+    match fields.shift_remove(name) {
+        None => {
+            let there: Vec<String> = fields.keys().map(|key| format!("`{key}`")).collect();
+            let message = format!("has no field `{name}`; there are {}", there.join(", "));
+            Err(Problem::new(message)
+                .hint("name the lists with `text_column` (words) and `label_column` (tags)"))
+        }
+        Some(Value::Array(values)) => values
+            .into_iter()
+            .enumerate()
+            .map(|(place, value)| match value {
+                Value::String(text) => Ok(text),
+                Value::Number(_) => Err(wanted("a list with a number")
+                    .hint("write the names of the tags instead of their numbers")),
+                _ => Err(wanted(&format!("a list whose item {} is no text", place + 1))),
+            })
+            .collect(),
+        Some(Value::String(_)) => Err(wanted("a text")),
+        Some(_) => Err(wanted("no list")),
+    }
+}
+
+/// An error for a sentence that does not end.
+fn too_many_words(place: String) -> Problem {
+    Problem::new(format!("the sentence has more than {WORDS_MAX} words"))
+        .at(place)
+        .hint("an empty line ends a sentence")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Reads tagged sentences whole, holds their tags against their scheme, and turns them into IOB2.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::config::ClassifyData;
+use crate::config::TagScheme;
+use crate::error::Problem;
+use crate::quantity::format_count;
+use crate::tasks::labelled::held::Held;
+use crate::tasks::labelled::sentences::Sentence;
+use crate::tasks::labelled::sentences::SentenceColumns;
+use crate::tasks::labelled::sentences::Sentences;
+use crate::tasks::labelled::tags;
+use crate::tasks::labelled::tags::Evidence;
+use crate::tasks::labelled::tags::scheme_name;
+
+/// How a file of tagged words is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tagging<'a> {
+    /// Where words and tags stand.
+    pub columns: SentenceColumns<'a>,
+    /// How entities are tagged.
+    pub scheme: TagScheme,
+    /// Whether a tag in a place that the scheme does not allow is an error.
+    pub strict: bool,
+}
+
+impl<'a> Tagging<'a> {
+    /// What a configuration says.
+    pub fn of(data: &'a ClassifyData) -> Self {
+        let columns = SentenceColumns {
+            token: data.token_column,
+            tag: data.tag_column,
+            token_field: data.text_column.as_deref(),
+            tag_field: data.label_column.as_deref(),
+            tagged: true,
+        };
+        Self { columns, scheme: data.tag_scheme, strict: data.strict }
+    }
+}
+
+/// The sentences of a file.
+#[derive(Debug, Clone)]
+pub struct TaggedFile {
+    /// All of them, at least one, their tags in IOB2.
+    pub sentences: Vec<Sentence>,
+    /// The scheme of the file.
+    pub scheme: TagScheme,
+    /// Whether the scheme was guessed.
+    pub is_guessed: bool,
+    /// Tags in places that the scheme does not allow.
+    pub irregular: u64,
+    /// Where the first of them stands, and what is wrong with it.
+    pub first_irregular: Option<Problem>,
+}
+
+impl TaggedFile {
+    /// Words of all sentences.
+    pub fn num_words(&self) -> u64 {
+        self.sentences.iter().map(|sentence| sentence.words.len() as u64).sum()
+    }
+
+    /// What a user should know of the tags, a line each.
+    pub fn notes(&self, path: &Path) -> Vec<String> {
+        let (place, name) = (path.display(), scheme_name(self.scheme));
+        let guessed =
+            self.is_guessed.then(|| format!("{place}: tags read as {name} (guessed; `tag_scheme` says it)"));
+        let broken = self.first_irregular.as_ref().map(|first| {
+            let count = format_count(self.irregular);
+            format!("{place}: {count} tags break {name} and were read as conlleval does; the first: {first}")
+        });
+        guessed.into_iter().chain(broken).collect()
+    }
+}
+
+/// Reads all sentences of a file; a bad line, or a tag that breaks the scheme where that is strict, is an
+/// error that names it.
+pub fn read_tagged(path: &Path, tagging: &Tagging<'_>) -> Result<TaggedFile> {
+    let columns = SentenceColumns { tagged: true, ..tagging.columns };
+    let at = |line: u64| format!("{}:{line}", path.display());
+    let (mut sentences, mut evidence, mut held) = (Vec::new(), Evidence::default(), Held::default());
+    let mut reader = Sentences::open(path, &columns)?;
+    while let Some(sentence) = reader.next() {
+        let sentence = Sentence { others: serde_json::Map::new(), ..sentence? };
+        tags::check_form(&sentence.tags).map_err(|(place, problem)| problem.at(at(sentence.lines[place])))?;
+        held.add(sentence.held_bytes(), reader.position_bytes(), || at(sentence.line))?;
+        evidence.add(&sentence.tags);
+        sentences.push(sentence);
+    }
+    if sentences.is_empty() {
+        return Err(Problem::new("has no sentences").at(path.display()).into());
+    }
+    let is_guessed = tagging.scheme == TagScheme::Auto;
+    let scheme = if is_guessed { evidence.scheme() } else { tagging.scheme };
+    let mut file = TaggedFile { sentences, scheme, is_guessed, irregular: 0, first_irregular: None };
+    for sentence in &mut file.sentences {
+        for (place, problem, is_foreign) in tags::irregular(&sentence.tags, scheme) {
+            let problem = problem.at(at(sentence.lines[place]));
+            if is_foreign || tagging.strict {
+                let hint = "correct the tag, or say with `tag_scheme` what the file has";
+                let lenient = format!("{hint}; without `strict` it is read as conlleval does");
+                return Err(problem.hint(if is_foreign { hint.to_string() } else { lenient }).into());
+            }
+            file.irregular += 1;
+            file.first_irregular.get_or_insert(problem);
+        }
+        let old: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
+        sentence.tags = tags::iob2(&old);
+    }
+    Ok(file)
+}

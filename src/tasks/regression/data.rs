@@ -1,0 +1,143 @@
+//! The data of a regression run: encoded examples with their numbers, where the next step takes its own, and
+//! what the model predicts for those that it is evaluated on.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::batches::Batch;
+use crate::batches::StepBatches;
+use crate::fs;
+use crate::fs::StagedFile;
+use crate::tasks::Task;
+use crate::tasks::classify::Collator;
+use crate::tasks::classify::Encoded;
+use crate::tasks::classify::classifier::encode;
+use crate::tasks::labelled::Example;
+use crate::tasks::labelled::TextPair;
+use crate::tasks::regression::NumberExamples;
+use crate::tasks::regression::regressor::line;
+use crate::tasks::regression::regressor::outputs;
+use crate::tasks::regression::scores::scores;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::tasks::shuffled::Shuffled;
+use crate::tokenizer::Tokenizer;
+
+/// Predictions on the evaluation file, beside the final model.
+pub const PREDICTIONS: &str = "predictions.jsonl";
+
+/// Bytes of a number in a row of predictions, twice, with its name.
+const NUMBER_BYTES: u64 = 80;
+
+/// Examples as batches.
+pub struct TrainingData<'a> {
+    examples: &'a NumberExamples,
+    train: Vec<Encoded>,
+    eval: Vec<Encoded>,
+    collator: Collator,
+    order: Shuffled,
+    eval_rows: usize,
+    /// Of the latest evaluation, the numbers of each example.
+    predicted: Vec<Vec<f32>>,
+}
+
+impl<'a> TrainingData<'a> {
+    /// Encodes all examples, and says what was cut.
+    pub(super) fn encode(
+        examples: &'a NumberExamples,
+        tokenizer: &Tokenizer,
+        collator: Collator,
+        setting: Setting<'_>,
+    ) -> Result<Self> {
+        let encode = |what: &str, examples: &[Example]| {
+            let texts: Vec<TextPair> =
+                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
+            let (encoded, lost) = encode(tokenizer, &collator, &texts, &[])?;
+            if lost.examples > 0 {
+                let (cut, all, tokens) = (lost.examples, examples.len(), lost.tokens);
+                let length = collator.max_seq_length();
+                setting.progress.note(&format!(
+                    "{cut} of {all} {what} examples were cut at {length} tokens, {tokens} tokens lost"
+                ));
+            }
+            anyhow::Ok(encoded)
+        };
+        Ok(Self {
+            train: encode("training", &examples.train)?,
+            eval: encode("evaluation", &examples.eval)?,
+            examples,
+            collator,
+            order: Shuffled::new(&setting),
+            eval_rows: setting.training.per_device_eval_batch_size,
+            predicted: Vec::new(),
+        })
+    }
+
+    /// Rows of all updates of an epoch; the last one may have fewer.
+    pub(super) fn rows_per_epoch(&self) -> u64 {
+        self.order.rows_per_epoch(self.train.len())
+    }
+}
+
+/// A batch whose labels are the bits of the numbers of its examples.
+fn batch(examples: &NumberExamples, collator: &Collator, rows: &[&Encoded], first_row: u64) -> Batch {
+    let numbers = rows.iter().flat_map(|row| &examples.train[row.sample_id as usize].numbers);
+    let labels = numbers.map(|number| number.to_bits()).collect();
+    Batch { labels, ..collator.batch(rows.iter().copied(), first_row) }
+}
+
+impl Data for TrainingData<'_> {
+    fn start(&mut self, beginning: Beginning) -> Result<()> {
+        self.order.start(beginning.cursor);
+        Ok(())
+    }
+
+    fn next_step(&mut self) -> Result<StepBatches> {
+        let Self { order, train, collator, examples, .. } = self;
+        Ok(order.next_step(train, |rows, first_row| batch(examples, collator, rows, first_row)))
+    }
+
+    fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let mut predicted = Vec::with_capacity(self.eval.len());
+        for examples in self.eval.chunks(self.eval_rows) {
+            if interrupted() {
+                return Ok(None);
+            }
+            predicted.extend(outputs(task, &self.collator, examples)?);
+        }
+        let gold: Vec<Vec<f32>> = self.examples.eval.iter().map(|example| example.numbers.clone()).collect();
+        let scores = scores(&self.examples.names, &gold, &predicted);
+        self.predicted = predicted;
+        Ok(Some(scores))
+    }
+
+    fn wants_evaluation(&self) -> bool {
+        self.predicted.is_empty()
+    }
+
+    fn finish_bytes(&self) -> u64 {
+        let names: u64 = self.examples.names.iter().map(|name| 2 * name.len() as u64 + NUMBER_BYTES).sum();
+        let texts = self.examples.eval.iter();
+        let texts = texts.map(|e| (e.text.len() + e.text_pair.as_ref().map_or(0, String::len)) as u64);
+        texts.map(|text| text + names + 100).sum()
+    }
+
+    fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let path = output.join(PREDICTIONS);
+        fs::require_space(&path, self.finish_bytes(), "the predictions do not fit").map_err(|problem| {
+            problem.hint("free some room and run the same command again; the model is in the last checkpoint")
+        })?;
+        let mut file = StagedFile::create(&path)?;
+        for (example, predicted) in self.examples.eval.iter().zip(&self.predicted) {
+            if interrupted() {
+                return Ok(None);
+            }
+            file.write(line(example, &self.examples.names, predicted).as_bytes())?;
+        }
+        file.publish(b"")?;
+        Ok(Some(Scores::new()))
+    }
+}

@@ -1,0 +1,180 @@
+//! A regression run: texts with numbers, a pretrained encoder, a new head.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::config::FinetuneConfig;
+use crate::families::HeadKind;
+use crate::fs;
+use crate::fs::Sha256Sum;
+use crate::interop::HubConfig;
+use crate::interop::PretrainedFolder;
+use crate::machine::Machine;
+use crate::models::Blueprint;
+use crate::models::Model;
+use crate::models::Objective;
+use crate::quantity::format_count;
+use crate::scores::Better;
+use crate::tasks::Task;
+use crate::tasks::classify::Classifier;
+use crate::tasks::classify::Classify;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::Example;
+use crate::tasks::labelled::read_examples;
+use crate::tasks::regression::data::TrainingData;
+use crate::tasks::regression::regressor::Regressor;
+use crate::tasks::run::Inputs;
+use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
+use crate::tasks::run::total_steps;
+use crate::tasks::subset::stratified;
+use crate::tasks::subset::subset_size;
+use crate::tasks::trained::Trained;
+
+/// What transformers calls the only number of a model.
+const ONLY_NAME: &str = "LABEL_0";
+
+/// The examples of a run, read and checked before anything is trained.
+pub struct NumberExamples {
+    /// Names of the numbers, in their order.
+    pub names: Vec<String>,
+    /// Training examples, after the subset was taken.
+    pub train: Vec<Example>,
+    /// Evaluation examples.
+    pub eval: Vec<Example>,
+}
+
+impl Finetuned for NumberExamples {
+    const HEAD: HeadKind = HeadKind::Regression;
+    const COLUMNS: &'static [(&'static str, &'static str, f64)] = &[
+        ("eval_pearson", "Pearson", 1.0),
+        ("eval_spearmanr", "Spearman", 1.0),
+        ("eval_mse", "squared err.", 1.0),
+        ("eval_mae", "absolute err.", 1.0),
+    ];
+
+    type Kind<'a> = Finetuning<'a>;
+
+    /// The subset is drawn with the seed of the run, the same for every training seed.
+    fn read(config: &FinetuneConfig) -> Result<Self> {
+        let data = &config.data;
+        let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::of(data) };
+        let read = |path: &Path| read_examples(path, &columns);
+        let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
+        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
+        if size < train.len() {
+            let chosen = stratified(&vec![0; train.len()], size, config.run.seed);
+            train = chosen.iter().map(|&index| train[index].clone()).collect();
+        }
+        let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
+        Ok(Self { names, train, eval })
+    }
+
+    fn summary(&self) -> String {
+        let count = |examples: &[Example]| format_count(examples.len() as u64);
+        let (train, eval, numbers) = (count(&self.train), count(&self.eval), self.names.len());
+        let numbers = if numbers == 1 { "a number".to_string() } else { format!("{numbers} numbers") };
+        format!("{train} training and {eval} evaluation examples, {numbers} each")
+    }
+
+    fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
+        Finetuning { config, folder, examples: self }
+    }
+
+    fn details(&self, _: &TrainingData<'_>) -> String {
+        format!("numbers: {}", self.names.join(", "))
+    }
+
+    fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
+        let names = folder.id2label.as_ref().map_or(0, Vec::len);
+        let mut model = Model::classifier(&folder.config, names, 0, &machine.device)?;
+        model.head = model.head.with_objective(Objective::Numbers);
+        Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Regressor::load(path, device)?))
+    }
+}
+
+/// A configuration, and the model and the examples that it names.
+#[derive(Clone, Copy)]
+pub struct Finetuning<'a> {
+    /// The configuration.
+    pub config: &'a FinetuneConfig,
+    /// The folder of its model.
+    pub folder: &'a PretrainedFolder,
+    /// The examples.
+    pub examples: &'a NumberExamples,
+}
+
+impl<'a> Kind for Finetuning<'a> {
+    type Task = Classify;
+    type Data = TrainingData<'a>;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let model = self.folder.config.clone();
+        Ok(Shapes {
+            outline: Box::new(Blueprint::classifier(&model, self.examples.names.len())),
+            model,
+            length: self.config.data.max_seq_length,
+            targets: TargetShare::OneARow,
+        })
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        let Self { folder, examples, .. } = self;
+        let names = serde_json::to_vec(&examples.names)?;
+        let hashes = [
+            ("model", folder.sha256()?),
+            ("data.train_file", sha256_of(&examples.train)?),
+            ("data.eval_file", sha256_of(&examples.eval)?),
+            ("data.labels", fs::sha256_of(&[&names])),
+        ];
+        Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+    }
+
+    fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
+        let Self { config, folder, examples } = self;
+        let Setting { training, machine, seed, progress } = setting;
+        let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+        let (path, names) = (&config.model, examples.names.clone());
+        let (classifier, filled) =
+            Classifier::from_folder(path, folder, names, length, pairs, Some(seed), &machine.device)?;
+        for note in folder.notes.iter().chain(&filled.notes) {
+            progress.note(&format!("{}: {note}", path.display()));
+        }
+        if !filled.new.is_empty() {
+            progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+        }
+        let Classifier { mut task, tokenizer, collator, .. } =
+            Regressor::of(classifier.computing_in(machine.policy.compute)?).0;
+        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
+        let names = Some(examples.names.clone());
+        let mut hub = HubConfig::new(folder.config.clone(), HeadKind::Regression, names);
+        hub.extra.clone_from(&folder.extra);
+        // So that texts are cut at the same place where the model is used.
+        let tokenizer = tokenizer.with_model_max_length(length);
+        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
+        let total_steps = total_steps(training, data.rows_per_epoch());
+        Ok(Parts { task, data, total_steps, folders, best: ("loss", Better::Lower) })
+    }
+}
+
+/// SHA-256 of texts and numbers in their order, whatever file they stand in.
+fn sha256_of(examples: &[Example]) -> Result<String> {
+    let mut sum = Sha256Sum::default();
+    for Example { text, text_pair, numbers, .. } in examples {
+        // As JSON, so that the end of a text cannot pass for the beginning of the next one.
+        sum.add(&serde_json::to_vec(&(text, text_pair, numbers))?);
+    }
+    Ok(sum.finish())
+}

@@ -1,0 +1,102 @@
+//! Scores of predicted numbers, by the names of transformers' `run_glue.py` for STS-B.
+
+use crate::scores::mean;
+use crate::scores::pearson;
+use crate::scores::spearman;
+
+/// Scores of `predicted` against `gold`, each a number for each of `names` a row: errors of all, correlations
+/// (means over the names), and where there are several names those of each. A correlation that is not
+/// defined, as for predictions that are all the same, is left out.
+pub fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Vec<(String, f64)> {
+    let column = |rows: &[Vec<f32>], index: usize| -> Vec<f64> {
+        rows.iter().map(|row| f64::from(row[index])).collect()
+    };
+    let each: Vec<Of> =
+        (0..names.len()).map(|index| Of::new(&column(gold, index), &column(predicted, index))).collect();
+    let over = |value: fn(&Of) -> f64| mean(&each.iter().map(value).collect::<Vec<f64>>());
+    let all = Of {
+        mse: over(|of| of.mse),
+        mae: over(|of| of.mae),
+        pearson: over(|of| of.pearson),
+        spearman: over(|of| of.spearman),
+    };
+    let mut scores = vec![("loss".to_string(), all.mse)];
+    scores.extend(all.named(""));
+    if names.len() > 1 {
+        scores.extend(names.iter().zip(&each).flat_map(|(name, of)| of.named(&format!("{name}_"))));
+    }
+    scores.retain(|(name, value)| !value.is_nan() || name == "loss");
+    scores
+}
+
+/// Scores of one number.
+#[derive(Debug, Clone, Copy)]
+struct Of {
+    mse: f64,
+    mae: f64,
+    pearson: f64,
+    spearman: f64,
+}
+
+impl Of {
+    fn new(gold: &[f64], predicted: &[f64]) -> Self {
+        let of = |error: fn(f64) -> f64| {
+            mean(&gold.iter().zip(predicted).map(|(gold, value)| error(value - gold)).collect::<Vec<f64>>())
+        };
+        Self {
+            mse: of(|error| error * error),
+            mae: of(f64::abs),
+            pearson: pearson(gold, predicted),
+            spearman: spearman(gold, predicted),
+        }
+    }
+
+    fn named(&self, start: &str) -> Vec<(String, f64)> {
+        [("mse", self.mse), ("mae", self.mae), ("pearson", self.pearson), ("spearmanr", self.spearman)]
+            .map(|(name, value)| (format!("{start}{name}"), value))
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // scikit-learn 1.9 (mean_squared_error, mean_absolute_error) and scipy 1.17.1 (pearsonr, spearmanr).
+    #[test]
+    fn scores_agree_with_scikit_learn_and_scipy() {
+        let names = ["first".to_string(), "second".to_string()];
+        let gold: Vec<Vec<f32>> =
+            [[0.5, 1.0], [2.5, -1.0], [4.0, 0.25], [4.0, 3.0], [1.0, 2.0]].map(Vec::from).into();
+        let predicted: Vec<Vec<f32>> =
+            [[0.75, 2.0], [2.0, -1.5], [4.5, 0.0], [3.0, 2.5], [1.25, 0.5]].map(Vec::from).into();
+        let found: Vec<String> = scores(&names, &gold, &predicted)
+            .iter()
+            .map(|(name, value)| format!("{name} {value:.12}"))
+            .collect();
+        insta::assert_snapshot!(found.join("\n"), @r"
+        loss 0.543750000000
+        mse 0.543750000000
+        mae 0.625000000000
+        pearson 0.881460362361
+        spearmanr 0.937339717240
+        first_mse 0.325000000000
+        first_mae 0.500000000000
+        first_pearson 0.923530428898
+        first_spearmanr 0.974679434481
+        second_mse 0.762500000000
+        second_mae 0.750000000000
+        second_pearson 0.839390295824
+        second_spearmanr 0.900000000000
+        ");
+    }
+
+    #[test]
+    fn an_undefined_correlation_is_left_out() {
+        let names = ["LABEL_0".to_string()];
+        let found = scores(&names, &[vec![1.0], vec![2.0]], &[vec![1.5], vec![1.5]]);
+        let keys: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(keys, ["loss", "mse", "mae"]);
+        assert!((found[0].1 - 0.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,95 @@
+//! Training examples in a new order each epoch, cut into steps and micro-batches.
+
+use crate::batches::Batch;
+use crate::batches::Cursor;
+use crate::batches::StepBatches;
+use crate::rng::Permutation;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+use crate::tasks::run::Setting;
+
+/// Where the next step takes its examples.
+#[derive(Debug, Clone)]
+pub(super) struct Shuffled {
+    cursor: Cursor,
+    seed: u64,
+    micro_rows: usize,
+    rows_per_step: usize,
+}
+
+impl Shuffled {
+    /// At the beginning of the first epoch.
+    pub(super) fn new(setting: &Setting<'_>) -> Self {
+        let training = setting.training;
+        Self {
+            cursor: Cursor::default(),
+            seed: setting.seed,
+            micro_rows: training.rows_at_once(),
+            rows_per_step: training.rows_per_update(),
+        }
+    }
+
+    /// Goes on from `cursor`.
+    pub(super) fn start(&mut self, cursor: Cursor) {
+        self.cursor = cursor;
+    }
+
+    /// Rows of all updates of an epoch of `len` examples; the last one may have fewer.
+    pub(super) fn rows_per_epoch(&self, len: usize) -> u64 {
+        len.next_multiple_of(self.rows_per_step) as u64
+    }
+
+    /// The next step of `examples`; `batch` makes a micro-batch of some of them, the first of which has this
+    /// place in the step. The last step of an epoch may have fewer.
+    pub(super) fn next_step<E>(
+        &mut self,
+        examples: &[E],
+        batch: impl Fn(&[&E], u64) -> Batch,
+    ) -> StepBatches {
+        let (epoch, first) = (self.cursor.epoch, self.cursor.index as usize);
+        let order = epoch_order(examples.len(), self.seed, epoch);
+        let chosen: Vec<&E> =
+            order.skip(first).take(self.rows_per_step).map(|index| &examples[index]).collect();
+        let micro: Vec<Batch> = chosen
+            .chunks(self.micro_rows)
+            .enumerate()
+            .map(|(number, rows)| batch(rows, (number * self.micro_rows) as u64))
+            .collect();
+        let next = first + chosen.len();
+        self.cursor = if next >= examples.len() {
+            Cursor { epoch: epoch + 1, ..Cursor::default() }
+        } else {
+            Cursor { epoch, index: next as u64, ..Cursor::default() }
+        };
+        StepBatches {
+            cursor_after: self.cursor,
+            epoch: self.cursor.epoch as f64 + self.cursor.index as f64 / examples.len() as f64,
+            rows: chosen.len(),
+            tokens: micro.iter().map(Batch::num_tokens).sum(),
+            label_count: micro.iter().map(Batch::num_labels).sum(),
+            micro,
+        }
+    }
+}
+
+/// The order in which epoch `epoch` visits `len` examples: each once.
+fn epoch_order(len: usize, seed: u64, epoch: u64) -> impl Iterator<Item = usize> {
+    let order = Permutation::new(Stream::new(seed, Purpose::Order, epoch), len as u64);
+    (0..len as u64).map(move |index| order.at(index) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_visit_each_example_once_in_orders_of_their_own() {
+        let orders: Vec<Vec<usize>> = (0..2).map(|epoch| epoch_order(50, 42, epoch).collect()).collect();
+        assert_ne!(orders[0], orders[1]);
+        for mut order in orders {
+            order.sort_unstable();
+            assert_eq!(order, (0..50).collect::<Vec<_>>());
+        }
+        assert_eq!(epoch_order(0, 42, 0).count(), 0);
+    }
+}

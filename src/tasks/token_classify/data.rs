@@ -1,0 +1,186 @@
+//! The data of a token-classification run: windows of sentences, where the next step takes its own, and what
+//! the model predicts for those that it is evaluated on.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::batches::StepBatches;
+use crate::fs;
+use crate::fs::StagedFile;
+use crate::scores::EntityTally;
+use crate::tasks::Task;
+use crate::tasks::labelled::Sentence;
+use crate::tasks::labelled::tags::iob2;
+use crate::tasks::run::Beginning;
+use crate::tasks::run::Data;
+use crate::tasks::run::Scores;
+use crate::tasks::run::Setting;
+use crate::tasks::shuffled::Shuffled;
+use crate::tasks::token_classify::TagSet;
+use crate::tasks::token_classify::TaggedExamples;
+use crate::tasks::token_classify::report;
+use crate::tasks::token_classify::tagger::Predicted;
+use crate::tasks::token_classify::tagger::Predictions;
+use crate::tasks::token_classify::tagger::encode;
+use crate::tasks::token_classify::windows::Window;
+use crate::tasks::token_classify::windows::WindowCollator;
+use crate::tokenizer::Tokenizer;
+
+/// Predictions on the evaluation file, beside the final model: as JSONL, and as columns.
+pub const PREDICTIONS: [&str; 2] = ["predictions.jsonl", "predictions.conll"];
+
+/// Windows as batches.
+pub struct TrainingData<'a> {
+    examples: &'a TaggedExamples,
+    train: Vec<Window>,
+    eval: Vec<Window>,
+    collator: WindowCollator,
+    order: Shuffled,
+    eval_rows: usize,
+    /// Of the latest evaluation, for each word of each sentence.
+    predicted: Vec<Vec<Predicted>>,
+    /// Of the latest evaluation.
+    pub tally: EntityTally,
+}
+
+impl<'a> TrainingData<'a> {
+    /// Encodes all sentences, and says which are long.
+    pub(super) fn encode(
+        examples: &'a TaggedExamples,
+        tokenizer: &Tokenizer,
+        collator: WindowCollator,
+        setting: Setting<'_>,
+    ) -> Result<Self> {
+        let encode = |what: &str, sentences: &[Sentence], ids: &[Vec<u32>]| {
+            let encoded = encode(tokenizer, &collator, &words(sentences), ids)?;
+            let (many, length) = (sentences.len(), collator.max_seq_length);
+            if encoded.long_sentences > 0 {
+                let long = encoded.long_sentences;
+                let windows = encoded.windows.len() as u64 + long - many as u64;
+                setting.progress.note(&format!(
+                    "{long} of {many} {what} sentences are longer than {length} tokens: \
+                     read in {windows} windows"
+                ));
+            }
+            if encoded.cut_words > 0 {
+                let count = encoded.cut_words;
+                setting.progress.note(&format!("{count} {what} words were cut at {length} tokens"));
+            }
+            anyhow::Ok(encoded.windows)
+        };
+        Ok(Self {
+            train: encode("training", &examples.train, &examples.train_ids)?,
+            eval: encode("evaluation", &examples.eval, &examples.eval_ids)?,
+            examples,
+            collator,
+            order: Shuffled::new(&setting),
+            eval_rows: setting.training.per_device_eval_batch_size,
+            predicted: Vec::new(),
+            tally: EntityTally::default(),
+        })
+    }
+
+    /// Rows of all updates of an epoch; the last one may have fewer.
+    pub(super) fn rows_per_epoch(&self) -> u64 {
+        self.order.rows_per_epoch(self.train.len())
+    }
+
+    /// The sentences that it is evaluated on, each with what was predicted.
+    fn predicted(&self) -> impl Iterator<Item = (&Sentence, &[Predicted])> {
+        self.examples.eval.iter().zip(self.predicted.iter().map(Vec::as_slice))
+    }
+}
+
+/// The words of each sentence.
+pub(super) fn words(sentences: &[Sentence]) -> Vec<&[String]> {
+    sentences.iter().map(|sentence| sentence.words.as_slice()).collect()
+}
+
+/// Counts the entities of sentences, whose tags are IOB2, and of what is predicted for them. A model of
+/// another scheme is held against them in IOB2 as well.
+pub(super) fn tally(labels: &TagSet, sentences: &[Sentence], predicted: &[Vec<Predicted>]) -> EntityTally {
+    let mut tally = EntityTally::default();
+    for (sentence, predicted) in sentences.iter().zip(predicted) {
+        let gold: Vec<&str> = sentence.tags.iter().map(String::as_str).collect();
+        let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
+        if labels.is_iob2() {
+            tally.add(&gold, &tags);
+        } else {
+            let tags = iob2(&tags);
+            tally.add(&gold, &tags.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    tally
+}
+
+/// Writes a file of predictions: columns where its name ends in `.conll`, else JSONL. `false` where it was
+/// interrupted.
+pub(super) fn write_predictions<'s>(
+    path: &Path,
+    labels: &TagSet,
+    predicted: impl Iterator<Item = (&'s Sentence, &'s [Predicted])>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<bool> {
+    let is_columns = path.extension().is_some_and(|extension| extension == "conll");
+    let row = if is_columns { report::columns } else { report::line };
+    let mut file = StagedFile::create(path)?;
+    for (sentence, predicted) in predicted {
+        if interrupted() {
+            return Ok(false);
+        }
+        file.write(row(&sentence.words, &sentence.tags, labels, predicted).as_bytes())?;
+    }
+    file.publish(b"")?;
+    Ok(true)
+}
+
+impl Data for TrainingData<'_> {
+    fn start(&mut self, beginning: Beginning) -> Result<()> {
+        self.order.start(beginning.cursor);
+        Ok(())
+    }
+
+    fn next_step(&mut self) -> Result<StepBatches> {
+        let batch = |rows: &[&Window], first_row| self.collator.batch(rows.iter().copied(), first_row);
+        Ok(self.order.next_step(&self.train, batch))
+    }
+
+    fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        let mut predictions = Predictions::of(&words(&self.examples.eval));
+        for windows in self.eval.chunks(self.eval_rows) {
+            if interrupted() {
+                return Ok(None);
+            }
+            predictions.add(task, &self.collator, windows)?;
+        }
+        self.tally = tally(&self.examples.labels, &self.examples.eval, &predictions.by_sentence);
+        self.predicted = predictions.by_sentence;
+        Ok(Some(report::scores(predictions.loss.mean(), &self.tally)))
+    }
+
+    fn wants_evaluation(&self) -> bool {
+        self.predicted.is_empty()
+    }
+
+    fn finish_bytes(&self) -> u64 {
+        report::rows_bytes(words(&self.examples.eval).into_iter(), &self.examples.labels)
+    }
+
+    fn finish(&mut self, output: &Path, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
+        for name in PREDICTIONS {
+            let path = output.join(name);
+            fs::require_space(&path, self.finish_bytes(), "the predictions do not fit").map_err(
+                |problem| {
+                    problem.hint(
+                        "free some room and run the same command again; the model is in the last checkpoint",
+                    )
+                },
+            )?;
+            if !write_predictions(&path, &self.examples.labels, self.predicted(), interrupted)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Scores::new()))
+    }
+}

@@ -1,0 +1,200 @@
+//! A token-classification run: tagged sentences, a pretrained encoder, a new head.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::config::FinetuneConfig;
+use crate::families::HeadKind;
+use crate::fs;
+use crate::fs::Sha256Sum;
+use crate::interop::HubConfig;
+use crate::interop::PretrainedFolder;
+use crate::machine::Machine;
+use crate::models::Blueprint;
+use crate::models::Model;
+use crate::quantity::format_count;
+use crate::scores::Better;
+use crate::tasks::Task;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::Sentence;
+use crate::tasks::labelled::Tagging;
+use crate::tasks::labelled::read_tagged;
+use crate::tasks::labelled::tags::OUTSIDE;
+use crate::tasks::run::Inputs;
+use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
+use crate::tasks::run::total_steps;
+use crate::tasks::subset::stratified;
+use crate::tasks::subset::subset_size;
+use crate::tasks::token_classify::TagSet;
+use crate::tasks::token_classify::Tagger;
+use crate::tasks::token_classify::TokenClassify;
+use crate::tasks::token_classify::data::TrainingData;
+use crate::tasks::token_classify::report;
+use crate::tasks::trained::Trained;
+
+/// The sentences of a run, read and checked before anything is trained.
+pub struct TaggedExamples {
+    /// The labels.
+    pub labels: TagSet,
+    /// Training sentences, after the subset was taken.
+    pub train: Vec<Sentence>,
+    pub(super) train_ids: Vec<Vec<u32>>,
+    /// Evaluation sentences.
+    pub eval: Vec<Sentence>,
+    pub(super) eval_ids: Vec<Vec<u32>>,
+    notes: Vec<String>,
+}
+
+impl Finetuned for TaggedExamples {
+    const HEAD: HeadKind = HeadKind::TokenClassification;
+    const COLUMNS: &'static [(&'static str, &'static str, f64)] = &[
+        ("eval_overall_f1", "F1 %", 100.0),
+        ("eval_overall_precision", "precision %", 100.0),
+        ("eval_overall_recall", "recall %", 100.0),
+        ("eval_overall_accuracy", "accuracy %", 100.0),
+        ("eval_loss", "loss", 1.0),
+    ];
+
+    type Kind<'a> = Finetuning<'a>;
+
+    /// The subset is drawn with the seed of the run, the same for every training seed, and has the same share
+    /// of sentences with entities.
+    fn read(config: &FinetuneConfig) -> Result<Self> {
+        let (data, tagging) = (&config.data, Tagging::of(&config.data));
+        let (train, eval) =
+            (read_tagged(&data.train_file, &tagging)?, read_tagged(&data.eval_file, &tagging)?);
+        let notes = [train.notes(&data.train_file), eval.notes(&data.eval_file)].concat();
+        let (mut train, eval) = (train.sentences, eval.sentences);
+        let labels = if data.labels.is_empty() {
+            TagSet::discover(&data.train_file, &train)?
+        } else {
+            TagSet::given(&data.labels)?
+        };
+        let ids = |path: &Path, sentences: &[Sentence]| -> Result<Vec<Vec<u32>>> {
+            sentences.iter().map(|sentence| labels.ids(path, sentence)).collect()
+        };
+        let (mut train_ids, eval_ids) = (ids(&data.train_file, &train)?, ids(&data.eval_file, &eval)?);
+        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
+        if size < train.len() {
+            let has_entities =
+                |sentence: &Sentence| u32::from(sentence.tags.iter().any(|tag| tag != OUTSIDE));
+            let strata: Vec<u32> = train.iter().map(has_entities).collect();
+            let chosen = stratified(&strata, size, config.run.seed);
+            train = chosen.iter().map(|&index| train[index].clone()).collect();
+            train_ids = chosen.iter().map(|&index| train_ids[index].clone()).collect();
+        }
+        Ok(Self { labels, train, train_ids, eval, eval_ids, notes })
+    }
+
+    fn summary(&self) -> String {
+        let count = |count: usize| format_count(count as u64);
+        let words = |sentences: &[Sentence]| count(sentences.iter().map(|s| s.words.len()).sum());
+        let of = |sentences: &[Sentence]| {
+            format!("{} sentences ({} words)", count(sentences.len()), words(sentences))
+        };
+        let (train, eval, types) = (of(&self.train), of(&self.eval), self.labels.num_types());
+        let summary = format!("{train} to train on, {eval} to evaluate on, {types} types of entities");
+        [&self.notes[..], &[summary]].concat().join("\n")
+    }
+
+    fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
+        Finetuning { config, folder, examples: self }
+    }
+
+    fn details(&self, data: &TrainingData<'_>) -> String {
+        format!("entities:\n{}", report::score_table(&data.tally).trim_end())
+    }
+
+    fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
+        let labels = folder.id2label.as_ref().map_or(0, Vec::len);
+        let model = Model::token_classifier(&folder.config, labels, 0, &machine.device)?;
+        Ok(Box::new(TokenClassify { model }.computing_in(machine.policy.compute)?))
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Tagger::load(path, device)?))
+    }
+}
+
+/// A configuration, and the model and the sentences that it names.
+#[derive(Clone, Copy)]
+pub struct Finetuning<'a> {
+    /// The configuration.
+    pub config: &'a FinetuneConfig,
+    /// The folder of its model.
+    pub folder: &'a PretrainedFolder,
+    /// The sentences.
+    pub examples: &'a TaggedExamples,
+}
+
+impl<'a> Kind for Finetuning<'a> {
+    type Task = TokenClassify;
+    type Data = TrainingData<'a>;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let model = self.folder.config.clone();
+        let labels = self.examples.labels.names().len();
+        Ok(Shapes {
+            outline: Box::new(Blueprint::token_classifier(&model, labels)?),
+            model,
+            length: self.config.data.max_seq_length,
+            // Most words have one piece.
+            targets: TargetShare::OfTokens(1.0),
+        })
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        let Self { folder, examples, .. } = self;
+        let labels = serde_json::to_vec(examples.labels.names())?;
+        let hashes = [
+            ("model", folder.sha256()?),
+            ("data.train_file", sha256_of(&examples.train)?),
+            ("data.eval_file", sha256_of(&examples.eval)?),
+            ("data.labels", fs::sha256_of(&[&labels])),
+        ];
+        Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+    }
+
+    fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
+        let Self { config, folder, examples } = self;
+        let Setting { training, machine, seed, progress } = setting;
+        let (path, length) = (&config.model, config.data.max_seq_length);
+        let labels = examples.labels.clone();
+        let (tagger, filled) =
+            Tagger::from_folder(path, folder, labels, length, Some(seed), &machine.device)?;
+        for note in folder.notes.iter().chain(&filled.notes) {
+            progress.note(&format!("{}: {note}", path.display()));
+        }
+        if !filled.new.is_empty() {
+            progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+        }
+        let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
+        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
+        let names = labels.names().to_vec();
+        let mut hub = HubConfig::new(folder.config.clone(), HeadKind::TokenClassification, Some(names));
+        hub.extra.clone_from(&folder.extra);
+        // So that windows are as long where the model is used.
+        let tokenizer = tokenizer.with_model_max_length(length);
+        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
+        let total_steps = total_steps(training, data.rows_per_epoch());
+        Ok(Parts { task, data, total_steps, folders, best: ("overall_f1", Better::Higher) })
+    }
+}
+
+/// SHA-256 of words and tags in their order, whatever file they stand in.
+fn sha256_of(sentences: &[Sentence]) -> Result<String> {
+    let mut sum = Sha256Sum::default();
+    for Sentence { words, tags, .. } in sentences {
+        // As JSON, so that the end of a word cannot pass for the beginning of the next one.
+        sum.add(&serde_json::to_vec(&(words, tags))?);
+    }
+    Ok(sum.finish())
+}

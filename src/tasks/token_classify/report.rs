@@ -1,0 +1,180 @@
+//! What a token classifier says: rows of predictions as JSONL and as CoNLL columns, and scores by type.
+//!
+//! Scores themselves are `scores`' matter.
+
+use std::fmt::Write;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::scores::Entity;
+use crate::scores::EntityCounts;
+use crate::scores::EntityTally;
+use crate::scores::entities;
+use crate::tasks::table::aligned;
+use crate::tasks::table::shortened;
+use crate::tasks::token_classify::TagSet;
+use crate::tasks::token_classify::tagger::Predicted;
+use crate::tasks::token_classify::words::Span;
+use crate::tasks::token_classify::words::joined;
+
+/// Characters of a type before its scores.
+const TYPE_CHARS: usize = 50;
+
+/// Bytes of a word in both files of predictions, at most, besides the word itself and its tags.
+const WORD_BYTES: u64 = 90;
+
+/// The names of the predicted tags of a sentence.
+pub fn tags<'a>(labels: &'a TagSet, predicted: &[Predicted]) -> Vec<&'a str> {
+    predicted.iter().map(|word| labels.names()[word.label as usize].as_str()).collect()
+}
+
+/// The entities of a text, each with its words, its type, its score and its place; `spans` are those of its
+/// words. The score is the mean probability of the tags of its words.
+pub fn entity_rows(text: &str, spans: &[Span], labels: &TagSet, predicted: &[Predicted]) -> Vec<Value> {
+    let tags: Vec<&str> = predicted.iter().map(|word| labels.tag(word.label)).collect();
+    let row = |entity: Entity<'_>| {
+        let (first, last) = (&spans[entity.first], &spans[entity.last]);
+        let words = &predicted[entity.first..=entity.last];
+        let score = words.iter().map(|word| f64::from(word.score)).sum::<f64>() / words.len() as f64;
+        json!({
+            "text": text[first.bytes.start..last.bytes.end],
+            "type": entity.kind,
+            "score": score,
+            "start": first.characters.start,
+            "end": last.characters.end,
+        })
+    };
+    entities(&tags).into_iter().map(row).collect()
+}
+
+/// What is said of a sentence of words: the words, their tags, and the probability of each tag.
+pub fn word_row(words: &[String], labels: &TagSet, predicted: &[Predicted]) -> Map<String, Value> {
+    let scores: Vec<f32> = predicted.iter().map(|word| word.score).collect();
+    let row = json!({"tokens": words, "tags": tags(labels, predicted), "scores": scores});
+    let Value::Object(row) = row else { unreachable!("an object is written as one") };
+    row
+}
+
+/// A line of a predictions file: the words with predicted tags and those of the data, and the entities with
+/// their places in the text that the words make with blanks between them.
+pub fn line(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
+    let mut row = word_row(words, labels, predicted);
+    let (text, spans) = joined(words);
+    row.insert("gold".to_string(), json!(gold));
+    row.insert("entities".to_string(), entity_rows(&text, &spans, labels, predicted).into());
+    row.insert("text".to_string(), text.into());
+    Value::from(row).to_string() + "\n"
+}
+
+/// The same as columns: word, tag of the data, predicted tag; an empty line at the end.
+pub fn columns(words: &[String], gold: &[String], labels: &TagSet, predicted: &[Predicted]) -> String {
+    let mut text = String::new();
+    for ((word, gold), tag) in words.iter().zip(gold).zip(tags(labels, predicted)) {
+        // In JSONL a word may hold what ends a column or a line here.
+        let word = word.replace(['\t', '\n', '\r'], " ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{word}\t{gold}\t{tag}");
+    }
+    text.push('\n');
+    text
+}
+
+/// Bytes that both files of predictions take, about.
+pub fn rows_bytes<'a>(sentences: impl Iterator<Item = &'a [String]>, labels: &TagSet) -> u64 {
+    let longest = labels.names().iter().map(String::len).max().unwrap_or(0) as u64;
+    let of = |words: &[String]| {
+        words.iter().map(|word| 4 * word.len() as u64 + 5 * longest + WORD_BYTES).sum::<u64>() + 100
+    };
+    sentences.map(of).sum()
+}
+
+/// The scores of a run, by the names of transformers' `run_ner.py` with `return_entity_level_metrics`.
+pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
+    let overall = tally.overall();
+    let mut scores = vec![
+        ("loss".to_string(), loss),
+        ("overall_precision".to_string(), overall.precision()),
+        ("overall_recall".to_string(), overall.recall()),
+        ("overall_f1".to_string(), overall.f1()),
+        ("overall_accuracy".to_string(), tally.accuracy()),
+    ];
+    // A type may be called `overall`; the scores of all types stay what they are.
+    for (kind, of) in tally.by_type().filter(|(kind, _)| *kind != "overall") {
+        let values = [
+            ("precision", of.precision()),
+            ("recall", of.recall()),
+            ("f1", of.f1()),
+            ("number", of.support as f64),
+        ];
+        scores.extend(values.map(|(name, value)| (format!("{kind}_{name}"), value)));
+    }
+    scores
+}
+
+/// Precision, recall, F1 and support of each type, then of all. Ends in a newline.
+pub fn score_table(tally: &EntityTally) -> String {
+    let percent = |share: f64| format!("{:.2}", 100.0 * share);
+    let row = |(kind, of): (&str, EntityCounts)| {
+        let kind = shortened(kind, TYPE_CHARS);
+        vec![kind, percent(of.precision()), percent(of.recall()), percent(of.f1()), of.support.to_string()]
+    };
+    let header = ["type", "precision %", "recall %", "F1 %", "entities"].map(str::to_string).to_vec();
+    let all = std::iter::once(("all", tally.overall()));
+    let rows = std::iter::once(header).chain(tally.by_type().chain(all).map(row)).collect();
+    aligned(rows).expect("the type is shortened and the numbers are narrow")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentence() -> (Vec<String>, Vec<String>, TagSet, Vec<Predicted>) {
+        let owned = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
+        let labels = TagSet::of_model(owned(&["O", "B-PER", "I-PER"]));
+        let predicted =
+            [(1, 0.5), (2, 0.75), (0, 1.0)].map(|(label, score)| Predicted { label, score }).to_vec();
+        (owned(&["Åsa", "B.\t", "sings"]), owned(&["B-PER", "O", "O"]), labels, predicted)
+    }
+
+    #[test]
+    fn predictions_are_lines_of_json_and_columns() {
+        let (words, gold, labels, predicted) = sentence();
+        let (line, columns) =
+            (line(&words, &gold, &labels, &predicted), columns(&words, &gold, &labels, &predicted));
+        insta::assert_snapshot!(line.trim_end(), @r#"{"tokens":["Åsa","B.\t","sings"],"tags":["B-PER","I-PER","O"],"scores":[0.5,0.75,1.0],"gold":["B-PER","O","O"],"entities":[{"text":"Åsa B.\t","type":"PER","score":0.625,"start":0,"end":7}],"text":"Åsa B.\t sings"}"#);
+        assert_eq!(columns, "Åsa\tB-PER\tB-PER\nB. \tO\tI-PER\nsings\tO\tO\n\n");
+        let (bytes, estimate) = (line.len() + columns.len(), rows_bytes([&words[..]].into_iter(), &labels));
+        assert!((bytes as u64..3 * bytes as u64).contains(&estimate), "{estimate} for {bytes}");
+    }
+
+    #[test]
+    fn scores_have_the_names_of_run_ner() {
+        let mut tally = EntityTally::default();
+        tally.add(&["B-PER", "O", "B-LOC"], &["B-PER", "O", "B-PER"]);
+        let names: Vec<String> =
+            scores(0.5, &tally).into_iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
+        insta::assert_snapshot!(names.join("\n"), @r"
+        loss 0.50
+        overall_precision 0.50
+        overall_recall 0.50
+        overall_f1 0.50
+        overall_accuracy 0.67
+        LOC_precision 0.00
+        LOC_recall 0.00
+        LOC_f1 0.00
+        LOC_number 1.00
+        PER_precision 0.50
+        PER_recall 1.00
+        PER_f1 0.67
+        PER_number 1.00
+        ");
+        insta::assert_snapshot!(score_table(&tally), @r"
+        type  precision %  recall %   F1 %  entities
+        LOC          0.00      0.00   0.00         1
+        PER         50.00    100.00  66.67         1
+        all         50.00     50.00  50.00         2
+        ");
+    }
+}

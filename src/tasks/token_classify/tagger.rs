@@ -1,0 +1,214 @@
+//! A token classifier ready for use: model, tokenizer and labels together, words in, tags out.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::D;
+use candle_core::DType;
+use candle_core::Device;
+
+use crate::error::Problem;
+use crate::families::HeadKind;
+use crate::interop::Filled;
+use crate::interop::PretrainedFolder;
+use crate::interop::read_folder;
+use crate::models::Model;
+use crate::ops::cross_entropy;
+use crate::tasks::Loss;
+use crate::tasks::PendingLoss;
+use crate::tasks::Task;
+use crate::tasks::token_classify::TagSet;
+use crate::tasks::token_classify::TokenClassify;
+use crate::tasks::token_classify::windows::Window;
+use crate::tasks::token_classify::windows::WindowCollator;
+use crate::tasks::token_classify::windows::windows;
+use crate::tokenizer::Tokenizer;
+
+/// Everything that turns words into tags.
+pub struct Tagger {
+    /// Model and head.
+    pub task: TokenClassify,
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Its labels.
+    pub labels: TagSet,
+    /// Frames windows.
+    pub collator: WindowCollator,
+}
+
+/// What is said of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Predicted {
+    /// Id of the label with the highest probability, the first of equals.
+    pub label: u32,
+    /// Its probability.
+    pub score: f32,
+}
+
+/// Sentences as windows, and what was unusual about them.
+#[derive(Debug, Clone, Default)]
+pub struct Encoded {
+    /// The windows of all sentences.
+    pub windows: Vec<Window>,
+    /// Sentences of several windows.
+    pub long_sentences: u64,
+    /// Words that alone are longer than a window: only their first pieces are seen.
+    pub cut_words: u64,
+}
+
+impl Tagger {
+    /// Loads a trained token classifier. Windows are as long as those that it was trained on, as the
+    /// `model_max_length` of its `tokenizer_config.json` tells, else as the longest sequence that it takes.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        let folder = read_folder(path)?;
+        let Some(labels) = folder.id2label.clone().filter(|_| folder.head == HeadKind::TokenClassification)
+        else {
+            return Err(Problem::new("holds no token classifier")
+                .at(path.display())
+                .hint("make one with `mlmtrain finetune --task token-classify`")
+                .into());
+        };
+        let longest = folder.config.max_sequence_length();
+        let labels = TagSet::of_model(labels);
+        let (mut tagger, _) = Self::from_folder(path, &folder, labels, longest, None, device)?;
+        if let Some(length) =
+            tagger.tokenizer.model_max_length().filter(|length| (3..longest).contains(length))
+        {
+            tagger.collator.max_seq_length = length;
+        }
+        Ok(tagger)
+    }
+
+    /// A token classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the
+    /// folder has no head for as many labels, `new_head` is the seed that one is drawn from; without it that
+    /// is an error.
+    pub fn from_folder(
+        path: &Path,
+        folder: &PretrainedFolder,
+        labels: TagSet,
+        max_seq_length: usize,
+        new_head: Option<u64>,
+        device: &Device,
+    ) -> Result<(Self, Filled)> {
+        let tokenizer = Tokenizer::load(&folder.path)?;
+        let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
+        if entries > rows {
+            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
+                .at(path.display())
+                .into());
+        }
+        let longest = folder.config.max_sequence_length();
+        if !(3..=longest).contains(&max_seq_length) {
+            return Err(Problem::usage(format!(
+                "is {max_seq_length}, the model takes 3 to {longest} tokens"
+            ))
+            .at("data.max_seq_length")
+            .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
+            .into());
+        }
+        let count = labels.names().len();
+        let model = Model::token_classifier(&folder.config, count, new_head.unwrap_or(0), device)
+            .map_err(|e| Problem::new(e.to_string()).at(path.display()))?;
+        let filled = folder.fill(&model.parameters, new_head.is_some())?;
+        let collator =
+            WindowCollator { cls: tokenizer.special().cls, sep: tokenizer.special().sep, max_seq_length };
+        Ok((Self { task: TokenClassify { model }, tokenizer, labels, collator }, filled))
+    }
+
+    /// The same token classifier computing in `dtype`.
+    pub fn computing_in(self, dtype: DType) -> Result<Self> {
+        Ok(Self { task: self.task.computing_in(dtype)?, ..self })
+    }
+
+    /// What the model says of each word of some sentences, and the loss by their `labels`; at most
+    /// `batch_size` windows at a time.
+    pub fn tag(
+        &self,
+        sentences: &[&[String]],
+        labels: &[Vec<u32>],
+        batch_size: usize,
+    ) -> Result<(Encoded, Predictions)> {
+        let encoded = encode(&self.tokenizer, &self.collator, sentences, labels)?;
+        let mut predictions = Predictions::of(sentences);
+        for windows in encoded.windows.chunks(batch_size) {
+            predictions.add(&self.task, &self.collator, windows)?;
+        }
+        Ok((encoded, predictions))
+    }
+}
+
+/// Windows of sentences; `labels` are those of their words, none where they are not known.
+pub(super) fn encode(
+    tokenizer: &Tokenizer,
+    collator: &WindowCollator,
+    sentences: &[&[String]],
+    labels: &[Vec<u32>],
+) -> Result<Encoded> {
+    let special = tokenizer.special();
+    // The spelling of a word may be nothing to a tokenizer, such as a lone joiner. It is a word all the same.
+    let unknown = special.unk.unwrap_or(special.sep);
+    let words: Vec<&str> = sentences.iter().copied().flatten().map(String::as_str).collect();
+    let mut pieces = tokenizer.encode_words(&words)?.into_iter();
+    let mut encoded = Encoded::default();
+    for (index, sentence) in sentences.iter().enumerate() {
+        let mut words: Vec<Vec<u32>> = pieces.by_ref().take(sentence.len()).collect();
+        for word in &mut words {
+            if word.is_empty() {
+                word.push(unknown);
+            }
+            encoded.cut_words += u64::from(word.len() > collator.capacity());
+            word.truncate(collator.capacity());
+        }
+        let labels = labels.get(index).map_or(&[][..], Vec::as_slice);
+        let windows = windows(index, &words, labels, collator.capacity());
+        encoded.long_sentences += u64::from(windows.len() > 1);
+        encoded.windows.extend(windows);
+    }
+    Ok(encoded)
+}
+
+/// What a model says of sentences, put together from their windows.
+#[derive(Debug, Clone, Default)]
+pub struct Predictions {
+    /// One for each word of each sentence.
+    pub by_sentence: Vec<Vec<Predicted>>,
+    /// Loss of all words, by the labels that they were given.
+    pub loss: Loss,
+}
+
+impl Predictions {
+    /// Room for as many words.
+    pub(super) fn of(sentences: &[&[String]]) -> Self {
+        let by_sentence = sentences.iter().map(|words| vec![Predicted::default(); words.len()]).collect();
+        Self { by_sentence, loss: Loss::default() }
+    }
+
+    /// Takes what `task` says of some windows.
+    pub(super) fn add(
+        &mut self,
+        task: &dyn Task,
+        collator: &WindowCollator,
+        windows: &[Window],
+    ) -> Result<()> {
+        let batch = collator.batch(windows, 0);
+        if batch.num_labels() == 0 {
+            return Ok(());
+        }
+        let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+        let entropy = cross_entropy::forward(&logits, &batch.labels)?;
+        self.loss += PendingLoss::of(entropy, batch.num_labels()).read()?;
+        let probabilities = candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?;
+        let words = windows.iter().flat_map(|w| w.words.iter().map(|(word, _)| (w.sentence, *word)));
+        for ((sentence, word), row) in words.zip(probabilities) {
+            self.by_sentence[sentence][word] = best(&row);
+        }
+        Ok(())
+    }
+}
+
+fn best(probabilities: &[f32]) -> Predicted {
+    let start = Predicted { label: 0, score: probabilities.first().copied().unwrap_or(0.0) };
+    probabilities.iter().zip(0..).fold(start, |best, (&score, label)| {
+        if score > best.score { Predicted { label, score } } else { best }
+    })
+}

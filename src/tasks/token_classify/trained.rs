@@ -1,0 +1,99 @@
+//! A token classifier in the hands of `evaluate` and `predict`.
+
+use anyhow::Result;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::tasks::labelled::InputFile;
+use crate::tasks::labelled::Tagging;
+use crate::tasks::labelled::input::Asked;
+use crate::tasks::labelled::read_tagged;
+use crate::tasks::token_classify::Tagger;
+use crate::tasks::token_classify::data::tally;
+use crate::tasks::token_classify::data::words;
+use crate::tasks::token_classify::data::write_predictions;
+use crate::tasks::token_classify::report;
+use crate::tasks::token_classify::words::words as words_of;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
+
+impl Trained for Tagger {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
+        let Evaluation { data, tagging, columns, .. } = *evaluation;
+        let mut fields = tagging.columns;
+        (fields.token_field, fields.tag_field) = (columns.text, columns.label);
+        let file = read_tagged(data, &Tagging { columns: fields, ..tagging })?;
+        let sentences = &file.sentences;
+        let gold: Vec<Vec<u32>> =
+            sentences.iter().map(|sentence| self.labels.ids(data, sentence)).collect::<Result<_>>()?;
+        let (encoded, predictions) = self.tag(&words(sentences), &gold, evaluation.batch_size)?;
+        let first = &encoded.windows[..encoded.windows.len().min(evaluation.batch_size)];
+        evaluation.dump_logits(&self.task, &self.collator.batch(first, 0))?;
+        if let Some(path) = evaluation.predictions {
+            let predicted = sentences.iter().zip(predictions.by_sentence.iter().map(Vec::as_slice));
+            write_predictions(path, &self.labels, predicted, &|| false)?;
+        }
+        let tally = tally(&self.labels, sentences, &predictions.by_sentence);
+        let mut scored = Scored::default();
+        scored.add("examples", sentences.len(), "sentences", sentences.len());
+        scored.add("words", file.num_words(), "words", file.num_words());
+        for (name, value) in report::scores(predictions.loss.mean(), &tally) {
+            let number = if name.ends_with("_number") { json!(value as u64) } else { json!(value) };
+            scored.json.insert(format!("eval_{name}"), number);
+        }
+        let loss = predictions.loss.mean();
+        scored.lines.push(format!("{:20} {loss:.4}", "loss"));
+        scored.lines.push(format!("{:20} {:.2} %", "words right", 100.0 * tally.accuracy()));
+        if encoded.long_sentences > 0 {
+            let long = encoded.long_sentences;
+            scored.add("long_examples", long, "in windows", format!("{long} sentences"));
+        }
+        if encoded.cut_words > 0 {
+            scored.add("words_cut", encoded.cut_words, "words cut", encoded.cut_words);
+        }
+        scored.lines.extend(file.notes(data));
+        scored.lines.extend(report::score_table(&tally).lines().map(str::to_string));
+        Ok(scored)
+    }
+
+    /// A text is split into words and answered with its entities; a sentence of words with a tag for each.
+    fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
+        let mut asked = input.asked()?.peekable();
+        let mut cut = 0;
+        while asked.peek().is_some() {
+            let batch: Vec<Asked> = asked.by_ref().take(batch_size).collect::<Result<_>>()?;
+            let words: Vec<Vec<String>> = batch.iter().map(words_asked).collect();
+            let words: Vec<&[String]> = words.iter().map(Vec::as_slice).collect();
+            let (encoded, predictions) = self.tag(&words, &[], batch_size)?;
+            cut += encoded.cut_words;
+            for ((asked, words), predicted) in batch.iter().zip(words).zip(predictions.by_sentence) {
+                let found = match asked {
+                    Asked::Words(..) => Value::from(report::word_row(words, &self.labels, &predicted)),
+                    Asked::Text(row) => {
+                        let text = row.texts.0.as_str();
+                        let entities = report::entity_rows(text, &words_of(text), &self.labels, &predicted);
+                        json!({"text": text, "entities": entities})
+                    }
+                };
+                answers.answer(found, asked.row())?;
+            }
+        }
+        if cut > 0 {
+            answers.note(&format!("note: {cut} words were longer than the model takes and were cut"));
+        }
+        Ok(())
+    }
+}
+
+/// The words of what is asked.
+fn words_asked(asked: &Asked) -> Vec<String> {
+    match asked {
+        Asked::Words(words, _) => words.clone(),
+        Asked::Text(row) => {
+            let text = &row.texts.0;
+            words_of(text).into_iter().map(|span| text[span.bytes].to_string()).collect()
+        }
+    }
+}
