@@ -124,7 +124,9 @@ impl Reader<'_> {
             None => one_label && problem_type.is_null(),
             Some(name) => HeadKind::Regression.problem_type() == Some(name),
         };
-        if head == Some(HeadKind::SequenceClassification) && is_number {
+        // The names of tensors do not tell it, so it is taken where no class is named, too.
+        let is_named = head == Some(HeadKind::SequenceClassification);
+        if is_number && (is_named || head.is_none() && !problem_type.is_null()) {
             head = Some(HeadKind::Regression);
         }
         if head == Some(HeadKind::SequenceClassification)

@@ -48,18 +48,6 @@ pub(crate) fn corpus(paragraphs: u64) -> String {
     text
 }
 
-/// Sentences with a number that their words tell: how many kings there are.
-pub(crate) fn numbered(count: usize) -> String {
-    let mut csv = String::from("score,half,text\n");
-    for number in 0..count {
-        let kings = number % 3;
-        let text = ["the"].into_iter().chain(["king"].into_iter().cycle().take(kings)).chain(["eagle"]);
-        let text: Vec<&str> = text.collect();
-        writeln!(csv, "{kings}.0,{},\"{} sees the horse\"", kings as f64 / 2.0, text.join(" ")).unwrap();
-    }
-    csv
-}
-
 /// Sentences in CoNLL's columns; entities have one word or two.
 pub(crate) fn tagged(count: usize) -> String {
     let (birds, fish) = (["eagle", "sparrow", "owl"], ["salmon", "trout", "pike"]);
