@@ -1,12 +1,12 @@
 //! The kernels as C++ on the CPU, for tests: tensors stay where they are, and ops called inside [`on_host`]
 //! take the way of the GPU.
 
+mod kernels;
+mod products;
+mod slot;
+
 use std::cell::Cell;
 use std::cell::RefCell;
-use std::ffi::CString;
-use std::ffi::c_char;
-use std::ffi::c_int;
-use std::ffi::c_void;
 
 use candle_core::DType;
 use candle_core::Device;
@@ -23,30 +23,21 @@ use super::Memory;
 use super::Properties;
 use super::Unavailable;
 use super::gemm::Gemm;
-use super::gemm::Operand;
-use super::slots::Room;
 use super::slots::Slots;
 use crate::ops::element::Element;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_values_mut;
+use products::product;
+
+pub use kernels::Turns;
+pub use kernels::take_turns;
+pub(super) use slot::Slot;
 
 thread_local! {
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
     /// A GPU for each thread, so that tests do not see each other's slots.
     static SLOTS: RefCell<Slots<Slot>> = RefCell::default();
-}
-
-unsafe extern "C" {
-    fn mlmtrain_host_launch(
-        name: *const c_char,
-        args: *const c_void,
-        args_bytes: usize,
-        blocks: *const u32,
-        threads: u32,
-        shared_bytes: u32,
-    ) -> c_int;
-    fn mlmtrain_host_backwards(backwards: bool);
 }
 
 /// Runs `f`; ops that it calls on this thread with tensors of the CPU run their kernels as C++.
@@ -59,12 +50,6 @@ pub fn on_host<R>(f: impl FnOnce() -> R) -> R {
     }
     let _reset = Reset(ACTIVE.replace(true));
     f()
-}
-
-/// Whether the threads of a block take their turns on this thread from the last to the first.
-pub fn backwards(backwards: bool) {
-    // SAFETY: sets a variable of this thread.
-    unsafe { mlmtrain_host_backwards(backwards) };
 }
 
 /// The CPU in the part of a GPU.
@@ -145,28 +130,8 @@ impl Driver {
         grid: Grid,
         args: &A,
     ) -> candle_core::Result<()> {
-        let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
-        let args_at = std::ptr::from_ref(args).cast();
-        // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
-        let outcome = unsafe {
-            mlmtrain_host_launch(
-                name.as_ptr(),
-                args_at,
-                size_of::<A>(),
-                grid.blocks.as_ptr(),
-                grid.threads,
-                grid.shared_bytes,
-            )
-        };
-        match outcome {
-            0 => Ok(()),
-            1 => bail!("{}: no kernel {name:?}", kernel.op),
-            _ => bail!(
-                "{}: the arguments of {name:?} are {} bytes here and another number there",
-                kernel.op,
-                size_of::<A>()
-            ),
-        }
+        // SAFETY: the caller's promise.
+        unsafe { kernels::launch(kernel, suffix, grid, args) }
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
@@ -200,56 +165,6 @@ impl Driver {
     }
 }
 
-/// A slot of plain memory; its copy is done when [`Slot::send`] returns.
-pub(super) struct Slot {
-    host: Vec<u8>,
-    /// Longer by what the first multiple of 256 bytes in it may be away.
-    device: Vec<u8>,
-    /// Where that multiple is.
-    start: usize,
-    sent: usize,
-}
-
-impl Slot {
-    const ALIGNMENT_BYTES: usize = 256;
-
-    fn new(bytes: usize) -> Self {
-        let device = vec![0; bytes + Self::ALIGNMENT_BYTES];
-        let start = device.as_ptr().align_offset(Self::ALIGNMENT_BYTES);
-        Self { host: vec![0; bytes], device, start, sent: 0 }
-    }
-
-    pub(super) fn address(&self) -> Address {
-        Address(self.device[self.start..].as_ptr() as u64)
-    }
-
-    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
-    pub(super) fn is_page_locked(&self) -> bool {
-        true
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
-    pub(super) fn send(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> candle_core::Result<()> {
-        write(&mut self.host[..bytes]);
-        self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
-        self.sent = bytes;
-        Ok(())
-    }
-
-    /// Overwrites what was sent: a kernel that reads it afterwards is seen.
-    #[expect(clippy::unnecessary_wraps, reason = "as the other drivers have it")]
-    pub(super) fn retire(&mut self) -> candle_core::Result<()> {
-        self.device[self.start..self.start + self.sent].fill(u8::MAX);
-        Ok(())
-    }
-}
-
-impl Room for Slot {
-    fn bytes(&self) -> usize {
-        self.host.len()
-    }
-}
-
 pub(super) fn open(_: usize) -> Result<Device, Unavailable> {
     Err(Unavailable::NotBuilt)
 }
@@ -268,27 +183,3 @@ pub(super) fn reserve(_: &Device, _: u64) -> candle_core::Result<Option<u64>> {
 }
 
 pub(super) fn set_tf32(_: bool) {}
-
-/// The definition, element by element.
-unsafe fn product<T: Element, O: Element>(gemm: &Gemm, sums: Option<Address>) {
-    let at = |operand: &Operand, row: usize, col: usize| {
-        let (row, col) = if operand.transposed { (col, row) } else { (row, col) };
-        // SAFETY: the caller promises matrices of these sizes.
-        unsafe { *(operand.address.0 as *const T).add(row * operand.stride + col) }.widen()
-    };
-    for row in 0..gemm.m {
-        if let Some(sums) = sums {
-            // SAFETY: there is a sum for each row.
-            unsafe { *(sums.0 as *mut f32).add(row) = (0..gemm.k).map(|k| at(&gemm.a, row, k)).sum() };
-        }
-        for col in 0..gemm.n {
-            // SAFETY: as above.
-            let out = unsafe { &mut *(gemm.out.0 as *mut O).add(row * gemm.n + col) };
-            // SAFETY: a bias has `n` values of the type of the output.
-            let bias = gemm.bias.map_or(0.0, |bias| unsafe { *(bias.0 as *const O).add(col) }.widen());
-            let start = if gemm.accumulate { out.widen() } else { bias };
-            let sum: f32 = (0..gemm.k).map(|k| at(&gemm.a, row, k) * at(&gemm.b, k, col)).sum();
-            *out = O::narrow(start + sum);
-        }
-    }
-}
