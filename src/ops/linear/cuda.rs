@@ -127,15 +127,15 @@ pub(in crate::ops) unsafe fn weight_and_bias(
         beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
     // SAFETY: the caller's promise; the vector has a value for each row of the output.
     if unsafe { gpu.gemm_with_row_sums(of_weight, sums) }? {
-        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, 0, dbias.sum));
+        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, [Some(dbias)]));
     }
     // SAFETY: the caller's promise.
     unsafe { gpu.gemm(of_weight) }?;
-    add_column_sums(gpu, dy, dbias.begin()?)
+    add_column_sums(gpu, dy, dbias)
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.
-fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
+fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: Accumulator<'_>) -> Result<()> {
     let (dtype, (rows, cols)) = (matrix.dtype(), matrix.dims2()?);
     let blocks = row_blocks(rows, cols);
     let partials = Partials::new(gpu, blocks.count, cols)?;
@@ -149,7 +149,7 @@ fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
     };
     // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
     unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), args.columns.grid_with_sums(lane_values), &args) }?;
-    partials.add_to(gpu, 0, into)
+    partials.add_to(gpu, [Some(into)])
 }
 
 /// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of
