@@ -10,6 +10,7 @@ use crate::layers::ParameterId;
 use crate::layers::Registry;
 use crate::layers::Stream;
 use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda::Gpu;
 use crate::ops::linear;
 
 /// `y = x W^T + b` with `W` `[O, I]`, or without `b`.
@@ -57,9 +58,11 @@ impl Linear {
         6.0 * (self.inputs * self.outputs) as f64
     }
 
-    /// `x W^T + b`.
+    /// `x W^T + b`. A GPU's product adds a bias of the compute type, which the parameters hold already.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        linear::forward(x, ctx.parameters.compute(self.weight), self.bias(ctx))
+        let on_gpu = Gpu::of(x)?.is_some();
+        let rounded = self.bias.filter(|_| on_gpu).map(|id| ctx.parameters.compute(id));
+        linear::forward(x, ctx.parameters.compute(self.weight), rounded.or(self.bias(ctx)))
     }
 
     /// `x W^T`, for an op that adds the bias itself.

@@ -16,10 +16,14 @@
 
 pub(in crate::ops) mod activation;
 pub(in crate::ops) mod columns;
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+pub mod described;
 pub mod gemm;
 pub mod libraries;
 mod machine;
 mod packet;
+#[cfg(any(test, feature = "cuda-on-host"))]
+pub mod rules;
 mod slots;
 pub(in crate::ops) mod sums;
 pub(in crate::ops) mod wide;
@@ -42,9 +46,15 @@ use candle_core::WithDType;
 use candle_core::bail;
 
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::Event;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::Turns;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::on_host;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::recorded;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::take;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::take_turns;
 pub use machine::Memory;

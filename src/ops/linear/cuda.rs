@@ -10,6 +10,7 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::columns::Columns;
 use crate::ops::cuda::columns::WARPS;
+use crate::ops::cuda::gemm::Bias;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 use crate::ops::cuda::sums::Partials;
@@ -41,12 +42,17 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         dtype,
         out_dtype: dtype,
         accumulate: false,
-        bias: bias.map(|bias| gpu.input(bias, DType::F32)).transpose()?,
+        bias: bias.map(|bias| added(gpu, bias)).transpose()?,
     };
     // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows,
     // outputs]`.
     unsafe { gpu.gemm(&gemm) }?;
     Ok(y)
+}
+
+/// A bias of any type that products add.
+fn added(gpu: &Gpu, bias: &Tensor) -> Result<Bias> {
+    Ok(Bias { address: gpu.input(bias, bias.dtype())?, dtype: bias.dtype() })
 }
 
 pub(super) fn backward_input(gpu: &Gpu, dy: &Tensor, weight: &Tensor) -> Result<Tensor> {

@@ -3,6 +3,7 @@
 
 mod kernels;
 mod products;
+mod record;
 mod slot;
 
 use std::cell::Cell;
@@ -15,6 +16,7 @@ use candle_core::Tensor;
 use candle_core::bail;
 use half::bf16;
 use half::f16;
+use half::vec::HalfBitsVecExt;
 
 use super::Address;
 use super::Grid;
@@ -22,16 +24,20 @@ use super::Kernel;
 use super::Memory;
 use super::Properties;
 use super::Unavailable;
+use super::described::Description;
 use super::gemm::Gemm;
 use super::slots::Slots;
 use crate::ops::element::Element;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_values_mut;
-use products::product;
+use products::Places;
 
 pub use kernels::Turns;
 pub use kernels::take_turns;
+pub use record::Event;
+pub use record::recorded;
+pub use record::take;
 pub(super) use slot::Slot;
 
 thread_local! {
@@ -74,6 +80,14 @@ impl Driver {
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn uninitialised(&self, shape: Shape, dtype: DType) -> candle_core::Result<Tensor> {
         let len = shape.elem_count();
+        if record::is_on() {
+            // Pages that are never written take no memory.
+            return match dtype {
+                DType::BF16 => from_vec(vec![0u16; len].reinterpret_into::<bf16>(), shape),
+                DType::F16 => from_vec(vec![0u16; len].reinterpret_into::<f16>(), shape),
+                other => Tensor::zeros(shape, other, &Device::Cpu),
+            };
+        }
         if len * dtype.size_in_bytes() > 1 << 30 {
             return Tensor::zeros(shape, dtype, &Device::Cpu);
         }
@@ -89,7 +103,9 @@ impl Driver {
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn input(&self, t: &Tensor) -> candle_core::Result<Address> {
         fn of<T: candle_core::WithDType>(t: &Tensor) -> candle_core::Result<Address> {
-            Ok(Address(values::<T>(t)?.as_ptr() as u64))
+            let values = values::<T>(t)?;
+            record::tensor(values.as_ptr() as u64, size_of_val(&*values));
+            Ok(Address(values.as_ptr() as u64))
         }
         match t.dtype() {
             DType::F32 => of::<f32>(t),
@@ -105,7 +121,10 @@ impl Driver {
     /// Written behind the back of candle's lock, by one thread, while none reads: what a GPU does.
     pub(super) fn output(&self, t: &Tensor) -> candle_core::Result<Address> {
         fn of<T: Element>(t: &Tensor) -> candle_core::Result<Address> {
-            with_values_mut::<T, _>(t, |values| Address(values.as_mut_ptr() as u64))
+            with_values_mut::<T, _>(t, |values| {
+                record::tensor(values.as_ptr() as u64, size_of_val(values));
+                Address(values.as_mut_ptr() as u64)
+            })
         }
         match t.dtype() {
             DType::F32 => of::<f32>(t),
@@ -117,8 +136,10 @@ impl Driver {
 
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the other drivers have it")]
     pub(super) unsafe fn clear(&self, start: Address, bytes: usize) -> candle_core::Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { (start.0 as *mut u8).write_bytes(0, bytes) };
+        if !record::write(|| Event::Clear(bytes as u64)) {
+            // SAFETY: the caller's promise.
+            unsafe { (start.0 as *mut u8).write_bytes(0, bytes) };
+        }
         Ok(())
     }
 
@@ -130,6 +151,9 @@ impl Driver {
         grid: Grid,
         args: &A,
     ) -> candle_core::Result<()> {
+        if record::launch(kernel.name, suffix, args) {
+            return Ok(());
+        }
         // SAFETY: the caller's promise.
         unsafe { kernels::launch(kernel, suffix, grid, args) }
     }
@@ -140,16 +164,11 @@ impl Driver {
         if (sums.is_some() || gemm.bias.is_some()) && gemm.n == 1 {
             return Ok(false);
         }
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (gemm.dtype, gemm.out_dtype) {
-                (DType::F32, DType::F32) => product::<f32, f32>(gemm, sums),
-                (DType::BF16, DType::BF16) => product::<bf16, bf16>(gemm, sums),
-                (DType::BF16, DType::F32) => product::<bf16, f32>(gemm, sums),
-                (DType::F16, DType::F16) => product::<f16, f16>(gemm, sums),
-                (DType::F16, DType::F32) => product::<f16, f32>(gemm, sums),
-                (a, b) => bail!("no product of {a:?} to {b:?}"),
-            }
+        let product = Description::of(gemm, sums);
+        products::check(&product)?;
+        if !record::write(|| Event::Product(product)) {
+            // SAFETY: the caller's promise.
+            unsafe { products::run(&product, Places::of(gemm, sums)) }?;
         }
         Ok(true)
     }

@@ -2,6 +2,8 @@
 
 use super::super::Address;
 use super::super::slots::Room;
+use super::record;
+use super::record::Event;
 
 /// A slot of plain memory; its copy is done when [`Slot::send`] returns.
 pub(in super::super) struct Slot {
@@ -37,6 +39,7 @@ impl Slot {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> candle_core::Result<()> {
+        record::write(|| Event::Copy(bytes as u64));
         write(&mut self.host[..bytes]);
         self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
         self.sent = bytes;
