@@ -118,17 +118,20 @@ fn on_host(sources: &[(String, PathBuf)], out: &Path) {
     };
     fs::write(out.join("all_kernels.inc"), sources.iter().map(include).collect::<String>())
         .expect("the output folder can be written");
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .opt_level(2)
-        .flag("-ffp-contract=off")
-        .flag("-mf16c")
-        .flag_if_supported("-Wno-unknown-pragmas")
-        .include("src/ops/cuda/kernels")
-        .include(out)
-        .file("src/ops/cuda/kernels/host.cpp")
-        .compile("mlmtrain_kernels_on_host");
+    let kernels = Path::new("src/ops/cuda/kernels");
+    let build = |files: &[&str], flags: &[&str], library: &str| {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).include(kernels).include(out);
+        for flag in ["-ffp-contract=off", "-mf16c"].iter().chain(flags) {
+            build.flag(flag);
+        }
+        build.flag_if_supported("-Wno-unknown-pragmas");
+        build.files(files.iter().map(|file| kernels.join(file))).compile(library);
+    };
+    // The calls before each access that the sanitizer's own library would answer; ours does: `races.hpp`.
+    let instrumented = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"];
+    build(&["kernels.cpp"], &instrumented, "mlmtrain_kernels_on_host");
+    build(&["host.cpp", "blocks.cpp", "races.cpp"], &[], "mlmtrain_host");
 }
 
 #[cfg(not(feature = "cuda-on-host"))]

@@ -94,9 +94,9 @@ impl<W: Write> Bench<'_, W> {
             |(x, _, [_, norm_weight, _], saved, gradients)| {
                 let [dbias, dnorm_weight, dnorm_bias] = gradients;
                 let into = residual_norm::WeightGradients {
-                    dbias: Some(dbias),
-                    dnorm_weight,
-                    dnorm_bias: Some(dnorm_bias),
+                    dbias: Some(dbias.into()),
+                    dnorm_weight: dnorm_weight.into(),
+                    dnorm_bias: Some(dnorm_bias.into()),
                 };
                 black_box(residual_norm::backward(
                     x,

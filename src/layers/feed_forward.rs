@@ -89,7 +89,7 @@ impl FeedForward {
         let map = &self.intermediate;
         let d_pre = match self.gate {
             Gate::None => {
-                let (bias, d_bias) = (map.bias(ctx), map.d_bias(gradients)?);
+                let (bias, d_bias) = (map.bias(ctx), map.d_bias(gradients));
                 gelu::backward(&d_activation, &saved.pre_activation, bias, d_bias)?
             }
             Gate::SecondHalf => geglu::backward(&d_activation, &saved.pre_activation)?,

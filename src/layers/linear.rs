@@ -9,6 +9,8 @@ use crate::layers::Init;
 use crate::layers::ParameterId;
 use crate::layers::Registry;
 use crate::layers::Stream;
+use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda::Gpu;
 use crate::ops::linear;
 
 /// `y = x W^T + b` with `W` `[O, I]`, or without `b`.
@@ -46,9 +48,9 @@ impl Linear {
         self.bias.map(|id| ctx.parameters.get(id))
     }
 
-    /// The gradient of the bias, begun.
-    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Result<Option<&'a Tensor>> {
-        self.bias.map(|id| gradients.get(id)).transpose()
+    /// Where the gradient of the bias accumulates, for an op that is certain to add to it or to begin it.
+    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Option<Accumulator<'a>> {
+        self.bias.map(|id| gradients.accumulator(id))
     }
 
     /// Floating-point operations of the products of forward and backward, for each row of `x`.
@@ -56,9 +58,11 @@ impl Linear {
         6.0 * (self.inputs * self.outputs) as f64
     }
 
-    /// `x W^T + b`.
+    /// `x W^T + b`. A GPU's product adds a bias of the compute type, which the parameters hold already.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        linear::forward(x, ctx.parameters.compute(self.weight), self.bias(ctx))
+        let on_gpu = Gpu::of(x)?.is_some();
+        let rounded = self.bias.filter(|_| on_gpu).map(|id| ctx.parameters.compute(id));
+        linear::forward(x, ctx.parameters.compute(self.weight), rounded.or(self.bias(ctx)))
     }
 
     /// `x W^T`, for an op that adds the bias itself.
@@ -97,12 +101,7 @@ impl Linear {
 
     /// Accumulates the gradients of weight and bias alone.
     pub fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
-        linear::backward_parameters(
-            dy,
-            x,
-            gradients.accumulator(self.weight),
-            self.bias.map(|id| gradients.accumulator(id)),
-        )
+        linear::backward_parameters(dy, x, gradients.accumulator(self.weight), self.d_bias(gradients))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::layers::Gradients;
 use crate::layers::Init;
 use crate::layers::ParameterId;
 use crate::layers::Registry;
+use crate::ops::accumulator::Accumulator;
 use crate::ops::layer_norm;
 
 /// Scale and shift of a `LayerNorm`, and what is added to the variance.
@@ -39,9 +40,9 @@ impl Norm {
         self.bias.map(|id| ctx.parameters.get(id))
     }
 
-    /// The gradient of the bias, begun.
-    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Result<Option<&'a Tensor>> {
-        self.bias.map(|id| gradients.get(id)).transpose()
+    /// Where the gradient of the bias accumulates, for an op that is certain to add to it or to begin it.
+    pub fn d_bias<'a>(&self, gradients: &'a Gradients) -> Option<Accumulator<'a>> {
+        self.bias.map(|id| gradients.accumulator(id))
     }
 
     /// The normed rows of `x`, `[T, D]`.
@@ -59,7 +60,8 @@ impl Norm {
         gradients: &Gradients,
     ) -> Result<Tensor> {
         let weight = ctx.parameters.get(self.weight);
-        let (d_weight, d_bias) = (gradients.get(self.weight)?, self.d_bias(gradients)?);
+        let d_weight = gradients.get(self.weight)?;
+        let d_bias = self.d_bias(gradients).map(Accumulator::begin).transpose()?;
         layer_norm::backward(dy, x, weight, saved, d_weight, d_bias)
     }
 }

@@ -73,9 +73,9 @@ impl OutputBlock {
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
         let into = residual_norm::WeightGradients {
-            dbias: self.dense.d_bias(gradients)?,
-            dnorm_weight: gradients.get(self.norm.weight)?,
-            dnorm_bias: self.norm.d_bias(gradients)?,
+            dbias: self.dense.d_bias(gradients),
+            dnorm_weight: gradients.accumulator(self.norm.weight),
+            dnorm_bias: self.norm.d_bias(gradients),
         };
         let dropout = ctx.dropout_at(self.site, self.dropout);
         let norm_weight = ctx.parameters.get(self.norm.weight);

@@ -6,7 +6,7 @@
 //! that flows into `backward`.
 
 use std::cell::RefCell;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "cuda-on-host"))]
 use std::io::Write;
 #[cfg(feature = "cuda")]
 use std::sync::LazyLock;
@@ -24,6 +24,9 @@ use crate::ops::element::rounding;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
+/// Variable with the number of drawn orders; 0 for forwards alone, without a look for races.
+pub(crate) const HOST_TURNS: &str = "HOST_TURNS";
+
 thread_local! {
     /// Where the inputs of a test are made.
     static DEVICE: RefCell<Device> = const { RefCell::new(Device::Cpu) };
@@ -31,8 +34,8 @@ thread_local! {
 
 /// Runs the body of a test on the CPU, and then on the GPU that this build has: a real one in a build with
 /// `cuda` (and a message where the machine has none), its kernels as C++ in one with `cuda-on-host`, with the
-/// threads of a block in both orders. Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on
-/// that device.
+/// threads of a block forwards, which is watched for races, backwards, and in drawn orders ([`HOST_TURNS`]).
+/// Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on that device.
 pub(crate) fn on_each_device(body: impl Fn()) {
     body();
     on_the_gpu(body);
@@ -44,11 +47,28 @@ fn on_the_gpu(_: impl Fn()) {}
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 fn on_the_gpu(body: impl Fn()) {
     use crate::ops::cuda;
-    for backwards in [false, true] {
-        cuda::backwards(backwards);
+    use crate::ops::cuda::Turns;
+    /// Says in which order a test failed.
+    struct InOrder(Turns);
+    impl Drop for InOrder {
+        fn drop(&mut self) {
+            cuda::take_turns(Turns::Forwards, true);
+            if std::thread::panicking() {
+                writeln!(std::io::stderr(), "threads of kernels took turns: {:?}", self.0).unwrap();
+            }
+        }
+    }
+    let drawn = std::env::var(HOST_TURNS).map_or(2, |count| count.parse().expect("HOST_TURNS is a number"));
+    let mut orders = vec![Turns::Forwards];
+    if drawn > 0 {
+        orders.push(Turns::Backwards);
+        orders.extend((0..drawn).map(Turns::Drawn));
+    }
+    for turns in orders {
+        let _order = InOrder(turns);
+        cuda::take_turns(turns, drawn > 0 && turns == Turns::Forwards);
         cuda::on_host(&body);
     }
-    cuda::backwards(false);
 }
 
 #[cfg(feature = "cuda")]

@@ -1,6 +1,8 @@
 //! The loop on a toy task: what is observed when, whatever interrupts it. Whole runs of it are in `whole`.
 
 mod divergence;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+mod gpu_step;
 mod whole;
 
 use std::ops::Range;

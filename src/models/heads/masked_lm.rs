@@ -189,7 +189,7 @@ impl MaskedLmHead {
             )?;
         let d_activation =
             self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
-        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients)?);
+        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
         let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, d_bias)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;

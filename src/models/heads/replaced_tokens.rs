@@ -98,7 +98,7 @@ impl ReplacedTokenHead {
             op::Map { weight: gradients.get(self.output_weight)?, bias: gradients.get(self.output_bias)? };
         let (totals, d_activation) =
             op::forward_backward(&activation_td, self.output(ctx), replaced, scale, into)?;
-        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients)?);
+        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
         let d_pre = gelu::backward(&d_activation, &pre_activation_td, bias, d_bias)?;
         let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_td, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;

@@ -124,7 +124,7 @@ impl ClassificationHead {
             keys,
             ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
         )?;
-        let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients)?);
+        let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients));
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
             HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,

@@ -12,6 +12,7 @@ use super::columns::WARPS;
 use super::sums::Partials;
 use super::sums::RowBlocks;
 use super::wide;
+use crate::ops::accumulator::Accumulator;
 
 /// Twin of `ActivationArgs`.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +54,7 @@ pub(in crate::ops) fn backward(
     dy: &Tensor,
     from: &Tensor,
     bias: Option<&Tensor>,
-    dbias: Option<&Tensor>,
+    dbias: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (from.dtype(), from.dims2()?);
     let (dx, blocks) = (gpu.uninitialised((rows, cols), dtype)?, RowBlocks::of(rows, WARPS));
@@ -68,8 +69,6 @@ pub(in crate::ops) fn backward(
     unsafe {
         gpu.launch(kernel, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;
-    if let Some(dbias) = dbias {
-        partials.add_to(gpu, 0, dbias)?;
-    }
+    partials.add_to(gpu, [dbias])?;
     Ok(dx)
 }

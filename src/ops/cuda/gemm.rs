@@ -48,8 +48,15 @@ pub(in crate::ops) struct Gemm {
     /// Type of `out`: `dtype` or f32.
     pub(in crate::ops) out_dtype: DType,
     pub(in crate::ops) accumulate: bool,
-    /// f32; for an output of a half type it is rounded to it first, which is what cuBLASLt adds.
-    pub(in crate::ops) bias: Option<Address>,
+    /// cuBLASLt adds one of the output's type: any other is f32 and is rounded to it first.
+    pub(in crate::ops) bias: Option<Bias>,
+}
+
+/// `[n]` values for the rows of a product.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::ops) struct Bias {
+    pub(in crate::ops) address: Address,
+    pub(in crate::ops) dtype: DType,
 }
 
 impl Gpu {
@@ -82,11 +89,11 @@ impl Gpu {
         };
         // Held until the product is launched.
         let mut rounded = None;
-        if gemm.out_dtype != DType::F32 {
+        if bias.dtype != gemm.out_dtype {
             let rounded = rounded.insert(self.uninitialised(gemm.n, gemm.out_dtype)?);
             // SAFETY: both vectors have `n` values.
-            unsafe { self.round(bias, rounded) }?;
-            bias = self.input(rounded, gemm.out_dtype)?;
+            unsafe { self.round(bias.address, rounded) }?;
+            bias = Bias { address: self.input(rounded, gemm.out_dtype)?, dtype: gemm.out_dtype };
         }
         // SAFETY: the bias has `n` values of the output's type; the rest is the caller's promise.
         unsafe {
@@ -94,7 +101,7 @@ impl Gpu {
                 return Ok(());
             }
             // Where the library has no such product, it adds to what begins as the bias in every row.
-            self.spread(bias, gemm)?;
+            self.spread(bias.address, gemm)?;
             self.0.gemm(&Gemm { bias: None, accumulate: true, ..*gemm }, None).map(|_| ())
         }
     }

@@ -4,21 +4,38 @@
 // ---- sums over rows, second half: what blocks of rows came to is added in order ----
 
 struct AddPartialsArgs {
-    const float* partials;  // [count, cols]
-    float* out;             // [cols], added to
+    const float* partials;  // [count, stride]
+    float* out[3];          // [cols] each, for columns side by side; null where a sum is not wanted
     i64 count;
     i64 cols;
-    i64 stride;  // values between the partial sums of two blocks
+    i64 stride;    // values between the partial sums of two blocks
+    u32 begun[3];  // whether `out` is added to; else it is overwritten
 };
 
+constexpr u32 SUM_WARPS = 16;  // `WARPS` in sums.rs
+
+// A block has 32 columns, one a lane; its warps take the partial sums in turns, so that a column's reads are
+// under way side by side: one thread a column waits 264 times for memory.
 __device__ void add_partials(const AddPartialsArgs& a) {
-    i64 col = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (col >= a.cols) return;
+    float* out = a.out[blockIdx.y];
+    if (!out) return;
+    float* room = reinterpret_cast<float*>(shared_memory());  // [SUM_WARPS, 32]
+    u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    i64 col = i64(blockIdx.x) * WARP + lane;
     float sum = 0.0f;
-    for (i64 p = 0; p < a.count; p++) sum += a.partials[p * a.stride + col];
-    a.out[col] += sum;
+    if (col < a.cols) {
+        const float* from = a.partials + i64(blockIdx.y) * a.cols + col;
+#pragma unroll 8
+        for (i64 p = warp; p < a.count; p += SUM_WARPS) sum += from[p * a.stride];
+    }
+    room[threadIdx.x] = sum;
+    __syncthreads();
+    if (warp != 0 || col >= a.cols) return;
+    float all = a.begun[blockIdx.y] ? out[col] : 0.0f;
+    for (u32 w = 0; w < SUM_WARPS; w++) all += room[w * WARP + lane];
+    out[col] = all;
 }
-KERNEL(add_partials_f32, AddPartialsArgs, 256, add_partials)
+KERNEL(add_partials_f32, AddPartialsArgs, 512, add_partials)
 
 // ---- rounding to a half type ----
 

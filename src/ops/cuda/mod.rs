@@ -6,7 +6,7 @@
 //! | build | driver |
 //! |---|---|
 //! | `--features cuda` | `driver/`: CUDA, through cudarc, on the stream of candle's device |
-//! | `--features cuda-on-host` | `host.rs`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
+//! | `--features cuda-on-host` | `host/`: each op's `kernel.cu` as C++ on the CPU, for tests: see `kernels/host.hpp` |
 //! | neither | `absent.rs`: there is no GPU |
 //!
 //! Everything that computes is in the order of one stream: a tensor may be dropped as soon as the work that
@@ -16,10 +16,14 @@
 
 pub(in crate::ops) mod activation;
 pub(in crate::ops) mod columns;
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+pub mod described;
 pub mod gemm;
 pub mod libraries;
 mod machine;
 mod packet;
+#[cfg(any(test, feature = "cuda-on-host"))]
+pub mod rules;
 mod slots;
 pub(in crate::ops) mod sums;
 pub(in crate::ops) mod wide;
@@ -30,7 +34,7 @@ mod driver;
 #[cfg(feature = "cuda")]
 mod driver;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
-#[path = "host.rs"]
+#[path = "host/mod.rs"]
 mod driver;
 
 use candle_core::DType;
@@ -42,9 +46,17 @@ use candle_core::WithDType;
 use candle_core::bail;
 
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
-pub use driver::backwards;
+pub use driver::Event;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::Turns;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::on_host;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::recorded;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::take;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::take_turns;
 pub use machine::Memory;
 pub use machine::Properties;
 pub use machine::Unavailable;

@@ -8,6 +8,7 @@ use super::Address;
 use super::Gpu;
 use super::Grid;
 use super::Kernel;
+use crate::ops::accumulator::Accumulator;
 
 /// Most blocks of rows: enough to fill the largest GPU twice; the same number on every GPU, so that sums are
 /// the same.
@@ -38,15 +39,21 @@ pub(in crate::ops) struct Partials {
     cols: usize,
 }
 
+/// Vectors whose sums lie side by side in one row of partials, at most.
+const MOST_SUMS: usize = 3;
+/// `SUM_WARPS` in `kernel.cu`.
+const WARPS: u32 = 16;
+
 /// Twin of `AddPartialsArgs`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct AddPartialsArgs {
     partials: Address,
-    out: Address,
+    out: [Address; MOST_SUMS],
     count: i64,
     cols: i64,
     stride: i64,
+    begun: [u32; MOST_SUMS],
 }
 
 impl Partials {
@@ -60,19 +67,34 @@ impl Partials {
         gpu.output(&self.sums, DType::F32)
     }
 
-    /// Adds the sums of the columns from `first` on, as many as `out` has values, to `out`.
-    pub(in crate::ops) fn add_to(&self, gpu: &Gpu, first: usize, out: &Tensor) -> Result<()> {
+    /// Adds the sums of the columns to `into`, or begins them, each `[cols / N]` for the N that lie side by
+    /// side; those without a place are left out.
+    pub(in crate::ops) fn add_to<const N: usize>(
+        &self,
+        gpu: &Gpu,
+        into: [Option<Accumulator<'_>>; N],
+    ) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "add_partials" };
-        let cols = out.elem_count();
-        assert!(first + cols <= self.cols, "the columns are among those that were summed");
+        const { assert!(N <= MOST_SUMS) };
+        let cols = self.cols / N;
+        let (mut out, mut begun) = ([Address::NULL; MOST_SUMS], [0; MOST_SUMS]);
+        for (index, accumulator) in into.into_iter().enumerate() {
+            let Some(Accumulator { sum, begun: has_begun }) = accumulator else { continue };
+            assert_eq!(sum.elem_count(), cols, "there is a sum for each column");
+            (out[index], begun[index]) = (gpu.output(sum, DType::F32)?, u32::from(has_begun));
+        }
         let args = AddPartialsArgs {
-            partials: gpu.input(&self.sums, DType::F32)?.plus(first * size_of::<f32>()),
-            out: gpu.output(out, DType::F32)?,
+            partials: gpu.input(&self.sums, DType::F32)?,
+            out,
             count: self.blocks as i64,
             cols: cols as i64,
             stride: self.cols as i64,
+            begun,
         };
-        // SAFETY: the sums are `[blocks, cols]`, and `out` has as many values as columns are read.
-        unsafe { gpu.launch(KERNEL, Some(DType::F32), Grid::of(cols.div_ceil(256), 256), &args) }
+        let blocks = [cols.div_ceil(32) as u32, N as u32, 1];
+        let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: 32 * WARPS * size_of::<f32>() as u32 };
+        // SAFETY: the sums are `[blocks, cols]`, and every `out` that there is has as many values as columns
+        // are read for it.
+        unsafe { gpu.launch(KERNEL, Some(DType::F32), grid, &args) }
     }
 }

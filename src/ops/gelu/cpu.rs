@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd;
@@ -55,7 +56,7 @@ pub(super) fn backward<T: Element>(
     dy_tf: &Tensor,
     x_tf: &Tensor,
     bias_f: Option<&Tensor>,
-    dbias_f: Option<&Tensor>,
+    dbias_f: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
     let cols = x_tf.dims2()?.1;
     let (dx, sums) = {
@@ -71,7 +72,7 @@ pub(super) fn backward<T: Element>(
         (dx, sums)
     };
     if let Some(dbias_f) = dbias_f {
-        with_slice_mut(dbias_f, |acc| sums.add_to(acc, 0))?;
+        with_slice_mut(dbias_f.begin()?, |acc| sums.add_to(acc, 0))?;
     }
     from_vec(dx, x_tf.shape())
 }

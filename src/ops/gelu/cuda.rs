@@ -3,6 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::activation;
@@ -19,7 +20,7 @@ pub(super) fn backward(
     dy_tf: &Tensor,
     x_tf: &Tensor,
     bias_f: Option<&Tensor>,
-    dbias_f: Option<&Tensor>,
+    dbias_f: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
     activation::backward(gpu, BACKWARD, dy_tf, x_tf, bias_f, dbias_f)
 }

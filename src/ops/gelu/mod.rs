@@ -18,6 +18,7 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
@@ -33,15 +34,20 @@ pub fn forward(x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
-/// `dx_tf`; adds to `dbias_f`.
-pub fn backward(
+/// `dx_tf`; adds to `dbias_f`, or begins it.
+pub fn backward<'a, D: Into<Accumulator<'a>>>(
     dy_tf: &Tensor,
     x_tf: &Tensor,
     bias_f: Option<&Tensor>,
-    dbias_f: Option<&Tensor>,
+    dbias_f: Option<D>,
 ) -> Result<Tensor> {
+    let dbias_f = dbias_f.map(Into::into);
     check_shape("gelu: output gradient", dy_tf, x_tf.dims())?;
-    check_vectors("gelu", &[("bias", bias_f), ("bias gradient", dbias_f)], x_tf.dims2()?.1)?;
+    check_vectors(
+        "gelu",
+        &[("bias", bias_f), ("bias gradient", dbias_f.map(|dbias| dbias.sum))],
+        x_tf.dims2()?.1,
+    )?;
     check_one_dtype("gelu", &[("the input", x_tf), ("the output gradient", dy_tf)])?;
     match Gpu::of(x_tf)? {
         None => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),

@@ -44,7 +44,7 @@ fn without_a_bias_it_is_zero() {
             let [x, dy] = [1, 2].map(|id| fresh_in((9, 40), id, dtype));
             let (zeros, unread) = (fresh(40, 3).zeros_like().unwrap(), fresh(40, 4));
             let with = (forward(&x, Some(&zeros)), backward(&dy, &x, Some(&zeros), Some(&unread)));
-            let without = (forward(&x, None), backward(&dy, &x, None, None));
+            let without = (forward(&x, None), backward(&dy, &x, None, None::<&Tensor>));
             assert_eq!(bits(&without.0.unwrap()), bits(&with.0.unwrap()));
             assert_eq!(bits(&without.1.unwrap()), bits(&with.1.unwrap()));
         }
@@ -93,4 +93,15 @@ fn no_rows_work_and_wrong_shapes_are_named() {
         error.contains("gelu: the output gradient is BF16, the input is F32: they must be of one type"),
         "{error}"
     );
+}
+
+#[test]
+fn a_gradient_that_is_not_begun_takes_the_place_of_what_is_there() {
+    on_each_device(|| {
+        let (x, bias, dy) = (fresh((70, 40), 1), fresh(40, 2), fresh((70, 40), 3));
+        let (zeros, unread) = (bias.zeros_like().unwrap(), (&bias.zeros_like().unwrap() + f64::NAN).unwrap());
+        backward(&dy, &x, Some(&bias), Some(&zeros)).unwrap();
+        backward(&dy, &x, Some(&bias), Some(Accumulator { sum: &unread, begun: false })).unwrap();
+        assert_eq!(bits(&unread), bits(&zeros));
+    });
 }

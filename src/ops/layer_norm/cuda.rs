@@ -4,6 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
@@ -197,16 +198,13 @@ pub(super) fn backward(
     dweight_d: &Tensor,
     dbias_d: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let (dtype, (rows, cols)) = (inputs.x_td.dtype(), inputs.x_td.dims2()?);
-    let dx = gpu.uninitialised((rows, cols), dtype)?;
+    let dtype = inputs.x_td.dtype();
+    let dx = gpu.uninitialised(inputs.x_td.dims2()?, dtype)?;
     let (args, partials, blocks) = NormBackward::new(gpu, inputs, &dx, 2, &[])?;
     let (kernel, grid) = args.pick(BACKWARD, blocks);
     // SAFETY: `dy`, `x` and `dx` are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`; there are two
     // rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
-    partials.add_to(gpu, 0, dweight_d)?;
-    if let Some(dbias_d) = dbias_d {
-        partials.add_to(gpu, cols, dbias_d)?;
-    }
+    partials.add_to(gpu, [Some(dweight_d.into()), dbias_d.map(Accumulator::from)])?;
     Ok(dx)
 }

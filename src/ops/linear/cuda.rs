@@ -10,6 +10,7 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::columns::Columns;
 use crate::ops::cuda::columns::WARPS;
+use crate::ops::cuda::gemm::Bias;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 use crate::ops::cuda::sums::Partials;
@@ -41,12 +42,17 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         dtype,
         out_dtype: dtype,
         accumulate: false,
-        bias: bias.map(|bias| gpu.input(bias, DType::F32)).transpose()?,
+        bias: bias.map(|bias| added(gpu, bias)).transpose()?,
     };
     // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows,
     // outputs]`.
     unsafe { gpu.gemm(&gemm) }?;
     Ok(y)
+}
+
+/// A bias of any type that products add.
+fn added(gpu: &Gpu, bias: &Tensor) -> Result<Bias> {
+    Ok(Bias { address: gpu.input(bias, bias.dtype())?, dtype: bias.dtype() })
 }
 
 pub(super) fn backward_input(gpu: &Gpu, dy: &Tensor, weight: &Tensor) -> Result<Tensor> {
@@ -127,15 +133,15 @@ pub(in crate::ops) unsafe fn weight_and_bias(
         beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;
     // SAFETY: the caller's promise; the vector has a value for each row of the output.
     if unsafe { gpu.gemm_with_row_sums(of_weight, sums) }? {
-        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, 0, dbias.sum));
+        return beside.map_or(Ok(()), |beside| beside.add_to(gpu, [Some(dbias)]));
     }
     // SAFETY: the caller's promise.
     unsafe { gpu.gemm(of_weight) }?;
-    add_column_sums(gpu, dy, dbias.begin()?)
+    add_column_sums(gpu, dy, dbias)
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.
-fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
+fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: Accumulator<'_>) -> Result<()> {
     let (dtype, (rows, cols)) = (matrix.dtype(), matrix.dims2()?);
     let blocks = row_blocks(rows, cols);
     let partials = Partials::new(gpu, blocks.count, cols)?;
@@ -149,7 +155,7 @@ fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: &Tensor) -> Result<()> {
     };
     // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
     unsafe { gpu.launch(COLUMN_SUMS, Some(dtype), args.columns.grid_with_sums(lane_values), &args) }?;
-    partials.add_to(gpu, 0, into)
+    partials.add_to(gpu, [Some(into)])
 }
 
 /// Few blocks of rows where there are many columns: a vocabulary fills the GPU by itself, and each block of

@@ -4,12 +4,13 @@
 //! |---|---|---|---|
 //! | `x` | `[T, I]` | compute | `dx = dy W` |
 //! | `W` | `[O, I]` | compute | `dW += dy^T x` (accumulates in f32, or begins) |
-//! | `b` | `[O]` | f32 | `db += sum over rows of dy` (as `dW`) |
+//! | `b` | `[O]` | f32, on a GPU also compute | `db += sum over rows of dy` (as `dW`) |
 //! | `y` | `[T, O]` | compute | `dy` |
 //!
 //! The compute type is f32, bf16 or f16; sums are f32 and rounded once. Saved for backward: `x`, by the
 //! caller.
 
+use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
@@ -23,11 +24,16 @@ mod cpu;
 pub(in crate::ops) mod cuda;
 pub mod reference;
 
-/// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it.
+/// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it. A GPU rounds the bias to the type of
+/// `y`, and takes one that already has it.
 pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {
     check(x_ti, weight_oi, 1)?;
     if let Some(bias) = bias_o {
         check_shape("linear: bias", bias, &[weight_oi.dim(0)?])?;
+        let gpu_takes = bias.dtype() == x_ti.dtype() && Gpu::of(x_ti)?.is_some();
+        if bias.dtype() != DType::F32 && !gpu_takes {
+            bail!("linear: the bias is {:?}, the input {:?}", bias.dtype(), x_ti.dtype());
+        }
     }
     match Gpu::of(x_ti)? {
         None => by_dtype!("linear", x_ti, T => cpu::forward::<T>(x_ti, weight_oi, bias_o)),

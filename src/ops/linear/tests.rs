@@ -5,6 +5,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda::Gpu;
 use crate::ops::linear;
 use crate::ops::linear::reference;
 use crate::ops::testing::DTYPES;
@@ -111,4 +112,21 @@ fn no_rows_give_no_output_and_no_gradient() {
 fn shapes_that_do_not_fit_are_named() {
     let error = linear::forward(&fresh((2, 5), 1), &fresh((3, 4), 2), None).unwrap_err().to_string();
     assert!(error.contains("[2, 5]") && error.contains("[3, 4]"), "{error}");
+}
+
+#[test]
+fn a_gpu_adds_a_bias_that_is_rounded_already_to_the_same_bits() {
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let (x, weight, bias) = (fresh_in((5, 24), 1, dtype), fresh_in((7, 24), 2, dtype), fresh(7, 3));
+            let outcome = linear::forward(&x, &weight, Some(&bias.to_dtype(dtype).unwrap()));
+            if dtype != DType::F32 && Gpu::of(&x).unwrap().is_none() {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains(&format!("linear: the bias is {dtype:?}, the input")), "{error}");
+            } else {
+                let want = linear::forward(&x, &weight, Some(&bias)).unwrap();
+                assert_eq!(bits(&outcome.unwrap()), bits(&want), "{dtype:?}");
+            }
+        }
+    });
 }

@@ -174,6 +174,6 @@ pub(super) fn forward_backward(
     unsafe {
         gpu.launch(GRADIENTS, Some(dtype), columns.grid_with_sums(wide::lane_values(wide, dtype)), &args)
     }?;
-    partials.add_to(gpu, 0, &dmap.weight.flatten_all()?)?;
+    partials.add_to(gpu, [Some((&dmap.weight.flatten_all()?).into())])?;
     Ok((totals, dx_md))
 }

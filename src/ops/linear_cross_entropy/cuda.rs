@@ -21,6 +21,7 @@ use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Bias;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 use crate::ops::gumbel;
@@ -93,7 +94,7 @@ impl Decoder<'_> {
             dtype: self.dtype,
             out_dtype: DType::F32,
             accumulate: false,
-            bias: Some(self.bias),
+            bias: Some(Bias { address: self.bias, dtype: DType::F32 }),
         };
         // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias
         // `[classes]`.

@@ -133,7 +133,7 @@ pub(super) fn backward<T: Element>(
     };
     for (third, acc) in [into.dbias, Some(into.dnorm_weight), into.dnorm_bias].into_iter().enumerate() {
         if let Some(acc) = acc {
-            with_slice_mut(acc, |acc| sums.add_to(acc, third * hidden))?;
+            with_slice_mut(acc.begin()?, |acc| sums.add_to(acc, third * hidden))?;
         }
     }
     let dresidual = from_vec(dresidual, dy_td.shape())?;

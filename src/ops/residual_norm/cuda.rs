@@ -101,10 +101,7 @@ pub(super) fn backward(
     // SAFETY: the gradients and the sum are `[rows, cols]`, the weight `[cols]`, the moments `[rows]`, and so
     // are the keys where there is dropout; there are three rows of partial sums for each block.
     unsafe { gpu.launch(kernel, Some(dtype), grid, &args) }?;
-    let gradients = [Some(into.dnorm_weight), into.dnorm_bias, into.dbias];
-    for (sums, gradient) in gradients.into_iter().enumerate() {
-        gradient.map_or(Ok(()), |gradient| partials.add_to(gpu, sums * cols, gradient))?;
-    }
+    partials.add_to(gpu, [Some(into.dnorm_weight), into.dnorm_bias, into.dbias])?;
     Ok((dx, dresidual))
 }
 

@@ -22,6 +22,7 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
@@ -54,15 +55,15 @@ pub struct Weights<'a> {
     pub eps: f64,
 }
 
-/// Where the gradients of the vectors accumulate, each `[D]`.
+/// Where the gradients of the vectors accumulate or begin, each `[D]`.
 #[derive(Debug, Clone, Copy)]
 pub struct WeightGradients<'a> {
     /// Of the bias, where there is one.
-    pub dbias: Option<&'a Tensor>,
+    pub dbias: Option<Accumulator<'a>>,
     /// Of the norm's scale.
-    pub dnorm_weight: &'a Tensor,
+    pub dnorm_weight: Accumulator<'a>,
     /// Of the norm's shift, where there is one.
-    pub dnorm_bias: Option<&'a Tensor>,
+    pub dnorm_bias: Option<Accumulator<'a>>,
 }
 
 /// `y_td` and what backward needs; `row_keys[t]` names row `t` for dropout and may be empty without dropout.
@@ -110,9 +111,9 @@ pub fn backward<'a>(
     check_shape("residual norm: output gradient", dy_td, &[tokens, hidden])?;
     let vectors = [
         ("weight", Some(norm_weight_d)),
-        ("bias gradient", into.dbias),
-        ("weight gradient", Some(into.dnorm_weight)),
-        ("norm bias gradient", into.dnorm_bias),
+        ("bias gradient", into.dbias.map(|dbias| dbias.sum)),
+        ("weight gradient", Some(into.dnorm_weight.sum)),
+        ("norm bias gradient", into.dnorm_bias.map(|dbias| dbias.sum)),
     ];
     check_vectors("residual norm", &vectors, hidden)?;
     if dropout.is_some() {

@@ -27,6 +27,12 @@ fn reference_of_both(i: &[Tensor], mask: &Tensor) -> Result<Tensor> {
     Tensor::cat(&reference::forward(&i[0], &i[1], &i[2], &i[3], &i[4], EPS, mask)?, 1)
 }
 
+/// Of bias, scale and shift.
+fn into(sums: &[Tensor; 3]) -> WeightGradients<'_> {
+    let [dbias, dnorm_weight, dnorm_bias] = sums.each_ref().map(Accumulator::from);
+    WeightGradients { dbias: Some(dbias), dnorm_weight, dnorm_bias: Some(dnorm_bias) }
+}
+
 fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
     match dropout {
         Some(dropout) => crate::ops::dropout::reference::mask(dropout, keys, cols).unwrap(),
@@ -53,13 +59,9 @@ fn forward_and_backward_agree_with_the_reference() {
                 let inputs = [&x, &bias, &residual, &weight, &norm_bias];
                 let (y, saved) =
                     forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
-                let sums: Vec<Tensor> = (0..3).map(|id| fresh(cols, 10 + id)).collect();
+                let sums = [10, 11, 12].map(|id| fresh(cols, id));
                 let before: Vec<Tensor> = sums.iter().map(|t| t.copy().unwrap()).collect();
-                let into = WeightGradients {
-                    dbias: Some(&sums[0]),
-                    dnorm_weight: &sums[1],
-                    dnorm_bias: Some(&sums[2]),
-                };
+                let into = into(&sums);
                 let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &keys, dropout).unwrap();
                 let added: Vec<Tensor> =
                     sums.iter().zip(&before).map(|(after, before)| (after - before).unwrap()).collect();
@@ -102,11 +104,7 @@ fn a_gradient_of_the_sum_joins_that_of_its_norm() {
                 let (_, saved) =
                     forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, dropout).unwrap();
                 let sums = [(); 3].map(|()| fresh(cols, 8).zeros_like().unwrap());
-                let into = WeightGradients {
-                    dbias: Some(&sums[0]),
-                    dnorm_weight: &sums[1],
-                    dnorm_bias: Some(&sums[2]),
-                };
+                let into = into(&sums);
                 let (dx, dresidual) =
                     backward(&dy, Some(&d_sum), &saved, &weight, &into, &keys, dropout).unwrap();
                 let mask = mask(dropout, &keys, cols);
@@ -141,9 +139,9 @@ fn without_biases_they_are_zero() {
                 let (y, saved) = forward(&x, &residual, &weights, &keys, Some(&dropout)).unwrap();
                 let (dnorm_weight, unread) = (fresh(cols, 6), [7, 9].map(|id| fresh(cols, id)));
                 let into = WeightGradients {
-                    dbias: bias.map(|_| &unread[0]),
-                    dnorm_weight: &dnorm_weight,
-                    dnorm_bias: norm_bias.map(|_| &unread[1]),
+                    dbias: bias.map(|_| (&unread[0]).into()),
+                    dnorm_weight: (&dnorm_weight).into(),
+                    dnorm_bias: norm_bias.map(|_| (&unread[1]).into()),
                 };
                 let (dx, dresidual) =
                     backward(&dy, d_sum, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
@@ -173,12 +171,8 @@ fn the_norm_is_the_layer_norm_of_the_saved_sum() {
                 [&y, &saved.moments.mean_t, &saved.moments.rstd_t].map(bits),
                 [&want, &moments.mean_t, &moments.rstd_t].map(bits)
             );
-            let into = WeightGradients {
-                dbias: Some(&fresh(cols, 7)),
-                dnorm_weight: &fresh(cols, 8),
-                dnorm_bias: Some(&fresh(cols, 9)),
-            };
-            let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &[], None).unwrap();
+            let sums = [7, 8, 9].map(|id| fresh(cols, id));
+            let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into(&sums), &[], None).unwrap();
             let want = layer_norm::backward(
                 &dy,
                 &saved.sum_td,
@@ -204,12 +198,8 @@ fn every_device_drops_the_same() {
         let (bias, weight, norm_bias) = (fresh(cols, 4), fresh(cols, 5), fresh(cols, 6));
         let (_, saved) =
             forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
-        let into = WeightGradients {
-            dbias: Some(&fresh(cols, 7)),
-            dnorm_weight: &fresh(cols, 8),
-            dnorm_bias: Some(&fresh(cols, 9)),
-        };
-        let (dx, _) = backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
+        let sums = [7, 8, 9].map(|id| fresh(cols, id));
+        let (dx, _) = backward(&dy, None, &saved, &weight, &into(&sums), &keys, Some(&dropout)).unwrap();
         let dropped: Vec<bool> = bits(&dx).into_iter().map(|bits| f32::from_bits(bits) == 0.0).collect();
         (bits(&saved.sum_td), dropped)
     };
@@ -230,8 +220,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
             let (y, saved) =
                 forward(&x, &residual, &weights(&bias, &weight, &norm_bias), &keys, Some(&dropout)).unwrap();
             let sums = [7, 8, 9].map(|id| fresh(96, id));
-            let into =
-                WeightGradients { dbias: Some(&sums[0]), dnorm_weight: &sums[1], dnorm_bias: Some(&sums[2]) };
+            let into = into(&sums);
             let (dx, dresidual) = backward(&dy, None, &saved, &weight, &into, &keys, Some(&dropout)).unwrap();
             ([y, dx, dresidual].map(|t| bits(&t)), sums.map(|t| bits(&t)))
         })
@@ -259,4 +248,24 @@ fn the_reference_is_differentiable() {
     let mask = mask(Some(&dropout), &[1, 2, 3], 7);
     let inputs = [&fresh((3, 7), 1), &fresh(7, 2), &fresh((3, 7), 3), &fresh(7, 4), &fresh(7, 5)];
     assert_reference_is_differentiable(|i| reference(i, &mask), &inputs, &fresh((3, 7), 6));
+}
+
+#[test]
+fn gradients_that_are_not_begun_take_the_place_of_what_is_there() {
+    on_each_device(|| {
+        let (x, residual, dy) = (fresh((70, 40), 1), fresh((70, 40), 2), fresh((70, 40), 3));
+        let (bias, weight, norm_bias) = (fresh(40, 4), fresh(40, 5), fresh(40, 6));
+        let weights =
+            Weights { bias: Some(&bias), norm_weight: &weight, norm_bias: Some(&norm_bias), eps: 1e-5 };
+        let (_, saved) = forward(&x, &residual, &weights, &[][..], None).unwrap();
+        let sums = |begun: bool| {
+            let value = if begun { 0.0 } else { f64::NAN };
+            let sums = [(); 3].map(|()| (bias.zeros_like().unwrap() + value).unwrap());
+            let [dbias, dnorm_weight, dnorm_bias] = sums.each_ref().map(|sum| Accumulator { sum, begun });
+            let into = WeightGradients { dbias: Some(dbias), dnorm_weight, dnorm_bias: Some(dnorm_bias) };
+            backward(&dy, None, &saved, &weight, &into, &[][..], None).unwrap();
+            sums.map(|sum| bits(&sum))
+        };
+        assert_eq!(sums(false), sums(true));
+    });
 }

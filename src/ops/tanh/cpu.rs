@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::element::Element;
 use crate::ops::parallel;
 use crate::ops::simd;
@@ -40,7 +41,7 @@ kernel! {
 pub(super) fn backward<T: Element>(
     dy_bd: &Tensor,
     y_bd: &Tensor,
-    dbias_d: Option<&Tensor>,
+    dbias_d: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
     let cols = y_bd.dims2()?.1;
     let (dx, sums) = {
@@ -56,7 +57,7 @@ pub(super) fn backward<T: Element>(
         (dx, sums)
     };
     if let Some(dbias_d) = dbias_d {
-        with_slice_mut(dbias_d, |acc| sums.add_to(acc, 0))?;
+        with_slice_mut(dbias_d.begin()?, |acc| sums.add_to(acc, 0))?;
     }
     from_vec(dx, y_bd.shape())
 }

@@ -16,6 +16,7 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_one_dtype;
@@ -31,10 +32,15 @@ pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
-/// `dx_bd` from the output `y_bd`; adds to `dbias_d`.
-pub fn backward(dy_bd: &Tensor, y_bd: &Tensor, dbias_d: Option<&Tensor>) -> Result<Tensor> {
+/// `dx_bd` from the output `y_bd`; adds to `dbias_d`, or begins it.
+pub fn backward<'a, D: Into<Accumulator<'a>>>(
+    dy_bd: &Tensor,
+    y_bd: &Tensor,
+    dbias_d: Option<D>,
+) -> Result<Tensor> {
+    let dbias_d = dbias_d.map(Into::into);
     check_shape("tanh: output gradient", dy_bd, y_bd.dims())?;
-    check_vectors("tanh", &[("bias gradient", dbias_d)], y_bd.dims2()?.1)?;
+    check_vectors("tanh", &[("bias gradient", dbias_d.map(|dbias| dbias.sum))], y_bd.dims2()?.1)?;
     check_one_dtype("tanh", &[("the output", y_bd), ("the output gradient", dy_bd)])?;
     match Gpu::of(y_bd)? {
         None => by_dtype!("tanh", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),

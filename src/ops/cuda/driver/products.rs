@@ -1,9 +1,5 @@
-//! Products by cuBLASLt: for each shape one plan, with the algorithm that the library's heuristic names
-//! first.
-//!
-//! cuBLASLt knows matrices by columns. A row-major matrix is its own transpose there, so `out = a b` is asked
-//! for as `out^T = b^T a^T`: operands change places, and a bias for each column of `out` becomes one for each
-//! row. Its GELU epilogues are not used: they are the tanh form, the models' is erf.
+//! Products by cuBLASLt: for each description one plan, with the algorithm that the library's heuristic names
+//! first. Its GELU epilogues are not used: they are the tanh form, the models' is erf.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -17,18 +13,18 @@ use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
 use candle_core::cuda::cudarc::cublaslt::result;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
 use candle_core::cuda::cudarc::cublaslt::sys;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Description;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
 use candle_core::cuda::cudarc::driver::CudaSlice;
 use candle_core::cuda::cudarc::driver::CudaStream;
 use candle_core::cuda::cudarc::driver::DevicePtr;
 
 use super::super::Address;
+use super::super::described::Description;
+use super::super::described::Epilogue;
+use super::super::described::Layout;
+use super::super::described::WORKSPACE_BYTES;
 use super::super::gemm::Gemm;
-use super::super::gemm::Operand;
-
-/// What NVIDIA recommends for Hopper; older generations take less of it.
-const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// Whether products of f32 may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);
@@ -39,55 +35,13 @@ pub(in super::super) fn set_tf32(on: bool) {
     TF32.store(on, Ordering::Relaxed);
 }
 
-/// What a plan is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    sizes: [usize; 3],
-    strides: [usize; 2],
-    transposed: [bool; 2],
-    dtypes: [DType; 2],
-    accumulate: bool,
-    epilogue: Epilogue,
-    /// Powers of two that the addresses of a, b and out are multiples of, at most 256.
-    alignments: [u32; 3],
-}
-
-/// What the library does beside the product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Epilogue {
-    Nothing,
-    /// Adds a bias to each row of `out`.
-    Bias,
-    /// Writes the sum of each row of `a`: the gradient of a bias.
-    RowSums,
-}
-
-impl Key {
-    fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
-        let alignment = |address: Address| 1 << address.0.trailing_zeros().min(8);
-        Self {
-            sizes: [gemm.m, gemm.n, gemm.k],
-            strides: [gemm.a.stride, gemm.b.stride],
-            transposed: [gemm.a.transposed, gemm.b.transposed],
-            dtypes: [gemm.dtype, gemm.out_dtype],
-            accumulate: gemm.accumulate,
-            epilogue: match (gemm.bias, sums) {
-                (None, None) => Epilogue::Nothing,
-                (Some(_), _) => Epilogue::Bias,
-                (None, Some(_)) => Epilogue::RowSums,
-            },
-            alignments: [alignment(gemm.a.address), alignment(gemm.b.address), alignment(gemm.out)],
-        }
-    }
-}
-
 /// Plans, and the memory that products may use meanwhile.
 pub(super) struct Products {
     handle: sys::cublasLtHandle_t,
     stream: Arc<CudaStream>,
     workspace: CudaSlice<u8>,
     /// `None` where the library has no such product.
-    plans: HashMap<Key, Option<Plan>>,
+    plans: HashMap<Description, Option<Plan>>,
 }
 
 // SAFETY: handles of cuBLASLt and its descriptors belong to no thread; the lock around `Products` lets in one
@@ -109,15 +63,15 @@ impl Products {
     /// The operands and the output are matrices of the sizes and types that it names, and there is a sum for
     /// each row.
     pub(super) unsafe fn run(&mut self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
-        let key = Key::of(gemm, sums);
+        let key = Description::of(gemm, sums);
         if !self.plans.contains_key(&key) {
-            self.plans.insert(key, Plan::new(self.handle, gemm, &key)?);
+            self.plans.insert(key, Plan::new(self.handle, &key)?);
         }
         let Some(plan) = self.plans.get_mut(&key).expect("it was just put there") else { return Ok(false) };
         let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
         let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
         let pointer = |address: Address| address.0 as *mut c_void;
-        if let Some(vector) = gemm.bias.or(sums) {
+        if let Some(vector) = gemm.bias.map(|bias| bias.address).or(sums) {
             plan.set_vector(vector).map_err(candle_core::Error::wrap)?;
         }
         // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
@@ -171,17 +125,16 @@ struct Plan {
 impl Plan {
     /// `None` for a bias that the library cannot add, or row sums that it cannot write, beside this product; a
     /// product that it cannot do at all is an error.
-    fn new(handle: sys::cublasLtHandle_t, gemm: &Gemm, key: &Key) -> candle_core::Result<Option<Self>> {
-        match Self::described(gemm, key.epilogue).and_then(|plan| plan.with_algorithm(handle, key)) {
+    fn new(handle: sys::cublasLtHandle_t, asked: &Description) -> candle_core::Result<Option<Self>> {
+        match Self::described(asked).and_then(|plan| plan.with_algorithm(handle, asked)) {
             Ok(plan) => Ok(Some(plan)),
-            Err(_) if key.epilogue != Epilogue::Nothing => Ok(None),
+            Err(_) if asked.epilogue != Epilogue::Nothing => Ok(None),
             Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
         }
     }
 
-    fn described(gemm: &Gemm, epilogue: Epilogue) -> Result<Self, CublasError> {
-        let (inputs, output) = (data_type(gemm.dtype)?, data_type(gemm.out_dtype)?);
-        let compute = match gemm.dtype {
+    fn described(asked: &Description) -> Result<Self, CublasError> {
+        let compute = match asked.layouts[0].dtype {
             DType::F32 if TF32.load(Ordering::Relaxed) => {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
             }
@@ -194,35 +147,35 @@ impl Plan {
             layouts: [std::ptr::null_mut(); 3],
             algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
         };
-        plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSA, &operation(&gemm.b))?;
-        plan.set(Description::CUBLASLT_MATMUL_DESC_TRANSB, &operation(&gemm.a))?;
-        let epilogue = match epilogue {
+        let [of_a, of_b] = asked.transposed.map(operation);
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of_a)?;
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of_b)?;
+        let epilogue = match asked.epilogue {
             Epilogue::Nothing => None,
             Epilogue::Bias => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS),
-            // Our left operand is the library's second one.
-            Epilogue::RowSums => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB),
+            Epilogue::ColumnSumsOfB => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB),
         };
         if let Some(epilogue) = epilogue {
-            plan.set(Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
-            plan.set(Description::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &output)?;
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &data_type(asked.vector)?)?;
         }
-        let (m, n, k) = (gemm.m as u64, gemm.n as u64, gemm.k as u64);
-        let layout = |dtype, rows: u64, cols: u64, operand: &Operand| {
-            let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
-            result::create_matrix_layout(dtype, rows, cols, operand.stride as i64)
-        };
-        plan.layouts[0] = layout(inputs, n, k, &gemm.b)?;
-        plan.layouts[1] = layout(inputs, k, m, &gemm.a)?;
-        plan.layouts[2] = layout(output, n, m, &Operand::rows(gemm.out, gemm.n))?;
+        for (made, Layout { dtype, rows, cols, leading }) in plan.layouts.iter_mut().zip(asked.layouts) {
+            *made =
+                result::create_matrix_layout(data_type(dtype)?, rows as u64, cols as u64, leading as i64)?;
+        }
         Ok(plan)
     }
 
-    fn with_algorithm(mut self, handle: sys::cublasLtHandle_t, key: &Key) -> Result<Self, CublasError> {
+    fn with_algorithm(
+        mut self,
+        handle: sys::cublasLtHandle_t,
+        asked: &Description,
+    ) -> Result<Self, CublasError> {
         let preference = Preference(result::create_matmul_pref()?);
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_BYTES)?;
-        let [a, b, out] = key.alignments;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b)?;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &asked.workspace_bytes)?;
+        let [a, b, out, _] = asked.alignments;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b)?;
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
         preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
         let [first, second, out] = self.layouts;
@@ -236,10 +189,10 @@ impl Plan {
 
     /// The bias, or where the row sums go; in the type of the output.
     fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
-        self.set(Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
+        self.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
     }
 
-    fn set<T>(&self, attribute: Description, value: &T) -> Result<(), CublasError> {
+    fn set<T>(&self, attribute: Attribute, value: &T) -> Result<(), CublasError> {
         // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
         unsafe {
             result::set_matmul_desc_attribute(
@@ -288,8 +241,8 @@ impl Drop for Preference {
     }
 }
 
-fn operation(operand: &Operand) -> cublasOperation_t {
-    if operand.transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
+fn operation(transposed: bool) -> cublasOperation_t {
+    if transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
 }
 
 fn data_type(dtype: DType) -> Result<sys::cudaDataType_t, CublasError> {

@@ -1,22 +1,54 @@
-// All kernels in one unit, and the door through which tests start them.
-//
-// `all_kernels.inc` is written by the build script: each op's `kernel.cu`, in a namespace of its own.
-#define KERNELS_ON_HOST
-#include "common.cuh"
-#include "activation.cuh"
-#include "mma.cuh"
+// The door through which tests start kernels on the CPU. This unit is not instrumented.
+#include "host.hpp"
 
-#include "all_kernels.inc"
+#include <map>
+#include <string>
 
-// 0, or what went wrong: 1 there is no such kernel, 2 its arguments have another size.
-extern "C" int mlmtrain_host_launch(const char* name, const void* args, size_t args_bytes, const unsigned* blocks, unsigned threads,
-                                    unsigned shared_bytes) {
+#include "races.hpp"
+
+namespace host {
+namespace {
+
+struct Kernel {
+    Run run;
+    size_t args_bytes;
+};
+
+std::map<std::string, Kernel>& kernels() {
+    static std::map<std::string, Kernel> all;
+    return all;
+}
+
+thread_local std::string race;
+
+}  // namespace
+
+Registered::Registered(const char* name, Run run, size_t args_bytes) { kernels()[name] = {run, args_bytes}; }
+
+}  // namespace host
+
+// In the unit of the kernels: without a call to it, the linker would leave that out.
+extern "C" void mlmtrain_kernels_are_linked();
+
+// 0, or what went wrong: 1 there is no such kernel, 2 its arguments have another size, 3 a race.
+extern "C" int mlmtrain_host_launch(const char* name, const void* args, size_t args_bytes, const unsigned* blocks,
+                                    unsigned threads, unsigned shared_bytes) {
+    mlmtrain_kernels_are_linked();
     auto found = host::kernels().find(name);
     if (found == host::kernels().end()) return 1;
     if (found->second.args_bytes != args_bytes) return 2;
+    host::watch(name, args, args_bytes, shared_bytes);
     found->second.run(args, blocks, threads, shared_bytes);
-    return 0;
+    host::race = host::end_of_watch();
+    return host::race.empty() ? 0 : 3;
 }
 
-// Whether the threads of a block take their turns from the last to the first: results must not change.
-extern "C" void mlmtrain_host_backwards(bool backwards) { host::backwards = backwards; }
+// The race of this thread's last launch, in words; valid until its next launch.
+extern "C" const char* mlmtrain_host_race() { return host::race.c_str(); }
+
+// Who takes turns when, from now on: 0 the lowest first, 1 the highest first, 2 drawn from the seed; and
+// whether races are looked for.
+extern "C" void mlmtrain_host_order(unsigned order, uint64_t seed, bool watched) {
+    host::set_order(static_cast<host::Order>(order), seed);
+    host::set_watched(watched);
+}

@@ -34,16 +34,6 @@ struct Operands {
     u32 a[4], b[2];
 };
 
-// Copies that were started and not waited for: they are done no earlier than that, so that a missing wait is
-// seen.
-struct Copy {
-    void* to;
-    const void* from;
-    int bytes;
-    bool valid;
-};
-inline thread_local std::map<unsigned, std::vector<Copy>> copies;
-
 inline void aligned(const void* at, uintptr_t bytes) {
     if (reinterpret_cast<uintptr_t>(at) % bytes) fail("an address is not a multiple of the size of its access");
 }
@@ -53,7 +43,7 @@ inline void aligned(const void* at, uintptr_t bytes) {
 template <typename T>
 inline void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     host::Operands mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    auto slots = host::share(mine);
+    const auto& slots = host::share(mine);
     int g = threadIdx.x % WARP / 4, column = threadIdx.x % 4 * 2;
     for (int i = 0; i < 4; i++) {
         for (int k = 0; k < 16; k++) {
@@ -66,14 +56,14 @@ inline void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 
 inline void load_matrices(u32 (&r)[4], const void* row) {
     host::aligned(row, 16);
-    auto slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
+    const auto& slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
     int lane = threadIdx.x % WARP;
     for (int i = 0; i < 4; i++) r[i] = host::value_of<Vec<u32, 4>>(slots, i * 8 + lane / 4).v[lane % 4];
 }
 
 inline void load_matrices_transposed(u32 (&r)[4], const void* row) {
     host::aligned(row, 16);
-    auto slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
+    const auto& slots = host::share(*static_cast<const Vec<u32, 4>*>(row));
     int lane = threadIdx.x % WARP, column = lane / 4;
     auto element = [&](int row) { return host::value_of<Vec<u32, 4>>(slots, row).v[column / 2] >> (16 * (column % 2)) & 0xffffu; };
     for (int i = 0; i < 4; i++) r[i] = element(i * 8 + lane % 4 * 2) | element(i * 8 + lane % 4 * 2 + 1) << 16;
@@ -82,17 +72,10 @@ inline void load_matrices_transposed(u32 (&r)[4], const void* row) {
 template <int BYTES>
 inline void copy_async(void* to, const void* from, bool valid) {
     host::aligned(to, BYTES), host::aligned(from, BYTES);
-    host::copies[threadIdx.x].push_back({to, from, BYTES, valid});
+    host::start_copy(to, from, BYTES, valid);
 }
 
-inline void wait_for_copies() {
-    auto& mine = host::copies[threadIdx.x];
-    for (const auto& copy : mine) {
-        std::memset(copy.to, 0, copy.bytes);
-        if (copy.valid) std::memcpy(copy.to, copy.from, copy.bytes);
-    }
-    mine.clear();
-}
+inline void wait_for_copies() { host::finish_copies(); }
 
 inline float exp2_fast(float x) { return std::exp2(x); }
 

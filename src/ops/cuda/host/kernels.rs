@@ -1,0 +1,192 @@
+//! Starts kernels as C++: `kernels/host.cpp`. A race of their threads is an error.
+
+use std::ffi::CStr;
+use std::ffi::CString;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_void;
+
+use candle_core::bail;
+
+use super::super::Grid;
+use super::super::Kernel;
+
+unsafe extern "C" {
+    fn mlmtrain_host_launch(
+        name: *const c_char,
+        args: *const c_void,
+        args_bytes: usize,
+        blocks: *const u32,
+        threads: u32,
+        shared_bytes: u32,
+    ) -> c_int;
+    fn mlmtrain_host_race() -> *const c_char;
+    fn mlmtrain_host_order(order: u32, seed: u64, watched: bool);
+}
+
+/// Who goes on when several threads of a block can, and which block comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// The lowest.
+    Forwards,
+    /// The highest.
+    Backwards,
+    /// One drawn from this seed; every launch draws on.
+    Drawn(u64),
+}
+
+/// Sets the order for the launches of this thread from now on, and whether races are looked for. Looking is
+/// slow, and a race is found in any order, so that one is enough; it is what threads begin with.
+pub fn take_turns(turns: Turns, watched: bool) {
+    let (order, seed) = match turns {
+        Turns::Forwards => (0, 0),
+        Turns::Backwards => (1, 0),
+        Turns::Drawn(seed) => (2, seed),
+    };
+    // SAFETY: sets variables of this thread.
+    unsafe { mlmtrain_host_order(order, seed, watched) };
+}
+
+/// # Safety
+/// As [`super::super::Gpu::launch`].
+pub(super) unsafe fn launch<A: Copy>(
+    kernel: Kernel,
+    suffix: &'static str,
+    grid: Grid,
+    args: &A,
+) -> candle_core::Result<()> {
+    let name = CString::new(format!("{}{suffix}", kernel.name)).expect("kernels have plain names");
+    let args_at = std::ptr::from_ref(args).cast();
+    // SAFETY: the caller's promise; the size of the arguments is checked on the other side.
+    let outcome = unsafe {
+        mlmtrain_host_launch(
+            name.as_ptr(),
+            args_at,
+            size_of::<A>(),
+            grid.blocks.as_ptr(),
+            grid.threads,
+            grid.shared_bytes,
+        )
+    };
+    match outcome {
+        0 => Ok(()),
+        1 => bail!("{}: no kernel {name:?}", kernel.op),
+        2 => bail!(
+            "{}: the arguments of {name:?} are {} bytes here and another number there",
+            kernel.op,
+            size_of::<A>()
+        ),
+        _ => {
+            // SAFETY: a string of this thread, which is not changed before the next launch.
+            let race = unsafe { CStr::from_ptr(mlmtrain_host_race()) };
+            bail!("{}: {}", kernel.op, race.to_string_lossy())
+        }
+    }
+}
+
+/// Kernels with planted faults and their twins without: `kernels/planted.cuh`.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::cuda::Address;
+
+    /// Twin of `PlantedArgs`.
+    #[derive(Debug, Clone, Copy)]
+    #[repr(C)]
+    struct Args {
+        from: Address,
+        to: Address,
+    }
+
+    const THREADS: usize = 256;
+
+    /// What the kernel wrote for 0, 1, 2, ..., and what its launch said.
+    fn planted(name: &'static str, blocks: usize) -> (Vec<u32>, candle_core::Result<()>) {
+        let from: Vec<u32> = (0..(blocks * THREADS) as u32).collect();
+        let mut to = vec![u32::MAX; from.len()];
+        let args = Args { from: Address(from.as_ptr() as u64), to: Address(to.as_mut_ptr() as u64) };
+        let grid = Grid::of(blocks, THREADS as u32).with_shared(2 * THREADS * size_of::<u32>());
+        // SAFETY: there is a value for each thread on both sides.
+        let outcome = unsafe { launch(Kernel { op: "planted", name }, "", grid, &args) };
+        (to, outcome)
+    }
+
+    fn each_order(f: impl Fn(Turns)) {
+        for turns in [Turns::Forwards, Turns::Backwards].into_iter().chain((0..20).map(Turns::Drawn)) {
+            take_turns(turns, true);
+            f(turns);
+        }
+    }
+
+    /// The error of a launch names the kernel, the address, both threads and the barrier that is missing.
+    fn assert_found(name: &'static str, blocks: usize, parts: &[&str]) {
+        each_order(|turns| {
+            let message = planted(name, blocks).1.expect_err("a race was planted").to_string();
+            assert!(message.starts_with(&format!("planted: race in `{name}` on byte ")), "{message}");
+            for part in parts {
+                assert!(message.contains(part), "{turns:?}: `{part}` is not in: {message}");
+            }
+            assert_eq!(message.matches("thread ").count(), 2, "{message}");
+        });
+    }
+
+    #[test]
+    fn a_missing_barrier_of_the_block_is_found_in_every_order() {
+        assert_found("planted_reverse_race", 1, &["of shared memory", "no __syncthreads() between"]);
+    }
+
+    #[test]
+    fn a_missing_barrier_of_a_warp_is_found_and_told_as_one() {
+        assert_found("planted_warp_race", 1, &["of shared memory", "two lanes of a warp, no __syncwarp()"]);
+    }
+
+    #[test]
+    fn a_copy_that_is_started_too_early_is_found() {
+        assert_found("planted_stages_race", 1, &["of shared memory", "no __syncthreads() between"]);
+    }
+
+    #[test]
+    fn blocks_that_write_the_same_address_are_found() {
+        let parts = ["behind the address in bytes 8 to 15", "no order between blocks of a launch"];
+        assert_found("planted_blocks_race", 3, &parts);
+    }
+
+    #[test]
+    fn their_twins_without_a_race_pass_in_every_order() {
+        each_order(|_| {
+            let reversed: Vec<u32> = (0..THREADS as u32).rev().collect();
+            let (to, outcome) = planted("planted_reverse", 1);
+            outcome.unwrap();
+            assert_eq!(to, reversed);
+            let (to, outcome) = planted("planted_warp", 1);
+            outcome.unwrap();
+            assert!((0..THREADS as u32).all(|i| to[i as usize] == i / 32 * 32 + 31 - i % 32), "{to:?}");
+            let (to, outcome) = planted("planted_stages", 1);
+            outcome.unwrap();
+            assert!((0..THREADS as u32).all(|i| to[i as usize] == 4 * ((i + 32) % 256)), "{to:?}");
+            let (to, outcome) = planted("planted_blocks", 3);
+            outcome.unwrap();
+            assert!((0..3 * THREADS as u32).all(|i| to[i as usize] == i), "{to:?}");
+        });
+    }
+
+    /// The control of the drawn orders: forwards and backwards, the same of three warps comes second.
+    #[test]
+    fn drawn_orders_show_what_forwards_and_backwards_do_not() {
+        let second = |turns: Turns| {
+            take_turns(turns, true);
+            let mut to = [0u32; 2];
+            let args = Args { from: Address::NULL, to: Address(to.as_mut_ptr() as u64) };
+            // SAFETY: the kernel writes two values.
+            unsafe { launch(Kernel { op: "planted", name: "planted_second" }, "", Grid::of(1, 96), &args) }
+                .unwrap();
+            to[1]
+        };
+        assert_eq!((second(Turns::Forwards), second(Turns::Backwards)), (1, 1));
+        let mut drawn: Vec<u32> = (0..20).map(|seed| second(Turns::Drawn(seed))).collect();
+        assert_eq!(drawn, (0..20).map(|seed| second(Turns::Drawn(seed))).collect::<Vec<_>>());
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn, [0, 1, 2]);
+    }
+}

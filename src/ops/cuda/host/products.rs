@@ -1,0 +1,123 @@
+//! Products on the CPU as their descriptions say, element by element: matrices by columns.
+
+use candle_core::DType;
+use candle_core::bail;
+use half::bf16;
+use half::f16;
+
+use super::super::Address;
+use super::super::described::Description;
+use super::super::described::Epilogue;
+use super::super::described::Layout;
+use super::super::gemm::Gemm;
+use super::super::rules;
+use crate::ops::element::Element;
+
+/// Where the matrices and the vector of a product lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    /// Of A, B and D.
+    matrices: [Address; 3],
+    vector: Address,
+}
+
+impl Places {
+    pub(super) fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
+        let vector = gemm.bias.map(|bias| bias.address).or(sums).unwrap_or(Address::NULL);
+        Self { matrices: [gemm.b.address, gemm.a.address, gemm.out], vector }
+    }
+}
+
+/// An error where the product breaks a rule of the library.
+pub(super) fn check(product: &Description) -> candle_core::Result<()> {
+    match rules::check(product) {
+        Ok(()) => Ok(()),
+        Err(rule) => bail!("cuBLASLt would refuse {product:?}: {rule}"),
+    }
+}
+
+/// Carries a product out.
+///
+/// # Safety
+/// The matrices and the vector are as large as the description says.
+pub(super) unsafe fn run(product: &Description, places: Places) -> candle_core::Result<()> {
+    let [a, _, d] = product.layouts.map(|layout| layout.dtype);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (a, d) {
+            (DType::F32, DType::F32) => typed::<f32, f32>(product, places),
+            (DType::BF16, DType::BF16) => typed::<bf16, bf16>(product, places),
+            (DType::BF16, DType::F32) => typed::<bf16, f32>(product, places),
+            (DType::F16, DType::F16) => typed::<f16, f16>(product, places),
+            (DType::F16, DType::F32) => typed::<f16, f32>(product, places),
+            (a, b) => bail!("no product of {a:?} to {b:?}"),
+        }
+    }
+    Ok(())
+}
+
+unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places) {
+    let [m, n, k] = product.sizes();
+    let place = |layout: &Layout, row: usize, col: usize| layout.leading * col + row;
+    let at = |index: usize, row: usize, col: usize| {
+        let (row, col) = if product.transposed[index] { (col, row) } else { (row, col) };
+        let start = places.matrices[index].0 as *const T;
+        // SAFETY: the caller promises matrices of these sizes.
+        unsafe { *start.add(place(&product.layouts[index], row, col)) }.widen()
+    };
+    let vector = places.vector.0 as *mut O;
+    for col in 0..n {
+        if product.epilogue == Epilogue::ColumnSumsOfB {
+            // SAFETY: there is a sum for each column.
+            unsafe { *vector.add(col) = O::narrow((0..k).map(|depth| at(1, depth, col)).sum()) };
+        }
+        for row in 0..m {
+            let out = places.matrices[2].0 as *mut O;
+            // SAFETY: as above.
+            let out = unsafe { &mut *out.add(place(&product.layouts[2], row, col)) };
+            let mut start = if product.accumulate { out.widen() } else { 0.0 };
+            if product.epilogue == Epilogue::Bias {
+                // SAFETY: a bias has a value for each row.
+                start += unsafe { *vector.add(row) }.widen();
+            }
+            let sum: f32 = (0..k).map(|depth| at(0, row, depth) * at(1, depth, col)).sum();
+            *out = O::narrow(start + sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::gemm::Operand;
+    use super::*;
+
+    /// A leading dimension that is too large breaks no rule, but the result: the control of the tests of all
+    /// ops with products.
+    #[test]
+    fn a_leading_dimension_that_is_too_large_gives_other_numbers() {
+        let (a, b): (Vec<f32>, Vec<f32>) = ((1..=64).map(|i| i as f32).collect(), vec![1.0; 64]);
+        let outcome = |leading: usize| {
+            let mut out = [0.0f32; 4];
+            let gemm = Gemm {
+                m: 2,
+                n: 2,
+                k: 3,
+                a: Operand::rows(Address(a.as_ptr() as u64), 3),
+                b: Operand::rows(Address(b.as_ptr() as u64), 2),
+                out: Address(out.as_mut_ptr() as u64),
+                dtype: DType::F32,
+                out_dtype: DType::F32,
+                accumulate: false,
+                bias: None,
+            };
+            let mut product = Description::of(&gemm, None);
+            product.layouts[1].leading = leading;
+            check(&product).unwrap();
+            // SAFETY: all matrices lie within their buffers for the leading dimensions below.
+            unsafe { run(&product, Places::of(&gemm, None)) }.unwrap();
+            out.map(f32::to_bits)
+        };
+        assert_eq!(outcome(3), [6.0f32, 6.0, 15.0, 15.0].map(f32::to_bits));
+        assert_eq!(outcome(4), [6.0f32, 6.0, 18.0, 18.0].map(f32::to_bits));
+    }
+}

@@ -1,0 +1,222 @@
+//! The rules that cuBLASLt has for a product, as far as its documentation tells them: what it refuses, and
+//! what makes it slow. The library itself is not needed to hold a product against them.
+//!
+//! Source: cuBLAS 13 documentation, `cublasLtMatmul()` (table of types for regular column-major matrices),
+//! `cublasLtMatrixLayoutAttribute_t`, `cublasLtMatmulDescAttributes_t`, `cublasLtEpilogue_t`, and "Tensor
+//! Core Usage" for what has to be a multiple of 16 bytes.
+
+use candle_core::DType;
+
+use super::described::Description;
+use super::described::Epilogue;
+use super::described::Layout;
+
+/// The workspace is to begin and end at multiples of so many bytes.
+const WORKSPACE_ALIGNMENT: usize = 256;
+
+/// What a bias vector has to be aligned to: on Ampere some kernels read it 16 bytes at a time.
+const VECTOR_ALIGNMENT: u32 = 16;
+
+/// What loads of operands for tensor cores take at a time.
+const FAST_BYTES: usize = 16;
+
+const NAMES: [&str; 3] = ["A", "B", "D"];
+
+/// The first rule that a product breaks.
+pub fn check(product: &Description) -> Result<(), String> {
+    for (name, layout) in NAMES.iter().zip(&product.layouts) {
+        matrix(layout).map_err(|problem| format!("{name}: {problem}"))?;
+    }
+    sizes(product)?;
+    types(product)?;
+    vector(product)?;
+    for (name, (layout, alignment)) in NAMES.iter().zip(product.layouts.iter().zip(product.alignments)) {
+        let size = layout.dtype.size_in_bytes();
+        if !(alignment as usize).is_multiple_of(size) {
+            return Err(format!(
+                "{name}: its address is a multiple of {alignment} bytes, a value has {size}"
+            ));
+        }
+    }
+    if !product.workspace_bytes.is_multiple_of(WORKSPACE_ALIGNMENT) {
+        return Err(format!("the workspace of {} bytes is no multiple of 256", product.workspace_bytes));
+    }
+    Ok(())
+}
+
+fn matrix(layout: &Layout) -> Result<(), String> {
+    let Layout { rows, cols, leading, .. } = *layout;
+    if rows == 0 || cols == 0 {
+        return Err(format!("a matrix of {rows} x {cols} has no values"));
+    }
+    if leading < rows {
+        return Err(format!("its leading dimension {leading} is less than its {rows} rows"));
+    }
+    Ok(())
+}
+
+fn sizes(product: &Description) -> Result<(), String> {
+    let of = |index: usize| {
+        let Layout { rows, cols, .. } = product.layouts[index];
+        if product.transposed[index] { [cols, rows] } else { [rows, cols] }
+    };
+    let ([a, b], d) = ([of(0), of(1)], product.layouts[2]);
+    if a[1] != b[0] || [a[0], b[1]] != [d.rows, d.cols] {
+        return Err(format!("op(A) {a:?} times op(B) {b:?} does not give D [{}, {}]", d.rows, d.cols));
+    }
+    Ok(())
+}
+
+/// Computed and scaled in f32.
+fn types(product: &Description) -> Result<(), String> {
+    let [a, b, d] = product.layouts.map(|layout| layout.dtype);
+    let is_known = a == b
+        && match a {
+            DType::F32 => d == DType::F32,
+            DType::BF16 | DType::F16 => d == a || d == DType::F32,
+            _ => false,
+        };
+    if !is_known {
+        return Err(format!("there is no product of {a:?} and {b:?} to {d:?} with sums in f32"));
+    }
+    Ok(())
+}
+
+fn vector(product: &Description) -> Result<(), String> {
+    if product.epilogue == Epilogue::Nothing {
+        return Ok(());
+    }
+    let (vector, d) = (product.vector, product.layouts[2].dtype);
+    if vector != d {
+        return Err(format!(
+            "the vector of {:?} is {vector:?}, beside D it has to be {d:?}",
+            product.epilogue
+        ));
+    }
+    let alignment = product.alignments[3];
+    if alignment < VECTOR_ALIGNMENT {
+        return Err(format!("the vector begins at a multiple of {alignment} bytes, 16 are wanted"));
+    }
+    Ok(())
+}
+
+/// What keeps a product from the fast kernels: operands whose columns do not all begin at multiples of 16
+/// bytes. Each is named.
+pub fn slow(product: &Description) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (name, (layout, alignment)) in NAMES.iter().zip(product.layouts.iter().zip(product.alignments)) {
+        let bytes = layout.leading * layout.dtype.size_in_bytes();
+        if !bytes.is_multiple_of(FAST_BYTES) {
+            reasons.push(format!("{name}: leading dimension of {bytes} bytes"));
+        }
+        if (alignment as usize) < FAST_BYTES {
+            reasons.push(format!("{name}: address at a multiple of {alignment} bytes"));
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Address;
+    use super::super::gemm::Bias;
+    use super::super::gemm::Gemm;
+    use super::super::gemm::Operand;
+    use super::*;
+
+    /// `[96, 768] = [96, 512] [768, 512]^T` in bf16 with a bias: a linear map.
+    fn forward() -> Gemm {
+        Gemm {
+            m: 96,
+            n: 768,
+            k: 512,
+            a: Operand::rows(Address(1 << 20), 512),
+            b: Operand::rows(Address(2 << 20), 512).transposed(),
+            out: Address(3 << 20),
+            dtype: DType::BF16,
+            out_dtype: DType::BF16,
+            accumulate: false,
+            bias: Some(Bias { address: Address(4 << 20), dtype: DType::BF16 }),
+        }
+    }
+
+    fn described(change: impl FnOnce(&mut Description)) -> Result<(), String> {
+        let mut product = Description::of(&forward(), None);
+        change(&mut product);
+        check(&product)
+    }
+
+    #[test]
+    fn a_linear_map_and_its_gradients_keep_the_rules() {
+        let map = forward();
+        let of_input = Gemm {
+            n: 512,
+            k: 768,
+            a: Operand::rows(map.out, 768),
+            b: map.b.transposed(),
+            accumulate: true,
+            bias: None,
+            ..map
+        };
+        let of_weight = Gemm {
+            m: 768,
+            n: 512,
+            k: 96,
+            a: of_input.a.transposed(),
+            b: map.a,
+            out_dtype: DType::F32,
+            ..of_input
+        };
+        for product in [
+            Description::of(&map, None),
+            Description::of(&of_input, None),
+            Description::of(&of_weight, Some(Address(5 << 20))),
+        ] {
+            check(&product).unwrap();
+            assert!(slow(&product).is_empty(), "{product:?}");
+            assert_eq!(product.flops().to_bits(), (2.0 * (96 * 768 * 512) as f64).to_bits());
+        }
+    }
+
+    #[test]
+    fn a_wrong_leading_dimension_is_found() {
+        assert_eq!(described(|_| ()), Ok(()));
+        // The leading dimension of the output instead of the weight's, and one that was cut.
+        assert_eq!(
+            described(|product| product.layouts[2].leading = 512).unwrap_err(),
+            "D: its leading dimension 512 is less than its 768 rows"
+        );
+        assert_eq!(
+            described(|product| product.layouts[0].leading -= 1).unwrap_err(),
+            "A: its leading dimension 511 is less than its 512 rows"
+        );
+    }
+
+    #[test]
+    fn every_other_rule_is_told() {
+        type Change = fn(&mut Description);
+        let broken: [(&str, Change); 7] = [
+            ("B: a matrix of 512 x 0 has no values", |p| p.layouts[1].cols = 0),
+            ("op(A) [512, 768] times op(B) [512, 96] does not give D [768, 96]", |p| p.transposed[0] = false),
+            ("there is no product of BF16 and F16 to BF16 with sums in f32", |p| {
+                p.layouts[1].dtype = DType::F16;
+            }),
+            ("the vector of Bias is F32, beside D it has to be BF16", |p| p.vector = DType::F32),
+            ("the vector begins at a multiple of 4 bytes, 16 are wanted", |p| p.alignments[3] = 4),
+            ("A: its address is a multiple of 1 bytes, a value has 2", |p| p.alignments[0] = 1),
+            ("the workspace of 100 bytes is no multiple of 256", |p| p.workspace_bytes = 100),
+        ];
+        for (message, change) in broken {
+            assert_eq!(described(change).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn an_odd_vocabulary_is_told_as_slow() {
+        let bias = Some(Bias { address: Address(4 << 20), dtype: DType::F32 });
+        let logits = Gemm { n: 50_265, out_dtype: DType::F32, bias, ..forward() };
+        let product = Description::of(&logits, None);
+        check(&product).unwrap();
+        assert_eq!(slow(&product), ["D: leading dimension of 201060 bytes"]);
+    }
+}

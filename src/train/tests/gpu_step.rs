@@ -1,0 +1,203 @@
+//! What training steps ask a GPU for at real sizes: launches, bytes and products, written down on the CPU.
+//!
+//! `STEP_TABLE=1 cargo test --lib --features cuda-on-host gpu_step` prints the figures, and each product as
+//! cuBLASLt is asked for it; what a GPU should take for them is arithmetic (`Silicon`), nothing measured.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::config::ComputeType;
+use crate::config::RtdConfig;
+use crate::families::named_model;
+use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda;
+use crate::ops::cuda::Event;
+use crate::ops::cuda::described::Description;
+use crate::ops::cuda::rules;
+use crate::ops::linear;
+use crate::train::bench::Case;
+
+fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
+    let mut model = named_model(name).unwrap();
+    model.encoder.num_hidden_layers = layers;
+    Case {
+        model,
+        task: None,
+        rtd: RtdConfig::default(),
+        compute: ComputeType::Bf16,
+        gradient_checkpointing: false,
+        rows,
+        length,
+        masked_share: 0.15,
+        short_segments: false,
+    }
+}
+
+/// What one step asks for, after others.
+fn step(case: &Case) -> Vec<Event> {
+    let mut events = Vec::new();
+    cuda::recorded(|| case.time_steps(&Device::Cpu, 2, 0.0, || events = cuda::take())).unwrap();
+    events
+}
+
+fn products(events: &[Event]) -> Vec<Description> {
+    let product = |event: &Event| match event {
+        Event::Product(product) => Some(*product),
+        _ => None,
+    };
+    events.iter().filter_map(product).collect()
+}
+
+/// What a GPU can do at best, by its data sheet, and the share of it that a forecast counts on.
+struct Silicon {
+    name: &'static str,
+    /// Dense products of half types with sums in f32, a second.
+    flops: f64,
+    bytes: f64,
+}
+
+const SILICON: [Silicon; 3] = [
+    Silicon { name: "H200", flops: 989e12, bytes: 4.8e12 },
+    Silicon { name: "A100", flops: 312e12, bytes: 2.0e12 },
+    Silicon { name: "T4", flops: 65e12, bytes: 0.32e12 },
+];
+const OF_PEAK: f64 = 0.7;
+const OF_BANDWIDTH: f64 = 0.85;
+/// From the end of a small kernel to the beginning of the next.
+const LAUNCH_SECONDS: f64 = 1.5e-6;
+
+impl Silicon {
+    /// Arithmetic of attention is left out: the forecast is a floor.
+    fn seconds(&self, events: &[Event]) -> f64 {
+        let of_bytes = |bytes: u64| bytes as f64 / (OF_BANDWIDTH * self.bytes);
+        let seconds = |event: &Event| match event {
+            Event::Product(product) => {
+                of_bytes(product.bytes()).max(product.flops() / (OF_PEAK * self.flops)) + LAUNCH_SECONDS
+            }
+            Event::Launch { bytes, .. } | Event::Clear(bytes) => of_bytes(*bytes) + LAUNCH_SECONDS,
+            // Beside what is computed.
+            Event::Copy(_) => 0.0,
+        };
+        events.iter().map(seconds).sum()
+    }
+}
+
+/// Launches, products and clearings, and the gigabytes of all three.
+fn counts(events: &[Event]) -> ([usize; 3], f64) {
+    let of = |kind: fn(&Event) -> bool| events.iter().filter(|event| kind(event)).count();
+    let bytes = |event: &Event| match event {
+        Event::Launch { bytes, .. } | Event::Clear(bytes) => *bytes,
+        Event::Product(product) => product.bytes(),
+        Event::Copy(_) => 0,
+    };
+    let gigabytes = events.iter().map(bytes).sum::<u64>() as f64 / 1e9;
+    let kinds: [fn(&Event) -> bool; 3] = [
+        |event| matches!(event, Event::Launch { .. }),
+        |event| matches!(event, Event::Product(_)),
+        |event| matches!(event, Event::Clear(_)),
+    ];
+    (kinds.map(of), gigabytes)
+}
+
+/// The whole step of a model with so many layers, from one of one layer and one of two.
+fn whole<T: Copy>(one: T, two: T, layers: usize, value: impl Fn(T) -> f64) -> f64 {
+    value(one) + (layers - 1) as f64 * (value(two) - value(one))
+}
+
+fn print(text: &str) {
+    if std::env::var_os("STEP_TABLE").is_some() {
+        writeln!(std::io::stdout(), "{text}").unwrap();
+    }
+}
+
+fn print_figures(name: &str, layers: usize, one: &[Event], two: &[Event]) {
+    let count = |kind: usize| whole(one, two, layers, |events| counts(events).0[kind] as f64);
+    let gigabytes = whole(one, two, layers, |events| counts(events).1);
+    let [launches, of_products, clears] = [0, 1, 2].map(count);
+    print(&format!(
+        "{name}: {launches} launches, {of_products} products, {clears} clearings, {gigabytes:.1} GB; a layer {:?}",
+        [0, 1, 2].map(|kind| counts(two).0[kind] - counts(one).0[kind])
+    ));
+    for silicon in SILICON {
+        let seconds = whole(one, two, layers, |events| silicon.seconds(events));
+        print(&format!("  {}: {:.1} ms a step, predicted", silicon.name, 1e3 * seconds));
+    }
+    let mut each: BTreeMap<String, usize> = BTreeMap::new();
+    for event in two {
+        let what = match event {
+            Event::Product(product) => format!("{product:?} slow: {:?}", rules::slow(product)),
+            Event::Launch { kernel, bytes } => format!("{kernel}, {bytes} bytes"),
+            Event::Clear(bytes) => format!("clear {bytes} bytes"),
+            Event::Copy(_) => "copy from the host".to_string(),
+        };
+        *each.entry(what).or_default() += 1;
+    }
+    for (what, count) in each {
+        print(&format!("    {count} x {what}"));
+    }
+}
+
+/// Every product was held against the library's rules when it was written down. Only those with a side of
+/// the vocabulary of 50,265 may be slow, and a layer has no more launches than are counted here.
+#[test]
+fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
+    for (name, layers, rows, length) in [("base", 12, 64, 128), ("large", 24, 16, 512)] {
+        let [one, two] = [1, 2].map(|layers| step(&case(name, layers, rows, length)));
+        print_figures(name, layers, &one, &two);
+        let vocab_size = named_model(name).unwrap().encoder.vocab_size;
+        for product in products(&two) {
+            let is_of_vocabulary = product.layouts.iter().any(|layout| layout.leading == vocab_size);
+            assert!(is_of_vocabulary || rules::slow(&product).is_empty(), "{product:?}");
+        }
+        let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
+        // Forward attention, two ends of blocks, GELU; backward these with one launch each for their column
+        // sums, and attention in two. Six products forward, twelve backward. Nothing is cleared.
+        assert_eq!(a_layer, [4 + 3 + 3 + 2, 18, 0], "{name}");
+        let hidden = named_model(name).unwrap().encoder.hidden_size as f64;
+        let flops = |events: &[Event]| products(events).iter().map(Description::flops).sum::<f64>();
+        let of_layer = 6.0 * 12.0 * hidden * hidden * (rows * length) as f64;
+        assert!((flops(&two) - flops(&one) - of_layer).abs() < 1e-6 * of_layer, "{name}");
+    }
+}
+
+#[test]
+fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
+    let pair = case("electra-base", 1, 8, 128);
+    for case in [
+        Case { compute: ComputeType::F16, ..case("tiny", 1, 3, 37) },
+        Case { compute: ComputeType::F32, ..case("tiny", 1, 3, 37) },
+        Case { gradient_checkpointing: true, ..pair.clone() },
+        pair,
+    ] {
+        let events = step(&case);
+        assert!(products(&events).len() >= 18, "{:?}", case.model.family);
+        print_figures("one layer", 1, &events, &events);
+    }
+}
+
+/// A classifier's last map has as many outputs as labels: two or three.
+#[test]
+fn products_of_a_classifier_keep_the_rules() {
+    for (dtype, labels) in [DType::BF16, DType::F16, DType::F32].into_iter().flat_map(|t| [(t, 2), (t, 3)]) {
+        let zeros = |shape: [usize; 2], dtype| Tensor::zeros(&shape, dtype, &Device::Cpu).unwrap();
+        let asked = cuda::recorded(|| {
+            let (x, weight, dy) =
+                (zeros([32, 768], dtype), zeros([labels, 768], dtype), zeros([32, labels], dtype));
+            let bias = Tensor::zeros(labels, DType::F32, &Device::Cpu).unwrap();
+            linear::forward(&x, &weight, Some(&bias)).unwrap();
+            linear::backward_input(&dy, &weight).unwrap();
+            let dweight = zeros([labels, 768], DType::F32);
+            let dbias = Accumulator { sum: &bias, begun: false };
+            linear::backward_parameters(&dy, &x, &dweight, Some(dbias)).unwrap();
+            products(&cuda::take())
+        });
+        assert_eq!(asked.len(), 3);
+        for product in asked {
+            rules::check(&product).unwrap();
+        }
+    }
+}
