@@ -244,7 +244,9 @@ impl PretrainedFolder {
             name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
                 refit.of_words(&tensor)
             }
-            name if name == names::position_embedding(family) => refit.of_positions(&tensor, shape[0]),
+            name if names::position_embedding(family).is_some_and(|table| name == table) => {
+                refit.of_positions(&tensor, shape[0])
+            }
             _ => Ok(tensor),
         }
     }
@@ -431,9 +433,10 @@ fn canonical_sources(
 
 fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKind {
     let has = |module: &str| sources.contains_key(&format!("{module}.weight"));
+    // A classifier first: its first map may be that of the masked language model it was made of.
     match () {
-        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         () if has(family.classification.output) => HeadKind::SequenceClassification,
+        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
             HeadKind::ReplacedTokenDetection
         }

@@ -41,6 +41,7 @@ pub mod replace_tokens;
 pub mod residual_norm;
 pub mod rotary;
 pub mod scatter;
+pub mod segment_mean;
 pub mod simd;
 pub mod tanh;
 pub mod tensor;

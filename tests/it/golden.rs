@@ -217,7 +217,7 @@ pub(crate) fn largest(t: &Tensor) -> f64 {
 
 #[test]
 fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
-    for name in ["roberta", "bert"] {
+    for name in ["roberta", "bert", "modernbert"] {
         let golden = Golden::read(name);
         let task = golden.masked_lm();
         golden.check_hidden_states(&task.model);
@@ -230,7 +230,7 @@ fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
 
 #[test]
 fn a_classifier_is_that_of_transformers() {
-    for name in ["roberta_cls", "bert_cls", "electra_cls"] {
+    for name in ["roberta_cls", "bert_cls", "electra_cls", "modernbert_cls", "modernbert_mean"] {
         let golden = Golden::read(name);
         let task = golden.classify();
         golden.check_hidden_states(&task.model);
