@@ -5,9 +5,11 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
     python scripts/make_golden.py            # rewrites tests/golden/
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
-`roberta/`, `bert/`, `modernbert/`            masked LM: logits, hidden states, loss, gradients, five AdamW steps
+`roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
+`distilbert/`, `xlm_roberta/`, `camembert/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
+`distilbert_cls/`, `xlm_roberta_cls/`
 `electra_rtd/`                                replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
@@ -56,6 +58,8 @@ GENERATOR = dict(hidden_size=28, num_attention_heads=2, intermediate_size=36, em
 MODERNBERT = dict(vocab_size=101, hidden_size=32, num_attention_heads=2, num_hidden_layers=5, intermediate_size=44, local_attention=8)
 SMALL_MODERNBERT = dict(vocab_size=67, hidden_size=20, num_attention_heads=2, num_hidden_layers=3, intermediate_size=26, local_attention=6)
 MODERNBERT_SHARED = dict(initializer_range=0.2, pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, max_position_embeddings=40)
+DISTILBERT = dict(vocab_size=67, dim=24, n_heads=2, n_layers=2, hidden_dim=40, max_position_embeddings=40, pad_token_id=0)
+DISTILBERT |= dict(initializer_range=0.2, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
 WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
@@ -162,7 +166,10 @@ def write(folder, model_class, config, classes, seed):
     result = model(**batch)
     result.loss.backward()
     hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).last_hidden_state
-    grads = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    # A decoder that is tied comes by two names, of which the file has one.
+    saved = load_file(folder / "model.safetensors").keys()
+    named = {name: p for name, p in model.named_parameters(remove_duplicate=False) if name in saved}
+    grads = {name: parameter.grad.clone() for name, parameter in named.items()}
     logits = result.logits if classes else result.logits[real][packed["label_positions"].long()]
     outputs = dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
     outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
@@ -170,7 +177,7 @@ def write(folder, model_class, config, classes, seed):
     if not classes:
         losses, norms = step_losses(model, batch)
         outputs |= dict(step_losses=torch.tensor(losses), step_grad_norms=torch.tensor(norms))
-        outputs |= {f"final.{name}": p for name, p in model.named_parameters() if any(name.endswith(f) for f in FINAL)}
+        outputs |= {f"final.{name}": p for name, p in named.items() if any(name.endswith(f) for f in FINAL)}
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
@@ -265,6 +272,14 @@ def write_all(root):
     for seed, pooling in enumerate(["cls", "mean"], 401):
         modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, classifier_pooling=pooling, num_labels=3)
         write(root / f"modernbert_{pooling}", transformers.ModernBertForSequenceClassification, modern, 3, seed)
+    tiny = SMALL_SIZES | SHARED | FAMILY["roberta"]
+    write(root / "xlm_roberta", transformers.XLMRobertaForMaskedLM, transformers.XLMRobertaConfig(**tiny), 0, 500)
+    write(root / "xlm_roberta_cls", transformers.XLMRobertaForSequenceClassification, transformers.XLMRobertaConfig(**tiny, num_labels=3), 3, 501)
+    write(root / "camembert", transformers.CamembertForMaskedLM, transformers.CamembertConfig(**tiny), 0, 502)
+    distilled = transformers.DistilBertConfig(**DISTILBERT)
+    write(root / "distilbert", transformers.DistilBertForMaskedLM, distilled, 0, 503)
+    distilled = transformers.DistilBertConfig(**DISTILBERT, num_labels=3)
+    write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
 
 
 def compare(root):

@@ -6,9 +6,11 @@ use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadKind;
 use crate::families::Keys;
+use crate::families::PositionKind;
 
 /// Everything in which families differ.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something else of a family")]
 pub struct Descriptor {
     /// Its table in a configuration, `model_type` in `config.json`.
     pub name: &'static str,
@@ -85,17 +87,6 @@ impl Descriptor {
     }
 }
 
-/// How a model learns where tokens stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PositionKind {
-    /// By a table of positions from 0 on.
-    Table,
-    /// By a table of positions that count from one past the padding id, whose row is padding too.
-    TableBehindPadding,
-    /// Queries and keys are turned by angles: there is no table.
-    Rotary,
-}
-
 /// How the weights of matrices and tables begin; biases begin at 0, norms at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initialisation {
@@ -136,6 +127,8 @@ pub enum HeadActivation {
     Tanh,
     /// GELU, erf form.
     Gelu,
+    /// The rectified linear unit.
+    Relu,
 }
 
 /// Names of the parameters of the sequence classifier, and its form.

@@ -5,7 +5,9 @@
 //! [`Descriptor`].
 
 mod bert;
+mod camembert;
 mod descriptor;
+mod distilbert;
 mod electra;
 mod encoder;
 mod heads;
@@ -13,7 +15,9 @@ mod keys;
 mod modernbert;
 mod named;
 mod names;
+mod positions;
 mod roberta;
+mod xlm_roberta;
 
 use std::fmt;
 use std::ops::Deref;
@@ -29,7 +33,6 @@ pub use descriptor::Descriptor;
 pub use descriptor::HeadActivation;
 pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
-pub use descriptor::PositionKind;
 pub use descriptor::ReplacedTokenNames;
 pub use descriptor::SpecialNames;
 pub use descriptor::SpecialRole;
@@ -46,6 +49,7 @@ pub use named::named_model;
 pub use names::AttentionNames;
 pub use names::EncoderNames;
 pub use names::NormNames;
+pub use positions::PositionKind;
 
 /// A family, by its description.
 #[derive(Clone, Copy)]
@@ -53,7 +57,15 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 4] = [Self::ROBERTA, Self::BERT, Self::ELECTRA, Self::MODERNBERT];
+    pub const ALL: [Self; 7] = [
+        Self::ROBERTA,
+        Self::BERT,
+        Self::ELECTRA,
+        Self::MODERNBERT,
+        Self::DISTILBERT,
+        Self::XLM_ROBERTA,
+        Self::CAMEMBERT,
+    ];
 
     /// The family of this name, as configurations and `config.json` write it.
     pub fn named(name: &str) -> Option<Self> {
@@ -128,12 +140,10 @@ mod tests {
             let json = serde_json::to_string(&family).unwrap();
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
-        assert_eq!(Family::names("and"), "`roberta`, `bert`, `electra` and `modernbert`");
+        let all = "`roberta`, `bert`, `electra`, `modernbert`, `distilbert`, `xlm-roberta` and `camembert`";
+        assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
-        assert!(
-            error.contains("unknown family `gpt`: there are `roberta`, `bert`, `electra` and `modernbert`"),
-            "{error}"
-        );
+        assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");
     }
 
     #[test]

@@ -20,7 +20,8 @@ impl Family {
     pub const ROBERTA: Self = Self(&DESCRIPTOR);
 }
 
-static DESCRIPTOR: Descriptor = Descriptor {
+/// What descends from it takes all that it does not say itself.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "roberta",
     title: "RoBERTa",
     class: "Roberta",
@@ -72,5 +73,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     byte_level_class: Some("RobertaTokenizer"),
     word_piece_class: None,
 };
+
+/// What absent keys of `config.json` stand for in its descendants.
+pub(super) const HUB_DEFAULTS: EncoderConfig = EncoderConfig { vocab_size: 30_522, ..BASE };
 
 const BASE: EncoderConfig = EncoderConfig { pad_token_id: 1, ..EncoderConfig::BASE };

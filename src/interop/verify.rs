@@ -146,6 +146,12 @@ mod tests {
             "roberta_cls",
             "bert_cls",
             "electra_cls",
+            "modernbert",
+            "modernbert_mean",
+            "distilbert",
+            "distilbert_cls",
+            "xlm_roberta",
+            "camembert",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -37,6 +37,7 @@ pub mod memory;
 pub mod norm;
 pub mod parallel;
 pub mod peak;
+pub mod relu;
 pub mod replace_tokens;
 pub mod residual_norm;
 pub mod rotary;

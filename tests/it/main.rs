@@ -18,6 +18,7 @@ mod limits;
 mod material;
 #[path = "../skipped/notes.rs"]
 mod notes;
+mod old_folders;
 mod prepare;
 mod pretrain;
 #[path = "../readers/mod.rs"]

@@ -89,18 +89,19 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use serde_json::json;
 
     use crate::interop::HubConfig;
 
-    fn read(keys: serde_json::Value) -> Result<HubConfig, String> {
+    fn read(keys: &Value) -> Result<HubConfig, String> {
         let mut all = json!({"model_type": "modernbert", "num_hidden_layers": 4, "vocab_size": 10});
         all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
         HubConfig::parse("config.json", all.to_string().as_bytes()).map_err(|e| e.to_string())
     }
 
     /// Global angles, local angles, how many layers to a global one.
-    fn sizes(keys: serde_json::Value) -> (f64, f64, usize) {
+    fn sizes(keys: &Value) -> (f64, f64, usize) {
         let config = read(keys).unwrap();
         assert_eq!(config.extra.len(), 0, "{:?}", config.extra);
         let shape = config.model.encoder;
@@ -109,24 +110,22 @@ mod tests {
 
     #[test]
     fn both_forms_say_the_same_and_the_newer_counts() {
-        assert_eq!(sizes(json!({})), (160_000.0, 10_000.0, 3));
+        assert_eq!(sizes(&json!({})), (160_000.0, 10_000.0, 3));
         let older = json!({"global_rope_theta": 5.0, "local_rope_theta": 6, "global_attn_every_n_layers": 2});
-        assert_eq!(sizes(older), (5.0, 6.0, 2));
+        assert_eq!(sizes(&older), (5.0, 6.0, 2));
         let angles = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
         let kinds = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"];
         let newer = json!({
             "rope_parameters": {"full_attention": angles(5.0), "sliding_attention": angles(6.0)},
             "layer_types": kinds, "global_rope_theta": 7.0, "global_attn_every_n_layers": 3, "rope_scaling": null,
         });
-        assert_eq!(sizes(newer), (5.0, 6.0, 2));
-        assert_eq!(sizes(json!({"layer_types": vec!["full_attention"; 4]})).2, 1);
+        assert_eq!(sizes(&newer), (5.0, 6.0, 2));
+        assert_eq!(sizes(&json!({"layer_types": vec!["full_attention"; 4]})).2, 1);
         let one = ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"];
-        assert_eq!(sizes(json!({"layer_types": one})).2, 4);
-        assert_eq!(sizes(json!({"layer_types": one, "global_attn_every_n_layers": 9})).2, 9);
-        assert_eq!(
-            sizes(json!({"rope_parameters": {"full_attention": {}}, "layer_types": null})).0,
-            160_000.0
-        );
+        assert_eq!(sizes(&json!({"layer_types": one})).2, 4);
+        assert_eq!(sizes(&json!({"layer_types": one, "global_attn_every_n_layers": 9})).2, 9);
+        let empty = json!({"rope_parameters": {"full_attention": {}}, "layer_types": null});
+        assert_eq!(sizes(&empty), (160_000.0, 10_000.0, 3));
     }
 
     #[test]
@@ -151,7 +150,7 @@ mod tests {
             (json!({"norm_bias": true}), "`norm_bias` true is not supported, only `false` is"),
             (json!({"num_attention_heads": 256}), "heads of 3 do not fall into pairs"),
         ] {
-            let message = read(keys).unwrap_err();
+            let message = read(&keys).unwrap_err();
             assert!(message.contains(part), "{part} is not in {message}");
         }
     }

@@ -1,4 +1,4 @@
-//! Sequence classifier: first token or mean of each segment, map, tanh or GELU, norm where there is one,
+//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm where there is one,
 //! dropout, map to labels.
 //!
 //! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
@@ -33,6 +33,7 @@ use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
+use crate::ops::relu;
 use crate::ops::segment_mean;
 use crate::ops::tanh;
 
@@ -53,7 +54,7 @@ pub struct ClassificationHead {
 struct Saved {
     /// Of the first map, `[M, D]`.
     input: Tensor,
-    /// After tanh, or before bias and GELU, `[M, D]`.
+    /// After tanh or ReLU, or before bias and GELU, `[M, D]`.
     activation: Tensor,
     /// Of the norm: its input, `[M, D]`, and what it saved.
     norm: Option<(Tensor, layer_norm::Saved)>,
@@ -128,6 +129,10 @@ impl ClassificationHead {
                 (activated.clone(), activated)
             }
             HeadActivation::Gelu => (gelu::forward(&pre_activation, bias)?, pre_activation),
+            HeadActivation::Relu => {
+                let activated = relu::forward(&pre_activation, bias)?;
+                (activated.clone(), activated)
+            }
         };
         let (normed_md, norm) = match self.norm {
             None => (activated_md, None),
@@ -164,6 +169,7 @@ impl ClassificationHead {
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
             HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,
+            HeadActivation::Relu => relu::backward(&d_activation, kept, d_bias)?,
         };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
