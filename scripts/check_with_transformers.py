@@ -49,7 +49,9 @@ def load(folder):
         auto = transformers.AutoModelForPreTraining
     else:
         raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM, a sequence or token classifier nor a discriminator")
-    model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, attn_implementation="eager")
+    # Eager attention of ModernBERT makes NaN of padding that sees none of the text in its window.
+    attention = "sdpa" if config.model_type == "modernbert" else "eager"
+    model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, attn_implementation=attention)
     for kind, names in info.items():
         if names:
             raise Mismatch(f"model.safetensors: {kind}: {names}")
@@ -66,8 +68,10 @@ def check_tokenizer(tokenizer, config):
     if ids[0] != tokenizer.cls_token_id or ids[-1] != tokenizer.sep_token_id or ids[0] is None:
         raise Mismatch(f"tokenizer.json does not frame a text with its special tokens: {tokenizer.convert_ids_to_tokens(ids)}")
     wanted = {"pad_token_id": tokenizer.pad_token_id}
-    if config.model_type == "roberta":
+    if config.model_type in ("roberta", "modernbert"):
         wanted |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
+    if config.model_type == "modernbert":
+        wanted |= {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
     for name, found in wanted.items():
         if getattr(config, name) != found:
             raise Mismatch(f"config.json: {name} is {getattr(config, name)}, the tokenizer says {found}")
@@ -97,7 +101,8 @@ def masked_lm_difference(model, path):
         spans = list(zip(bounds, bounds[1:]))[start : start + BATCH_ROWS]
         real = padded([torch.ones_like(row) for row in rows], 0)
         inputs = dict(input_ids=padded(rows, model.config.pad_token_id), attention_mask=real)
-        inputs["token_type_ids"] = padded([types[a:b] for a, b in spans], 0)
+        if hasattr(model.config, "type_vocab_size"):
+            inputs["token_type_ids"] = padded([types[a:b] for a, b in spans], 0)
         logits = model(**inputs).logits[real.bool()]
         chosen.append(logits[wanted[spans[0][0] : spans[-1][1]].bool()])
     theirs = torch.cat(chosen)

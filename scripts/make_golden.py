@@ -5,8 +5,11 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
     python scripts/make_golden.py            # rewrites tests/golden/
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
-`roberta/`, `bert/`                           masked LM: logits, hidden states, loss, gradients, five AdamW steps
-`roberta_cls/`, `bert_cls/`, `electra_cls/`   sequence classification: logits, loss, gradients
+`roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
+`distilbert/`, `xlm_roberta/`, `camembert/`
+`roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
+`modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
+`distilbert_cls/`, `xlm_roberta_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`   token classification: logits, loss, gradients, five AdamW steps
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`                                replaced-token detection, see `write_pair`
@@ -53,10 +56,22 @@ FAMILY = {
 }
 ELECTRA = dict(pad_token_id=0, type_vocab_size=2, layer_norm_eps=1e-12, embedding_size=20)
 GENERATOR = dict(hidden_size=28, num_attention_heads=2, intermediate_size=36, embedding_size=20)
+# Layers of both kinds, and sequences of up to 29 tokens, of which a local layer sees 4 to either side.
+MODERNBERT = dict(vocab_size=101, hidden_size=32, num_attention_heads=2, num_hidden_layers=5, intermediate_size=44, local_attention=8)
+SMALL_MODERNBERT = dict(vocab_size=67, hidden_size=20, num_attention_heads=2, num_hidden_layers=3, intermediate_size=26, local_attention=6)
+MODERNBERT_SHARED = dict(initializer_range=0.2, pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, max_position_embeddings=40)
+DISTILBERT = dict(vocab_size=67, dim=24, n_heads=2, n_layers=2, hidden_dim=40, max_position_embeddings=40, pad_token_id=0)
+DISTILBERT |= dict(initializer_range=0.2, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
 WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
+FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
+
+
+def is_norm(name):
+    """Whether a parameter belongs to a LayerNorm."""
+    return "norm" in name.lower()
 
 
 def random_model(model_class, config, generator):
@@ -65,7 +80,7 @@ def random_model(model_class, config, generator):
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             noise = torch.randn(parameter.shape, generator=generator)
-            if "LayerNorm.weight" in name or "layer_norm.weight" in name:
+            if is_norm(name) and name.endswith("weight"):
                 parameter.copy_(1.0 + 0.1 * noise)
             elif name.endswith("bias"):
                 parameter.copy_(0.1 * noise)
@@ -89,7 +104,7 @@ def packed_inputs(config, classes, generator, tokens=False):
                 words[place] = MASK_ID
         ids += words
         positions += range(length)
-        types += [int(config.type_vocab_size > 1 and place >= length // 2 and length > 1) for place in range(length)]
+        types += [int(getattr(config, "type_vocab_size", 1) > 1 and place >= length // 2 and length > 1) for place in range(length)]
         label_positions += [start + place for place in chosen]
         cu_seqlens.append(len(ids))
     bounds = (0, classes) if classes else (FIRST_WORD, config.vocab_size)
@@ -111,6 +126,8 @@ def padded(packed, config, classes, tokens=False):
     batch = dict(input_ids=torch.full(shape, config.pad_token_id), token_type_ids=torch.zeros(shape, dtype=torch.long), attention_mask=real.long())
     batch["input_ids"][real] = packed["ids"]
     batch["token_type_ids"][real] = packed["token_type_ids"]
+    if not hasattr(config, "type_vocab_size"):
+        del batch["token_type_ids"]
     if config.problem_type == "regression":
         batch["labels"] = numbers(packed).view(len(LENGTHS), classes).double()
     elif classes and not tokens:
@@ -126,7 +143,7 @@ def padded(packed, config, classes, tokens=False):
 def step_losses(model, batch):
     """Losses and unclipped gradient norms of five AdamW steps on one batch; the model is left as they leave it."""
     named = list(model.named_parameters())
-    plain = [p for n, p in named if n.endswith("bias") or "LayerNorm" in n or "layer_norm" in n]
+    plain = [p for n, p in named if n.endswith("bias") or is_norm(n)]
     decayed = [p for n, p in named if all(p is not q for q in plain)]
     groups = [dict(params=decayed, weight_decay=WEIGHT_DECAY), dict(params=plain, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, **ADAMW)
@@ -153,19 +170,25 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(packed, folder / "inputs.safetensors")
 
-    model = model_class.from_pretrained(folder, attn_implementation="eager").double().eval()
+    # Eager attention of ModernBERT makes NaN of padding that sees none of the text in its window.
+    attention = "sdpa" if config.model_type == "modernbert" else "eager"
+    model = model_class.from_pretrained(folder, attn_implementation=attention).double().eval()
     batch, real = padded(packed, config, classes, tokens)
-    result = model(**batch, output_hidden_states=True)
+    result = model(**batch)
     result.loss.backward()
-    grads = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).last_hidden_state
+    # A decoder that is tied comes by two names, of which the file has one.
+    saved = load_file(folder / "model.safetensors").keys()
+    named = {name: p for name, p in model.named_parameters(remove_duplicate=False) if name in saved}
+    grads = {name: parameter.grad.clone() for name, parameter in named.items()}
     logits = result.logits if classes and not tokens else result.logits[real][packed["label_positions"].long()]
-    outputs = dict(logits=logits, hidden=result.hidden_states[-1][real], loss=result.loss.reshape(1))
+    outputs = dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
     outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
     outputs |= {f"grad.{name}": grad for name, grad in grads.items()}
     if not classes or tokens or config.problem_type == "regression":
         losses, norms = step_losses(model, batch)
         outputs |= dict(step_losses=torch.tensor(losses), step_grad_norms=torch.tensor(norms))
-        outputs |= {f"final.{name}": p for name, p in model.named_parameters() if any(name.endswith(f) for f in FINAL)}
+        outputs |= {f"final.{name}": p for name, p in named.items() if any(name.endswith(f) for f in FINAL)}
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
@@ -257,6 +280,21 @@ def write_all(root):
         write(root / f"{family}_tok", tagger, config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=5), 5, 210 + seed, tokens=True)
         config = config_class(**SMALL_SIZES, **SHARED, **FAMILY[family], num_labels=1 + seed, problem_type="regression")
         write(root / f"{family}_reg", classifier, config, 1 + seed, 220 + seed)
+
+
+    modern = transformers.ModernBertConfig(**MODERNBERT, **MODERNBERT_SHARED, global_rope_theta=500.0, local_rope_theta=30.0)
+    write(root / "modernbert", transformers.ModernBertForMaskedLM, modern, 0, 400)
+    for seed, pooling in enumerate(["cls", "mean"], 401):
+        modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, classifier_pooling=pooling, num_labels=3)
+        write(root / f"modernbert_{pooling}", transformers.ModernBertForSequenceClassification, modern, 3, seed)
+    tiny = SMALL_SIZES | SHARED | FAMILY["roberta"]
+    write(root / "xlm_roberta", transformers.XLMRobertaForMaskedLM, transformers.XLMRobertaConfig(**tiny), 0, 500)
+    write(root / "xlm_roberta_cls", transformers.XLMRobertaForSequenceClassification, transformers.XLMRobertaConfig(**tiny, num_labels=3), 3, 501)
+    write(root / "camembert", transformers.CamembertForMaskedLM, transformers.CamembertConfig(**tiny), 0, 502)
+    distilled = transformers.DistilBertConfig(**DISTILBERT)
+    write(root / "distilbert", transformers.DistilBertForMaskedLM, distilled, 0, 503)
+    distilled = transformers.DistilBertConfig(**DISTILBERT, num_labels=3)
+    write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
 
 
 def compare(root):

@@ -216,11 +216,9 @@ impl<W: Write> Bench<'_, W> {
             &Work::Values(tokens * d, 2 * tokens * d),
             tables,
             |(word_vd, position_pd, type_nd)| {
-                black_box(embedding::forward(
-                    ids,
-                    &embedding::Tables { word_vd, position_pd, type_nd },
-                    dtype,
-                )?);
+                let (position_pd, type_nd) = (Some(position_pd), Some(type_nd));
+                let tables = embedding::Tables { word_vd, position_pd, type_nd };
+                black_box(embedding::forward(ids, &tables, dtype)?);
                 Ok(())
             },
         )?;
@@ -232,12 +230,9 @@ impl<W: Write> Bench<'_, W> {
             &Work::Values(3 * tokens * d, 4 * tokens * d),
             gradients,
             |(dy, word_vd, position_pd, type_nd)| {
-                embedding::backward(
-                    dy,
-                    ids,
-                    &embedding::Tables { word_vd, position_pd, type_nd },
-                    embedding::Padding::default(),
-                )
+                let (position_pd, type_nd) = (Some(position_pd), Some(type_nd));
+                let tables = embedding::Tables { word_vd, position_pd, type_nd };
+                embedding::backward(dy, ids, &tables, embedding::Padding::default())
             },
         )?;
         let picked: Vec<u32> = (0..masked).map(|m| (m * tokens / masked) as u32).collect();

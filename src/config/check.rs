@@ -69,9 +69,14 @@ const MOST_PLACES: usize = 3;
 /// alike.
 pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, root: &Shape) -> Wrong {
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
-    let elsewhere = root.find(name_of(key));
+    let family = path.strip_prefix("model.").and_then(Family::named);
+    let elsewhere = if family.is_some() { Vec::new() } else { places(root, name_of(key)) };
     let hint = if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", Family::names("and"))
+    } else if let Some((family, own)) = family.and_then(|family| Some((family, family.key(key)?)))
+        && own != key
+    {
+        format!("{} calls it `{own}`", family.title)
     } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
         hint.to_string()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {
@@ -85,6 +90,20 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     };
     let within = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
     Wrong { place, message: format!("unknown key `{}`{within}", shortened(key)), hint: Some(hint) }
+}
+
+/// The dotted paths of all keys of this name; what several families have is one place.
+fn places(root: &Shape, key: &str) -> Vec<String> {
+    let mut places = root.find(key);
+    let in_families = |place: &String| {
+        let family = place.strip_prefix("model.").and_then(|rest| rest.split_once('.'));
+        family.is_some_and(|(family, _)| Family::named(family).is_some())
+    };
+    if places.iter().filter(|place| in_families(place)).count() > 1 {
+        places.retain(|place| !in_families(place));
+        places.push(format!("model.<family>.{key}"));
+    }
+    places
 }
 
 struct Checker<'a> {

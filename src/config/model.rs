@@ -46,7 +46,7 @@ impl Serialize for ModelSection {
         }
         self.max_position_embeddings.map_or(Ok(()), |count| map.serialize_entry(POSITIONS, &count))?;
         for model in &self.tables {
-            map.serialize_entry(model.family.name, &model.encoder)?;
+            map.serialize_entry(model.family.name, &model.to_table())?;
         }
         map.end()
     }
@@ -63,11 +63,8 @@ impl<'de> Deserialize<'de> for ModelSection {
             let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
                 continue;
             };
-            let mut all = serde_json::to_value(EncoderConfig::of(family)).map_err(D::Error::custom)?;
             let table = Map::<String, Value>::deserialize(table).map_err(D::Error::custom)?;
-            all.as_object_mut().expect("a struct is written as an object").extend(table);
-            let encoder = EncoderConfig::deserialize(all).map_err(D::Error::custom)?;
-            tables.push(ModelConfig { family, encoder });
+            tables.push(ModelConfig::from_table(family, table).map_err(D::Error::custom)?);
         }
         match given.keys().next() {
             Some(other) => {
@@ -95,13 +92,20 @@ impl JsonSchema for ModelSection {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let encoder = generator.subschema_for::<EncoderConfig>();
+        let encoder = EncoderConfig::json_schema(generator);
+        let fields = encoder.get("properties").and_then(Value::as_object).expect("a struct has properties");
         let table = |family: Family| {
+            let own =
+                |(field, schema): (&String, &Value)| Some((family.key(field)?.to_string(), schema.clone()));
+            let keys: Map<String, Value> = fields.iter().filter_map(own).collect();
+            let name = format!("{}Config", family.class);
+            let table =
+                serde_json::json!({"type": "object", "properties": keys, "additionalProperties": false});
+            generator.definitions_mut().insert(name.clone(), table);
             let about = format!("A {} encoder; absent keys take the family's own defaults.", family.title);
-            (
-                family.name.to_string(),
-                serde_json::json!({"description": about, "anyOf": [encoder, {"type": "null"}]}),
-            )
+            let any =
+                [serde_json::json!({"$ref": format!("#/$defs/{name}")}), serde_json::json!({"type": "null"})];
+            (family.name.to_string(), serde_json::json!({"description": about, "anyOf": any}))
         };
         let path = |about: &str| serde_json::json!({"description": about, "type": ["string", "null"]});
         let mut properties = Map::new();

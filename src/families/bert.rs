@@ -3,11 +3,16 @@
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
+use crate::families::Dropouts;
 use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadActivation;
 use crate::families::HeadKind;
+use crate::families::Initialisation;
+use crate::families::Keys;
 use crate::families::MaskedLmNames;
+use crate::families::PositionKind;
 use crate::families::SpecialNames;
 
 impl Family {
@@ -36,8 +41,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
     prefix: "bert",
     defaults: EncoderConfig::BASE,
     hub_defaults: EncoderConfig { vocab_size: 30_522, ..EncoderConfig::BASE },
-    positions_follow_padding: false,
+    keys: Keys::BERT,
+    positions: PositionKind::Table,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: Dropouts::BERT,
     projects_embeddings: false,
+    names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "cls.predictions.transform.dense",
         norm: "cls.predictions.transform.LayerNorm",
@@ -47,6 +58,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "bert.pooler.dense",
+        norm: None,
         output: "classifier",
         drops_input: false,
         activation: HeadActivation::Tanh,
@@ -54,6 +66,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     token_classifier: Some("classifier"),
     unused_tensors: &[],
     special: SpecialNames::BERT,
+    token_ids: &[],
     double_separator: false,
     second_type: 1,
     byte_level_class: None,

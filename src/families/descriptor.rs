@@ -1,11 +1,16 @@
 //! What is to be said of a family.
 
+use crate::families::Dropouts;
 use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadKind;
+use crate::families::Keys;
+use crate::families::PositionKind;
 
 /// Everything in which families differ.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something else of a family")]
 pub struct Descriptor {
     /// Its table in a configuration, `model_type` in `config.json`.
     pub name: &'static str,
@@ -21,11 +26,23 @@ pub struct Descriptor {
     pub defaults: EncoderConfig,
     /// What absent keys of `config.json` stand for: the defaults of transformers' own class (5.23).
     pub hub_defaults: EncoderConfig,
-    /// Whether positions count from one past the padding id, whose row of the position embedding is padding
-    /// too; else from 0, and every row is trained.
-    pub positions_follow_padding: bool,
+    /// What its keys are called in a configuration and in `config.json`.
+    pub keys: Keys,
+    /// How the model learns where tokens stand.
+    pub positions: PositionKind,
+    /// Whether maps and norms have biases; the decoder and the last map of a head have one in any case.
+    pub has_biases: bool,
+    /// Whether the feed-forward block is gated: its first map gives two halves, GELU of the first of which is
+    /// multiplied by the second.
+    pub is_gated: bool,
+    /// How weights begin.
+    pub initialisation: Initialisation,
+    /// Where values are dropped.
+    pub dropouts: fn(&EncoderConfig) -> Dropouts,
     /// Whether embeddings may have a width of their own (`embedding_size`), with a map behind them.
     pub projects_embeddings: bool,
+    /// Names of the encoder's parameters.
+    pub names: EncoderNames,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
     /// Names of the head that tells replaced tokens, where the family has one: then it is pretrained so.
@@ -38,6 +55,8 @@ pub struct Descriptor {
     pub unused_tensors: &'static [&'static str],
     /// The special tokens that a new tokenizer gets.
     pub special: SpecialNames,
+    /// Keys of `config.json` that hold the id of a special token, besides `pad_token_id`.
+    pub token_ids: &'static [(&'static str, SpecialRole)],
     /// Whether two separators stand between the texts of a pair.
     pub double_separator: bool,
     /// Token type of the second text of a pair, where the model has more than one type.
@@ -76,6 +95,17 @@ impl Descriptor {
     }
 }
 
+/// How the weights of matrices and tables begin; biases begin at 0, norms at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Initialisation {
+    /// Normal with a deviation of `initializer_range`; the rows of padding tokens are 0.
+    Normal,
+    /// Normal, cut off at two deviations: `initializer_range`, for the last map of each block and the first one
+    /// of a head divided by `sqrt(2 L)`, for a classifier's last map `D^-0.5`. `_init_weights` of
+    /// `modeling_modernbert.py` (transformers 5.23).
+    TruncatedByDepth,
+}
+
 /// Names of the parameters of the masked-LM head.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskedLmNames {
@@ -105,6 +135,8 @@ pub enum HeadActivation {
     Tanh,
     /// GELU, erf form.
     Gelu,
+    /// The rectified linear unit.
+    Relu,
 }
 
 /// Names of the parameters of the sequence classifier, and its form.
@@ -112,12 +144,23 @@ pub enum HeadActivation {
 pub struct ClassificationNames {
     /// The first map; where it is the encoder's pooler, it is there in folders without a classifier, too.
     pub dense: &'static str,
+    /// The norm behind the activation, where there is one.
+    pub norm: Option<&'static str>,
     /// The map to labels.
     pub output: &'static str,
     /// Whether the input of the first map is dropped as well.
     pub drops_input: bool,
     /// Between the two maps.
     pub activation: HeadActivation,
+}
+
+/// What a special token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpecialRole {
+    /// It begins a text.
+    Cls,
+    /// It ends a text.
+    Sep,
 }
 
 /// Names of special tokens, by role.

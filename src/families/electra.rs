@@ -3,10 +3,15 @@
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
+use crate::families::Dropouts;
 use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadActivation;
+use crate::families::Initialisation;
+use crate::families::Keys;
 use crate::families::MaskedLmNames;
+use crate::families::PositionKind;
 use crate::families::ReplacedTokenNames;
 use crate::families::SpecialNames;
 
@@ -31,8 +36,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
         intermediate_size: 1024,
         ..EncoderConfig::BASE
     },
-    positions_follow_padding: false,
+    keys: Keys::BERT,
+    positions: PositionKind::Table,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: Dropouts::BERT,
     projects_embeddings: true,
+    names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "generator_predictions.dense",
         norm: "generator_predictions.LayerNorm",
@@ -45,6 +56,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     }),
     classification: ClassificationNames {
         dense: "classifier.dense",
+        norm: None,
         output: "classifier.out_proj",
         drops_input: true,
         activation: HeadActivation::Gelu,
@@ -52,6 +64,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     token_classifier: Some("classifier"),
     unused_tensors: &[],
     special: SpecialNames::BERT,
+    token_ids: &[],
     double_separator: false,
     second_type: 1,
     byte_level_class: None,

@@ -5,8 +5,20 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::families::Family;
+use crate::families::PositionKind;
 
-/// Everything that decides the tensors and the arithmetic of an encoder; defaults are RoBERTa-base's.
+/// What a classifier makes one vector of, for each text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pooling {
+    /// The first token.
+    Cls,
+    /// The mean of all tokens.
+    Mean,
+}
+
+/// Everything that decides the tensors and the arithmetic of an encoder; defaults are RoBERTa-base's. A
+/// family has some of the keys, and calls some of them by names of its own: see [`Family::key`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EncoderConfig {
@@ -26,12 +38,27 @@ pub struct EncoderConfig {
     pub intermediate_size: usize,
     /// Dropout on embeddings, attention output and feed-forward output.
     pub hidden_dropout_prob: f64,
-    /// Dropout on attention probabilities.
+    /// Dropout on attention probabilities; of ModernBERT on attention output, too.
     pub attention_probs_dropout_prob: f64,
+    /// Dropout on embeddings, where it has a key of its own.
+    pub embedding_dropout: f64,
+    /// Dropout between the two feed-forward products.
+    pub mlp_dropout: f64,
     /// Dropout before the classifier; `hidden_dropout_prob` when absent.
     pub classifier_dropout: Option<f64>,
-    /// Entries of the position embedding. RoBERTa can use two fewer than this.
+    /// What a classifier sees of a text.
+    pub classifier_pooling: Pooling,
+    /// Entries of the position embedding, of which RoBERTa can use two fewer; where positions are rotary, the
+    /// longest sequence in tokens.
     pub max_position_embeddings: usize,
+    /// Tokens that a token of a local layer attends to, half of them to either side.
+    pub local_attention: usize,
+    /// One layer in so many attends to all tokens, the first one among them; the others are local.
+    pub global_attn_every_n_layers: usize,
+    /// Base of the rotary angles of layers that attend to all tokens.
+    pub global_rope_theta: f64,
+    /// Base of the rotary angles of local layers.
+    pub local_rope_theta: f64,
     /// Entries of the token type embedding.
     pub type_vocab_size: usize,
     /// Added to the variance in LayerNorm.
@@ -59,8 +86,15 @@ impl EncoderConfig {
         intermediate_size: 3072,
         hidden_dropout_prob: 0.1,
         attention_probs_dropout_prob: 0.1,
+        embedding_dropout: 0.0,
+        mlp_dropout: 0.0,
         classifier_dropout: None,
+        classifier_pooling: Pooling::Cls,
         max_position_embeddings: 512,
+        local_attention: 128,
+        global_attn_every_n_layers: 3,
+        global_rope_theta: 160_000.0,
+        local_rope_theta: 10_000.0,
         type_vocab_size: 2,
         layer_norm_eps: 1e-12,
         initializer_range: 0.02,
@@ -76,6 +110,38 @@ impl EncoderConfig {
     pub fn head_size(&self) -> usize {
         self.hidden_size / self.num_attention_heads
     }
+
+    /// The farthest that a token of a layer attends to either side; `None` where it attends to all.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let is_global = layer.is_multiple_of(self.global_attn_every_n_layers);
+        (!is_global).then_some(self.local_attention / 2)
+    }
+}
+
+/// Where a model drops values, and how many of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropouts {
+    /// Behind the embeddings.
+    pub embeddings: f64,
+    /// Of the attention probabilities.
+    pub attention_probabilities: f64,
+    /// Behind the last map of an attention block.
+    pub attention_output: f64,
+    /// Before the last map of a feed-forward block.
+    pub feed_forward_input: f64,
+    /// Behind the last map of a feed-forward block; 0 where values are dropped before it.
+    pub feed_forward_output: f64,
+}
+
+impl Dropouts {
+    /// Those of BERT and what descends from it.
+    pub(super) const BERT: fn(&EncoderConfig) -> Self = |shape| Self {
+        embeddings: shape.hidden_dropout_prob,
+        attention_probabilities: shape.attention_probs_dropout_prob,
+        attention_output: shape.hidden_dropout_prob,
+        feed_forward_input: 0.0,
+        feed_forward_output: shape.hidden_dropout_prob,
+    };
 }
 
 /// A family and its encoder: what models are built from.
@@ -100,16 +166,19 @@ impl ModelConfig {
     /// The rows that are padding.
     pub fn padding_rows(&self) -> PaddingRows {
         let word = Some(self.encoder.pad_token_id);
-        PaddingRows { word, position: word.filter(|_| self.family.positions_follow_padding) }
+        PaddingRows { word, position: word.filter(|_| self.position_offset() > 0) }
     }
 
-    /// The longest sequence that the position embedding can hold, in tokens.
+    /// The longest sequence that the model takes, in tokens.
     pub fn max_sequence_length(&self) -> usize {
         self.encoder.max_position_embeddings.saturating_sub(self.position_offset())
     }
 
     /// The row of the position embedding that the first token takes.
     pub fn position_offset(&self) -> usize {
-        if self.family.positions_follow_padding { self.encoder.pad_token_id as usize + 1 } else { 0 }
+        match self.family.positions {
+            PositionKind::TableBehindPadding => self.encoder.pad_token_id as usize + 1,
+            PositionKind::Table | PositionKind::Rotary => 0,
+        }
     }
 }

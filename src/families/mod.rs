@@ -5,12 +5,19 @@
 //! [`Descriptor`].
 
 mod bert;
+mod camembert;
 mod descriptor;
+mod distilbert;
 mod electra;
 mod encoder;
 mod heads;
+mod keys;
+mod modernbert;
 mod named;
+mod names;
+mod positions;
 mod roberta;
+mod xlm_roberta;
 
 use std::fmt;
 use std::ops::Deref;
@@ -24,15 +31,25 @@ use serde::de::Error;
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
 pub use descriptor::HeadActivation;
+pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
 pub use descriptor::ReplacedTokenNames;
 pub use descriptor::SpecialNames;
+pub use descriptor::SpecialRole;
+pub use encoder::Dropouts;
 pub use encoder::EncoderConfig;
 pub use encoder::ModelConfig;
 pub use encoder::PaddingRows;
+pub use encoder::Pooling;
 pub use heads::HeadKind;
+pub use keys::Constant;
+pub use keys::Keys;
 pub use named::MODEL_NAMES;
 pub use named::named_model;
+pub use names::AttentionNames;
+pub use names::EncoderNames;
+pub use names::NormNames;
+pub use positions::PositionKind;
 
 /// A family, by its description.
 #[derive(Clone, Copy)]
@@ -40,7 +57,15 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 3] = [Self::ROBERTA, Self::BERT, Self::ELECTRA];
+    pub const ALL: [Self; 7] = [
+        Self::ROBERTA,
+        Self::BERT,
+        Self::ELECTRA,
+        Self::MODERNBERT,
+        Self::DISTILBERT,
+        Self::XLM_ROBERTA,
+        Self::CAMEMBERT,
+    ];
 
     /// The family of this name, as configurations and `config.json` write it.
     pub fn named(name: &str) -> Option<Self> {
@@ -50,6 +75,11 @@ impl Family {
     /// Its special tokens, for as long as the program runs.
     pub fn special_names(self) -> &'static SpecialNames {
         &self.0.special
+    }
+
+    /// The names of its encoder's parameters, for as long as the program runs.
+    pub fn encoder_names(self) -> &'static EncoderNames {
+        &self.0.names
     }
 
     /// "`roberta`, `bert` and `electra`".
@@ -110,9 +140,10 @@ mod tests {
             let json = serde_json::to_string(&family).unwrap();
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
-        assert_eq!(Family::names("and"), "`roberta`, `bert` and `electra`");
+        let all = "`roberta`, `bert`, `electra`, `modernbert`, `distilbert`, `xlm-roberta` and `camembert`";
+        assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
-        assert!(error.contains("unknown family `gpt`: there are `roberta`, `bert` and `electra`"), "{error}");
+        assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");
     }
 
     #[test]
@@ -123,7 +154,6 @@ mod tests {
                 assert!(special.order.contains(&token), "{family:?} {token}");
             }
             assert_eq!(special.id(special.pad), family.defaults.pad_token_id as usize);
-            assert_eq!(family.hub_defaults.pad_token_id, family.defaults.pad_token_id);
         }
     }
 }

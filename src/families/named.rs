@@ -1,19 +1,20 @@
 //! Shapes that have a name: what speed is measured on.
 //!
-//! `base` and `large` are RoBERTa's, those of the paper, `electra-small` and `electra-base` ELECTRA's;
-//! `scripts/peer_pytorch.py` builds the same.
+//! `base` and `large` are RoBERTa's, those of the paper, `electra-small` and `electra-base` ELECTRA's,
+//! `modernbert-base` ModernBERT's; `scripts/peer_pytorch.py` builds the same.
 
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
 /// The names, from small to large.
-pub const MODEL_NAMES: [&str; 6] = ["tiny", "small", "base", "large", "electra-small", "electra-base"];
+pub const MODEL_NAMES: [&str; 7] =
+    ["tiny", "small", "base", "large", "electra-small", "electra-base", "modernbert-base"];
 
-/// The model of a name; `None` for any other word. All have heads of 64, a feed-forward of four times the
-/// width, 512 positions and dropout 0.1.
+/// The model of a name; `None` for any other word. All have heads of 64; RoBERTa's and ELECTRA's a
+/// feed-forward of four times the width, 512 positions and dropout 0.1.
 pub fn named_model(name: &str) -> Option<ModelConfig> {
-    let (roberta, electra) = (Family::ROBERTA, Family::ELECTRA);
+    let (roberta, electra, modernbert) = (Family::ROBERTA, Family::ELECTRA, Family::MODERNBERT);
     let (family, vocab_size, embedding_size, hidden_size, num_hidden_layers) = match name {
         "tiny" => (roberta, 8192, None, 128, 2),
         "small" => (roberta, 30_522, None, 256, 12),
@@ -21,6 +22,9 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         "large" => (roberta, 50_265, None, 1024, 24),
         "electra-small" => (electra, 30_522, Some(128), 256, 12),
         "electra-base" => (electra, 30_522, None, 768, 12),
+        "modernbert-base" => {
+            return Some(ModelConfig { family: modernbert, encoder: modernbert.hub_defaults.clone() });
+        }
         _ => return None,
     };
     let encoder = EncoderConfig {
@@ -42,7 +46,7 @@ mod tests {
     #[test]
     fn every_name_has_a_model() {
         let widths = MODEL_NAMES.map(|name| named_model(name).unwrap().encoder.hidden_size);
-        assert_eq!(widths, [128, 256, 768, 1024, 256, 768]);
+        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768]);
         assert_eq!(
             named_model("base").unwrap().encoder,
             EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }

@@ -3,18 +3,25 @@
 
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
+use crate::families::Dropouts;
 use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadActivation;
+use crate::families::Initialisation;
+use crate::families::Keys;
 use crate::families::MaskedLmNames;
+use crate::families::PositionKind;
 use crate::families::SpecialNames;
+use crate::families::SpecialRole;
 
 impl Family {
     /// RoBERTa.
     pub const ROBERTA: Self = Self(&DESCRIPTOR);
 }
 
-static DESCRIPTOR: Descriptor = Descriptor {
+/// What descends from it takes all that it does not say itself.
+pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     name: "roberta",
     title: "RoBERTa",
     class: "Roberta",
@@ -27,8 +34,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
         ..BASE
     },
     hub_defaults: EncoderConfig { vocab_size: 50_265, ..BASE },
-    positions_follow_padding: true,
+    keys: Keys::BERT,
+    positions: PositionKind::TableBehindPadding,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: Dropouts::BERT,
     projects_embeddings: false,
+    names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "lm_head.dense",
         norm: "lm_head.layer_norm",
@@ -38,6 +51,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "classifier.dense",
+        norm: None,
         output: "classifier.out_proj",
         drops_input: true,
         activation: HeadActivation::Tanh,
@@ -54,10 +68,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
         mask: "<mask>",
         unused: ("<unused", ">"),
     },
+    token_ids: &[("bos_token_id", SpecialRole::Cls), ("eos_token_id", SpecialRole::Sep)],
     double_separator: true,
     second_type: 0,
     byte_level_class: Some("RobertaTokenizer"),
     word_piece_class: None,
 };
+
+/// What absent keys of `config.json` stand for in its descendants.
+pub(super) const HUB_DEFAULTS: EncoderConfig = EncoderConfig { vocab_size: 30_522, ..BASE };
 
 const BASE: EncoderConfig = EncoderConfig { pad_token_id: 1, ..EncoderConfig::BASE };

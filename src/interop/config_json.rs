@@ -3,6 +3,8 @@
 //! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our
 //! configuration files.
 
+mod rotary;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,6 +19,8 @@ use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::families::Pooling;
+use crate::families::PositionKind;
 use crate::fs;
 
 const CAP_BYTES: u64 = 1 << 20;
@@ -70,21 +74,15 @@ impl HubConfig {
     /// The JSON that transformers reads, keys sorted as it sorts them.
     pub fn to_json(&self) -> Value {
         let mut keys: BTreeMap<String, Value> = self.extra.clone().into_iter().collect();
-        let encoder = &self.model.encoder;
-        let Value::Object(sizes) = serde_json::to_value(encoder).expect("numbers always have a JSON form")
-        else {
-            unreachable!("a struct is written as an object");
-        };
-        keys.extend(sizes);
+        keys.extend(self.model.to_table());
         let family = self.model.family;
         if family.projects_embeddings {
-            keys.insert("embedding_size".to_string(), json!(encoder.embedding_width()));
+            keys.insert("embedding_size".to_string(), json!(self.model.encoder.embedding_width()));
         }
+        keys.extend(family.keys.constants.iter().map(|(key, value)| (key.to_string(), value.json())));
         let class = family.architecture(self.head.unwrap_or(HeadKind::None));
         keys.insert("model_type".to_string(), json!(family.name));
         keys.insert("architectures".to_string(), json!([class]));
-        keys.insert("hidden_act".to_string(), json!("gelu"));
-        keys.insert("position_embedding_type".to_string(), json!("absolute"));
         keys.insert("tie_word_embeddings".to_string(), json!(true));
         keys.insert("dtype".to_string(), json!("float32"));
         if let Some(labels) = &self.id2label {
@@ -114,8 +112,11 @@ impl Reader<'_> {
         let mut notes = Vec::new();
         let family = self.family()?;
         let mut head = self.head(family, &mut notes);
+        if family.positions == PositionKind::Rotary {
+            self.unfold_layers();
+        }
         let encoder = self.encoder(family);
-        self.refuse_other_models();
+        self.refuse_other_models(family);
         let id2label = self.labels();
         let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
         let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
@@ -181,37 +182,56 @@ impl Reader<'_> {
 
     fn encoder(&mut self, family: Family) -> EncoderConfig {
         let absent = &family.hub_defaults;
+        let key = |field| family.key(field);
         let encoder = EncoderConfig {
-            vocab_size: self.size("vocab_size", absent.vocab_size),
-            embedding_size: absent.embedding_size.map(|width| self.size("embedding_size", width)),
-            hidden_size: self.size("hidden_size", absent.hidden_size),
+            vocab_size: self.size(key("vocab_size"), absent.vocab_size),
+            embedding_size: absent.embedding_size.map(|width| self.size(key("embedding_size"), width)),
+            hidden_size: self.size(key("hidden_size"), absent.hidden_size),
             num_hidden_layers: self.whole(
-                "num_hidden_layers",
+                key("num_hidden_layers"),
                 absent.num_hidden_layers as u64,
                 1,
                 MOST_LAYERS,
             ) as usize,
-            num_attention_heads: self.size("num_attention_heads", absent.num_attention_heads),
-            intermediate_size: self.size("intermediate_size", absent.intermediate_size),
-            hidden_dropout_prob: self.share("hidden_dropout_prob", absent.hidden_dropout_prob),
+            num_attention_heads: self.size(key("num_attention_heads"), absent.num_attention_heads),
+            intermediate_size: self.size(key("intermediate_size"), absent.intermediate_size),
+            hidden_dropout_prob: self.share(key("hidden_dropout_prob"), absent.hidden_dropout_prob),
             attention_probs_dropout_prob: self
-                .share("attention_probs_dropout_prob", absent.attention_probs_dropout_prob),
-            classifier_dropout: self
-                .keys
-                .get("classifier_dropout")
-                .is_some_and(|v| !v.is_null())
-                .then(|| self.share("classifier_dropout", absent.hidden_dropout_prob)),
-            max_position_embeddings: self.size("max_position_embeddings", absent.max_position_embeddings),
-            type_vocab_size: self.size("type_vocab_size", absent.type_vocab_size),
-            layer_norm_eps: self.share("layer_norm_eps", absent.layer_norm_eps),
-            initializer_range: self.number("initializer_range", absent.initializer_range, 0.0, 1e3),
-            pad_token_id: self.whole("pad_token_id", absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
+                .share(key("attention_probs_dropout_prob"), absent.attention_probs_dropout_prob),
+            embedding_dropout: self.share(key("embedding_dropout"), absent.embedding_dropout),
+            mlp_dropout: self.share(key("mlp_dropout"), absent.mlp_dropout),
+            classifier_dropout: self.classifier_dropout(family),
+            classifier_pooling: self.pooling(absent.classifier_pooling),
+            max_position_embeddings: self
+                .size(key("max_position_embeddings"), absent.max_position_embeddings),
+            local_attention: self.whole(
+                key("local_attention"),
+                absent.local_attention as u64,
+                2,
+                LARGEST_SIZE,
+            ) as usize,
+            global_attn_every_n_layers: self
+                .size(key("global_attn_every_n_layers"), absent.global_attn_every_n_layers),
+            global_rope_theta: self.number(key("global_rope_theta"), absent.global_rope_theta, 1e-9, 1e12),
+            local_rope_theta: self.number(key("local_rope_theta"), absent.local_rope_theta, 1e-9, 1e12),
+            type_vocab_size: self.size(key("type_vocab_size"), absent.type_vocab_size),
+            layer_norm_eps: self.share(key("layer_norm_eps"), absent.layer_norm_eps),
+            initializer_range: self.number(key("initializer_range"), absent.initializer_range, 0.0, 1e3),
+            pad_token_id: self.whole(key("pad_token_id"), absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
         };
-        self.keys.shift_remove("classifier_dropout");
+        let name = |field| key(field).unwrap_or(field);
         if !encoder.hidden_size.is_multiple_of(encoder.num_attention_heads) {
             self.refuse(format!(
-                "`hidden_size` {} is not a multiple of `num_attention_heads` {}",
-                encoder.hidden_size, encoder.num_attention_heads
+                "`{}` {} is not a multiple of `{}` {}",
+                name("hidden_size"),
+                encoder.hidden_size,
+                name("num_attention_heads"),
+                encoder.num_attention_heads
+            ));
+        } else if family.positions == PositionKind::Rotary && !encoder.head_size().is_multiple_of(2) {
+            self.refuse(format!(
+                "heads of {} do not fall into pairs for rotary positions",
+                encoder.head_size()
             ));
         }
         let model = ModelConfig { family, encoder };
@@ -224,12 +244,36 @@ impl Reader<'_> {
         model.encoder
     }
 
-    fn refuse_other_models(&mut self) {
-        for (key, wanted) in [("hidden_act", "gelu"), ("position_embedding_type", "absolute")] {
-            match self.keys.shift_remove(key) {
-                None => {}
-                Some(Value::String(value)) if value == wanted => {}
-                Some(other) => self.refuse(format!("`{key}` {other} is not supported, only `{wanted}` is")),
+    /// `null` stands for that of hidden states, as an absent key does where the family has no other default.
+    fn classifier_dropout(&mut self, family: Family) -> Option<f64> {
+        let (key, absent) = (family.key("classifier_dropout")?, &family.hub_defaults);
+        match self.keys.get(key) {
+            None => absent.classifier_dropout,
+            Some(Value::Null) => {
+                self.keys.shift_remove(key);
+                None
+            }
+            Some(_) => Some(self.share(Some(key), absent.hidden_dropout_prob)),
+        }
+    }
+
+    fn pooling(&mut self, absent: Pooling) -> Pooling {
+        let Some(value) = self.keys.shift_remove("classifier_pooling") else { return absent };
+        serde_json::from_value(value.clone()).unwrap_or_else(|_| {
+            self.refuse(format!("`classifier_pooling` must be `cls` or `mean`, not {}", shown(&value)));
+            absent
+        })
+    }
+
+    fn refuse_other_models(&mut self, family: Family) {
+        for (key, wanted) in family.keys.constants {
+            let wanted = wanted.json();
+            match self.keys.shift_remove(*key) {
+                Some(other) if other != wanted => {
+                    let wanted = wanted.as_str().map_or(wanted.to_string(), str::to_string);
+                    self.refuse(format!("`{key}` {other} is not supported, only `{wanted}` is"));
+                }
+                _ => {}
             }
         }
         for key in ["is_decoder", "add_cross_attention"] {
@@ -268,18 +312,22 @@ impl Reader<'_> {
         names
     }
 
-    fn size(&mut self, key: &str, default: usize) -> usize {
+    fn take<'k>(&mut self, key: Option<&'k str>) -> Option<(&'k str, Value)> {
+        let value = self.keys.shift_remove(key?).filter(|value| !value.is_null())?;
+        Some((key?, value))
+    }
+
+    fn size(&mut self, key: Option<&str>, default: usize) -> usize {
         self.whole(key, default as u64, 1, LARGEST_SIZE) as usize
     }
 
-    fn share(&mut self, key: &str, default: f64) -> f64 {
+    fn share(&mut self, key: Option<&str>, default: f64) -> f64 {
         self.number(key, default, 0.0, 1.0)
     }
 
-    fn whole(&mut self, key: &str, default: u64, least: u64, most: u64) -> u64 {
-        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else {
-            return default;
-        };
+    /// A number by its key; `default` where the family has none, or the file does not have it.
+    fn whole(&mut self, key: Option<&str>, default: u64, least: u64, most: u64) -> u64 {
+        let Some((key, value)) = self.take(key) else { return default };
         match value.as_u64() {
             Some(number) if (least..=most).contains(&number) => number,
             _ => {
@@ -292,10 +340,9 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self, key: &str, default: f64, least: f64, most: f64) -> f64 {
-        let Some(value) = self.keys.shift_remove(key).filter(|value| !value.is_null()) else {
-            return default;
-        };
+    /// As [`Self::whole`], for any number.
+    fn number(&mut self, key: Option<&str>, default: f64, least: f64, most: f64) -> f64 {
+        let Some((key, value)) = self.take(key) else { return default };
         match value.as_f64() {
             Some(number) if (least..=most).contains(&number) => number,
             _ => {

@@ -244,7 +244,9 @@ impl PretrainedFolder {
             name if name == names::word_embedding(family) || name == family.masked_lm.bias => {
                 refit.of_words(&tensor)
             }
-            name if name == names::position_embedding(family) => refit.of_positions(&tensor, shape[0]),
+            name if names::position_embedding(family).is_some_and(|table| name == table) => {
+                refit.of_positions(&tensor, shape[0])
+            }
             _ => Ok(tensor),
         }
     }
@@ -431,12 +433,13 @@ fn canonical_sources(
 
 fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKind {
     let has = |module: &str| sources.contains_key(&format!("{module}.weight"));
+    // A classifier first: its first map may be that of the masked language model it was made of.
     match () {
-        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         // BERT's sequence classifier has the name of the token classifier, and a pooler besides.
         () if has(family.classification.output) && has(family.classification.dense) => {
             HeadKind::SequenceClassification
         }
+        () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         () if family.token_classifier.is_some_and(has) => HeadKind::TokenClassification,
         () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
             HeadKind::ReplacedTokenDetection

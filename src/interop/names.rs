@@ -24,10 +24,7 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
             name = format!("{start}{new}");
         }
     }
-    if ["embeddings.", "embeddings_project.", "encoder.", "pooler."]
-        .iter()
-        .any(|start| name.starts_with(start))
-    {
+    if family.names.begins(&name) {
         name = format!("{}.{name}", family.prefix);
     }
     match name.strip_prefix(family.masked_lm.decoder) {
@@ -41,10 +38,10 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
 
 /// The word embedding, to which the decoder is tied.
 pub(super) fn word_embedding(family: Family) -> String {
-    format!("{}.embeddings.word_embeddings.weight", family.prefix)
+    format!("{}.{}.weight", family.prefix, family.names.word)
 }
 
-/// The table of positions.
-pub(super) fn position_embedding(family: Family) -> String {
-    format!("{}.embeddings.position_embeddings.weight", family.prefix)
+/// The table of positions, where the family has one.
+pub(super) fn position_embedding(family: Family) -> Option<String> {
+    Some(format!("{}.{}.weight", family.prefix, family.names.position?))
 }

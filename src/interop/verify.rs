@@ -156,6 +156,12 @@ mod tests {
             "electra_tok",
             "roberta_reg",
             "bert_reg",
+            "modernbert",
+            "modernbert_mean",
+            "distilbert",
+            "distilbert_cls",
+            "xlm_roberta",
+            "camembert",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -1,4 +1,5 @@
-//! Input embeddings: word + position + token type, `LayerNorm`, dropout.
+//! Input embeddings: word + position + token type (the last two where there are tables), `LayerNorm`,
+//! dropout.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -26,15 +27,15 @@ pub struct TokenIds<'a> {
     pub token_type_ids: Indices<'a>,
 }
 
-/// The three tables and their norm.
+/// The tables and their norm.
 #[derive(Debug, Clone)]
 pub struct Embeddings {
     /// `[V, E]`; the masked-LM decoder uses it too.
     pub word: ParameterId,
-    /// `[P, E]`.
-    pub position: ParameterId,
-    /// `[types, E]`.
-    pub token_type: ParameterId,
+    /// `[P, E]`, where positions have a table.
+    pub position: Option<ParameterId>,
+    /// `[types, E]`, where there are token types.
+    pub token_type: Option<ParameterId>,
     /// After the sum.
     pub norm: Norm,
     /// E: the width of the tables.
@@ -65,8 +66,8 @@ impl Embeddings {
         let get = |id| ctx.parameters.get(id);
         let tables = embedding::Tables {
             word_vd: get(self.word),
-            position_pd: get(self.position),
-            type_nd: get(self.token_type),
+            position_pd: self.position.map(get),
+            type_nd: self.token_type.map(get),
         };
         let sum_td = embedding::forward(op_ids(tokens), &tables, ctx.parameters.compute_dtype())?;
         let (y, norm) = self.norm.forward(&sum_td, ctx)?;
@@ -95,8 +96,8 @@ impl Embeddings {
         let d_sum = self.norm.backward(&d_norm, &saved.sum_td, &saved.norm, ctx, gradients)?;
         let tables = embedding::Tables {
             word_vd: gradients.get(self.word)?,
-            position_pd: gradients.get(self.position)?,
-            type_nd: gradients.get(self.token_type)?,
+            position_pd: self.position.map(|id| gradients.get(id)).transpose()?,
+            type_nd: self.token_type.map(|id| gradients.get(id)).transpose()?,
         };
         embedding::backward(
             &d_sum,

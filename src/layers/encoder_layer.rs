@@ -5,6 +5,7 @@ use candle_core::Result;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
+use crate::layers::NormPlacement;
 use crate::layers::Stream;
 use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
@@ -31,6 +32,16 @@ impl EncoderLayer {
     /// Floating-point operations for each token of segments of mean length `mean_length`.
     pub fn flops(&self, mean_length: f64) -> f64 {
         self.attention.flops(mean_length) + self.feed_forward.flops()
+    }
+
+    /// What it takes of a layer like it: hidden states, and beside them what they are the norm of where norms
+    /// stand before their blocks.
+    pub fn input(&self) -> Footprint {
+        let tensors = match self.feed_forward.output.placement {
+            NormPlacement::After => 1,
+            NormPlacement::Before => 2,
+        };
+        Footprint { values: tensors * self.feed_forward.output.dense.outputs as u64, statistics_bytes: 0 }
     }
 
     /// What is kept for backward, the output included.

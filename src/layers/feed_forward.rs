@@ -1,4 +1,4 @@
-//! Feed-forward block of an encoder layer: map, GELU (gated or not), and the end of the block.
+//! Feed-forward block of an encoder layer: map, GELU (gated or not), dropout, and the end of the block.
 
 use candle_core::Result;
 use candle_core::Tensor;
@@ -11,6 +11,8 @@ use crate::layers::linear;
 use crate::layers::linear::Linear;
 use crate::layers::output_block;
 use crate::layers::output_block::OutputBlock;
+use crate::ops::dropout;
+use crate::ops::dropout::Dropout;
 use crate::ops::geglu;
 use crate::ops::gelu;
 
@@ -30,6 +32,8 @@ pub struct FeedForward {
     pub intermediate: Linear,
     /// Whether what it gives is gated.
     pub gate: Gate,
+    /// Dropout of what the end of the block takes. It draws where that would, which has none beside it.
+    pub dropout: f64,
     /// The end of the block, which takes F values.
     pub output: OutputBlock,
 }
@@ -40,6 +44,7 @@ pub struct Saved {
     x: Stream,
     /// Before bias and GELU, `[T, F]` or `[T, 2 F]`.
     pre_activation: Tensor,
+    /// After GELU and dropout.
     activation_tf: Tensor,
     output: output_block::Saved,
 }
@@ -55,9 +60,10 @@ impl FeedForward {
         self.output.saved() + self.both_sides()
     }
 
-    /// The most that backward needs besides: the gradients of both sides of GELU.
+    /// The most that backward needs besides: the gradients of both sides of GELU, and of what was dropped.
     pub fn temporary(&self) -> Footprint {
-        self.both_sides()
+        let dropped = if self.dropout > 0.0 { self.output.dense.inputs } else { 0 };
+        self.both_sides() + Footprint { values: dropped as u64, statistics_bytes: 0 }
     }
 
     fn both_sides(&self) -> Footprint {
@@ -65,13 +71,15 @@ impl FeedForward {
         Footprint { values: values as u64, statistics_bytes: 0 }
     }
 
-    /// The residual plus `dropout(gelu(x W1 + b1) W2 + b2)`, and its norm.
+    /// The residual plus `dropout(dropout(gelu(x W1 + b1)) W2 + b2)`, and its norm.
     pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let pre_activation = self.intermediate.forward_without_bias(&x.input, ctx)?;
         let activation_tf = match self.gate {
             Gate::None => gelu::forward(&pre_activation, self.intermediate.bias(ctx))?,
             Gate::SecondHalf => geglu::forward(&pre_activation)?,
         };
+        let activation_tf =
+            dropout::forward(&activation_tf, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
         let (y, output) = self.output.forward(&activation_tf, x.residual(), ctx)?;
         Ok((y, Saved { x: x.clone(), pre_activation, activation_tf, output }))
     }
@@ -86,6 +94,8 @@ impl FeedForward {
     ) -> Result<Stream> {
         let (d_activation, d_residual) =
             self.output.backward(gradient, &saved.activation_tf, &saved.output, ctx, gradients)?;
+        let d_activation =
+            dropout::backward(&d_activation, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
         let map = &self.intermediate;
         let d_pre = match self.gate {
             Gate::None => {
@@ -97,5 +107,9 @@ impl FeedForward {
         map.backward_weight(&d_pre, &saved.x.input, gradients)?;
         let maps = [(&d_pre, ctx.parameters.compute(map.weight))];
         linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())
+    }
+
+    fn activation_dropout(&self, ctx: &Context<'_>) -> Option<Dropout> {
+        ctx.dropout_at(self.output.site, self.dropout)
     }
 }

@@ -29,18 +29,20 @@ pub struct Linear {
 impl Linear {
     /// Registers `<name>.weight` and `<name>.bias`.
     pub fn new(registry: &mut Registry, name: &str, inputs: usize, outputs: usize) -> Self {
-        Self {
-            weight: registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal),
-            bias: Some(registry.vector(format!("{name}.bias"), outputs, Init::Zeros)),
-            inputs,
-            outputs,
-        }
+        Self::initialised(registry, name, [inputs, outputs], Init::Normal, true)
     }
 
-    /// Registers `<name>.weight` alone.
-    pub fn without_bias(registry: &mut Registry, name: &str, inputs: usize, outputs: usize) -> Self {
-        let weight = registry.weight(format!("{name}.weight"), &[outputs, inputs], Init::Normal);
-        Self { weight, bias: None, inputs, outputs }
+    /// Registers `<name>.weight`, which begins as `init`, and `<name>.bias` where it `has_bias`.
+    pub fn initialised(
+        registry: &mut Registry,
+        name: &str,
+        [inputs, outputs]: [usize; 2],
+        init: Init,
+        has_bias: bool,
+    ) -> Self {
+        let weight = registry.weight(format!("{name}.weight"), &[outputs, inputs], init);
+        let bias = has_bias.then(|| registry.vector(format!("{name}.bias"), outputs, Init::Zeros));
+        Self { weight, bias, inputs, outputs }
     }
 
     /// The value of the bias.

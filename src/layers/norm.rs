@@ -23,16 +23,11 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// Registers `<name>.weight` and `<name>.bias`.
-    pub fn new(registry: &mut Registry, name: &str, size: usize, eps: f64) -> Self {
+    /// Registers `<name>.weight`, and `<name>.bias` where it `has_bias`.
+    pub fn new(registry: &mut Registry, name: &str, size: usize, eps: f64, has_bias: bool) -> Self {
         let weight = registry.vector(format!("{name}.weight"), size, Init::Ones);
-        let bias = Some(registry.vector(format!("{name}.bias"), size, Init::Zeros));
+        let bias = has_bias.then(|| registry.vector(format!("{name}.bias"), size, Init::Zeros));
         Self { weight, bias, eps }
-    }
-
-    /// Registers `<name>.weight` alone.
-    pub fn without_bias(registry: &mut Registry, name: &str, size: usize, eps: f64) -> Self {
-        Self { weight: registry.vector(format!("{name}.weight"), size, Init::Ones), bias: None, eps }
     }
 
     /// The value of the bias.

@@ -26,11 +26,17 @@ use crate::rng::hash_name;
 /// aligned.
 const ALIGNMENT: usize = 64;
 
+/// Where [`Init::Truncated`] is cut off, in standard deviations: `initializer_cutoff_factor` of transformers'
+/// `ModernBertConfig`.
+const CUTOFF: f64 = 2.0;
+
 /// How a parameter begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Init {
     /// Normal with the model's `initializer_range`.
     Normal,
+    /// Normal with this standard deviation, and drawn again beyond two of them.
+    Truncated(f64),
     /// As `Normal`, but this row (the padding token's) is zero.
     NormalWithZeroRow(u32),
     /// Zeros.
@@ -44,7 +50,7 @@ pub enum Init {
 pub struct ParameterId(pub(super) usize);
 
 /// What is known of a parameter before it has values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ParameterSpec {
     /// Hugging Face name.
     pub name: String,
@@ -324,13 +330,8 @@ fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: 
     match spec.init {
         Init::Zeros => values.fill(0.0),
         Init::Ones => values.fill(1.0),
-        Init::Normal | Init::NormalWithZeroRow(_) => {
-            let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
-            // Each value depends on its index alone.
-            values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
-                *value = (stream.normal(index as u64) * initializer_range) as f32;
-            });
-        }
+        Init::Normal | Init::NormalWithZeroRow(_) => draw(values, spec, seed, initializer_range, None),
+        Init::Truncated(deviation) => draw(values, spec, seed, deviation, Some(CUTOFF)),
     }
     if let (Init::NormalWithZeroRow(row), Some(&cols)) = (spec.init, spec.shape.last()) {
         let start = row as usize * cols;
@@ -338,6 +339,18 @@ fn fill(values: &mut [f32], spec: &ParameterSpec, initializer_range: f64, seed: 
             padding.fill(0.0);
         }
     }
+}
+
+/// Normal numbers, none beyond `cutoff` deviations; each depends on its index alone.
+fn draw(values: &mut [f32], spec: &ParameterSpec, seed: u64, deviation: f64, cutoff: Option<f64>) {
+    let stream = Stream::new(seed, Purpose::Init, hash_name(&spec.name));
+    let is_within = |number: &f64| cutoff.is_none_or(|cutoff| number.abs() <= cutoff);
+    values.par_iter_mut().enumerate().with_min_len(4096).for_each(|(index, value)| {
+        // No parameter has 2^40 elements: what is drawn again is drawn for no other index.
+        let mut draws = (0..).map(|attempt: u64| stream.normal(attempt << 40 | index as u64));
+        let number = draws.find(is_within).expect("one draw in twenty is beyond the cutoff, not all");
+        *value = (number * deviation) as f32;
+    });
 }
 
 #[cfg(test)]
@@ -357,6 +370,19 @@ mod tests {
         let placed: Vec<_> = layout.specs().map(|s| (s.name.as_str(), s.range.clone())).collect();
         assert_eq!(placed, [("a.bias", 0..7), ("b.weight", 64..79)]);
         assert_eq!((layout.len(), layout.num_elements()), (128, 22));
+    }
+
+    /// The deviation of a normal distribution without what is beyond two deviations is 0.8796 of the whole's.
+    #[test]
+    fn a_truncated_parameter_stays_within_two_deviations() {
+        let mut registry = Registry::default();
+        let id = registry.weight("a.weight", &[100, 300], Init::Truncated(0.5));
+        let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
+        let values = parameters.get(id).flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+        assert!((0.99..=1.0).contains(&largest), "{largest}");
+        let square = values.iter().map(|value| f64::from(value * value)).sum::<f64>() / values.len() as f64;
+        assert!((square.sqrt() / 0.5 - 0.8796).abs() < 0.01, "{}", square.sqrt());
     }
 
     #[test]

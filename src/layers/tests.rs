@@ -73,17 +73,17 @@ const MODERN: Make = Make {
 impl Make {
     fn layer(self, registry: &mut Registry, layer: usize) -> EncoderLayer {
         let linear = |registry: &mut Registry, name: &str, inputs, outputs, has_bias| {
-            let name = format!("{layer}.{name}");
-            if has_bias {
-                Linear::new(registry, &name, inputs, outputs)
-            } else {
-                Linear::without_bias(registry, &name, inputs, outputs)
-            }
+            Linear::initialised(
+                registry,
+                &format!("{layer}.{name}"),
+                [inputs, outputs],
+                Init::Normal,
+                has_bias,
+            )
         };
-        let norm = if self.has_biases { Norm::new } else { Norm::without_bias };
         let output = |registry: &mut Registry, name: &str, inputs, site| OutputBlock {
             dense: linear(registry, &format!("{name}.out"), inputs, D, self.has_biases),
-            norm: norm(registry, &format!("{layer}.{name}.norm"), D, EPS),
+            norm: Norm::new(registry, &format!("{layer}.{name}.norm"), D, EPS, self.has_biases),
             placement: self.placement,
             site,
             dropout: 0.0,
@@ -115,6 +115,7 @@ impl Make {
             feed_forward: FeedForward {
                 intermediate: linear(registry, "wide", D, wide, has_bias),
                 gate,
+                dropout: 0.0,
                 output: output(registry, "feed_forward", F, Site::FeedForward(layer)),
             },
         }

@@ -1,6 +1,8 @@
 //! The encoder that all families share: embeddings, a map where they have a width of their own, then `L`
 //! layers.
 
+mod parts;
+
 use std::ops::Add;
 
 use candle_core::Result;
@@ -10,24 +12,16 @@ use crate::families::ModelConfig;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
-use crate::layers::Init;
-use crate::layers::NormPlacement;
 use crate::layers::Part;
 use crate::layers::Registry;
-use crate::layers::Site;
 use crate::layers::Stream;
 use crate::layers::embeddings;
 use crate::layers::embeddings::Embeddings;
 use crate::layers::embeddings::TokenIds;
 use crate::layers::encoder_layer;
 use crate::layers::encoder_layer::EncoderLayer;
-use crate::layers::feed_forward::FeedForward;
-use crate::layers::feed_forward::Gate;
 use crate::layers::linear::Linear;
-use crate::layers::norm::Norm;
-use crate::layers::output_block::OutputBlock;
-use crate::layers::self_attention::Positions;
-use crate::layers::self_attention::SelfAttention;
+use crate::models::encoder::parts::Parts;
 
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
 #[derive(Debug, Clone)]
@@ -65,84 +59,17 @@ enum SavedLayer {
 impl Encoder {
     /// Registers all parameters under the family's prefix.
     pub fn new(registry: &mut Registry, config: &ModelConfig) -> Self {
-        let embeddings = Self::embeddings(registry, config);
+        let embeddings = Parts::new(registry, config).embeddings();
         Self::on(registry, config, embeddings)
     }
 
     /// An encoder on embeddings that another model of the run has registered, and shares.
     pub fn on(registry: &mut Registry, config: &ModelConfig, embeddings: Embeddings) -> Self {
-        let (shape, prefix) = (&config.encoder, config.family.prefix);
-        let hidden = shape.hidden_size;
-        let projection = (embeddings.width != hidden).then(|| {
-            Linear::new(registry, &format!("{prefix}.embeddings_project"), embeddings.width, hidden)
-        });
-        let layers = (0..shape.num_hidden_layers).map(|layer| Self::layer(registry, config, layer)).collect();
+        let hidden = config.encoder.hidden_size;
+        let mut parts = Parts::new(registry, config);
+        let projection = (embeddings.width != hidden).then(|| parts.projection(embeddings.width));
+        let layers = (0..config.encoder.num_hidden_layers).map(|layer| parts.layer(layer)).collect();
         Self { embeddings, gradient_checkpointing: false, projection, layers, hidden }
-    }
-
-    fn embeddings(registry: &mut Registry, config: &ModelConfig) -> Embeddings {
-        let (shape, prefix) = (&config.encoder, config.family.prefix);
-        let width = shape.embedding_width();
-        let name = |rest: &str| format!("{prefix}.embeddings.{rest}");
-        let padding = config.padding_rows();
-        let init = |row: Option<u32>| row.map_or(Init::Normal, Init::NormalWithZeroRow);
-        Embeddings {
-            word: registry.weight(
-                name("word_embeddings.weight"),
-                &[shape.vocab_size, width],
-                init(padding.word),
-            ),
-            position: registry.weight(
-                name("position_embeddings.weight"),
-                &[shape.max_position_embeddings, width],
-                init(padding.position),
-            ),
-            token_type: registry.weight(
-                name("token_type_embeddings.weight"),
-                &[shape.type_vocab_size, width],
-                Init::Normal,
-            ),
-            norm: Norm::new(registry, &name("LayerNorm"), width, shape.layer_norm_eps),
-            width,
-            word_padding: padding.word,
-            position_padding: padding.position,
-            hidden_dropout: shape.hidden_dropout_prob,
-        }
-    }
-
-    fn layer(registry: &mut Registry, config: &ModelConfig, layer: usize) -> EncoderLayer {
-        registry.enter(Part::Layer(layer));
-        let shape = &config.encoder;
-        let name = format!("{}.encoder.layer.{layer}", config.family.prefix);
-        let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
-        let map = |registry: &mut Registry, part: &str, inputs, outputs| {
-            Linear::new(registry, &format!("{name}.{part}"), inputs, outputs)
-        };
-        let output = |registry: &mut Registry, part: &str, inputs, site| OutputBlock {
-            dense: map(registry, &format!("{part}.dense"), inputs, hidden),
-            norm: Norm::new(registry, &format!("{name}.{part}.LayerNorm"), hidden, shape.layer_norm_eps),
-            placement: NormPlacement::After,
-            site,
-            dropout: shape.hidden_dropout_prob,
-        };
-        EncoderLayer {
-            attention: SelfAttention {
-                heads: shape.num_attention_heads,
-                positions: Positions::Absolute,
-                window: None,
-                dropout: shape.attention_probs_dropout_prob,
-                site: Site::AttentionProbabilities(layer),
-                query: map(registry, "attention.self.query", hidden, hidden),
-                key: map(registry, "attention.self.key", hidden, hidden),
-                value: map(registry, "attention.self.value", hidden, hidden),
-                output: output(registry, "attention.output", hidden, Site::AttentionOutput(layer)),
-            },
-            feed_forward: FeedForward {
-                intermediate: map(registry, "intermediate.dense", hidden, intermediate),
-                gate: Gate::None,
-                output: output(registry, "output", intermediate, Site::FeedForward(layer)),
-            },
-        }
     }
 
     /// Floating-point operations of forward and backward for each token of segments of mean length
@@ -154,10 +81,15 @@ impl Encoder {
 
     /// What is kept between forward and backward, for each token.
     pub fn saved(&self, gradient_checkpointing: bool) -> Footprint {
-        let input = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
-        let layer = |layer: &EncoderLayer| if gradient_checkpointing { input } else { layer.saved() };
-        let projected = self.projection.map_or(Footprint::default(), |_| input);
-        self.layers.iter().map(layer).fold(self.embeddings.saved() + projected, Footprint::add)
+        let hidden = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
+        let projected = self.projection.map_or(Footprint::default(), |_| hidden);
+        let embedded = self.embeddings.saved() + projected;
+        if !gradient_checkpointing {
+            return self.layers.iter().map(EncoderLayer::saved).fold(embedded, Footprint::add);
+        }
+        // What each layer takes of the one before, and what the last one gives, of which nobody takes the sum.
+        let taken = self.layers.iter().skip(1).map(EncoderLayer::input);
+        taken.fold(embedded + hidden, Footprint::add)
     }
 
     /// The most that backward needs besides, for each token.

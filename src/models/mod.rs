@@ -5,6 +5,7 @@
 
 pub mod encoder;
 pub mod heads;
+mod initial;
 pub mod memory;
 pub mod pair;
 
@@ -150,6 +151,7 @@ mod tests {
     use super::*;
     use crate::families::EncoderConfig;
     use crate::families::Family;
+    use crate::families::named_model;
 
     #[test]
     fn roberta_base_at_8_by_128_takes_the_573_gflop_of_the_floor() {
@@ -161,5 +163,17 @@ mod tests {
         let by_hand: f64 = 6.0 * layers * 1024.0 + 12.0 * 12.0 * 1024.0 * 128.0 * 768.0 + 6.0 * head * 153.0;
         assert_eq!(flops.to_bits(), by_hand.to_bits());
         assert!((flops / 1e9 - 573.0).abs() < 6.0, "{}", flops / 1e9);
+    }
+
+    /// Of 22 layers 8 attend to all of 1,024 tokens, 14 to 64 on either side.
+    #[test]
+    fn a_local_layer_of_modernbert_costs_what_its_window_sees() {
+        let config = named_model("modernbert-base").unwrap();
+        let base = Blueprint::masked_lm(&config);
+        let (maps, attention) = (22.0 * (4.0 * 768.0 + 3.0 * 1152.0) * 768.0, 8.0 * 1024.0 + 14.0 * 129.0);
+        let by_hand: f64 = 6.0 * maps + 12.0 * attention * 768.0;
+        assert!((base.encoder.flops(1024.0) / by_hand - 1.0).abs() < 1e-12);
+        // Those of the published model.
+        assert_eq!(base.layout.num_elements(), 149_655_232);
     }
 }

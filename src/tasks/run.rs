@@ -11,6 +11,7 @@ use crate::batches::Cursor;
 use crate::batches::StepBatches;
 use crate::config::TrainingConfig;
 use crate::families::ModelConfig;
+use crate::families::SpecialRole;
 use crate::interop::HubConfig;
 use crate::layers::Layout;
 use crate::machine::Machine;
@@ -139,6 +140,15 @@ impl ModelFolder {
         tokenizer: &Tokenizer,
         names: Vec<(String, String)>,
     ) -> Self {
+        let mut config = config.clone();
+        let special = tokenizer.special();
+        for (key, role) in config.model.family.token_ids {
+            let id = match role {
+                SpecialRole::Cls => special.cls,
+                SpecialRole::Sep => special.sep,
+            };
+            config.extra.insert((*key).to_string(), id.into());
+        }
         let mut files = vec![("config.json".to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
         files.extend(tokenizer.files().iter().cloned());
         Self { place, files, names }

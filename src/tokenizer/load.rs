@@ -15,6 +15,7 @@ use crate::fs;
 use crate::quietly::quietly;
 use crate::tokenizer::TOKENIZER_BYTES_MAX;
 use crate::tokenizer::check;
+use crate::tokenizer::vocab_txt;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
 const COMPANIONS: [&str; 8] = [
@@ -29,28 +30,45 @@ const COMPANIONS: [&str; 8] = [
 ];
 
 pub(super) const TOKENIZER_JSON: &str = "tokenizer.json";
+const VOCABULARY: &str = "vocab.txt";
 
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
-/// The path of the `tokenizer.json` and all files of the tokenizer at `path`.
+/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT, which has
+/// only a `vocab.txt`, gets one.
 pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
     let file = if fs::is_folder(path) { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
-    if !fs::exists(&file) {
+    if !fs::exists(&file) && !has_only_vocabulary(path) {
         return Err(Problem::new("there is no tokenizer.json")
             .at(path.display())
             .hint("old tokenizers become one with `AutoTokenizer.from_pretrained(..).save_pretrained(..)` of transformers")
             .into());
     }
     verify_sealed(&fs::parent_of(&file), |name| name == TOKENIZER_JSON || COMPANIONS.contains(&name))?;
-    let mut files = vec![(TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?)];
+    let mut files = Vec::new();
+    if fs::exists(&file) {
+        files.push((TOKENIZER_JSON.to_string(), fs::read_capped(&file, TOKENIZER_BYTES_MAX)?));
+    }
     for name in COMPANIONS {
         let companion = fs::parent_of(&file).join(name);
         if fs::exists(&companion) {
             files.push((name.to_string(), fs::read_capped(&companion, TOKENIZER_BYTES_MAX)?));
         }
     }
+    if content(&files, TOKENIZER_JSON).is_none() {
+        let place = fs::parent_of(&file).join(VOCABULARY);
+        let vocabulary = content(&files, VOCABULARY).unwrap_or_default();
+        let config = content(&files, "tokenizer_config.json");
+        let made = vocab_txt::tokenizer_json(vocabulary, config, &place.display().to_string())?;
+        files.insert(0, (TOKENIZER_JSON.to_string(), made));
+    }
     Ok((file, files))
+}
+
+/// Whether a folder has BERT's list of entries, of which a `tokenizer.json` can be made.
+fn has_only_vocabulary(path: &Path) -> bool {
+    fs::is_folder(path) && fs::exists(&path.join(VOCABULARY))
 }
 
 /// The content of the file called `name`.

@@ -25,6 +25,7 @@ mod hash;
 mod load;
 mod special;
 mod train;
+mod vocab_txt;
 mod words;
 
 pub use fertility::Comparison;

@@ -18,6 +18,7 @@ mod material;
 mod minimal_pairs;
 #[path = "../skipped/notes.rs"]
 mod notes;
+mod old_folders;
 mod prepare;
 mod pretrain;
 #[path = "../readers/mod.rs"]

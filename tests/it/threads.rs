@@ -45,16 +45,17 @@ fn batch() -> Batch {
 
 /// Two steps with dropout and clipping; the parameters as bits. Their copy in a half type must be what they
 /// round to.
-fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> {
+fn parameters_after_two_steps(family: Family, compute: ComputeType, threads: usize) -> Vec<u32> {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
         hidden_size: 96,
         num_hidden_layers: 2,
         num_attention_heads: 3,
         intermediate_size: 384,
-        ..EncoderConfig::of(Family::ROBERTA)
+        mlp_dropout: 0.1,
+        ..EncoderConfig::of(family)
     };
-    let config = ModelConfig { family: Family::ROBERTA, encoder };
+    let config = ModelConfig { family, encoder };
     let policy = Policy::new(
         &PrecisionConfig { compute: compute.into(), ..PrecisionConfig::default() },
         &Hardware::cpu(),
@@ -91,12 +92,15 @@ fn parameters_after_two_steps(compute: ComputeType, threads: usize) -> Vec<u32> 
 
 #[test]
 fn one_thread_and_several_train_the_same_bits() {
-    for compute in [ComputeType::F32, ComputeType::Bf16, ComputeType::F16] {
-        let one = parameters_after_two_steps(compute, 1);
+    let types = [ComputeType::F32, ComputeType::Bf16, ComputeType::F16];
+    let cases =
+        [Family::ROBERTA, Family::MODERNBERT].into_iter().flat_map(|f| types.map(|compute| (f, compute)));
+    for (family, compute) in cases {
+        let one = parameters_after_two_steps(family, compute, 1);
         for threads in [2, 3] {
             assert!(
-                parameters_after_two_steps(compute, threads) == one,
-                "{compute:?}: {threads} threads differ from one"
+                parameters_after_two_steps(family, compute, threads) == one,
+                "{family:?}, {compute:?}: {threads} threads differ from one"
             );
         }
     }

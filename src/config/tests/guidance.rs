@@ -32,15 +32,33 @@ fn a_family_that_is_not_built_is_answered_with_those_that_are() {
     };
     insta::assert_snapshot!(with("deberta-v2"), @"
     error: a.yaml:2:9: unknown key `deberta-v2` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert` and `electra`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `distilbert`, `xlm-roberta` and `camembert`
     ");
     insta::assert_snapshot!(with("albert"), @"
     error: a.yaml:2:9: unknown key `albert` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert` and `electra`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `distilbert`, `xlm-roberta` and `camembert`
     ");
     insta::assert_snapshot!(with("robreta"), @"
     error: a.yaml:2:9: unknown key `robreta` in `model`
       hint: did you mean `roberta`?
+    ");
+}
+
+#[test]
+fn a_key_that_a_family_calls_by_another_name_is_told_so() {
+    let with = |key: &str| {
+        problems(
+            format!("data: {{sources: [{{files: [a.txt]}}]}}\nmodel: {{modernbert: {{{key}: 1}}}}\n"),
+            &[],
+        )
+    };
+    insta::assert_snapshot!(with("layer_norm_eps"), @"
+    error: a.yaml:2:22: unknown key `layer_norm_eps` in `model.modernbert`
+      hint: ModernBERT calls it `norm_eps`
+    ");
+    insta::assert_snapshot!(with("type_vocab_size"), @"
+    error: a.yaml:2:22: unknown key `type_vocab_size` in `model.modernbert`
+      hint: did you mean `vocab_size`?
     ");
 }
 
@@ -87,7 +105,7 @@ fn keys_of_other_trainers_lead_to_ours() {
     error: a.yaml:23:3: unknown key `max_length` in `training`
       hint: `max_length` belongs elsewhere: `data.max_seq_length`
     error: a.yaml:24:3: unknown key `hidden_size` in `training`
-      hint: `hidden_size` belongs elsewhere: `model.roberta.hidden_size`, `model.bert.hidden_size`, `model.electra.hidden_size`
+      hint: `hidden_size` belongs elsewhere: `model.<family>.hidden_size`
     ");
 }
 

@@ -4,9 +4,9 @@ use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::validate::Findings;
 use crate::config::validate::unused;
-use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
+use crate::families::PositionKind;
 
 pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
     let tables: Vec<String> =
@@ -28,7 +28,8 @@ pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
         }
         [model] => {
             let table = &tables[0];
-            sizes(table, &model.encoder, findings);
+            sizes(table, model, findings);
+            rotary(table, model, findings);
             embedding(table, model, findings);
             task(config, model, findings);
             positions(table, model, config.data.max_seq_length, findings);
@@ -65,8 +66,10 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
     );
 }
 
-fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
-    let at = |key: &str| format!("{table}.{key}");
+fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
+    let (family, encoder) = (model.family, &model.encoder);
+    // A family's own defaults, which are right, are all that fields without a key can hold.
+    let at = |field: &str| format!("{table}.{}", family.key(field).unwrap_or(field));
     // The upper ends only catch slips of the finger before they become allocations of petabytes.
     findings.count(&at("hidden_size"), encoder.hidden_size as u64, 1, 1 << 16);
     findings.count(&at("num_hidden_layers"), encoder.num_hidden_layers as u64, 1, 1 << 10);
@@ -77,17 +80,48 @@ fn sizes(table: &str, encoder: &EncoderConfig, findings: &mut Findings) {
     findings.below_one(&at("hidden_dropout_prob"), encoder.hidden_dropout_prob, "0.1");
     findings.below_one(&at("attention_probs_dropout_prob"), encoder.attention_probs_dropout_prob, "0.1");
     findings.below_one(&at("classifier_dropout"), encoder.classifier_dropout.unwrap_or(0.0), "0.1");
+    findings.below_one(&at("embedding_dropout"), encoder.embedding_dropout, "0.1");
+    findings.below_one(&at("mlp_dropout"), encoder.mlp_dropout, "0.1");
     findings.positive(&at("layer_norm_eps"), encoder.layer_norm_eps);
     findings.positive(&at("initializer_range"), encoder.initializer_range);
     let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
+    let key = |field| family.key(field).unwrap_or(field);
     let sensible = (1..=1 << 16).contains(&hidden);
     if sensible && heads > 0 && !hidden.is_multiple_of(heads) {
-        let message =
-            format!("`{table}.hidden_size` {hidden} is not divisible by `num_attention_heads` {heads}");
+        let message = format!(
+            "`{}` {hidden} is not divisible by `{}` {heads}",
+            at("hidden_size"),
+            key("num_attention_heads")
+        );
         let divisors: Vec<String> =
             (1..=hidden.min(64)).filter(|n| hidden.is_multiple_of(*n)).map(|n| n.to_string()).collect();
         let hint = format!("{hidden} is divisible by {}", divisors.join(", "));
         findings.add(&[&at("num_attention_heads"), &at("hidden_size")], message, hint);
+    }
+}
+
+/// What turns queries and keys, and how far local layers attend.
+fn rotary(table: &str, model: &ModelConfig, findings: &mut Findings) {
+    if model.family.positions != PositionKind::Rotary {
+        return;
+    }
+    let (encoder, at) = (&model.encoder, |key: &str| format!("{table}.{key}"));
+    findings.count(&at("local_attention"), encoder.local_attention as u64, 2, 1 << 20);
+    let every = encoder.global_attn_every_n_layers as u64;
+    findings.count(&at("global_attn_every_n_layers"), every, 1, 1 << 10);
+    findings.positive(&at("global_rope_theta"), encoder.global_rope_theta);
+    findings.positive(&at("local_rope_theta"), encoder.local_rope_theta);
+    let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
+    if heads > 0 && hidden.is_multiple_of(heads) && !encoder.head_size().is_multiple_of(2) {
+        let message = format!(
+            "`{table}.hidden_size` {hidden} by `num_attention_heads` {heads} makes heads of {}, and rotary positions turn pairs",
+            encoder.head_size()
+        );
+        findings.add(
+            &[&at("num_attention_heads"), &at("hidden_size")],
+            message,
+            "give heads an even width, 64 is usual",
+        );
     }
 }
 

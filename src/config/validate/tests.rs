@@ -99,6 +99,27 @@ fn the_model() {
 }
 
 #[test]
+fn rotary_positions_and_local_layers() {
+    let found = |change: fn(&mut EncoderConfig)| {
+        found(|c| {
+            let family = Family::MODERNBERT;
+            c.model.tables[0] = ModelConfig { family, encoder: EncoderConfig::of(family) };
+            c.data.max_seq_length = 8192;
+            change(encoder(c));
+        })
+    };
+    assert_eq!(found(|_| {}), "");
+    insta::assert_snapshot!(found(|e| e.local_attention = 1), @"`model.modernbert.local_attention` is 1, it must be at least 2");
+    insta::assert_snapshot!(found(|e| e.global_attn_every_n_layers = 0), @"`model.modernbert.global_attn_every_n_layers` is 0, it must be at least 1");
+    insta::assert_snapshot!(found(|e| e.global_rope_theta = 0.0), @"`model.modernbert.global_rope_theta` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|e| e.local_rope_theta = f64::INFINITY), @"`model.modernbert.local_rope_theta` is inf, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|e| e.num_attention_heads = 256), @"`model.modernbert.hidden_size` 768 by `num_attention_heads` 256 makes heads of 3, and rotary positions turn pairs");
+    insta::assert_snapshot!(found(|e| e.layer_norm_eps = 0.0), @"`model.modernbert.norm_eps` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|e| e.attention_probs_dropout_prob = 1.0), @"`model.modernbert.attention_dropout` is 1, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found(|e| e.max_position_embeddings = 8191), @"`data.max_seq_length` 8192 is longer than the 8191 positions of the model (`model.modernbert.max_position_embeddings` 8191)");
+}
+
+#[test]
 fn the_data() {
     insta::assert_snapshot!(found(|c| c.data.sources.clear()), @"`data.sources` is empty, there is nothing to train on");
     insta::assert_snapshot!(found(|c| c.data.sources[0].files.clear()), @"`data.sources.0.files` is empty");

@@ -21,6 +21,8 @@ use crate::layers::norm::Norm;
 use crate::models::heads::Head;
 use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
+use crate::models::initial;
+use crate::models::initial::Role;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
@@ -59,9 +61,10 @@ impl MaskedLmHead {
         registry.enter(Part::Head);
         let (names, shape) = (&config.family.masked_lm, &config.encoder);
         let (width, outputs) = (shape.embedding_width(), shape.vocab_size);
+        let (has_bias, init) = (config.family.has_biases, initial::init(config, Role::Output));
         Self {
-            dense: Linear::new(registry, names.dense, shape.hidden_size, width),
-            norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps),
+            dense: Linear::initialised(registry, names.dense, [shape.hidden_size, width], init, has_bias),
+            norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps, has_bias),
             decoder_weight: word_embedding,
             decoder_bias: registry.vector(names.bias, outputs, Init::Zeros),
             vocab_size: outputs,

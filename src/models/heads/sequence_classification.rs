@@ -1,15 +1,18 @@
-//! Sequence classifier: first token of each segment, map, tanh or GELU, dropout, map to labels, or to numbers
-//! that are to be predicted (regression).
+//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm where there is one,
+//! dropout, map to labels, or to numbers that are to be predicted (regression).
 //!
 //! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
-//! before it. GELU is ELECTRA's.
+//! before it. GELU is ELECTRA's and ModernBERT's, the mean and the norm are ModernBERT's
+//! (`ModernBertForSequenceClassification` and `ModernBertPredictionHead` of transformers).
 
 use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
+use candle_core::bail;
 
 use crate::families::HeadActivation;
 use crate::families::ModelConfig;
+use crate::families::Pooling;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
@@ -17,22 +20,30 @@ use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
 use crate::models::heads::Head;
 use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
+use crate::models::initial;
+use crate::models::initial::Role;
 use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::indices::Indices;
+use crate::ops::layer_norm;
 use crate::ops::mean_squared_error;
+use crate::ops::relu;
+use crate::ops::segment_mean;
 use crate::ops::tanh;
 
 /// The head.
 #[derive(Debug, Clone)]
 pub struct ClassificationHead {
+    pooling: Pooling,
     dense: Linear,
+    norm: Option<Norm>,
     output: Linear,
     activation: HeadActivation,
     dropout: f64,
@@ -54,8 +65,10 @@ pub enum Objective {
 struct Saved {
     /// Of the first map, `[M, D]`.
     input: Tensor,
-    /// After tanh, or before bias and GELU, `[M, D]`.
+    /// After tanh or ReLU, or before bias and GELU, `[M, D]`.
     activation: Tensor,
+    /// Of the norm: its input, `[M, D]`, and what it saved.
+    norm: Option<(Tensor, layer_norm::Saved)>,
     /// Of the second map, `[M, D]`.
     output_input: Tensor,
 }
@@ -66,9 +79,13 @@ impl ClassificationHead {
         registry.enter(Part::Head);
         let (names, shape) = (&config.family.classification, &config.encoder);
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
+        let (hidden, has_bias) = (shape.hidden_size, config.family.has_biases);
+        let [first, last] = [Role::Output, Role::Labels].map(|role| initial::init(config, role));
         Self {
-            dense: Linear::new(registry, names.dense, shape.hidden_size, shape.hidden_size),
-            output: Linear::new(registry, names.output, shape.hidden_size, num_labels),
+            pooling: shape.classifier_pooling,
+            dense: Linear::initialised(registry, names.dense, [hidden, hidden], first, has_bias),
+            norm: names.norm.map(|name| Norm::new(registry, name, hidden, shape.layer_norm_eps, has_bias)),
+            output: Linear::initialised(registry, names.output, [hidden, num_labels], last, true),
             activation: names.activation,
             dropout,
             input_dropout: if names.drops_input { dropout } else { 0.0 },
@@ -84,6 +101,34 @@ impl ClassificationHead {
 }
 
 impl ClassificationHead {
+    /// A row for each segment, `[M, D]`.
+    fn pooled(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        match self.pooling {
+            Pooling::Cls => gather_rows::forward(hidden_td, targets.positions),
+            Pooling::Mean => {
+                let segments = ctx.rows.cu_seqlens.len() - 1;
+                if segments != targets.positions.len() {
+                    bail!("classifier: {segments} segments have {} labels", targets.positions.len());
+                }
+                segment_mean::forward(hidden_td, ctx.rows.cu_seqlens)
+            }
+        }
+    }
+
+    /// The gradient of the hidden states from that of the pooled rows.
+    fn pooled_backward(
+        &self,
+        d_pooled: &Tensor,
+        targets: Targets<'_>,
+        tokens: usize,
+        ctx: &Context<'_>,
+    ) -> Result<Tensor> {
+        match self.pooling {
+            Pooling::Cls => gather_rows::backward(d_pooled, targets.positions, tokens),
+            Pooling::Mean => segment_mean::backward(d_pooled, ctx.rows.cu_seqlens),
+        }
+    }
+
     fn forward(
         &self,
         hidden_td: &Tensor,
@@ -91,9 +136,9 @@ impl ClassificationHead {
         ctx: &Context<'_>,
     ) -> Result<(Tensor, Saved)> {
         let keys = targets.keys;
-        let gathered = gather_rows::forward(hidden_td, targets.positions)?;
+        let pooled = self.pooled(hidden_td, targets, ctx)?;
         let input_md =
-            dropout::forward(&gathered, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
+            dropout::forward(&pooled, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
         let bias = self.dense.bias(ctx);
         let (activated_md, kept_md) = match self.activation {
@@ -102,11 +147,22 @@ impl ClassificationHead {
                 (activated.clone(), activated)
             }
             HeadActivation::Gelu => (gelu::forward(&pre_activation, bias)?, pre_activation),
+            HeadActivation::Relu => {
+                let activated = relu::forward(&pre_activation, bias)?;
+                (activated.clone(), activated)
+            }
+        };
+        let (normed_md, norm) = match self.norm {
+            None => (activated_md, None),
+            Some(norm) => {
+                let (normed_md, saved) = norm.forward(&activated_md, ctx)?;
+                (normed_md, Some((activated_md, saved)))
+            }
         };
         let output_input_md =
-            dropout::forward(&activated_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
+            dropout::forward(&normed_md, keys, ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref())?;
         let logits = self.output.forward(&output_input_md, ctx)?;
-        Ok((logits, Saved { input: input_md, activation: kept_md, output_input: output_input_md }))
+        Ok((logits, Saved { input: input_md, activation: kept_md, norm, output_input: output_input_md }))
     }
 
     /// Gradient of the rows that the head took, `[M, D]`.
@@ -119,15 +175,19 @@ impl ClassificationHead {
         gradients: &Gradients,
     ) -> Result<Tensor> {
         let d_output_input = self.output.backward(d_logits, &saved.output_input, ctx, gradients)?;
-        let d_activation = dropout::backward(
+        let mut d_activation = dropout::backward(
             &d_output_input,
             keys,
             ctx.dropout_at(Site::HeadOutput, self.dropout).as_ref(),
         )?;
+        if let (Some(norm), Some((activated_md, saved))) = (&self.norm, &saved.norm) {
+            d_activation = norm.backward(&d_activation, activated_md, saved, ctx, gradients)?;
+        }
         let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients));
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
             HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,
+            HeadActivation::Relu => relu::backward(&d_activation, kept, d_bias)?,
         };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
         dropout::backward(&d_input, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())
@@ -140,14 +200,15 @@ impl Head for ClassificationHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
-        // The inputs of both maps and what stands between them; the gradients of these, of what was gathered
-        // and of the logits, which are f32.
-        let three = Footprint { values: 3 * self.dense.inputs as u64, statistics_bytes: 0 };
-        let (four, labels) = (4 * self.dense.inputs as u64, self.output.outputs as u64);
-        let besides = Footprint { values: four + labels, statistics_bytes: 4 * labels };
+        // The inputs of both maps and of the norm, and what stands between them; the gradients of these, of
+        // what was pooled and of the logits, which are f32.
+        let norm = u64::from(self.norm.is_some());
+        let (hidden, labels) = (self.dense.inputs as u64, self.output.outputs as u64);
+        let kept = Footprint { values: (3 + norm) * hidden, statistics_bytes: 8 * norm };
+        let besides = Footprint { values: (4 + norm) * hidden + labels, statistics_bytes: 4 * labels };
         let value_bytes = compute.size_in_bytes() as u64;
         HeadMemory {
-            saved_bytes: three.bytes(rows, value_bytes),
+            saved_bytes: kept.bytes(rows, value_bytes),
             temporary_bytes: besides.bytes(rows, value_bytes),
         }
     }
@@ -184,9 +245,9 @@ impl Head for ClassificationHead {
                 (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
             }
         };
-        let d_gathered = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
+        let d_pooled = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
-        Ok((totals, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
+        Ok((totals, self.pooled_backward(&d_pooled, targets, hidden_td.dim(0)?, ctx)?))
     }
 }
 

@@ -18,15 +18,22 @@ use crate::ops::tensor::with_slice_mut;
 
 pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
     let (tokens, hidden) = (ids.word.len(), tables.word_vd.dim(1)?);
-    let (word, position) = (values::<f32>(tables.word_vd)?, values::<f32>(tables.position_pd)?);
-    let kind = values::<f32>(tables.type_nd)?;
+    let word = values::<f32>(tables.word_vd)?;
+    let [position, kind] =
+        [tables.position_pd, tables.type_nd].map(|table| table.map(values::<f32>).transpose());
+    let (position, kind) = (position?, kind?);
+    let tables = [Some(&*word), position.as_deref(), kind.as_deref()];
     let ids = [ids.word.host()?, ids.position.host(), ids.token_type.host()];
-    let row_of = |id: u32| id as usize * hidden..(id as usize + 1) * hidden;
+    // A table that is not there has one row, of zeros, for all ids.
+    let nothing = vec![0.0; hidden];
+    let row = |table: usize, token: usize| match tables[table] {
+        Some(rows) => &rows[ids[table][token] as usize * hidden..][..hidden],
+        None => &nothing,
+    };
     let mut y = Vec::<T>::new();
     parallel::for_rows(unwritten(&mut y, tokens * hidden), hidden, |rows, y| {
-        for (t, y) in rows.zip(y.chunks_exact_mut(hidden)) {
-            let rows = [&word[row_of(ids[0][t])], &position[row_of(ids[1][t])], &kind[row_of(ids[2][t])]];
-            add_three(rows, y);
+        for (token, y) in rows.zip(y.chunks_exact_mut(hidden)) {
+            add_three([0, 1, 2].map(|table| row(table, token)), y);
         }
     });
     // SAFETY: `add_three` has written every row, which is as long as those of the tables.

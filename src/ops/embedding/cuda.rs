@@ -42,8 +42,8 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
     let y = gpu.output(&y_td, dtype)?;
     let [word, position, kind] =
         [ids.word.on_gpu(gpu)?, ids.position.on_gpu(gpu)?, ids.token_type.on_gpu(gpu)?];
-    let table = |table: &Tensor| gpu.input(table, DType::F32);
-    let tables = [table(tables.word_vd)?, table(tables.position_pd)?, table(tables.type_nd)?];
+    let table = |table: Option<&Tensor>| table.map_or(Ok(Address::NULL), |t| gpu.input(t, DType::F32));
+    let tables = [table(Some(tables.word_vd))?, table(tables.position_pd)?, table(tables.type_nd)?];
     let args = ForwardArgs {
         ids: [word.0, position.0, kind.0],
         tables,
@@ -52,8 +52,8 @@ pub(super) fn forward(gpu: &Gpu, ids: Ids<'_>, tables: &Tables<'_>, dtype: DType
         cols: cols as i64,
         wide: wide::flag(cols, DType::F32, &[tables[0], tables[1], tables[2], y]),
     };
-    // SAFETY: the ids are `[tokens]` each and rows of their tables, which are `[_, cols]`: that was checked,
-    // or the op that computed them promises it. `y` is `[tokens, cols]`.
+    // SAFETY: the ids are `[tokens]` each and rows of their tables, which are `[_, cols]` or null: that was
+    // checked, or the op that computed them promises it. `y` is `[tokens, cols]`.
     unsafe { gpu.launch(FORWARD, Some(dtype), Grid::of(tokens.div_ceil(WARPS), 32 * WARPS as u32), &args) }?;
     Ok(y_td)
 }

@@ -13,7 +13,7 @@ constexpr u32 WARPS = 8;
 
 struct ForwardArgs {
     const u32* ids[3];  // [tokens] each
-    const float* tables[3];
+    const float* tables[3];  // null where there is none: it adds nothing
     void* y;
     i64 tokens;
     i64 cols;
@@ -24,14 +24,14 @@ template <typename T, int N>
 __device__ __forceinline__ void add_three(const ForwardArgs& a, i64 token) {
     const float* from[3];
 #pragma unroll
-    for (int t = 0; t < 3; t++) from[t] = a.tables[t] + i64(a.ids[t][token]) * a.cols;
+    for (int t = 0; t < 3; t++) from[t] = a.tables[t] ? a.tables[t] + i64(a.ids[t][token]) * a.cols : nullptr;
     T* to = static_cast<T*>(a.y) + token * a.cols;
 #pragma unroll 2
     for (i64 col = i64(threadIdx.x % WARP) * N; col < a.cols; col += WARP * N) {
-        float sum[N], position[N], type[N];
+        float sum[N], position[N] = {}, type[N] = {};
         load_vector<N>(sum, from[0] + col);
-        load_vector<N>(position, from[1] + col);
-        load_vector<N>(type, from[2] + col);
+        if (from[1]) load_vector<N>(position, from[1] + col);
+        if (from[2]) load_vector<N>(type, from[2] + col);
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] = sum[i] + position[i] + type[i];
         store<N>(to + col, sum);

@@ -1,4 +1,5 @@
-//! Sum of three embeddings: `y[t] = word[ids[t]] + position[position_ids[t]] + type[token_type_ids[t]]`.
+//! Sum of three embeddings: `y[t] = word[ids[t]] + position[position_ids[t]] + type[token_type_ids[t]]`. The
+//! last two tables may be absent.
 //!
 //! | value | shape | gradient |
 //! |---|---|---|
@@ -43,10 +44,10 @@ pub struct Ids<'a> {
 pub struct Tables<'a> {
     /// `[V, D]`.
     pub word_vd: &'a Tensor,
-    /// `[P, D]`.
-    pub position_pd: &'a Tensor,
-    /// `[types, D]`.
-    pub type_nd: &'a Tensor,
+    /// `[P, D]`, if there is one.
+    pub position_pd: Option<&'a Tensor>,
+    /// `[types, D]`, if there is one.
+    pub type_nd: Option<&'a Tensor>,
 }
 
 /// Rows that get no gradient.
@@ -74,26 +75,33 @@ pub fn backward(dy_td: &Tensor, ids: Ids<'_>, gradients: &Tables<'_>, padding: P
     match Gpu::of(dy_td)? {
         None => by_dtype!("embedding", dy_td, T => {
             // One table after the other: all three are views of the same gradient buffer.
-            cpu::backward::<T>(dy_td, ids.word.host()?, padding.word, gradients.word_vd)?;
-            cpu::backward::<T>(dy_td, ids.position.host(), padding.position, gradients.position_pd)?;
-            cpu::backward::<T>(dy_td, ids.token_type.host(), None, gradients.type_nd)
+            for (_, ids, padding, table) in parts(ids, gradients, padding) {
+                cpu::backward::<T>(dy_td, ids.host()?, padding, table)?;
+            }
+            Ok(())
         }),
-        Some(gpu) => {
-            cuda::backward(&gpu, dy_td, ids.word, padding.word, gradients.word_vd)?;
-            cuda::backward(&gpu, dy_td, ids.position.into(), padding.position, gradients.position_pd)?;
-            cuda::backward(&gpu, dy_td, ids.token_type.into(), None, gradients.type_nd)
-        }
+        Some(gpu) => parts(ids, gradients, padding)
+            .try_for_each(|(_, ids, padding, table)| cuda::backward(&gpu, dy_td, ids, padding, table)),
     }
+}
+
+/// Name, ids, padding row and table, of the tables that are there.
+fn parts<'a>(
+    ids: Ids<'a>,
+    tables: &Tables<'a>,
+    padding: Padding,
+) -> impl Iterator<Item = (&'static str, AnyIndices<'a>, Option<u32>, &'a Tensor)> {
+    let all = [
+        ("token", ids.word, padding.word, Some(tables.word_vd)),
+        ("position", ids.position.into(), padding.position, tables.position_pd),
+        ("token type", ids.token_type.into(), None, tables.type_nd),
+    ];
+    all.into_iter().filter_map(|(name, ids, padding, table)| Some((name, ids, padding, table?)))
 }
 
 fn check(ids: Ids<'_>, tables: &Tables<'_>) -> Result<()> {
     let hidden = tables.word_vd.dims2()?.1;
-    let parts = [
-        ("token", ids.word, tables.word_vd),
-        ("position", ids.position.into(), tables.position_pd),
-        ("token type", ids.token_type.into(), tables.type_nd),
-    ];
-    for (name, ids_t, table) in parts {
+    for (name, ids_t, _, table) in parts(ids, tables, Padding::default()) {
         let rows = table.dims2()?.0;
         check_shape(&format!("embedding: {name} table"), table, &[rows, hidden])?;
         check_len(&format!("embedding: {name} ids"), ids_t.len(), ids.word.len())?;

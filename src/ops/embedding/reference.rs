@@ -5,11 +5,16 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::embedding::Ids;
+use crate::ops::embedding::Tables;
 use crate::ops::gather_rows;
 
-/// The sum of the three rows of each token, in any float type.
-pub fn forward(ids: Ids<'_>, word_vd: &Tensor, position_pd: &Tensor, type_nd: &Tensor) -> Result<Tensor> {
-    let word = gather_rows::reference::forward(word_vd, ids.word.host()?)?;
-    let position = gather_rows::reference::forward(position_pd, ids.position.host())?;
-    word.add(&position)?.add(&gather_rows::reference::forward(type_nd, ids.token_type.host())?)
+/// The sum of the rows of each token in all tables, in any float type.
+pub fn forward(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
+    let mut sum = gather_rows::reference::forward(tables.word_vd, ids.word.host()?)?;
+    for (table, ids) in [(tables.position_pd, ids.position), (tables.type_nd, ids.token_type)] {
+        if let Some(table) = table {
+            sum = sum.add(&gather_rows::reference::forward(table, ids.host())?)?;
+        }
+    }
+    Ok(sum)
 }

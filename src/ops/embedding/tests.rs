@@ -15,9 +15,8 @@ use crate::ops::testing::within;
 use crate::ops::upload::Numbers;
 use crate::ops::upload::upload;
 
-fn tables(tensors: &[Tensor; 3]) -> Tables<'_> {
-    let [word_vd, position_pd, type_nd] = tensors.each_ref();
-    Tables { word_vd, position_pd, type_nd }
+fn tables(tensors: &[Tensor]) -> Tables<'_> {
+    Tables { word_vd: &tensors[0], position_pd: tensors.get(1), type_nd: tensors.get(2) }
 }
 
 /// The rows of `table` with the row `padding` set to zero.
@@ -48,11 +47,8 @@ fn forward_and_backward_agree_with_the_reference() {
             ];
             let ids =
                 Ids { word: (&ids[0]).into(), position: (&ids[1]).into(), token_type: (&ids[2]).into() };
-            let (want, gradients) = reference_gradients(
-                |i| reference::forward(ids, &i[0], &i[1], &i[2]),
-                &values.each_ref(),
-                &dy,
-            );
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(ids, &tables(i)), &values.each_ref(), &dy);
             let y = forward(ids, &tables(&values), dtype).unwrap();
             assert_eq!(y.dtype(), dtype);
             assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
@@ -63,6 +59,33 @@ fn forward_and_backward_agree_with_the_reference() {
             for (table, padding) in [padding, padding, None].into_iter().enumerate() {
                 let added = (&sums[table] - &before[table]).unwrap();
                 assert_close(&format!("table {table}"), &added, &blank(&gradients[table], padding), 1e-5);
+            }
+        }
+    });
+}
+
+/// Words alone, as rotary models have them, and words with positions: ids of a table that is not there are not
+/// looked at.
+#[test]
+fn tables_may_be_absent() {
+    on_each_device(|| {
+        for (dtype, (count, hidden)) in
+            DTYPES.into_iter().flat_map(|dtype| [(1, 96), (2, 67)].map(|case| (dtype, case)))
+        {
+            let values = [fresh((50, hidden), 1), fresh((20, hidden), 2)];
+            let (words, places, none) = (fresh_ids(70, 50, 3), fresh_ids(70, 20, 4), vec![u32::MAX; 70]);
+            let position = if count == 2 { &places } else { &none };
+            let ids = Ids { word: (&words).into(), position: position.into(), token_type: (&none).into() };
+            let dy = fresh_in((70, hidden), 5, dtype);
+            let inputs: Vec<&Tensor> = values[..count].iter().collect();
+            let (want, gradients) =
+                reference_gradients(|i| reference::forward(ids, &tables(i)), &inputs, &dy);
+            let y = forward(ids, &tables(&values[..count]), dtype).unwrap();
+            assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
+            let sums = values.each_ref().map(|t| t.zeros_like().unwrap());
+            backward(&dy, ids, &tables(&sums[..count]), Padding::default()).unwrap();
+            for (sum, want) in sums.iter().zip(&gradients) {
+                assert_close("table", sum, want, 1e-5);
             }
         }
     });
@@ -84,7 +107,7 @@ fn no_tokens_add_nothing() {
 fn the_reference_is_differentiable() {
     let ids =
         Ids { word: (&[3, 0, 3]).into(), position: (&[2, 3, 4]).into(), token_type: (&[0, 0, 1]).into() };
-    let reference = |i: &[Tensor]| reference::forward(ids, &i[0], &i[1], &i[2]);
+    let reference = |i: &[Tensor]| reference::forward(ids, &tables(i));
     assert_reference_is_differentiable(
         reference,
         &[&fresh((4, 5), 1), &fresh((6, 5), 2), &fresh((2, 5), 3)],
@@ -165,7 +188,7 @@ fn rows_behind_two_billion_values_are_found_and_added_to() {
         let (hidden, rows) = (64, (1 << 31) / 64 + 5);
         let word_vd = Tensor::zeros((rows, hidden), DType::F32, &device()).unwrap();
         let (position_pd, type_nd) = (fresh((2, hidden), 1), fresh((1, hidden), 2));
-        let tables = Tables { word_vd: &word_vd, position_pd: &position_pd, type_nd: &type_nd };
+        let tables = Tables { word_vd: &word_vd, position_pd: Some(&position_pd), type_nd: Some(&type_nd) };
         let word = [rows as u32 - 1];
         let ids = Ids { word: (&word).into(), position: (&[1]).into(), token_type: (&[0]).into() };
         let last = fresh((1, hidden), 3);
@@ -174,8 +197,8 @@ fn rows_behind_two_billion_values_are_found_and_added_to() {
         let want = (&last + &position_pd.narrow(0, 1, 1).unwrap()).unwrap().add(&type_nd).unwrap();
         assert_close("y", &y, &want, 1e-6);
         let gradients = Tables {
-            position_pd: &position_pd.zeros_like().unwrap(),
-            type_nd: &type_nd.zeros_like().unwrap(),
+            position_pd: Some(&position_pd.zeros_like().unwrap()),
+            type_nd: Some(&type_nd.zeros_like().unwrap()),
             ..tables
         };
         backward(&last, ids, &gradients, Padding::default()).unwrap();

@@ -96,6 +96,7 @@ fn ids_that_the_host_has_not_seen_embed_to_the_same_bits() {
                 let run = |word| {
                     let sums = [(VOCABULARY, 4), (1, 5), (1, 6)].map(|(rows, id)| fresh((rows, hidden), id));
                     let [word_vd, position_pd, type_nd] = sums.each_ref();
+                    let (position_pd, type_nd) = (Some(position_pd), Some(type_nd));
                     let tables = embedding::Tables { word_vd, position_pd, type_nd };
                     let ids =
                         embedding::Ids { word, position: (&others).into(), token_type: (&others).into() };

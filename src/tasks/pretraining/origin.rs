@@ -139,7 +139,7 @@ impl Origin {
         }
         let positions =
             (self.model.config.encoder.max_position_embeddings, model.encoder.max_position_embeddings);
-        if positions.0 < positions.1 {
+        if positions.0 < positions.1 && model.family.names.position.is_some() {
             let (before, after) = positions;
             progress.note(&format!("{place}: {before} positions become {after}: the rows are repeated"));
         }

@@ -74,6 +74,10 @@ impl Names {
             "bos_token": self.cls, "eos_token": self.sep, "cls_token": self.cls, "sep_token": self.sep,
             "pad_token": self.pad, "unk_token": self.unk, "mask_token": self.mask,
         });
+        // Else transformers gives the model token types, which such a model does not take.
+        if self.family.names.token_type.is_none() {
+            config["model_input_names"] = json!(["input_ids", "attention_mask"]);
+        }
         if let (Some(config), Value::Object(more)) = (config.as_object_mut(), more) {
             config.extend(more);
         }

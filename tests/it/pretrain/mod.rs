@@ -4,6 +4,7 @@ mod diverging;
 pub(super) mod electra;
 mod ending;
 mod interruption;
+mod modernbert;
 mod origin;
 mod refusals;
 mod report;

@@ -1,0 +1,108 @@
+//! DistilBERT: BERT without token types and pooler, with names of its own for all else. arXiv:1910.01108;
+//! `modeling_distilbert.py` of transformers.
+
+use crate::families::AttentionNames;
+use crate::families::ClassificationNames;
+use crate::families::Constant;
+use crate::families::Descriptor;
+use crate::families::Dropouts;
+use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
+use crate::families::Family;
+use crate::families::HeadActivation;
+use crate::families::Initialisation;
+use crate::families::Keys;
+use crate::families::MaskedLmNames;
+use crate::families::NormNames;
+use crate::families::PositionKind;
+use crate::families::SpecialNames;
+
+impl Family {
+    /// DistilBERT.
+    pub const DISTILBERT: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "distilbert",
+    title: "DistilBERT",
+    class: "DistilBert",
+    other_classes: &[],
+    prefix: "distilbert",
+    defaults: BASE,
+    hub_defaults: EncoderConfig { vocab_size: 30_522, ..BASE },
+    keys: Keys {
+        renamed: &[
+            ("hidden_size", "dim"),
+            ("num_hidden_layers", "n_layers"),
+            ("num_attention_heads", "n_heads"),
+            ("intermediate_size", "hidden_dim"),
+            ("hidden_dropout_prob", "dropout"),
+            ("attention_probs_dropout_prob", "attention_dropout"),
+            ("classifier_dropout", "seq_classif_dropout"),
+        ],
+        absent: &[
+            "embedding_size",
+            "embedding_dropout",
+            "mlp_dropout",
+            "classifier_pooling",
+            "local_attention",
+            "global_attn_every_n_layers",
+            "global_rope_theta",
+            "local_rope_theta",
+            "type_vocab_size",
+            "layer_norm_eps",
+        ],
+        constants: &[("activation", Constant::Text("gelu"))],
+    },
+    positions: PositionKind::Table,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: |shape| Dropouts {
+        embeddings: shape.hidden_dropout_prob,
+        attention_probabilities: shape.attention_probs_dropout_prob,
+        attention_output: 0.0,
+        feed_forward_input: 0.0,
+        feed_forward_output: shape.hidden_dropout_prob,
+    },
+    projects_embeddings: false,
+    names: EncoderNames {
+        token_type: None,
+        layers: "transformer.layer",
+        attention: AttentionNames::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
+        attention_output: "attention.out_lin",
+        intermediate: "ffn.lin1",
+        output: "ffn.lin2",
+        norms: NormNames::After { attention: "sa_layer_norm", feed_forward: "output_layer_norm" },
+        ..EncoderNames::BERT
+    },
+    masked_lm: MaskedLmNames {
+        dense: "vocab_transform",
+        norm: "vocab_layer_norm",
+        bias: "vocab_projector.bias",
+        decoder: "vocab_projector",
+    },
+    replaced_tokens: None,
+    classification: ClassificationNames {
+        dense: "pre_classifier",
+        norm: None,
+        output: "classifier",
+        drops_input: false,
+        activation: HeadActivation::Relu,
+    },
+    token_classifier: None,
+    unused_tensors: &[],
+    special: SpecialNames::BERT,
+    token_ids: &[],
+    double_separator: false,
+    second_type: 0,
+    byte_level_class: None,
+    word_piece_class: Some("BertTokenizer"),
+};
+
+const BASE: EncoderConfig = EncoderConfig {
+    num_hidden_layers: 6,
+    classifier_dropout: Some(0.2),
+    type_vocab_size: 1,
+    ..EncoderConfig::BASE
+};

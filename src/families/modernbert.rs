@@ -1,0 +1,112 @@
+//! ModernBERT: byte-level BPE, rotary positions, norms before their blocks, gated feed-forward, no biases, and
+//! two layers in three that attend to their neighbourhood only. arXiv:2412.13663; `modeling_modernbert.py` of
+//! transformers.
+
+use crate::families::AttentionNames;
+use crate::families::ClassificationNames;
+use crate::families::Constant;
+use crate::families::Descriptor;
+use crate::families::Dropouts;
+use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
+use crate::families::Family;
+use crate::families::HeadActivation;
+use crate::families::Initialisation;
+use crate::families::Keys;
+use crate::families::MaskedLmNames;
+use crate::families::NormNames;
+use crate::families::PositionKind;
+use crate::families::SpecialNames;
+use crate::families::SpecialRole;
+
+impl Family {
+    /// ModernBERT.
+    pub const MODERNBERT: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "modernbert",
+    title: "ModernBERT",
+    class: "ModernBert",
+    other_classes: &[],
+    prefix: "model",
+    defaults: BASE,
+    hub_defaults: EncoderConfig { vocab_size: 50_368, pad_token_id: 50_283, ..BASE },
+    keys: Keys {
+        renamed: &[("layer_norm_eps", "norm_eps"), ("attention_probs_dropout_prob", "attention_dropout")],
+        absent: &["embedding_size", "hidden_dropout_prob", "type_vocab_size"],
+        constants: &[
+            ("hidden_activation", Constant::Text("gelu")),
+            ("classifier_activation", Constant::Text("gelu")),
+            ("attention_bias", Constant::Flag(false)),
+            ("mlp_bias", Constant::Flag(false)),
+            ("norm_bias", Constant::Flag(false)),
+            ("classifier_bias", Constant::Flag(false)),
+            ("decoder_bias", Constant::Flag(true)),
+        ],
+    },
+    positions: PositionKind::Rotary,
+    has_biases: false,
+    is_gated: true,
+    initialisation: Initialisation::TruncatedByDepth,
+    dropouts: |shape| Dropouts {
+        embeddings: shape.embedding_dropout,
+        attention_probabilities: shape.attention_probs_dropout_prob,
+        attention_output: shape.attention_probs_dropout_prob,
+        feed_forward_input: shape.mlp_dropout,
+        feed_forward_output: 0.0,
+    },
+    projects_embeddings: false,
+    names: EncoderNames {
+        word: "embeddings.tok_embeddings",
+        position: None,
+        token_type: None,
+        embedding_norm: "embeddings.norm",
+        layers: "layers",
+        attention: AttentionNames::Together("attn.Wqkv"),
+        attention_output: "attn.Wo",
+        intermediate: "mlp.Wi",
+        output: "mlp.Wo",
+        norms: NormNames::Before { attention: "attn_norm", feed_forward: "mlp_norm", last: "final_norm" },
+    },
+    masked_lm: MaskedLmNames {
+        dense: "head.dense",
+        norm: "head.norm",
+        bias: "decoder.bias",
+        decoder: "decoder",
+    },
+    replaced_tokens: None,
+    classification: ClassificationNames {
+        dense: "head.dense",
+        norm: Some("head.norm"),
+        output: "classifier",
+        drops_input: false,
+        activation: HeadActivation::Gelu,
+    },
+    token_classifier: None,
+    unused_tensors: &[],
+    special: SpecialNames::BERT,
+    // Its class has ids of the published vocabulary for these, which other vocabularies do not have.
+    token_ids: &[
+        ("bos_token_id", SpecialRole::Cls),
+        ("cls_token_id", SpecialRole::Cls),
+        ("eos_token_id", SpecialRole::Sep),
+        ("sep_token_id", SpecialRole::Sep),
+    ],
+    double_separator: false,
+    second_type: 0,
+    byte_level_class: None,
+    word_piece_class: None,
+};
+
+const BASE: EncoderConfig = EncoderConfig {
+    num_hidden_layers: 22,
+    intermediate_size: 1152,
+    hidden_dropout_prob: 0.0,
+    attention_probs_dropout_prob: 0.0,
+    classifier_dropout: Some(0.0),
+    max_position_embeddings: 8192,
+    type_vocab_size: 1,
+    layer_norm_eps: 1e-5,
+    ..EncoderConfig::BASE
+};

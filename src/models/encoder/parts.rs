@@ -1,0 +1,173 @@
+//! What an encoder of a family is made of: embeddings and layers, registered by the family's names.
+
+use std::sync::Arc;
+
+use crate::families::AttentionNames;
+use crate::families::EncoderNames;
+use crate::families::ModelConfig;
+use crate::families::NormNames;
+use crate::families::PositionKind;
+use crate::layers::NormPlacement;
+use crate::layers::ParameterId;
+use crate::layers::Part;
+use crate::layers::Registry;
+use crate::layers::Site;
+use crate::layers::embeddings::Embeddings;
+use crate::layers::encoder_layer::EncoderLayer;
+use crate::layers::feed_forward::FeedForward;
+use crate::layers::feed_forward::Gate;
+use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
+use crate::layers::output_block::OutputBlock;
+use crate::layers::self_attention::Positions;
+use crate::layers::self_attention::SelfAttention;
+use crate::models::initial;
+use crate::models::initial::Role;
+use crate::ops::rotary::Angles;
+
+/// Makes the parts of one encoder.
+pub(super) struct Parts<'a> {
+    registry: &'a mut Registry,
+    config: &'a ModelConfig,
+    names: &'static EncoderNames,
+    /// Of layers that attend to all tokens, and of local ones, where positions are rotary.
+    angles: Option<[Arc<Angles>; 2]>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(registry: &'a mut Registry, config: &'a ModelConfig) -> Self {
+        let (shape, family) = (&config.encoder, config.family);
+        let angles = |theta| Arc::new(Angles::new(shape.head_size(), theta));
+        let is_rotary = family.positions == PositionKind::Rotary;
+        let angles = is_rotary.then(|| [shape.global_rope_theta, shape.local_rope_theta].map(angles));
+        Self { registry, config, names: family.encoder_names(), angles }
+    }
+
+    /// The name of a module of the encoder.
+    fn name(&self, module: &str) -> String {
+        format!("{}.{module}", self.config.family.prefix)
+    }
+
+    /// The name of a module of a layer.
+    fn layer_name(&self, layer: usize, module: &str) -> String {
+        self.name(&format!("{}.{layer}.{module}", self.names.layers))
+    }
+
+    pub(super) fn embeddings(&mut self) -> Embeddings {
+        let (shape, padding) = (&self.config.encoder, self.config.padding_rows());
+        let width = shape.embedding_width();
+        let (names, positions) = (self.names, shape.max_position_embeddings);
+        Embeddings {
+            word: self.table(names.word, [shape.vocab_size, width], padding.word),
+            position: names.position.map(|name| self.table(name, [positions, width], padding.position)),
+            token_type: names.token_type.map(|name| self.table(name, [shape.type_vocab_size, width], None)),
+            norm: self.norm(&self.name(names.embedding_norm), width),
+            width,
+            word_padding: padding.word,
+            position_padding: padding.position,
+            hidden_dropout: (self.config.family.dropouts)(shape).embeddings,
+        }
+    }
+
+    /// The map from embeddings of a width of their own.
+    pub(super) fn projection(&mut self, width: usize) -> Linear {
+        let name = self.name("embeddings_project");
+        Linear::new(self.registry, &name, width, self.config.encoder.hidden_size)
+    }
+
+    pub(super) fn layer(&mut self, layer: usize) -> EncoderLayer {
+        self.registry.enter(Part::Layer(layer));
+        let (shape, names, family) = (&self.config.encoder, self.names, self.config.family);
+        let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
+        let (window, positions) = self.positions(layer);
+        let (placement, [attention_norm, feed_forward_norm]) = self.norms(layer);
+        let [query, key, value] = self.attention_maps(layer);
+        let (gate, halves) = if family.is_gated { (Gate::SecondHalf, 2) } else { (Gate::None, 1) };
+        let dropouts = (family.dropouts)(shape);
+        let attention = SelfAttention {
+            heads: shape.num_attention_heads,
+            positions,
+            window,
+            dropout: dropouts.attention_probabilities,
+            site: Site::AttentionProbabilities(layer),
+            query,
+            key,
+            value,
+            output: OutputBlock {
+                dense: self.map(layer, names.attention_output, [hidden, hidden], Role::Output),
+                norm: self.norm(&attention_norm, hidden),
+                placement,
+                site: Site::AttentionOutput(layer),
+                dropout: dropouts.attention_output,
+            },
+        };
+        let feed_forward = FeedForward {
+            intermediate: self.map(layer, names.intermediate, [hidden, halves * intermediate], Role::Input),
+            gate,
+            dropout: dropouts.feed_forward_input,
+            output: OutputBlock {
+                dense: self.map(layer, names.output, [intermediate, hidden], Role::Output),
+                norm: self.norm(&feed_forward_norm, hidden),
+                placement,
+                site: Site::FeedForward(layer),
+                dropout: dropouts.feed_forward_output,
+            },
+        };
+        EncoderLayer { attention, feed_forward }
+    }
+
+    /// Where norms stand, and the names of those at the end of both blocks of a layer. Where norms stand before
+    /// their blocks, that is the norm which the next block begins with: it counts among the parameters of the
+    /// layer before, whose backward pass gives its gradient.
+    fn norms(&self, layer: usize) -> (NormPlacement, [String; 2]) {
+        match self.names.norms {
+            NormNames::After { attention, feed_forward } => {
+                (NormPlacement::After, [attention, feed_forward].map(|name| self.layer_name(layer, name)))
+            }
+            NormNames::Before { attention, feed_forward, last } => {
+                let is_last = layer + 1 == self.config.encoder.num_hidden_layers;
+                let next = if is_last { self.name(last) } else { self.layer_name(layer + 1, attention) };
+                (NormPlacement::Before, [self.layer_name(layer, feed_forward), next])
+            }
+        }
+    }
+
+    /// How far a layer attends, and how it learns where tokens stand.
+    fn positions(&self, layer: usize) -> (Option<usize>, Positions) {
+        let Some(angles) = &self.angles else { return (None, Positions::Absolute) };
+        let window = self.config.encoder.window(layer);
+        (window, Positions::Rotary(Arc::clone(&angles[usize::from(window.is_some())])))
+    }
+
+    /// The maps to queries, keys and values.
+    fn attention_maps(&mut self, layer: usize) -> [Linear; 3] {
+        let hidden = self.config.encoder.hidden_size;
+        match self.names.attention {
+            AttentionNames::Apart(names) => {
+                names.map(|name| self.map(layer, name, [hidden, hidden], Role::Input))
+            }
+            AttentionNames::Together(name) => {
+                let name = self.layer_name(layer, name);
+                let init = initial::init(self.config, Role::Input);
+                let weights = self.registry.weight_of_maps(format!("{name}.weight"), hidden, hidden, init);
+                weights.map(|weight| Linear { weight, bias: None, inputs: hidden, outputs: hidden })
+            }
+        }
+    }
+
+    fn table(&mut self, module: &str, shape: [usize; 2], padding: Option<u32>) -> ParameterId {
+        let name = format!("{}.weight", self.name(module));
+        self.registry.weight(name, &shape, initial::table(self.config, padding))
+    }
+
+    /// A map of a layer, from and to so many values.
+    fn map(&mut self, layer: usize, module: &str, sizes: [usize; 2], role: Role) -> Linear {
+        let (name, init) = (self.layer_name(layer, module), initial::init(self.config, role));
+        Linear::initialised(self.registry, &name, sizes, init, self.config.family.has_biases)
+    }
+
+    fn norm(&mut self, name: &str, size: usize) -> Norm {
+        let (eps, has_bias) = (self.config.encoder.layer_norm_eps, self.config.family.has_biases);
+        Norm::new(self.registry, name, size, eps, has_bias)
+    }
+}

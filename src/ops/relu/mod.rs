@@ -1,0 +1,49 @@
+//! Bias and rectified linear unit, fused: the dense layer of DistilBERT's classification head.
+//!
+//! Forward: `y = max(x + bias, 0)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
+//!
+//! Backward: `dx = dy` where `y > 0`, else 0; `dbias += sum over rows of dx` accumulates into what the caller passes.
+//!
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
+//! is the arithmetic.
+
+mod cpu;
+mod cuda;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda::Gpu;
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_one_dtype;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::check_vectors;
+
+/// `y_bd = max(x_bd + bias_d, 0)`.
+pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
+    check_vectors("relu", &[("bias", bias_d)], x_bd.dims2()?.1)?;
+    match Gpu::of(x_bd)? {
+        None => by_dtype!("relu", x_bd, T => cpu::forward::<T>(x_bd, bias_d)),
+        Some(gpu) => cuda::forward(&gpu, x_bd, bias_d),
+    }
+}
+
+/// `dx_bd` from the output `y_bd`; adds to `dbias_d`, or begins it.
+pub fn backward<'a, D: Into<Accumulator<'a>>>(
+    dy_bd: &Tensor,
+    y_bd: &Tensor,
+    dbias_d: Option<D>,
+) -> Result<Tensor> {
+    let dbias_d = dbias_d.map(Into::into);
+    check_shape("relu: output gradient", dy_bd, y_bd.dims())?;
+    check_vectors("relu", &[("bias gradient", dbias_d.map(|dbias| dbias.sum))], y_bd.dims2()?.1)?;
+    check_one_dtype("relu", &[("the output", y_bd), ("the output gradient", dy_bd)])?;
+    match Gpu::of(y_bd)? {
+        None => by_dtype!("relu", y_bd, T => cpu::backward::<T>(dy_bd, y_bd, dbias_d)),
+        Some(gpu) => cuda::backward(&gpu, dy_bd, y_bd, dbias_d),
+    }
+}

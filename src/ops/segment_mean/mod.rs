@@ -1,0 +1,52 @@
+//! The mean of the rows of each segment: what a classifier with mean pooling sees of a text.
+//!
+//! Forward: `y[m] = 1 / n_m * sum over t in segment m of x[t]`, with `n_m` its rows; `x` `[T, D]`, `y` `[M,
+//! D]`. A segment without rows has a mean of 0. Nothing is saved but the bounds of the segments. Backward:
+//! `dx[t] = dy[m] / n_m` for the segment `m` of row `t`. Nothing accumulates.
+//!
+//! `x`, `y` and their gradients are of one type, f32, bf16 or f16; sums are f32, in the order of the rows,
+//! and rounded once.
+
+mod cpu;
+mod cuda;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::cuda::Gpu;
+use crate::ops::element::by_dtype;
+use crate::ops::indices::Indices;
+use crate::ops::tensor::check_len;
+
+/// `y_md`; `cu_seqlens` is the start of each segment, and `T` at the end.
+pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
+    check(cu_seqlens, x_td.dims2()?.0)?;
+    match Gpu::of(x_td)? {
+        None => by_dtype!("segment mean", x_td, T => cpu::forward::<T>(x_td, cu_seqlens.host())),
+        Some(gpu) => cuda::forward(&gpu, x_td, cu_seqlens),
+    }
+}
+
+/// `dx_td`, with a row for each of `T` tokens.
+pub fn backward(dy_md: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
+    let tokens = cu_seqlens.host().last().copied().unwrap_or(0) as usize;
+    check(cu_seqlens, tokens)?;
+    check_len("segment mean: segments", cu_seqlens.len() - 1, dy_md.dims2()?.0)?;
+    match Gpu::of(dy_md)? {
+        None => by_dtype!("segment mean", dy_md, T => cpu::backward::<T>(dy_md, cu_seqlens.host(), tokens)),
+        Some(gpu) => cuda::backward(&gpu, dy_md, cu_seqlens, tokens),
+    }
+}
+
+fn check(cu_seqlens: Indices<'_>, tokens: usize) -> Result<()> {
+    let bounds = cu_seqlens.host();
+    let ordered = bounds.first() == Some(&0) && bounds.windows(2).all(|w| w[0] <= w[1]);
+    if !ordered || bounds.last() != Some(&(tokens as u32)) {
+        bail!("segment mean: segments {bounds:?} do not cover {tokens} tokens");
+    }
+    Ok(())
+}
