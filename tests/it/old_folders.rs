@@ -50,5 +50,5 @@ fn folders_that_cannot_be_read_say_what_to_do() {
     place.program(&predict, "a").refused(1, &["pickle", "convert it once in Python", "save_pretrained"]);
     fs::write(place.path("old/config.json"), r#"{"model_type": "gpt2"}"#).unwrap();
     let families = ["`model_type` \"gpt2\" is not supported", "`modernbert`", "`distilbert`", "`camembert`"];
-    place.program(&predict, "a").refused(1, &families);
+    place.program(&predict, "a").refused(2, &families);
 }
