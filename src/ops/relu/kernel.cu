@@ -2,7 +2,8 @@
 #include "activation.cuh"
 
 struct Relu {
-    static __device__ __forceinline__ float forward(float u) { return u <= 0.0f ? 0.0f : u;  // keeps NaN }
+    // What is not a number stays so.
+    static __device__ __forceinline__ float forward(float u) { return u <= 0.0f ? 0.0f : u; }
     // By its output, which needs no bias.
     static __device__ __forceinline__ float slope(float y, float) { return y > 0.0f ? 1.0f : 0.0f; }
 };
