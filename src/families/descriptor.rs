@@ -100,8 +100,8 @@ impl Descriptor {
 pub enum Initialisation {
     /// Normal with a deviation of `initializer_range`; the rows of padding tokens are 0.
     Normal,
-    /// Normal, cut off at two deviations: `initializer_range`, for the last map of each block and the first one
-    /// of a head divided by `sqrt(2 L)`, for a classifier's last map `D^-0.5`. `_init_weights` of
+    /// Normal, cut off at two deviations: `initializer_range`, for the last map of each block and the first
+    /// one of a head divided by `sqrt(2 L)`, for a classifier's last map `D^-0.5`. `_init_weights` of
     /// `modeling_modernbert.py` (transformers 5.23).
     TruncatedByDepth,
 }

@@ -1,6 +1,6 @@
-//! ModernBERT: byte-level BPE, rotary positions, norms before their blocks, gated feed-forward, no biases, and
-//! two layers in three that attend to their neighbourhood only. arXiv:2412.13663; `modeling_modernbert.py` of
-//! transformers.
+//! ModernBERT: byte-level BPE, rotary positions, norms before their blocks, gated feed-forward, no biases,
+//! and two layers in three that attend to their neighbourhood only. arXiv:2412.13663;
+//! `modeling_modernbert.py` of transformers.
 
 use crate::families::AttentionNames;
 use crate::families::ClassificationNames;

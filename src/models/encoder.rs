@@ -87,7 +87,8 @@ impl Encoder {
         if !gradient_checkpointing {
             return self.layers.iter().map(EncoderLayer::saved).fold(embedded, Footprint::add);
         }
-        // What each layer takes of the one before, and what the last one gives, of which nobody takes the sum.
+        // What each layer takes of the one before, and what the last one gives, of which nobody takes the
+        // sum.
         let taken = self.layers.iter().skip(1).map(EncoderLayer::input);
         taken.fold(embedded + hidden, Footprint::add)
     }

@@ -15,8 +15,9 @@ use crate::models::Head;
 use crate::models::heads::HeadMemory;
 
 /// The program itself, its tokenizer, batches that are laid out ahead, cosines and sines of rotary positions
-/// (4 MiB for 8,192 places of ModernBERT), threads and their buffers for matrix products: 15 to 90 MiB were measured beside the counted tensors on two threads, the more the larger the
-/// model; 45 MiB with the quickstart's.
+/// (4 MiB for 8,192 places of ModernBERT), threads and their buffers for matrix products: 15 to 90 MiB were
+/// measured beside the counted tensors on two threads, the more the larger the model; 45 MiB with the
+/// quickstart's.
 pub const PROCESS_BYTES: u64 = 48 << 20;
 
 /// f32 values kept for each parameter: the value, its gradient and two moments.

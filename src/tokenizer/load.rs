@@ -35,8 +35,8 @@ const VOCABULARY: &str = "vocab.txt";
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
-/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT, which has
-/// only a `vocab.txt`, gets one.
+/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT, which
+/// has only a `vocab.txt`, gets one.
 pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
     let file = if fs::is_folder(path) { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
     if !fs::exists(&file) && !has_only_vocabulary(path) {

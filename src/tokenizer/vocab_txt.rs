@@ -11,8 +11,9 @@ use crate::error::Problem;
 /// Longer words are unknown (BERT's limit).
 const WORD_CHARACTERS_MAX: usize = 100;
 
-/// The `tokenizer.json` of a `vocab.txt` called `place`, an entry a line; `config` is the `tokenizer_config.json`
-/// beside it. Where that does not say `do_lower_case`, a vocabulary that has capital letters is cased.
+/// The `tokenizer.json` of a `vocab.txt` called `place`, an entry a line; `config` is the
+/// `tokenizer_config.json` beside it. Where that does not say `do_lower_case`, a vocabulary that has capital
+/// letters is cased.
 pub(super) fn tokenizer_json(vocabulary: &[u8], config: Option<&[u8]>, place: &str) -> Result<Vec<u8>> {
     let text =
         std::str::from_utf8(vocabulary).map_err(|e| Problem::new(format!("is not UTF-8: {e}")).at(place))?;

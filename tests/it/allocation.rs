@@ -138,8 +138,8 @@ fn error(measured: usize, predicted: u64) -> f64 {
 fn a_step_takes_the_memory_that_was_predicted() {
     alone("allocation::a_step_takes_the_memory_that_was_predicted", || {
         compare_step_memory(Family::ROBERTA, 0);
-        // Norms before blocks, and a first map of twice the width. Cosines and sines of 512 places, for layers of
-        // both kinds, are no part of a forecast.
+        // Norms before blocks, and a first map of twice the width. Cosines and sines of 512 places, for
+        // layers of both kinds, are no part of a forecast.
         compare_step_memory(Family::MODERNBERT, 2 * 512 * 64 * 4);
     });
 }

@@ -227,7 +227,8 @@ fn finite_differences_agree_with_dropout_on() {
     for (name, task, batch) in all_tasks(0.1, 2) {
         let error = finite_difference_error(task.as_ref(), || gradients_of(task.as_ref(), &batch, PASS));
         // In some directions a step crosses the kink of DistilBERT's ReLU.
-        let most = if name == "classifier of DistilBERT" { 0.1 } else { 1e-2 };
+        let has_kink = ["classifier of DistilBERT", "regression of DistilBERT"].contains(&name.as_str());
+        let most = if has_kink { 0.1 } else { 1e-2 };
         assert!(error < most, "{name}: finite differences are off by {error:.2e}");
     }
 }
@@ -391,7 +392,11 @@ impl Task for Overflows {
         gradients: &Gradients,
     ) -> candle_core::Result<Vec<PendingLoss>> {
         let loss = self.0.accumulate(batch, pass, scales, gradients)?;
-        with_slice_mut(gradients.flat()?, |values| values[2] = f32::INFINITY)?;
+        with_slice_mut(gradients.flat()?, |values| {
+            // Between parameters there are gaps, of which nothing is read.
+            let first = values.iter_mut().find(|value| **value != 0.0);
+            *first.expect("there is a gradient") = f32::INFINITY;
+        })?;
         Ok(loss)
     }
 

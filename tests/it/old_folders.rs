@@ -8,7 +8,8 @@ use mlmtrain::checkpoint::write_tensors;
 
 use crate::workplace::Workplace;
 
-/// The folder of a golden model as BERT's first folders were: `gamma` and `beta` for norms, and a `vocab.txt` alone.
+/// The folder of a golden model as BERT's first folders were: `gamma` and `beta` for norms, and a `vocab.txt`
+/// alone.
 fn old_bert(place: &Workplace) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bert");
     let old = place.path("old");
@@ -21,9 +22,10 @@ fn old_bert(place: &Workplace) {
     let tensors: Vec<_> = tensors.into_iter().map(|(name, tensor)| (renamed(&name), tensor)).collect();
     assert!(tensors.iter().any(|(name, _)| name.ends_with("LayerNorm.gamma")));
     write_tensors(&mut fs::File::create(old.join("model.safetensors")).unwrap(), &tensors).unwrap();
-    let words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "bird", "##s", "sing"];
-    let words = words.map(String::from).into_iter().chain((9..101).map(|id| format!("Word{id}")));
-    fs::write(old.join("vocab.txt"), words.collect::<Vec<_>>().join("\n")).unwrap();
+    let first =
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "bird", "##s", "sing"].map(String::from);
+    let entries: Vec<String> = first.into_iter().chain((9..101).map(|id| format!("Word{id}"))).collect();
+    fs::write(old.join("vocab.txt"), entries.join("\n")).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rotary positions and kinds of layers in the newer of two forms, brought to the older.
 //!
-//! Transformers 5 writes `rope_parameters` with a table for each kind of layer, and `layer_types` with the kind
-//! of each. Before, and in the published folders of ModernBERT, these were `global_rope_theta`,
+//! Transformers 5 writes `rope_parameters` with a table for each kind of layer, and `layer_types` with the
+//! kind of each. Before, and in the published folders of ModernBERT, these were `global_rope_theta`,
 //! `local_rope_theta` and `global_attn_every_n_layers`, which every version reads, and which are written here.
 
 use serde_json::Map;

@@ -116,9 +116,9 @@ impl<'a> Parts<'a> {
         EncoderLayer { attention, feed_forward }
     }
 
-    /// Where norms stand, and the names of those at the end of both blocks of a layer. Where norms stand before
-    /// their blocks, that is the norm which the next block begins with: it counts among the parameters of the
-    /// layer before, whose backward pass gives its gradient.
+    /// Where norms stand, and the names of those at the end of both blocks of a layer. Where norms stand
+    /// before their blocks, that is the norm which the next block begins with: it counts among the parameters
+    /// of the layer before, whose backward pass gives its gradient.
     fn norms(&self, layer: usize) -> (NormPlacement, [String; 2]) {
         match self.names.norms {
             NormNames::After { attention, feed_forward } => {

@@ -1,5 +1,5 @@
-//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm where there is one,
-//! dropout, map to labels, or to numbers that are to be predicted (regression).
+//! Sequence classifier: first token or mean of each segment, map, tanh, GELU or ReLU, norm where there is
+//! one, dropout, map to labels, or to numbers that are to be predicted (regression).
 //!
 //! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
 //! before it. GELU is ELECTRA's and ModernBERT's, the mean and the norm are ModernBERT's

@@ -64,8 +64,8 @@ fn forward_and_backward_agree_with_the_reference() {
     });
 }
 
-/// Words alone, as rotary models have them, and words with positions: ids of a table that is not there are not
-/// looked at.
+/// Words alone, as rotary models have them, and words with positions: ids of a table that is not there are
+/// not looked at.
 #[test]
 fn tables_may_be_absent() {
     on_each_device(|| {

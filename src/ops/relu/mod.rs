@@ -2,7 +2,8 @@
 //!
 //! Forward: `y = max(x + bias, 0)`, `x` and `y` `[B, D]`. Saved by the caller: `y`.
 //!
-//! Backward: `dx = dy` where `y > 0`, else 0; `dbias += sum over rows of dx` accumulates into what the caller passes.
+//! Backward: `dx = dy` where `y > 0`, else 0; `dbias += sum over rows of dx` accumulates into what the caller
+//! passes.
 //!
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
 //! is the arithmetic.
