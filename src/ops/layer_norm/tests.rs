@@ -108,8 +108,9 @@ fn no_rows_work_and_wrong_shapes_are_named() {
         let (x, weight) = (fresh((0, 8), 1), fresh(8, 2));
         let (y, saved) = forward(&x, &weight, Some(&weight), EPS).unwrap();
         assert_eq!(y.dims(), [0, 8]);
-        let gradient = fresh(8, 3);
-        assert_eq!(backward(&y, &x, &weight, &saved, &gradient, Some(&gradient)).unwrap().dims(), [0, 8]);
+        // Both grow in one launch, and are never the same.
+        let (gradient, other) = (fresh(8, 3), fresh(8, 4));
+        assert_eq!(backward(&y, &x, &weight, &saved, &gradient, Some(&other)).unwrap().dims(), [0, 8]);
         let error = forward(&x, &fresh(9, 1), Some(&weight), EPS).unwrap_err().to_string();
         assert!(error.contains("[9]") && error.contains("[8]"), "{error}");
         let half = fresh_in((0, 8), 1, DType::BF16);
