@@ -8,6 +8,7 @@ use super::Gpus;
 use super::Memory;
 use super::Processor;
 use super::Room;
+#[cfg(not(feature = "cuda"))]
 use crate::telemetry::GpuFacts;
 
 fn machine(files: &[(&str, &str)]) -> TempDir {
