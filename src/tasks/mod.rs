@@ -19,6 +19,7 @@ pub mod regression;
 pub mod replaced_token_detection;
 pub mod run;
 mod shuffled;
+mod start;
 mod subset;
 mod supervised;
 mod table;

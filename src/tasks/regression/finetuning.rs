@@ -7,8 +7,6 @@ use candle_core::Device;
 
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
-use crate::fs;
-use crate::fs::Sha256Sum;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
@@ -34,6 +32,7 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
+use crate::tasks::start;
 use crate::tasks::subset::stratified;
 use crate::tasks::subset::subset_size;
 use crate::tasks::trained::Trained;
@@ -131,14 +130,8 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let names = serde_json::to_vec(&examples.names)?;
-        let hashes = [
-            ("model", folder.sha256()?),
-            ("data.train_file", sha256_of(&examples.train)?),
-            ("data.eval_file", sha256_of(&examples.eval)?),
-            ("data.labels", fs::sha256_of(&[&names])),
-        ];
-        Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+        let hash = |of: &[Example]| start::sha256_of(of.iter().map(|e| (&e.text, &e.text_pair, &e.numbers)));
+        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], &examples.names)
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
@@ -148,12 +141,7 @@ impl<'a> Kind for Finetuning<'a> {
         let (path, names) = (&config.model, examples.names.clone());
         let (classifier, filled) =
             Classifier::from_folder(path, folder, names, length, pairs, Some(seed), &machine.device)?;
-        for note in folder.notes.iter().chain(&filled.notes) {
-            progress.note(&format!("{}: {note}", path.display()));
-        }
-        if !filled.new.is_empty() {
-            progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
-        }
+        start::tell(config, folder, &filled, seed, progress);
         let Classifier { mut task, tokenizer, collator, .. } =
             Regressor::of(classifier.computing_in(machine.policy.compute)?).0;
         task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
@@ -167,14 +155,4 @@ impl<'a> Kind for Finetuning<'a> {
         let total_steps = total_steps(training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: ("loss", Better::Lower) })
     }
-}
-
-/// SHA-256 of texts and numbers in their order, whatever file they stand in.
-fn sha256_of(examples: &[Example]) -> Result<String> {
-    let mut sum = Sha256Sum::default();
-    for Example { text, text_pair, numbers, .. } in examples {
-        // As JSON, so that the end of a text cannot pass for the beginning of the next one.
-        sum.add(&serde_json::to_vec(&(text, text_pair, numbers))?);
-    }
-    Ok(sum.finish())
 }

@@ -7,8 +7,6 @@ use candle_core::Device;
 
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
-use crate::fs;
-use crate::fs::Sha256Sum;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
@@ -30,6 +28,7 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
+use crate::tasks::start;
 use crate::tasks::subset::stratified;
 use crate::tasks::subset::subset_size;
 use crate::tasks::token_classify::TagSet;
@@ -152,14 +151,8 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn inputs(&self) -> Result<Inputs> {
         let Self { folder, examples, .. } = self;
-        let labels = serde_json::to_vec(examples.labels.names())?;
-        let hashes = [
-            ("model", folder.sha256()?),
-            ("data.train_file", sha256_of(&examples.train)?),
-            ("data.eval_file", sha256_of(&examples.eval)?),
-            ("data.labels", fs::sha256_of(&[&labels])),
-        ];
-        Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+        let hash = |of: &[Sentence]| start::sha256_of(of.iter().map(|e| (&e.words, &e.tags)));
+        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], examples.labels.names())
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
@@ -169,12 +162,7 @@ impl<'a> Kind for Finetuning<'a> {
         let labels = examples.labels.clone();
         let (tagger, filled) =
             Tagger::from_folder(path, folder, labels, length, Some(seed), &machine.device)?;
-        for note in folder.notes.iter().chain(&filled.notes) {
-            progress.note(&format!("{}: {note}", path.display()));
-        }
-        if !filled.new.is_empty() {
-            progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
-        }
+        start::tell(config, folder, &filled, seed, progress);
         let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
         task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
         let names = labels.names().to_vec();
@@ -187,14 +175,4 @@ impl<'a> Kind for Finetuning<'a> {
         let total_steps = total_steps(training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: ("overall_f1", Better::Higher) })
     }
-}
-
-/// SHA-256 of words and tags in their order, whatever file they stand in.
-fn sha256_of(sentences: &[Sentence]) -> Result<String> {
-    let mut sum = Sha256Sum::default();
-    for Sentence { words, tags, .. } in sentences {
-        // As JSON, so that the end of a word cannot pass for the beginning of the next one.
-        sum.add(&serde_json::to_vec(&(words, tags))?);
-    }
-    Ok(sum.finish())
 }

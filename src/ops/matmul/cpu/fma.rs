@@ -32,7 +32,7 @@ impl<S: Lanes, T: Element> TileKernel for Kernel<S, T> {
     type Packed = f32;
     const STEP: usize = 1;
     const DEPTH_MULTIPLE: usize = 1;
-    // A strip of columns lies in the L1 cache, a block of rows in the L2 cache.
+    // A strip of columns lies in the L1 cache (of AVX-512 in L2), a block of rows in the L2 cache.
     const DEPTH_BLOCK: usize = 384;
     const ROW_BLOCK: Option<usize> = Some(72);
     const SHARES_ROWS: bool = true;

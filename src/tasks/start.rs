@@ -1,0 +1,51 @@
+//! What runs of fine-tuning begin with: the hashes of their inputs, and what a user should know of the model
+//! folder that they start from.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::config::FinetuneConfig;
+use crate::fs;
+use crate::fs::Sha256Sum;
+use crate::interop::Filled;
+use crate::interop::PretrainedFolder;
+use crate::tasks::run::Inputs;
+use crate::telemetry::Progress;
+
+/// SHA-256 of examples in their order, whatever file they stand in.
+pub(super) fn sha256_of<T: Serialize>(examples: impl Iterator<Item = T>) -> Result<String> {
+    let mut sum = Sha256Sum::default();
+    for example in examples {
+        // As JSON, so that the end of a text cannot pass for the beginning of the next one.
+        sum.add(&serde_json::to_vec(&example)?);
+    }
+    Ok(sum.finish())
+}
+
+/// The inputs of a run: its model, the hashes of its examples, and the names of what is learnt.
+pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[String]) -> Result<Inputs> {
+    let [train, eval] = examples;
+    let hashes = [
+        ("model", folder.sha256()?),
+        ("data.train_file", train),
+        ("data.eval_file", eval),
+        ("data.labels", fs::sha256_of(&[&serde_json::to_vec(names)?])),
+    ];
+    Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+}
+
+/// Says what of the folder was not as it should be, and which parameters are new.
+pub(super) fn tell(
+    config: &FinetuneConfig,
+    folder: &PretrainedFolder,
+    filled: &Filled,
+    seed: u64,
+    progress: &Progress,
+) {
+    for note in folder.notes.iter().chain(&filled.notes) {
+        progress.note(&format!("{}: {note}", config.model.display()));
+    }
+    if !filled.new.is_empty() {
+        progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+    }
+}
