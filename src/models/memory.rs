@@ -165,7 +165,7 @@ mod tests {
                 StepSizes { tokens, targets, compute: DType::BF16, gradient_checkpointing: false, on_gpu };
             roberta().memory(&sizes).temporary_bytes
         };
-        assert_eq!(besides(true) - besides(false), (1229 - 250) * 50_265 * 6);
+        assert_eq!(besides(true) - besides(false), (1229 * 50_304 - 250 * 50_265) * 6);
     }
 
     #[test]

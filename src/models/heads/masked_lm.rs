@@ -31,7 +31,7 @@ use crate::ops::layer_norm;
 use crate::ops::linear;
 use crate::ops::linear_cross_entropy;
 use crate::ops::linear_cross_entropy::Draw;
-use crate::ops::linear_cross_entropy::piece_values;
+use crate::ops::linear_cross_entropy::logits_in_memory;
 
 /// The head.
 #[derive(Debug, Clone)]
@@ -73,9 +73,8 @@ impl MaskedLmHead {
 
     /// Bytes of the logits that are in memory at once, f32, and of their gradient.
     fn logits_bytes(&self, rows: u64, compute: DType, on_gpu: bool) -> u64 {
-        let vocabulary = self.vocab_size as u64;
-        let rows = rows.min((piece_values(on_gpu) as u64 / vocabulary.max(1)).max(1));
-        rows * vocabulary * (4 + compute.size_in_bytes() as u64)
+        let logits = logits_in_memory(rows as usize, self.vocab_size, on_gpu);
+        logits as u64 * (4 + compute.size_in_bytes() as u64)
     }
 }
 

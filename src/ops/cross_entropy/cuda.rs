@@ -9,6 +9,7 @@ use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Operand;
 use crate::ops::indices::Indices;
 
 const FORWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_forward" };
@@ -32,6 +33,7 @@ struct ForwardArgs {
     found: Address,
     log_sum_exp: Address,
     cols: i64,
+    stride: i64,
 }
 
 /// Twin of `TotalsArgs`.
@@ -107,12 +109,11 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
     let found = Found::new(gpu, rows)?;
     if rows > 0 {
         let (labels, _kept) = labels.on_gpu(gpu)?;
-        let logits = gpu.input(logits_mv, logits_mv.dtype())?;
+        let (shape, dtype) = (logits_mv.dims2()?, logits_mv.dtype());
+        let logits = Operand::rows(gpu.input(logits_mv, dtype)?, shape.1);
         // SAFETY: there are `rows` logits rows, labels and places for what they come to; the labels were
         // checked.
-        unsafe {
-            forward_rows(gpu, logits_mv.dtype(), logits, logits_mv.dims2()?, labels, found.at(gpu, 0)?)
-        }?;
+        unsafe { forward_rows(gpu, dtype, logits, shape, labels, found.at(gpu, 0)?) }?;
     }
     found.entropy(gpu)
 }
@@ -125,13 +126,19 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
 pub(in crate::ops) unsafe fn forward_rows(
     gpu: &Gpu,
     dtype: DType,
-    logits: Address,
+    logits: Operand,
     (rows, cols): (usize, usize),
     labels: Address,
     found: FoundAt,
 ) -> Result<()> {
-    let args =
-        ForwardArgs { logits, labels, found: found.rows, log_sum_exp: found.log_sum_exp, cols: cols as i64 };
+    let args = ForwardArgs {
+        logits: logits.address,
+        labels,
+        found: found.rows,
+        log_sum_exp: found.log_sum_exp,
+        cols: cols as i64,
+        stride: logits.stride as i64,
+    };
     // SAFETY: the caller's promise.
     unsafe {
         gpu.launch(FORWARD, Some(dtype), Grid::of(rows, row_threads(cols)).with_shared(ROOM_BYTES), &args)

@@ -11,13 +11,14 @@ struct ForwardArgs {
     double* found;       // [rows, 2]
     float* log_sum_exp;  // [rows]
     i64 cols;
+    i64 stride;  // values from one row of logits to the next
 };
 
 template <typename T>
 __device__ void forward(const ForwardArgs& a) {
     Room& room = *reinterpret_cast<Room*>(shared_memory());
     i64 m = blockIdx.x;
-    row_entropy(room, static_cast<const T*>(a.logits) + m * a.cols, a.cols, a.labels[m], a.found + 2 * m, a.log_sum_exp + m);
+    row_entropy(room, static_cast<const T*>(a.logits) + m * a.stride, a.cols, a.labels[m], a.found + 2 * m, a.log_sum_exp + m);
 }
 KERNELS(cross_entropy_forward, ForwardArgs, 512, forward)
 

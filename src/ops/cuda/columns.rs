@@ -12,13 +12,21 @@ pub(in crate::ops) const WARPS: usize = 8;
 pub(in crate::ops) struct Columns {
     rows: i64,
     cols: i64,
+    stride: i64,
     block_rows: i64,
 }
 
 impl Columns {
     /// A matrix of `[rows, cols]`, its rows shared out so.
     pub(in crate::ops) fn of((rows, cols): (usize, usize), blocks: RowBlocks) -> Self {
-        Self { rows: rows as i64, cols: cols as i64, block_rows: blocks.rows as i64 }
+        let (rows, cols) = (rows as i64, cols as i64);
+        Self { rows, cols, stride: cols, block_rows: blocks.rows as i64 }
+    }
+
+    /// The same with rows that begin so many values apart.
+    #[must_use]
+    pub(in crate::ops) fn with_stride(self, stride: usize) -> Self {
+        Self { stride: stride as i64, ..self }
     }
 
     /// The blocks of a launch whose lanes hold so many columns each.

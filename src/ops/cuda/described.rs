@@ -73,7 +73,7 @@ impl Description {
             layouts: [
                 layout(gemm.dtype, gemm.n, gemm.k, &gemm.b),
                 layout(gemm.dtype, gemm.k, gemm.m, &gemm.a),
-                layout(gemm.out_dtype, gemm.n, gemm.m, &Operand::rows(gemm.out, gemm.n)),
+                layout(gemm.out_dtype, gemm.n, gemm.m, &gemm.out),
             ],
             transposed: [gemm.b.transposed, gemm.a.transposed],
             epilogue: match (gemm.bias, sums) {
@@ -86,7 +86,7 @@ impl Description {
             alignments: [
                 alignment(gemm.b.address),
                 alignment(gemm.a.address),
-                alignment(gemm.out),
+                alignment(gemm.out.address),
                 vector.map_or(MOST_ALIGNMENT, alignment),
             ],
             workspace_bytes: WORKSPACE_BYTES,

@@ -41,8 +41,8 @@ pub(in crate::ops) struct Gemm {
     pub(in crate::ops) k: usize,
     pub(in crate::ops) a: Operand,
     pub(in crate::ops) b: Operand,
-    /// Rows of `n` values, one after the other.
-    pub(in crate::ops) out: Address,
+    /// Not transposed.
+    pub(in crate::ops) out: Operand,
     /// Type of `a` and `b`.
     pub(in crate::ops) dtype: DType,
     /// Type of `out`: `dtype` or f32.
@@ -113,7 +113,13 @@ impl Gpu {
     unsafe fn spread(&self, bias: Address, gemm: &Gemm) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "spread_rows" };
         let count = gemm.m * gemm.n;
-        let args = SpreadArgs { row: bias, out: gemm.out, count: count as i64, cols: gemm.n as i64 };
+        let args = SpreadArgs {
+            row: bias,
+            out: gemm.out.address,
+            count: count as i64,
+            cols: gemm.n as i64,
+            stride: gemm.out.stride as i64,
+        };
         let blocks = count.div_ceil(256).min(MOST_BLOCKS);
         // SAFETY: the caller's promise.
         unsafe { self.launch(KERNEL, Some(gemm.out_dtype), Grid::of(blocks, 256), &args) }
@@ -153,4 +159,5 @@ struct SpreadArgs {
     out: Address,
     count: i64,
     cols: i64,
+    stride: i64,
 }

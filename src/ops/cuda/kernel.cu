@@ -57,9 +57,10 @@ KERNELS(round_values, RoundArgs, 256, round_values)
 
 struct SpreadArgs {
     const void* row;  // [cols]
-    void* out;        // [count / cols, cols]
+    void* out;        // [count / cols, cols], rows `stride` values apart
     i64 count;
     i64 cols;
+    i64 stride;
 };
 
 template <typename T>
@@ -67,6 +68,9 @@ __device__ void spread_rows(const SpreadArgs& a) {
     const T* row = static_cast<const T*>(a.row);
     T* out = static_cast<T*>(a.out);
     i64 step = i64(gridDim.x) * blockDim.x;
-    for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) out[i] = row[i % a.cols];
+    for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
+        i64 col = i % a.cols;
+        out[i / a.cols * a.stride + col] = row[col];
+    }
 }
 KERNELS(spread_rows, SpreadArgs, 256, spread_rows)

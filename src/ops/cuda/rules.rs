@@ -132,7 +132,7 @@ mod tests {
             k: 512,
             a: Operand::rows(Address(1 << 20), 512),
             b: Operand::rows(Address(2 << 20), 512).transposed(),
-            out: Address(3 << 20),
+            out: Operand::rows(Address(3 << 20), 768),
             dtype: DType::BF16,
             out_dtype: DType::BF16,
             accumulate: false,
@@ -152,8 +152,9 @@ mod tests {
         let of_input = Gemm {
             n: 512,
             k: 768,
-            a: Operand::rows(map.out, 768),
+            a: map.out,
             b: map.b.transposed(),
+            out: Operand::rows(Address(3 << 20), 512),
             accumulate: true,
             bias: None,
             ..map
@@ -214,7 +215,8 @@ mod tests {
     #[test]
     fn an_odd_vocabulary_is_told_as_slow() {
         let bias = Some(Bias { address: Address(4 << 20), dtype: DType::F32 });
-        let logits = Gemm { n: 50_265, out_dtype: DType::F32, bias, ..forward() };
+        let out = Operand::rows(Address(3 << 20), 50_265);
+        let logits = Gemm { n: 50_265, out, out_dtype: DType::F32, bias, ..forward() };
         let product = Description::of(&logits, None);
         check(&product).unwrap();
         assert_eq!(slow(&product), ["D: leading dimension of 201060 bytes"]);

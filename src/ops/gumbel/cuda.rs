@@ -8,6 +8,7 @@ use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Operand;
 use crate::ops::indices::Indices;
 use crate::rng::Stream;
 
@@ -21,6 +22,7 @@ struct Args {
     keys: Address,
     ids: Address,
     cols: i64,
+    stride: i64,
     key: [u32; 2],
     id: [u32; 2],
     wide: u32,
@@ -36,7 +38,8 @@ pub(super) fn sample(
     let ids = gpu.uninitialised(rows, DType::U32)?;
     if rows > 0 {
         let (keys, _kept) = keys.on_gpu(gpu)?;
-        let (logits, at) = (gpu.input(logits_mv, dtype)?, gpu.output(&ids, DType::U32)?);
+        let logits = Operand::rows(gpu.input(logits_mv, dtype)?, cols);
+        let at = gpu.output(&ids, DType::U32)?;
         // SAFETY: the logits are `[rows, cols]`, there is a key and an id for each row.
         unsafe { sample_rows(gpu, dtype, logits, (rows, cols), stream, keys, at) }?;
     }
@@ -50,7 +53,7 @@ pub(super) fn sample(
 pub(in crate::ops) unsafe fn sample_rows(
     gpu: &Gpu,
     dtype: DType,
-    logits: Address,
+    logits: Operand,
     (rows, cols): (usize, usize),
     stream: &Stream,
     keys: Address,
@@ -58,8 +61,10 @@ pub(in crate::ops) unsafe fn sample_rows(
 ) -> Result<()> {
     let (key, id) = stream.counter();
     // Four values at once, 16 bytes of f32 and 8 of a half type.
-    let wide = cols.is_multiple_of(4) && logits.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
-    let args = Args { logits, keys, ids, cols: cols as i64, key, id, wide: u32::from(wide) };
+    let Operand { address, stride, .. } = logits;
+    let wide = stride.is_multiple_of(4) && address.0.is_multiple_of(4 * dtype.size_in_bytes() as u64);
+    let (cols_count, stride) = (cols as i64, stride as i64);
+    let args = Args { logits: address, keys, ids, cols: cols_count, stride, key, id, wide: u32::from(wide) };
     let threads = cols.div_ceil(4).next_multiple_of(32).min(256) as u32;
     // SAFETY: the caller's promise.
     unsafe {

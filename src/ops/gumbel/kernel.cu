@@ -10,6 +10,7 @@ struct Args {
     const u64* keys;
     u32* ids;  // [rows]
     i64 cols;
+    i64 stride;  // values from one row of logits to the next
     u32 key[2];
     u32 id[2];
     u32 wide;
@@ -45,13 +46,13 @@ template <typename T>
 __device__ void sample(const Args& a) {
     float* room = reinterpret_cast<float*>(shared_memory());  // [32], then [32] columns
     u32* columns = reinterpret_cast<u32*>(room + 32);
-    const T* row = static_cast<const T*>(a.logits) + i64(blockIdx.x) * a.cols;
+    const T* row = static_cast<const T*>(a.logits) + i64(blockIdx.x) * a.stride;
     u64 key = a.keys[blockIdx.x] << 24;
     float best = -INFINITY;
     u32 at = 0;
     for (i64 col = 4 * threadIdx.x; col < a.cols; col += 4 * blockDim.x) {
         float z[4];
-        if (a.wide) {
+        if (a.wide && col + 4 <= a.cols) {
             load<4>(z, row + col);
         } else {
             for (int i = 0; i < 4; i++) z[i] = col + i < a.cols ? widen(row[col + i]) : -INFINITY;

@@ -38,7 +38,7 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         k: inputs,
         a: Operand::rows(gpu.input(x, dtype)?, inputs),
         b: Operand::rows(gpu.input(weight, dtype)?, inputs).transposed(),
-        out: gpu.output(&y, dtype)?,
+        out: Operand::rows(gpu.output(&y, dtype)?, outputs),
         dtype,
         out_dtype: dtype,
         accumulate: false,
@@ -73,7 +73,7 @@ fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumula
         k: outputs,
         a: Operand::rows(gpu.input(dy, dtype)?, outputs),
         b: Operand::rows(gpu.input(weight, dtype)?, inputs),
-        out: gpu.output(dx, dtype)?,
+        out: Operand::rows(gpu.output(dx, dtype)?, inputs),
         dtype,
         out_dtype: dtype,
         accumulate,
@@ -100,7 +100,7 @@ pub(super) fn backward_parameters(
         k: rows,
         a: Operand::rows(gpu.input(dy, dtype)?, outputs).transposed(),
         b: Operand::rows(gpu.input(x, dtype)?, inputs),
-        out: gpu.output(dweight.sum, DType::F32)?,
+        out: Operand::rows(gpu.output(dweight.sum, DType::F32)?, inputs),
         dtype,
         out_dtype: DType::F32,
         accumulate: dweight.begun,
@@ -111,7 +111,7 @@ pub(super) fn backward_parameters(
     unsafe {
         match dbias {
             None => gpu.gemm(&gemm),
-            Some(dbias) => weight_and_bias(gpu, &gemm, dy, dbias),
+            Some(dbias) => weight_and_bias(gpu, &gemm, dbias),
         }
     }
 }
@@ -121,11 +121,11 @@ pub(super) fn backward_parameters(
 /// product, `dy` is read again.
 ///
 /// # Safety
-/// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`.
+/// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`, whose stride its kernels can
+/// read at: rows of a tensor, or padded ones.
 pub(in crate::ops) unsafe fn weight_and_bias(
     gpu: &Gpu,
     of_weight: &Gemm,
-    dy: &Tensor,
     dbias: Accumulator<'_>,
 ) -> Result<()> {
     let beside = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
@@ -137,20 +137,28 @@ pub(in crate::ops) unsafe fn weight_and_bias(
     }
     // SAFETY: the caller's promise.
     unsafe { gpu.gemm(of_weight) }?;
-    add_column_sums(gpu, dy, dbias)
+    // SAFETY: as above.
+    unsafe { add_column_sums(gpu, of_weight.dtype, of_weight.a, (of_weight.k, of_weight.m), dbias) }
 }
 
 /// Adds the sum over the rows of a matrix to `into`, f32.
-fn add_column_sums(gpu: &Gpu, matrix: &Tensor, into: Accumulator<'_>) -> Result<()> {
-    let (dtype, (rows, cols)) = (matrix.dtype(), matrix.dims2()?);
+///
+/// # Safety
+/// The matrix, whether or not it is transposed elsewhere, lies in memory as `[rows, cols]`.
+unsafe fn add_column_sums(
+    gpu: &Gpu,
+    dtype: DType,
+    matrix: Operand,
+    (rows, cols): (usize, usize),
+    into: Accumulator<'_>,
+) -> Result<()> {
     let blocks = row_blocks(rows, cols);
     let partials = Partials::new(gpu, blocks.count, cols)?;
-    let values = gpu.input(matrix, dtype)?;
-    let lane_values = lane_values(cols, dtype, values);
+    let lane_values = lane_values(matrix.stride, dtype, matrix.address);
     let args = ColumnSumsArgs {
-        values,
+        values: matrix.address,
         partials: partials.address(gpu)?,
-        columns: Columns::of((rows, cols), blocks),
+        columns: Columns::of((rows, cols), blocks).with_stride(matrix.stride),
         lane_values: lane_values as u32,
     };
     // SAFETY: the matrix is `[rows, cols]`, there is a row of partial sums for each block of rows.
@@ -167,9 +175,9 @@ fn row_blocks(rows: usize, cols: usize) -> RowBlocks {
     RowBlocks::of(rows, rows.div_ceil(down).max(WARPS))
 }
 
-/// Values that a lane reads at once: 16 bytes; 2 where rows allow no more, as those of a vocabulary of 30,522
-/// columns; or 1.
-fn lane_values(cols: usize, dtype: DType, address: Address) -> usize {
-    let pairs_fit = cols.is_multiple_of(2) && address.0.is_multiple_of(2 * dtype.size_in_bytes() as u64);
-    if wide::flag(cols, dtype, &[address]) == 1 { wide::values(dtype) } else { 1 + usize::from(pairs_fit) }
+/// Values that a lane reads at once, past the last column into padding where there is some: 16 bytes; 2 where
+/// rows allow no more; or 1.
+fn lane_values(stride: usize, dtype: DType, address: Address) -> usize {
+    let pairs_fit = stride.is_multiple_of(2) && address.0.is_multiple_of(2 * dtype.size_in_bytes() as u64);
+    if wide::flag(stride, dtype, &[address]) == 1 { wide::values(dtype) } else { 1 + usize::from(pairs_fit) }
 }

@@ -27,9 +27,14 @@ use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
 use crate::ops::tensor::with_slice_mut;
 
-/// Rows whose logits are in memory at once: a function of the shapes alone.
+/// Rows whose logits are in memory at once, at most.
+pub(super) fn piece_rows(classes: usize) -> usize {
+    (PIECE_VALUES / classes.max(1)).max(1)
+}
+
+/// A function of the shapes alone.
 fn pieces(rows: usize, classes: usize) -> impl Iterator<Item = Range<usize>> {
-    let size = (PIECE_VALUES / classes.max(1)).max(1);
+    let size = piece_rows(classes);
     (0..rows).step_by(size).map(move |first| first..rows.min(first + size))
 }
 

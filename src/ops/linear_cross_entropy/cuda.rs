@@ -45,15 +45,20 @@ struct Args {
     found: Address,
     log_sum_exp: Address,
     cols: i64,
+    stride: i64,
     scale: f32,
 }
 
-/// Rows whose logits are in memory at once: whole eights where there are as many, so that a row begins at the
-/// same place between two multiples of 16 bytes whatever the piece, and is summed in the same order.
-fn piece_rows(rows: usize, classes: usize, most_values: usize) -> usize {
-    let size = (most_values / classes.max(1)).max(1);
-    let size = if size > 8 { size - size % 8 } else { size };
-    size.min(rows)
+/// Values from one row of logits, or of their gradient, to the next. cuBLASLt's fast kernels want rows that
+/// begin at multiples of 16 bytes, which those of a vocabulary of 50,265 do not; whole cache lines of both
+/// types besides.
+pub(super) fn row_stride(classes: usize) -> usize {
+    classes.next_multiple_of(64)
+}
+
+/// Rows whose logits are in memory at once.
+pub(super) fn piece_rows(rows: usize, classes: usize, most_values: usize) -> usize {
+    (most_values / row_stride(classes).max(1)).max(1).min(rows)
 }
 
 fn pieces(rows: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
@@ -83,7 +88,7 @@ impl Decoder<'_> {
     }
 
     /// The logits of some rows of `x`, into f32 room for as many.
-    fn logits(&self, piece: &Range<usize>, logits: Address) -> Result<()> {
+    fn logits(&self, piece: &Range<usize>, logits: Operand) -> Result<()> {
         let gemm = Gemm {
             m: piece.len(),
             n: self.classes,
@@ -105,18 +110,19 @@ impl Decoder<'_> {
     fn loss_and_gradient(
         &self,
         piece: &Range<usize>,
-        logits: Address,
-        gradient: Address,
+        logits: Operand,
+        gradient: Operand,
         found: FoundAt,
         scale: f32,
     ) -> Result<()> {
         let args = Args {
-            logits,
+            logits: logits.address,
             labels: self.label_at(piece.start),
-            gradient,
+            gradient: gradient.address,
             found: found.rows,
             log_sum_exp: found.log_sum_exp,
             cols: self.classes as i64,
+            stride: logits.stride as i64,
             scale,
         };
         let grid = Grid::of(piece.len(), row_threads(self.classes)).with_shared(ROOM_BYTES);
@@ -126,9 +132,14 @@ impl Decoder<'_> {
     }
 
     /// The gradients of a piece of `x` and, added, of the map, from those of its logits.
-    fn products(&self, piece: &Range<usize>, dz: &Tensor, dx: Address, into: MapGradients<'_>) -> Result<()> {
+    fn products(
+        &self,
+        piece: &Range<usize>,
+        gradient: Operand,
+        dx: Address,
+        into: MapGradients<'_>,
+    ) -> Result<()> {
         let (rows, inputs, classes, dtype) = (piece.len(), self.inputs, self.classes, self.dtype);
-        let gradient = Operand::rows(self.gpu.input(dz, dtype)?, classes);
         let weight = Operand::rows(self.weight, inputs);
         let dx = dx.plus(piece.start * inputs * dtype.size_in_bytes());
         let of_x = Gemm {
@@ -137,7 +148,7 @@ impl Decoder<'_> {
             k: classes,
             a: gradient,
             b: weight,
-            out: dx,
+            out: Operand::rows(dx, inputs),
             dtype,
             out_dtype: dtype,
             accumulate: false,
@@ -150,17 +161,17 @@ impl Decoder<'_> {
             k: rows,
             a: gradient.transposed(),
             b: x,
-            out: self.gpu.output(into.dweight_vd.sum, DType::F32)?,
+            out: Operand::rows(self.gpu.output(into.dweight_vd.sum, DType::F32)?, inputs),
             dtype,
             out_dtype: DType::F32,
             accumulate: into.dweight_vd.begun,
             bias: None,
         };
-        // SAFETY: `dz` is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[..,
+        // SAFETY: the gradient is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[..,
         // inputs]`; weight and gradient are `[classes, inputs]`.
         unsafe {
             self.gpu.gemm(&of_x)?;
-            weight_and_bias(self.gpu, &of_weight, dz, into.dbias_v)
+            weight_and_bias(self.gpu, &of_weight, into.dbias_v)
         }
     }
 }
@@ -209,7 +220,7 @@ impl<'a> Drawing<'a> {
     }
 
     /// Draws for the rows of a piece, whose f32 logits are known.
-    fn piece(&self, gpu: &Gpu, piece: &Range<usize>, logits: Address, classes: usize) -> Result<()> {
+    fn piece(&self, gpu: &Gpu, piece: &Range<usize>, logits: Operand, classes: usize) -> Result<()> {
         let keys = self.keys.plus(piece.start * size_of::<u64>());
         let ids = gpu.output(&self.ids, DType::U32)?.plus(piece.start * size_of::<u32>());
         let shape = (piece.len(), classes);
@@ -240,8 +251,8 @@ pub(super) fn forward(
     let drawing = Drawing::new(gpu, draw)?;
     let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
     with_decoder(gpu, x_md, map, labels, |decoder| {
-        let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
-        let logits = gpu.output(&logits_mv, DType::F32)?;
+        let logits_mv = gpu.uninitialised((size, row_stride(classes)), DType::F32)?;
+        let logits = Operand::rows(gpu.output(&logits_mv, DType::F32)?, row_stride(classes));
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
             if let Some(drawing) = &drawing {
@@ -273,11 +284,12 @@ pub(super) fn forward_backward(
     let (found, size) = (Found::new(gpu, rows)?, piece_rows(rows, classes, most_values));
     let dx_md = gpu.uninitialised((rows, inputs), dtype)?;
     with_decoder(gpu, x_md, map, labels, |decoder| {
-        let logits_mv = gpu.uninitialised((size, classes), DType::F32)?;
+        let (room, stride) = ((size, row_stride(classes)), row_stride(classes));
+        let logits_mv = gpu.uninitialised(room, DType::F32)?;
         // In f32 the gradient takes the place of the logits.
-        let dz_mv =
-            if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised((size, classes), dtype)? };
-        let (logits, dz) = (gpu.output(&logits_mv, DType::F32)?, gpu.output(&dz_mv, dtype)?);
+        let dz_mv = if dtype == DType::F32 { logits_mv.clone() } else { gpu.uninitialised(room, dtype)? };
+        let logits = Operand::rows(gpu.output(&logits_mv, DType::F32)?, stride);
+        let dz = Operand::rows(gpu.output(&dz_mv, dtype)?, stride);
         let dx = gpu.output(&dx_md, dtype)?;
         for piece in pieces(rows, size) {
             decoder.logits(&piece, logits)?;
@@ -285,7 +297,7 @@ pub(super) fn forward_backward(
                 drawing.piece(gpu, &piece, logits, classes)?;
             }
             decoder.loss_and_gradient(&piece, logits, dz, found.at(gpu, piece.start)?, scale)?;
-            decoder.products(&piece, &dz_mv.narrow(0, 0, piece.len())?, dx, into)?;
+            decoder.products(&piece, dz, dx, into)?;
             into = into.continued();
         }
         into.begin()

@@ -11,6 +11,7 @@ struct Args {
     double* found;       // [rows, 2]
     float* log_sum_exp;  // [rows]
     i64 cols;
+    i64 stride;  // values from one row to the next, of logits and gradient
     float scale;
 };
 
@@ -18,8 +19,8 @@ template <typename T>
 __device__ void loss_and_gradient(const Args& a) {
     Room& room = *reinterpret_cast<Room*>(shared_memory());
     i64 m = blockIdx.x, label = a.labels[m];
-    const float* row = a.logits + m * a.cols;
-    T* gradient = static_cast<T*>(a.gradient) + m * a.cols;
+    const float* row = a.logits + m * a.stride;
+    T* gradient = static_cast<T*>(a.gradient) + m * a.stride;
     row_entropy(room, row, a.cols, label, a.found + 2 * m, a.log_sum_exp + m);
     // The last read of a logit by another thread is before it, too: the gradient may be written over the
     // logits.

@@ -36,9 +36,13 @@ use crate::rng::Stream;
 /// gradient.
 const PIECE_VALUES: usize = 12 << 20;
 
-/// Most logits in memory at once, unless a single row has more.
-pub fn piece_values(on_gpu: bool) -> usize {
-    if on_gpu { cuda::PIECE_VALUES } else { PIECE_VALUES }
+/// The logits of so many rows that are in memory at once, with what lies between rows on a GPU.
+pub fn logits_in_memory(rows: usize, classes: usize, on_gpu: bool) -> usize {
+    if on_gpu {
+        cuda::piece_rows(rows, classes, cuda::PIECE_VALUES) * cuda::row_stride(classes)
+    } else {
+        rows.min(cpu::piece_rows(classes)) * classes
+    }
 }
 
 /// The map: `W` `[V, D]` in the type of `x`, `b` `[V]` in f32.

@@ -141,17 +141,15 @@ fn print_figures(name: &str, layers: usize, one: &[Event], two: &[Event]) {
     }
 }
 
-/// Every product was held against the library's rules when it was written down. Only those with a side of
-/// the vocabulary of 50,265 may be slow, and a layer has no more launches than are counted here.
+/// Every product was held against the library's rules when it was written down. None is slow, though the
+/// vocabulary has 50,265 words, and a layer has no more launches than are counted here.
 #[test]
 fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
     for (name, layers, rows, length) in [("base", 12, 64, 128), ("large", 24, 16, 512)] {
         let [one, two] = [1, 2].map(|layers| step(&case(name, layers, rows, length)));
         print_figures(name, layers, &one, &two);
-        let vocab_size = named_model(name).unwrap().encoder.vocab_size;
         for product in products(&two) {
-            let is_of_vocabulary = product.layouts.iter().any(|layout| layout.leading == vocab_size);
-            assert!(is_of_vocabulary || rules::slow(&product).is_empty(), "{product:?}");
+            assert_eq!(rules::slow(&product), [""; 0], "{product:?}");
         }
         let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
         // Forward attention, two ends of blocks, GELU; backward these with one launch each for their column

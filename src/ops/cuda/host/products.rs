@@ -24,7 +24,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
         let vector = gemm.bias.map(|bias| bias.address).or(sums).unwrap_or(Address::NULL);
-        Self { matrices: [gemm.b.address, gemm.a.address, gemm.out], vector }
+        Self { matrices: [gemm.b.address, gemm.a.address, gemm.out.address], vector }
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
                 k: 3,
                 a: Operand::rows(Address(a.as_ptr() as u64), 3),
                 b: Operand::rows(Address(b.as_ptr() as u64), 2),
-                out: Address(out.as_mut_ptr() as u64),
+                out: Operand::rows(Address(out.as_mut_ptr() as u64), 2),
                 dtype: DType::F32,
                 out_dtype: DType::F32,
                 accumulate: false,

@@ -13,6 +13,7 @@ constexpr u32 COLUMN_WARPS = 8;
 struct Columns {
     i64 rows;
     i64 cols;
+    i64 stride;  // values from one row to the next
     i64 block_rows;
 };
 
@@ -29,7 +30,7 @@ __device__ __forceinline__ void each_row(const Columns& c, F f) {
     if (col >= c.cols) return;
     i64 first = i64(blockIdx.y) * c.block_rows, end = min(first + c.block_rows, c.rows);
 #pragma unroll UNROLL
-    for (i64 row = first + threadIdx.x / WARP; row < end; row += COLUMN_WARPS) f(row, row * c.cols + col);
+    for (i64 row = first + threadIdx.x / WARP; row < end; row += COLUMN_WARPS) f(row, row * c.stride + col);
 }
 
 // Adds up what the lanes of the block have of each column, and writes it to its row of `partials`, [blocks of
