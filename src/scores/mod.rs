@@ -6,6 +6,7 @@ mod classification;
 mod correlation;
 mod entities;
 mod interval;
+mod outcomes;
 
 pub use classification::ClassScore;
 pub use classification::Confusion;
@@ -16,6 +17,8 @@ pub use entities::EntityCounts;
 pub use entities::EntityTally;
 pub use entities::entities;
 pub use interval::wilson_interval;
+pub use outcomes::Metric;
+pub use outcomes::Outcomes;
 
 use serde::Deserialize;
 use serde::Serialize;
