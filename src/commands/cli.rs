@@ -82,7 +82,9 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
-    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win.
+    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win. With `--sweep` it
+    /// trains a grid of settings, each with all seeds, prints one table, keeps the best model, and goes on
+    /// where it was stopped; with `--fractions` it draws a learning curve.
     #[command(after_help = "Examples:
   mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
@@ -90,7 +92,10 @@ pub enum Command {
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
   mlmtrain finetune --task regression --model models/minilm --train train.tsv --eval dev.tsv
   mlmtrain finetune --task token-classify --model models/minilm --train train.conll --eval dev.conll
-  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5")]
+  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5
+  mlmtrain finetune --config configs/finetune-sample.yaml --sweep learning_rate=3e-4,1e-3,3e-3
+  mlmtrain finetune --config a.yaml --sweep learning_rate=1e-5,3e-5,5e-5 --sweep seed=1,2,3 --sweep num_train_epochs=2,4
+  mlmtrain finetune --config a.yaml --fractions 0.01,0.1,0.5,1 --seeds 1,2,3")]
     Finetune(FinetuneArgs),
     /// Score a model on a file: labelled examples, tagged words, or text for a masked language model
     #[command(after_help = "Examples:
