@@ -10,6 +10,7 @@ use clap::Subcommand;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::checkpoint::args::CheckpointCommand;
+use crate::commands::compare::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
@@ -97,6 +98,17 @@ pub enum Command {
   mlmtrain finetune --config a.yaml --sweep learning_rate=1e-5,3e-5,5e-5 --sweep seed=1,2,3 --sweep num_train_epochs=2,4
   mlmtrain finetune --config a.yaml --fractions 0.01,0.1,0.5,1 --seeds 1,2,3")]
     Finetune(FinetuneArgs),
+    /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
+    ///
+    /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with logistic
+    /// regression) or a dictionary of entities: what a model has to beat. Each pair gets the interval of its
+    /// difference, by a bootstrap over examples and seeds, and how many seeds would tell the two apart. It may
+    /// be stopped at any moment: the same command continues, and leaves the same tables. Weights are not kept.
+    #[command(after_help = "Examples:
+  mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final --tasks configs/tasks/compare-sample.yaml
+  mlmtrain compare --models models/ours models/theirs --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
+  mlmtrain compare --models models/ours models/theirs --tasks my.yaml --set training.num_train_epochs=1 --output-dir runs/quick")]
+    Compare(CompareArgs),
     /// Score a model on a file: labelled examples, tagged words, or text for a masked language model
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv

@@ -2,12 +2,16 @@
 //!
 //! It aggregates nothing over batches: callers count into a [`Confusion`] or collect values, then ask once.
 
+mod bootstrap;
 mod classification;
 mod correlation;
 mod entities;
 mod interval;
 mod outcomes;
 
+pub use bootstrap::Difference;
+pub use bootstrap::Resampled;
+pub use bootstrap::SeedsNeeded;
 pub use classification::ClassScore;
 pub use classification::Confusion;
 pub use correlation::pearson;

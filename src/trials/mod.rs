@@ -4,6 +4,7 @@
 //! are done are not run again. It prints nothing: commands print the lines of [`Table`]s.
 
 pub mod cell;
+pub mod comparison;
 mod curve;
 mod forecast;
 mod plot;
@@ -14,5 +15,6 @@ pub mod table;
 
 pub use cell::Cell;
 pub use cell::Equipment;
+pub use comparison::Comparison;
 pub use record::Record;
 pub use table::Table;
