@@ -27,7 +27,8 @@ const SHARED: [&str; 5] = ["run", "task", "precision", "data.eval_file", "data.l
 pub(super) const SEEDS_KEY: &str = "seeds";
 const SEEDS: [&str; 3] = ["seed", "run.seed", SEEDS_KEY];
 
-/// The place of the shares of a learning curve.
+/// The key of the axis of a learning curve, and its place.
+const SHARE_KEY: &str = "data.max_train_fraction";
 pub(super) const FRACTIONS: &str = "--fractions";
 
 /// One swept key.
@@ -96,6 +97,12 @@ fn full_key(key: &str, place: &str, shape: &Shape) -> Result<String, Problem> {
             }
         }
     };
+    if path == SHARE_KEY {
+        let problem = Problem::usage(format!("`{path}` is the axis of a learning curve, not of a sweep"));
+        return Err(problem
+            .at(place)
+            .hint("write `--fractions 0.1,1`: the smaller shares lie in the larger"));
+    }
     let is_below = |shared: &str| path == shared || path.starts_with(&format!("{shared}."));
     if SHARED.into_iter().any(is_below) {
         let hint = "give it with `--set`, and start a sweep of its own for each value";
@@ -189,5 +196,5 @@ pub(super) fn fractions(shares: &[f64]) -> Result<Axis, Problem> {
     let mut shares = shares.to_vec();
     shares.sort_by(f64::total_cmp);
     let values = shares.iter().map(ToString::to_string).collect();
-    Ok(Axis { key: "data.max_train_fraction".to_string(), place: FRACTIONS.to_string(), values })
+    Ok(Axis { key: SHARE_KEY.to_string(), place: FRACTIONS.to_string(), values })
 }

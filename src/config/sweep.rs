@@ -148,6 +148,12 @@ fn settings(
         let mut config = if seeds.is_some() { load(&values, seeds.as_ref())? } else { plain };
         let seeds = std::mem::take(&mut config.seeds);
         sweep.seeds = if seeds.is_empty() { vec![config.run.seed] } else { seeds };
+        if let Some(curve) = axes.iter().find(|axis| axis.place == axes::FRACTIONS)
+            && config.data.max_train_samples.is_some()
+        {
+            let problem = Problem::usage("shares are of all examples: `data.max_train_samples` limits them");
+            return Err(Problems(vec![problem.at(&curve.place).hint("remove the limit")]));
+        }
         let values: Vec<String> = values.into_iter().map(bare).collect();
         if let Some(same) = sweep.settings.iter().find(|other| other.config == config) {
             let message = format!("{} and {} are the same setting", shown(&same.values), shown(&values));

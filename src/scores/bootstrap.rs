@@ -1,7 +1,7 @@
 //! How sure the difference between two models is: a bootstrap over examples and seeds together.
 //!
-//! Sellam et al., The MultiBERTs: BERT reproductions for robustness analysis (2022), section 4: each replicate
-//! draws the examples, the same for all models, and the seeds of each model on its own.
+//! Sellam et al., The MultiBERTs: BERT reproductions for robustness analysis (2022), section 4: each
+//! replicate draws the examples, the same for all models, and the seeds of each model on its own.
 
 use serde::Serialize;
 
@@ -12,8 +12,8 @@ use crate::scores::Outcomes;
 use crate::scores::mean;
 use crate::scores::sample_std;
 
-/// The normal distribution's quantiles at 97.5 % and at 80 %: what a difference must be in standard errors, so
-/// that an interval of 95 % leaves out zero four times in five.
+/// The normal distribution's quantiles at 97.5 % and at 80 %: what a difference must be in standard errors,
+/// so that an interval of 95 % leaves out zero four times in five.
 const POWER: f64 = 1.959_963_984_540_054 + 0.841_621_233_572_914;
 
 /// How many seeds it would take to tell two models apart.
@@ -143,7 +143,7 @@ mod tests {
         assert!((found - wanted).abs() < tolerance, "{found}, not {wanted}");
     }
 
-    /// The standard error of a mean of n paired differences is their deviation (divisor n) over the root of n.
+    /// The standard error of a mean of n paired differences: their deviation (divisor n) over the root of n.
     #[test]
     fn over_examples_the_error_is_that_of_a_mean() {
         let (left, right) = (right_where(|at| at % 10 < 8, 400), right_where(|at| at % 10 < 7, 400));

@@ -1,7 +1,7 @@
 //! A learning curve: what more labelled examples are worth, as a table and as a picture.
 //!
-//! The picture is SVG written here: a drawing library puts its colours into every element, so that no dark page
-//! can change them, and needs fonts to measure text.
+//! The picture is SVG written here: a drawing library puts its colours into every element, so that no dark
+//! page can change them, and needs fonts to measure text.
 
 use std::fmt::Write;
 

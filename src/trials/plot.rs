@@ -12,7 +12,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// An axis from `from` to `to` that holds all finite `values`, between round numbers; none without values.
+    /// An axis from `from` to `to` that holds all finite `values` between round numbers; none without them.
     pub(super) fn around(values: &[f64], from: f64, to: f64) -> Option<Self> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let (low, high) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);

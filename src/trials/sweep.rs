@@ -115,7 +115,8 @@ fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
     let pairs = || names.iter().zip(&setting.values);
     let title: Vec<String> = pairs().map(|(name, value)| format!("{name}={value}")).collect();
     let folder: Vec<String> = pairs().map(|(name, value)| format!("{name}={}", file_name(value))).collect();
-    let above = if folder.is_empty() { output.to_path_buf() } else { output.join(folder.join(",")) };
+    // Beside what `finetune --seeds` leaves in the same folder, whose weights are not a sweep's to remove.
+    let above = output.join(if folder.is_empty() { "sweep".to_string() } else { folder.join(",") });
     let cell = |&seed: &u64| {
         let name = [&title[..], &[format!("seed={seed}")]].concat().join(", ");
         Cell::new(name, above.join(format!("seed-{seed}")), seed, &setting.config)

@@ -69,7 +69,7 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
     let whole = compare(&place, &[]).ok();
     for words in [
         "animals: accuracy of 30 examples, 2 seeds",
-        "names: entity F1 of 20 examples, 2 seeds",
+        "names: entity F1 of 20 sentences, 2 seeds",
         "random twin of run",
         "TF-IDF + logistic regression",
         "dictionary",

@@ -85,6 +85,9 @@ fn a_learning_curve_is_a_sweep_whose_smaller_shares_lie_in_the_larger() {
     assert_eq!(curve.seeds, [1, 2, 3]);
     let both = plan(FILE, &["learning_rate=1,2"], &[0.5]).expect_err("both").to_string();
     assert!(both.contains("do not go together"), "{both}");
+    let limited = FILE.replace("b.csv}", "b.csv, max_train_samples: 100}");
+    let limited = plan(&limited, &[], &[0.5]).expect_err("limited").to_string();
+    assert!(limited.starts_with("--fractions: shares are of all examples, and"), "{limited}");
     let wrong = plan(FILE, &[], &[0.5, 10.0]).expect_err("10").to_string();
     assert!(wrong.starts_with("--fractions: `10` is no share"), "{wrong}");
 }
@@ -142,6 +145,10 @@ fn wrong_sweeps_are_named_with_their_place() {
     insta::assert_snapshot!(wrong(FILE, &["task=classify,regression"]), @r#"
     --sweep task: `task` holds for a whole sweep
       hint: give it with `--set`, and start a sweep of its own for each value
+    "#);
+    insta::assert_snapshot!(wrong(FILE, &["max_train_fraction=0.1,1"]), @r#"
+    --sweep max_train_fraction: `data.max_train_fraction` is the axis of a learning curve, not of a sweep
+      hint: write `--fractions 0.1,1`: the smaller shares lie in the larger
     "#);
     insta::assert_snapshot!(wrong(&format!("{FILE}sweep: [1]\n"), &[]), @r#"
     a.yaml:3:1: `sweep` wants a table of keys, not a list

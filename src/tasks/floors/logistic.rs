@@ -1,7 +1,7 @@
 //! L2-regularised logistic regression over sparse rows: as scikit-learn's `LogisticRegression`.
 //!
-//! It minimises `sum_i loss_i + |W|^2 / (2 C)` over weights `W` and biases, which are not regularised; the loss
-//! is the cross entropy of a softmax, for two classes that of a sigmoid with one row of weights.
+//! It minimises `sum_i loss_i + |W|^2 / (2 C)` over weights `W` and biases, which are not regularised; the
+//! loss is the cross entropy of a softmax, for two classes that of a sigmoid with one row of weights.
 
 use crate::tasks::floors::lbfgs::minimise;
 

@@ -1,4 +1,5 @@
-//! What a task reaches without a neural network: a model that does not beat it has learnt nothing of language.
+//! What a task reaches without a neural network: a model that does not beat it has learnt nothing of
+//! language.
 
 pub mod dictionary;
 mod lbfgs;

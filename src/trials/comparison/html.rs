@@ -1,4 +1,5 @@
-//! The page of a comparison: tables and plots in one file, light and dark, no script, nothing from the network.
+//! The page of a comparison: tables and plots in one file, light and dark, no script, nothing from the
+//! network.
 
 use std::fmt::Write;
 
@@ -36,7 +37,7 @@ pub(super) fn page(results: &[TaskResult]) -> String {
         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
         <meta name=\"color-scheme\" content=\"light dark\">\n\
         <title>Comparison of models</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-        <h1>Comparison of models</h1>\n<p class=\"note\">{NOTE}. {SEEDS_NOTE}.</p>\n"
+        <h1>Comparison of models</h1>\n<p class=\"note\">{NOTE}.</p>\n<p class=\"note\">{SEEDS_NOTE}.</p>\n"
     );
     if results.len() > 1 {
         section(&mut page, "All tasks", &table(&overview(results), &[]));

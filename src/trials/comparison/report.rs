@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::fs;
 use crate::quantity::format_grouped;
+use crate::scores::Metric;
 use crate::scores::SeedsNeeded;
 use crate::trials::comparison::html;
 use crate::trials::comparison::result::Pair;
@@ -53,7 +54,8 @@ pub(super) fn title(result: &TaskResult) -> String {
     let (metric, examples) = (result.metric.title(), format_grouped(result.examples as u64));
     let seeds = result.seeds.len();
     let seeds = if seeds == 1 { "1 seed".to_string() } else { format!("{seeds} seeds") };
-    format!("{}: {metric} of {examples} examples, {seeds}", result.name)
+    let what = if result.metric == Metric::OverallF1 { "sentences" } else { "examples" };
+    format!("{}: {metric} of {examples} {what}, {seeds}", result.name)
 }
 
 /// A row for each model and each floor, the best marked.
@@ -81,19 +83,18 @@ pub(super) fn pairs(pairs: &[Pair], factor: f64) -> Table {
             let text = number(value, factor);
             if value > 0.0 { format!("+{text}") } else { text }
         };
-        let verdict =
-            pair.better.as_ref().map_or("not told apart".to_string(), |name| format!("{name} is better"));
+        let clear = if of.is_clear() { "yes" } else { "no" };
         vec![
             pair.left.clone(),
             pair.right.clone(),
             signed(of.difference),
             format!("{} to {}", signed(of.low), signed(of.high)),
+            clear.to_string(),
             format!("{:.3}", of.p_value),
             seeds(of.seeds_needed),
-            verdict,
         ]
     };
-    let titles = ["model", "against", "difference", "interval", "p", "seeds needed", ""];
+    let titles = ["model", "against", "difference", "interval", "clear", "p", "seeds needed"];
     Table {
         header: titles.map(str::to_string).to_vec(),
         rows: pairs.iter().map(row).collect(),
