@@ -39,6 +39,7 @@
 //! | [`machine`] | what a run computes on: device, number types, threads, processes |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
+//! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
 //! | [`commands`] | one file or folder a subcommand |
 //!
 //! # Invariants
@@ -114,5 +115,7 @@ pub mod machine;
 pub mod tasks;
 
 pub mod train;
+
+pub mod trials;
 
 pub mod commands;

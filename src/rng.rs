@@ -22,6 +22,8 @@ pub enum Purpose {
     Test = 6,
     /// Ids drawn from a model's predictions; id = step and site.
     Sample = 7,
+    /// Which examples and seeds a bootstrap draws; id = replicate.
+    Bootstrap = 8,
     /// The hash functions of near-duplicate search; id = which of their constants.
     Sketch = 16,
 }

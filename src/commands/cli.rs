@@ -10,6 +10,7 @@ use clap::Subcommand;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::checkpoint::args::CheckpointCommand;
+use crate::commands::compare::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
@@ -82,7 +83,9 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
-    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win.
+    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win. With `--sweep` it
+    /// trains a grid of settings, each with all seeds, prints one table, keeps the best model, and goes on
+    /// where it was stopped; with `--fractions` it draws a learning curve.
     #[command(after_help = "Examples:
   mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
@@ -90,8 +93,22 @@ pub enum Command {
       --text-column sentence1 --text-pair-column sentence2 --label-column entailment
   mlmtrain finetune --task regression --model models/minilm --train train.tsv --eval dev.tsv
   mlmtrain finetune --task token-classify --model models/minilm --train train.conll --eval dev.conll
-  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5")]
+  mlmtrain finetune --task classify --config a.yaml --max-train-fraction 0.1 --seeds 1,2,3 --set training.learning_rate=3e-5
+  mlmtrain finetune --config configs/finetune-sample.yaml --sweep learning_rate=3e-4,1e-3,3e-3
+  mlmtrain finetune --config a.yaml --sweep learning_rate=1e-5,3e-5,5e-5 --sweep seed=1,2,3 --sweep num_train_epochs=2,4
+  mlmtrain finetune --config a.yaml --fractions 0.01,0.1,0.5,1 --seeds 1,2,3")]
     Finetune(FinetuneArgs),
+    /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
+    ///
+    /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with logistic
+    /// regression) or a dictionary of entities: what a model has to beat. Each pair gets the interval of its
+    /// difference, by a bootstrap over examples and seeds, and how many seeds would tell the two apart. It may
+    /// be stopped at any moment: the same command continues, and leaves the same tables. Weights are not kept.
+    #[command(after_help = "Examples:
+  mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final --tasks configs/tasks/compare-sample.yaml
+  mlmtrain compare --models models/ours models/theirs --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
+  mlmtrain compare --models models/ours models/theirs --tasks my.yaml --set training.num_train_epochs=1 --output-dir runs/quick")]
+    Compare(CompareArgs),
     /// Score a model on a file: labelled examples, tagged words, or text for a masked language model
     #[command(after_help = "Examples:
   mlmtrain evaluate --model runs/agnews/final --data test.csv

@@ -44,7 +44,7 @@ Then put this line first in a configuration (VS Code with the YAML extension, Ze
 /// A configuration file to look at, and changes to it.
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// YAML or JSON configuration of `pretrain` or of `finetune`
+    /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Change one key, as the other commands do; may be repeated
@@ -87,7 +87,8 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
     let path: &Path = &args.file;
     let command = match config::load_any(path, &args.set)? {
         AnyLoaded::Pretrain(_) => "pretrain",
-        AnyLoaded::Finetune(_) => "finetune",
+        AnyLoaded::Finetune(_) | AnyLoaded::Sweep(_) => "finetune",
+        AnyLoaded::Tasks(_) => "compare",
     };
     Ok(format!("{}: right, a configuration of `{command}`", path.display()))
 }
@@ -95,7 +96,11 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
 fn show(ShowArgs { file: FileArgs { file, set }, json }: &ShowArgs) -> Result<String, Problems> {
     Ok(match config::load_any(file, set)? {
         AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
-        AnyLoaded::Finetune(loaded) => shown(&loaded, *json),
+        AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => shown(&loaded, *json),
+        AnyLoaded::Tasks(tasks) => {
+            let tasks = serde_json::json!({"tasks": tasks});
+            if *json { config::to_json(&tasks) } else { config::to_yaml(&tasks) }
+        }
     })
 }
 

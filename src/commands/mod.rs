@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod checkpoint;
 pub mod cli;
+pub mod compare;
 pub mod completions;
 pub mod config;
 pub mod config_args;
@@ -42,6 +43,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Replay(args) => replay::run(args),

@@ -7,6 +7,8 @@ use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
 use crate::commands::config_args::Resume;
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::config::FinetuneConfig;
+use crate::config::FinetunePlan;
 
 fn parse(line: &str) -> Result<Command, String> {
     Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command).map_err(|e| e.to_string())
@@ -15,6 +17,14 @@ fn parse(line: &str) -> Result<Command, String> {
 fn finetune(line: &str) -> FinetuneArgs {
     match parse(&format!("mlmtrain finetune --task classify {line}")) {
         Ok(Command::Finetune(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The configuration of a single run.
+fn config_of(args: &FinetuneArgs) -> Box<FinetuneConfig> {
+    match args.load() {
+        Ok(FinetunePlan::Single(loaded)) => Box::new(loaded.config),
         other => panic!("{other:?}"),
     }
 }
@@ -64,7 +74,7 @@ fn finetune_takes_flags_without_a_file() {
     let args = finetune(
         "--model models/mini --train a.csv --eval b.csv --seeds 1,2,3 --max-train-fraction 0.1 --set training.max_steps=5",
     );
-    let config = args.load().expect("is right").config;
+    let config = config_of(&args);
     assert_eq!(config.seeds, [1, 2, 3]);
     assert_eq!(config.data.max_train_fraction, Some(0.1));
     assert_eq!(config.data.train_file.to_str(), Some("a.csv"));
@@ -99,15 +109,8 @@ fn threads_have_a_flag_wherever_there_is_work() {
         };
         assert_eq!(args.load().expect("is right").config.run.threads, 3);
     }
-    assert_eq!(
-        finetune("--model m --train a.csv --eval b.csv --threads 3")
-            .load()
-            .expect("is right")
-            .config
-            .run
-            .threads,
-        3
-    );
+    let args = finetune("--model m --train a.csv --eval b.csv --threads 3");
+    assert_eq!(config_of(&args).run.threads, 3);
     let Ok(Command::Evaluate(args)) = parse("mlmtrain evaluate --model m --data a.csv --threads 3") else {
         panic!("evaluate")
     };
@@ -120,10 +123,8 @@ fn threads_have_a_flag_wherever_there_is_work() {
 #[test]
 fn flags_win_over_the_file() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/finetune-agnews.yaml");
-    let config = finetune(&format!("--config {file} --output-dir runs/other --text-column title"))
-        .load()
-        .expect("is right")
-        .config;
+    let config =
+        config_of(&finetune(&format!("--config {file} --output-dir runs/other --text-column title")));
     assert_eq!(config.run.output_dir.to_str(), Some("runs/other"));
     assert_eq!(config.data.text_column.as_deref(), Some("title"));
     assert_eq!(config.seeds, [1, 2, 3]);

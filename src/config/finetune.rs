@@ -33,6 +33,10 @@ pub struct ClassifyData {
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,
+    /// Smaller shares whose examples are to be among those of `max_train_fraction`, as a learning curve has
+    /// them; else rounding could part them by an example.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nested_train_fractions: Vec<f64>,
     /// Most training examples to use, in the proportions of the labels.
     pub max_train_samples: Option<usize>,
     /// Longest sequence in tokens, special tokens included; longer texts are cut and counted, by `evaluate`
@@ -75,6 +79,7 @@ impl Default for ClassifyData {
             label_column: None,
             labels: Vec::new(),
             max_train_fraction: None,
+            nested_train_fractions: Vec::new(),
             max_train_samples: None,
             max_seq_length: 128,
             token_column: 1,

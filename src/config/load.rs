@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
+use crate::config::axes;
 use crate::config::check::Checked;
 use crate::config::check::Wrong;
 use crate::config::check::check;
@@ -52,25 +53,6 @@ impl<T: Serialize> Loaded<T> {
     }
 }
 
-/// A configuration of whichever command it is for.
-#[derive(Debug)]
-pub enum AnyLoaded {
-    /// Of `pretrain` and `prepare`.
-    Pretrain(Box<Loaded<PretrainConfig>>),
-    /// Of `finetune`.
-    Finetune(Box<Loaded<FinetuneConfig>>),
-}
-
-/// Reads a configuration and finds out which command it is for. The file is read once: it may be a pipe.
-pub fn load_any(path: &Path, sets: &[String]) -> Result<AnyLoaded, Problems> {
-    let overrides = overrides(sets)?;
-    let root = read(path).map_err(|problem| Problems(vec![problem]))?;
-    Ok(match kind::of(&root) {
-        Kind::Pretrain => AnyLoaded::Pretrain(Box::new(pretrain_of(Some((path, root)), &overrides)?)),
-        Kind::Finetune => AnyLoaded::Finetune(Box::new(finetune_of(Some((path, root)), &overrides)?)),
-    })
-}
-
 /// Reads the configuration of `pretrain` and `prepare`; `sets` are the texts after `--set`.
 pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConfig>, Problems> {
     load_pretrain_with(path, &overrides(sets)?)
@@ -81,7 +63,7 @@ pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<
     pretrain_of(Some(at(path)?), overrides)
 }
 
-fn pretrain_of(
+pub(super) fn pretrain_of(
     file: Option<(&Path, Node)>,
     overrides: &[Override],
 ) -> Result<Loaded<PretrainConfig>, Problems> {
@@ -101,10 +83,14 @@ pub fn load_finetune_with(
     finetune_of(path.map(at).transpose()?, overrides)
 }
 
-fn finetune_of(
-    file: Option<(&Path, Node)>,
+/// A single run's configuration: a sweep in the file is left aside.
+pub(super) fn finetune_of(
+    mut file: Option<(&Path, Node)>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
+    if let Some((_, root)) = &mut file {
+        axes::take(root);
+    }
     load(file, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
 }
 

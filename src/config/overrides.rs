@@ -46,6 +46,11 @@ impl Override {
         Self { flag: flag.to_string(), key: key.to_string(), text: value.into().to_string() }
     }
 
+    /// A value that is written at `place`, as YAML.
+    pub(super) fn placed(place: &str, key: &str, text: &str) -> Self {
+        Self { flag: place.to_string(), key: key.to_string(), text: text.to_string() }
+    }
+
     /// Puts the value into the tree, creating the tables above it.
     pub(super) fn apply(&self, root: &mut Node, shape: &Shape) -> Result<(), Wrong> {
         let place = Place::Flag(self.flag.clone());

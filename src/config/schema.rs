@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
+use crate::config::axes::TABLE;
 use crate::config::shape::OTHER_NAMES;
 
 /// Which command a configuration is for.
@@ -23,7 +24,7 @@ pub enum Kind {
 pub fn schema_json(kind: Kind) -> String {
     let schema = match kind {
         Kind::Pretrain => schema::<PretrainConfig>("mlmtrain pretrain: configuration"),
-        Kind::Finetune => schema::<FinetuneConfig>("mlmtrain finetune: configuration"),
+        Kind::Finetune => with_sweep(schema::<FinetuneConfig>("mlmtrain finetune: configuration")),
     };
     format!("{schema:#}\n")
 }
@@ -35,6 +36,16 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
     for table in schema["$defs"].as_object_mut().into_iter().flat_map(|defs| defs.values_mut()) {
         extend(&mut table["properties"]);
     }
+    schema
+}
+
+/// The table that a sweep is written in, which is no key of a run's configuration.
+fn with_sweep(mut schema: Json) -> Json {
+    schema["properties"][TABLE] = json!({
+        "description": "Values of keys, by full path or last name: every combination is trained.",
+        "type": "object",
+        "additionalProperties": {"type": "array", "minItems": 1},
+    });
     schema
 }
 

@@ -37,6 +37,17 @@ pub fn link(target: &Path, link: &Path) -> Result<()> {
         .with_context(|| format!("cannot link `{}` to `{}`", link.display(), target.display()))
 }
 
+/// Makes `link` another name of `target`, which is relative to the folder of the link, whatever it named
+/// before.
+pub fn relink(target: &Path, link: &Path) -> Result<()> {
+    let name = link.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = link.with_file_name(format!(".tmp-{}-{name}", std::process::id()));
+    super::remove_file(&temporary)?;
+    std::os::unix::fs::symlink(target, &temporary)
+        .with_context(|| format!("cannot link `{}` to `{}`", link.display(), target.display()))?;
+    super::rename(&temporary, link)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,7 @@ mod text;
 pub use entries::bytes_below;
 pub use entries::link;
 pub use entries::modified;
+pub use entries::relink;
 pub use groups::GroupLimits;
 pub use groups::group_limits;
 pub use hash::Sha256Sum;

@@ -78,6 +78,8 @@ pub struct PretrainedFolder {
     pub(super) weights: Weights,
     /// The name in the file, by canonical name.
     pub(super) sources: BTreeMap<String, String>,
+    /// Whether models made from it keep their initial values.
+    is_untrained: bool,
 }
 
 /// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
@@ -117,6 +119,7 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
         tokenizer_files,
         weights,
         sources,
+        is_untrained: false,
     })
 }
 
@@ -140,9 +143,21 @@ pub struct Filled {
 }
 
 impl PretrainedFolder {
+    /// The same model as if it had never been trained: architecture and tokenizer are those of the folder,
+    /// weights keep the initial values that each run draws from its seed.
+    #[must_use]
+    pub fn untrained(mut self) -> Self {
+        self.is_untrained = true;
+        self.notes = vec!["its weights are not read: this is the untrained twin".to_string()];
+        self
+    }
+
     /// SHA-256 of what a model is made of from this folder: `config.json`, weights and tokenizer.
     pub fn sha256(&self) -> Result<String> {
         let mut sum = Sha256Sum::default();
+        if self.is_untrained {
+            sum.add(b"untrained");
+        }
         let config = [self.path.join("config.json")];
         let weights = self.weights.files.iter().map(TensorFile::path);
         let files = config.iter().map(PathBuf::as_path).chain(weights);
@@ -188,6 +203,9 @@ impl PretrainedFolder {
         refit: Option<&Refit>,
     ) -> Result<Filled> {
         let mut filled = Filled::default();
+        if self.is_untrained {
+            return Ok(filled);
+        }
         let mut taken = BTreeSet::new();
         let names: BTreeMap<&str, &str> =
             names.iter().map(|(own, name)| (own.as_str(), name.as_str())).collect();

@@ -289,6 +289,24 @@ fn a_new_head_is_named_where_it_may_be_new_and_missed_where_it_may_not() {
 }
 
 #[test]
+fn an_untrained_twin_keeps_its_initial_values_and_is_another_model() {
+    let (config, head) = (model(Family::ROBERTA), HeadKind::MaskedLm);
+    let folder = write_folder(&config_json(Family::ROBERTA, head), &tensors_of(&config, head));
+    let values = |folder: &PretrainedFolder| {
+        let parameters = Parameters::initialise(layout(&config, head), 0.02, 1, &Device::Cpu).unwrap();
+        assert_eq!(folder.fill(&parameters, false).unwrap().new, [""; 0]);
+        parameters.flat().to_vec1::<f32>().unwrap()
+    };
+    let initial = Parameters::initialise(layout(&config, head), 0.02, 1, &Device::Cpu).unwrap();
+    let initial = initial.flat().to_vec1::<f32>().unwrap();
+    let trained = read_folder(folder.path()).unwrap();
+    let (hash, of_folder) = (trained.sha256().unwrap(), values(&trained));
+    let twin = trained.untrained();
+    assert!(values(&twin) == initial && of_folder != initial);
+    assert_ne!(twin.sha256().unwrap(), hash);
+}
+
+#[test]
 fn a_pickle_or_an_empty_folder_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let message = format!("{:#}", read_folder(folder.path()).unwrap_err());

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde::Serialize;
+
 /// An entity of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entity<'a> {
@@ -56,7 +59,8 @@ fn starts(before: (char, &str), now: (char, &str)) -> bool {
 }
 
 /// How many entities of one type there are, and how many were found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "[u64; 3]", from = "[u64; 3]")]
 pub struct EntityCounts {
     /// Entities in the data.
     pub support: u64,
@@ -64,6 +68,28 @@ pub struct EntityCounts {
     pub predicted: u64,
     /// Predicted ones that are in the data, with the same first and last word.
     pub correct: u64,
+}
+
+impl From<[u64; 3]> for EntityCounts {
+    fn from([support, predicted, correct]: [u64; 3]) -> Self {
+        Self { support, predicted, correct }
+    }
+}
+
+impl From<EntityCounts> for [u64; 3] {
+    fn from(counts: EntityCounts) -> Self {
+        [counts.support, counts.predicted, counts.correct]
+    }
+}
+
+impl std::iter::Sum for EntityCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, of| Self {
+            support: sum.support + of.support,
+            predicted: sum.predicted + of.predicted,
+            correct: sum.correct + of.correct,
+        })
+    }
 }
 
 impl EntityCounts {
@@ -128,11 +154,7 @@ impl EntityTally {
 
     /// The counts of all types together, whose scores are micro averages.
     pub fn overall(&self) -> EntityCounts {
-        self.by_type.values().fold(EntityCounts::default(), |sum, of| EntityCounts {
-            support: sum.support + of.support,
-            predicted: sum.predicted + of.predicted,
-            correct: sum.correct + of.correct,
-        })
+        self.by_type.values().copied().sum()
     }
 
     /// Share of the words with the right tag; 0 without words.

@@ -2,11 +2,16 @@
 //!
 //! It aggregates nothing over batches: callers count into a [`Confusion`] or collect values, then ask once.
 
+mod bootstrap;
 mod classification;
 mod correlation;
 mod entities;
 mod interval;
+mod outcomes;
 
+pub use bootstrap::Difference;
+pub use bootstrap::Resampled;
+pub use bootstrap::SeedsNeeded;
 pub use classification::ClassScore;
 pub use classification::Confusion;
 pub use correlation::pearson;
@@ -16,6 +21,8 @@ pub use entities::EntityCounts;
 pub use entities::EntityTally;
 pub use entities::entities;
 pub use interval::wilson_interval;
+pub use outcomes::Metric;
+pub use outcomes::Outcomes;
 
 use serde::Deserialize;
 use serde::Serialize;

@@ -9,9 +9,20 @@ use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
+use crate::scores::Better;
+use crate::scores::Outcomes;
 use crate::tasks::Task;
 use crate::tasks::run::Kind;
 use crate::tasks::trained::Trained;
+
+/// What a model has to beat.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Floor {
+    /// How it is made.
+    pub name: &'static str,
+    /// What it says of each evaluation example.
+    pub outcomes: Outcomes,
+}
 
 /// A task that a pretrained encoder is fine-tuned for: its examples, which are read once for all seeds.
 pub trait Finetuned: Sized {
@@ -33,11 +44,23 @@ pub trait Finetuned: Sized {
     /// One line of what was read.
     fn summary(&self) -> String;
 
+    /// How many examples there are to train on.
+    fn num_train(&self) -> usize;
+
     /// The run of one seed from the encoder of `folder`.
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Self::Kind<'a>;
 
     /// What a report says of the last evaluation of a run, beside its scores.
     fn details(&self, data: &<Self::Kind<'_> as Kind>::Data) -> String;
+
+    /// The score that says which of two runs is better, as an evaluation names it, and which way.
+    fn best(&self) -> (&'static str, Better);
+
+    /// What the last evaluation of a run said of each example.
+    fn outcomes(&self, data: &<Self::Kind<'_> as Kind>::Data) -> Outcomes;
+
+    /// What is reached on these examples without a neural network.
+    fn floor(&self) -> Option<Floor>;
 
     /// The task of a model folder, with values that are still to be read.
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>>;

@@ -8,6 +8,7 @@
 pub mod classify;
 pub mod fill_mask;
 pub mod finetuned;
+pub mod floors;
 mod inputs;
 pub mod labelled;
 pub mod list;

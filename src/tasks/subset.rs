@@ -2,17 +2,35 @@
 //!
 //! Same labels, size and seed, same subset; the order of the examples is kept.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
+use crate::config::ClassifyData;
 use crate::error::Problem;
 use crate::rng::Permutation;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
+/// The indices, ascending, of the examples that a configuration takes of those with these `labels`; `None`
+/// where it takes all.
+pub(super) fn chosen(labels: &[u32], data: &ClassifyData, seed: u64) -> Result<Option<Vec<usize>>> {
+    let size = |share| subset_size(labels.len(), share, data.max_train_samples);
+    let taken = size(data.max_train_fraction)?;
+    if taken >= labels.len() {
+        return Ok(None);
+    }
+    let mut chosen: BTreeSet<usize> = stratified(labels, taken, seed).into_iter().collect();
+    for &share in &data.nested_train_fractions {
+        chosen.extend(stratified(labels, size(Some(share))?, seed));
+    }
+    Ok(Some(chosen.into_iter().collect()))
+}
+
 /// How many of `total` examples to use: the smaller of the two limits, at least one.
 ///
 /// `fraction` must lie in (0, 1], `samples` must not be 0.
-pub(super) fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
+fn subset_size(total: usize, fraction: Option<f64>, samples: Option<usize>) -> Result<usize> {
     let mut size = total;
     if let Some(fraction) = fraction {
         if !(fraction > 0.0 && fraction <= 1.0) {
@@ -35,7 +53,7 @@ pub(super) fn subset_size(total: usize, fraction: Option<f64>, samples: Option<u
 ///
 /// The places that rounding down leaves go first to labels that would have none, then to the largest
 /// remainders. All indices when `size` is no smaller than the number of examples.
-pub(super) fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
+fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
     if size >= labels.len() {
         return (0..labels.len()).collect();
     }
@@ -118,7 +136,41 @@ mod tests {
         }
     }
 
+    /// With three labels of 6, 6 and 2 examples, ten places are shared out as 4, 4, 2 and eleven as 5, 5, 1.
+    #[test]
+    fn a_label_that_loses_a_place_in_a_larger_share_keeps_its_examples_in_a_curve() {
+        let labels: Vec<u32> = (0..14).map(|i| if i < 12 { i % 2 } else { 2 }).collect();
+        assert_eq!(shares(&[6, 6, 2], 10), [4, 4, 2]);
+        assert_eq!(shares(&[6, 6, 2], 11), [5, 5, 1]);
+        let of = |share: f64, nested: &[f64]| {
+            let nested_train_fractions = nested.to_vec();
+            let data = ClassifyData {
+                max_train_fraction: Some(share),
+                nested_train_fractions,
+                ..Default::default()
+            };
+            chosen(&labels, &data, 3).expect("valid").expect("is a part")
+        };
+        let (small, large) = (of(10.0 / 14.0, &[]), of(11.0 / 14.0, &[10.0 / 14.0]));
+        assert!(small.iter().all(|index| large.contains(index)) && large.len() == 12, "{small:?} {large:?}");
+        assert!(!small.iter().all(|index| of(11.0 / 14.0, &[]).contains(index)));
+    }
+
     proptest! {
+        #[test]
+        fn the_smaller_lies_in_the_larger(labels in proptest::collection::vec(0u32..6, 2..200), seed: u64,
+            mut parts in proptest::collection::vec(0.01f64..0.99, 2..5)) {
+            parts.sort_by(f64::total_cmp);
+            let mut before: Vec<usize> = Vec::new();
+            for (at, part) in parts.iter().enumerate() {
+                let nested_train_fractions = parts[..at].to_vec();
+                let data = ClassifyData { max_train_fraction: Some(*part), nested_train_fractions, ..Default::default() };
+                let Some(now) = chosen(&labels, &data, seed).expect("valid") else { continue };
+                prop_assert!(before.iter().all(|index| now.contains(index)));
+                before = now;
+            }
+        }
+
         #[test]
         fn proportions_hold_within_one(labels in proptest::collection::vec(0u32..6, 1..300), part in 0.0f64..1.2, seed: u64) {
             let size = ((labels.len() as f64 * part) as usize).max(1);

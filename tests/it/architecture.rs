@@ -17,7 +17,7 @@ use source::Source;
 use source::is_part_of_name;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "error",
     "quantity",
     "quietly",
@@ -43,6 +43,7 @@ const MODULES: [&str; 26] = [
     "machine",
     "tasks",
     "train",
+    "trials",
     "commands",
 ];
 

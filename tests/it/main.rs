@@ -7,6 +7,7 @@ mod architecture;
 mod bench;
 mod checkpoint;
 mod cli;
+mod compare;
 mod doctor;
 mod finetune;
 mod golden;

@@ -8,10 +8,10 @@ use clap::ValueEnum;
 
 use crate::commands::scoring_args::column;
 use crate::config;
-use crate::config::FinetuneConfig;
+use crate::config::FinetunePlan;
 use crate::config::FinetuneTask;
-use crate::config::Loaded;
 use crate::config::Override;
+use crate::config::Swept;
 use crate::error::Problem;
 use crate::error::Problems;
 
@@ -58,6 +58,14 @@ pub struct FinetuneArgs {
     /// Seeds to train with, one after the other, e.g. `1,2,3` (key `seeds`)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub seeds: Option<Vec<u64>>,
+    /// Train with each of several values of a key, and with all of their combinations, e.g.
+    /// `learning_rate=1e-5,3e-5`; may be repeated (table `sweep`)
+    #[arg(long, value_name = "KEY=VALUE,VALUE,...")]
+    pub sweep: Vec<String>,
+    /// Draw the curve of scores by shares of the training examples, e.g. `0.01,0.1,1`: the smaller lie in the
+    /// larger
+    #[arg(long, value_name = "SHARE,SHARE,...", value_delimiter = ',', value_parser = number)]
+    pub fractions: Vec<f64>,
     /// Folder of the results (key `run.output_dir`)
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
@@ -70,12 +78,14 @@ pub struct FinetuneArgs {
 }
 
 impl FinetuneArgs {
-    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
-    pub fn load(&self) -> Result<Loaded<FinetuneConfig>, Problems> {
+    /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole;
+    /// or that of each run of a sweep.
+    pub fn load(&self) -> Result<FinetunePlan, Problems> {
         self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
         let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
         overrides.extend(config::overrides(&self.set)?);
-        config::load_finetune_with(self.config.as_deref(), &overrides)
+        let swept = Swept { axes: &self.sweep, fractions: &self.fractions };
+        config::load_plan(self.config.as_deref(), &overrides, swept)
     }
 
     fn need_file_or_flags(&self) -> Result<(), Problem> {

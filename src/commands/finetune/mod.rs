@@ -1,6 +1,7 @@
-//! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed.
+//! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed; or a sweep.
 
 pub mod args;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use crate::commands::pretrain::interrupted;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
+use crate::config::FinetunePlan;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::read_folder;
@@ -44,7 +46,10 @@ struct Outcome {
 
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
-    let mut config = args.load()?.config;
+    let mut config = match args.load()? {
+        FinetunePlan::Single(loaded) => loaded.config,
+        FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
+    };
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;

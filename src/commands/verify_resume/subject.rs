@@ -64,6 +64,12 @@ impl Subject {
                 let output_dir = config.run.output_dir;
                 Self { command: "finetune", arguments, output_dir, prepared_dir: None, seed }
             }
+            AnyLoaded::Sweep(_) | AnyLoaded::Tasks(_) => {
+                return Err(Problem::usage("describes many runs, and the proof is of one")
+                    .at(args.config.display())
+                    .hint("name the configuration of one of them: a run's folder has its `config.yaml`")
+                    .into());
+            }
         })
     }
 

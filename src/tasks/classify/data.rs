@@ -91,6 +91,11 @@ impl<'a> TrainingData<'a> {
         })
     }
 
+    /// The label of each evaluation example, by the latest evaluation.
+    pub(super) fn predicted(&self) -> Vec<u32> {
+        self.probabilities.iter().map(|row| best_class(row) as u32).collect()
+    }
+
     /// Rows of all updates of an epoch; the last one may have fewer.
     pub(super) fn rows_per_epoch(&self) -> u64 {
         self.order.rows_per_epoch(self.train.len())

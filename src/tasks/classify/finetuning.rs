@@ -14,6 +14,7 @@ use crate::models::Blueprint;
 use crate::models::Model;
 use crate::quantity::format_count;
 use crate::scores::Better;
+use crate::scores::Outcomes;
 use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
@@ -21,6 +22,8 @@ use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::data::TrainingData;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::finetuned::Floor;
+use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
@@ -33,8 +36,7 @@ use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset::stratified;
-use crate::tasks::subset::subset_size;
+use crate::tasks::subset;
 use crate::tasks::trained::Trained;
 
 /// The examples of a run, read and checked before anything is trained.
@@ -73,9 +75,7 @@ impl Finetuned for Examples {
         };
         let (mut train_ids, eval_ids) =
             (labels.ids(&data.train_file, &train)?, labels.ids(&data.eval_file, &eval)?);
-        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
-        if size < train.len() {
-            let chosen = stratified(&train_ids, size, seed);
+        if let Some(chosen) = subset::chosen(&train_ids, data, seed)? {
             train = chosen.iter().map(|&index| train[index].clone()).collect();
             train_ids = chosen.iter().map(|&index| train_ids[index]).collect();
         }
@@ -88,6 +88,10 @@ impl Finetuned for Examples {
         format!("{train} training and {eval} evaluation examples, {} labels", self.labels.len())
     }
 
+    fn num_train(&self) -> usize {
+        self.train.len()
+    }
+
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
         Finetuning { config, folder, examples: self }
     }
@@ -95,6 +99,25 @@ impl Finetuned for Examples {
     fn details(&self, data: &TrainingData<'_>) -> String {
         let table = confusion_table(&data.confusion, &self.labels);
         format!("confusion:\n{}", table.trim_end())
+    }
+
+    fn best(&self) -> (&'static str, Better) {
+        ("accuracy", Better::Higher)
+    }
+
+    fn outcomes(&self, data: &TrainingData<'_>) -> Outcomes {
+        Outcomes::labels(self.labels.len(), &self.eval_ids, &data.predicted())
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        let text = |example: &Example| match &example.text_pair {
+            Some(pair) => format!("{} {pair}", example.text),
+            None => example.text.clone(),
+        };
+        let texts = |examples: &[Example]| examples.iter().map(text).collect::<Vec<String>>();
+        let classes = self.labels.len();
+        let predicted = tf_idf::classify(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
+        Some(Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) })
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
@@ -162,6 +185,6 @@ impl<'a> Kind for Finetuning<'a> {
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
-        Ok(Parts { task, data, total_steps, folders, best: ("accuracy", Better::Higher) })
+        Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
 }

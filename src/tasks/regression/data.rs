@@ -41,7 +41,7 @@ pub struct TrainingData<'a> {
     order: Shuffled,
     eval_rows: usize,
     /// Of the latest evaluation, the numbers of each example.
-    predicted: Vec<Vec<f32>>,
+    pub(super) predicted: Vec<Vec<f32>>,
 }
 
 impl<'a> TrainingData<'a> {

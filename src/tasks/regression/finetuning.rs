@@ -15,10 +15,12 @@ use crate::models::Model;
 use crate::models::Objective;
 use crate::quantity::format_count;
 use crate::scores::Better;
+use crate::scores::Outcomes;
 use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::finetuned::Floor;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
@@ -33,8 +35,7 @@ use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset::stratified;
-use crate::tasks::subset::subset_size;
+use crate::tasks::subset;
 use crate::tasks::trained::Trained;
 
 /// What transformers calls the only number of a model.
@@ -67,9 +68,7 @@ impl Finetuned for NumberExamples {
         let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::of(data) };
         let read = |path: &Path| read_examples(path, &columns);
         let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
-        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
-        if size < train.len() {
-            let chosen = stratified(&vec![0; train.len()], size, config.run.seed);
+        if let Some(chosen) = subset::chosen(&vec![0; train.len()], data, config.run.seed)? {
             train = chosen.iter().map(|&index| train[index].clone()).collect();
         }
         let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
@@ -83,12 +82,30 @@ impl Finetuned for NumberExamples {
         format!("{train} training and {eval} evaluation examples, {numbers} each")
     }
 
+    fn num_train(&self) -> usize {
+        self.train.len()
+    }
+
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
         Finetuning { config, folder, examples: self }
     }
 
     fn details(&self, _: &TrainingData<'_>) -> String {
         format!("numbers: {}", self.names.join(", "))
+    }
+
+    fn best(&self) -> (&'static str, Better) {
+        ("loss", Better::Lower)
+    }
+
+    fn outcomes(&self, data: &TrainingData<'_>) -> Outcomes {
+        let gold = self.eval.iter().map(|example| example.numbers.clone()).collect();
+        Outcomes::Numbers { gold, predicted: data.predicted.clone() }
+    }
+
+    /// No text is needed to guess the mean, and its correlation is not defined: there is no floor to name.
+    fn floor(&self) -> Option<Floor> {
+        None
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
@@ -153,6 +170,6 @@ impl<'a> Kind for Finetuning<'a> {
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
-        Ok(Parts { task, data, total_steps, folders, best: ("loss", Better::Lower) })
+        Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
 }

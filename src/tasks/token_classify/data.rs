@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::batches::StepBatches;
 use crate::fs;
 use crate::fs::StagedFile;
+use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::tasks::Task;
 use crate::tasks::labelled::Sentence;
@@ -79,6 +80,15 @@ impl<'a> TrainingData<'a> {
             predicted: Vec::new(),
             tally: EntityTally::default(),
         })
+    }
+
+    /// Entities of each evaluation sentence, by the latest evaluation.
+    pub(super) fn sentence_counts(&self) -> Vec<EntityCounts> {
+        let (labels, examples) = (&self.examples.labels, &self.examples.eval);
+        let of = |(sentence, predicted)| {
+            tally(labels, std::slice::from_ref(sentence), std::slice::from_ref(predicted)).overall()
+        };
+        examples.iter().zip(&self.predicted).map(of).collect()
     }
 
     /// Rows of all updates of an epoch; the last one may have fewer.

@@ -14,8 +14,11 @@ use crate::models::Blueprint;
 use crate::models::Model;
 use crate::quantity::format_count;
 use crate::scores::Better;
+use crate::scores::Outcomes;
 use crate::tasks::Task;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::finetuned::Floor;
+use crate::tasks::floors::dictionary;
 use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::read_tagged;
@@ -29,8 +32,7 @@ use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset::stratified;
-use crate::tasks::subset::subset_size;
+use crate::tasks::subset;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::Tagger;
 use crate::tasks::token_classify::TokenClassify;
@@ -80,12 +82,9 @@ impl Finetuned for TaggedExamples {
             sentences.iter().map(|sentence| labels.ids(path, sentence)).collect()
         };
         let (mut train_ids, eval_ids) = (ids(&data.train_file, &train)?, ids(&data.eval_file, &eval)?);
-        let size = subset_size(train.len(), data.max_train_fraction, data.max_train_samples)?;
-        if size < train.len() {
-            let has_entities =
-                |sentence: &Sentence| u32::from(sentence.tags.iter().any(|tag| tag != OUTSIDE));
-            let strata: Vec<u32> = train.iter().map(has_entities).collect();
-            let chosen = stratified(&strata, size, config.run.seed);
+        let has_entities = |sentence: &Sentence| u32::from(sentence.tags.iter().any(|tag| tag != OUTSIDE));
+        let strata: Vec<u32> = train.iter().map(has_entities).collect();
+        if let Some(chosen) = subset::chosen(&strata, data, config.run.seed)? {
             train = chosen.iter().map(|&index| train[index].clone()).collect();
             train_ids = chosen.iter().map(|&index| train_ids[index].clone()).collect();
         }
@@ -103,12 +102,29 @@ impl Finetuned for TaggedExamples {
         [&self.notes[..], &[summary]].concat().join("\n")
     }
 
+    fn num_train(&self) -> usize {
+        self.train.len()
+    }
+
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
         Finetuning { config, folder, examples: self }
     }
 
     fn details(&self, data: &TrainingData<'_>) -> String {
         format!("entities:\n{}", report::score_table(&data.tally).trim_end())
+    }
+
+    fn best(&self) -> (&'static str, Better) {
+        ("overall_f1", Better::Higher)
+    }
+
+    fn outcomes(&self, data: &TrainingData<'_>) -> Outcomes {
+        Outcomes::Entities { sentences: data.sentence_counts() }
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        let sentences = dictionary::counts(&self.train, &self.eval);
+        Some(Floor { name: dictionary::NAME, outcomes: Outcomes::Entities { sentences } })
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
@@ -173,6 +189,6 @@ impl<'a> Kind for Finetuning<'a> {
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
-        Ok(Parts { task, data, total_steps, folders, best: ("overall_f1", Better::Higher) })
+        Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
 }

@@ -1,0 +1,80 @@
+//! `mlmtrain compare`: which of several models is better, on which tasks, and how sure that is.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::commands::terminal;
+use crate::config;
+use crate::config::Override;
+use crate::error::Problem;
+use crate::machine;
+use crate::telemetry::Progress;
+use crate::train::signals::Signals;
+use crate::trials::Comparison;
+use crate::trials::Equipment;
+use crate::trials::cell;
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Model folders in the Hugging Face layout
+    #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
+    pub models: Vec<PathBuf>,
+    /// YAML or JSON list of tasks (configs/tasks/README.md)
+    #[arg(long, value_name = "FILE")]
+    pub tasks: PathBuf,
+    /// Seeds that each model is trained with on each task (key `seeds`)
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    pub seeds: Option<Vec<u64>>,
+    /// Folder of the runs and the tables
+    #[arg(long, value_name = "DIR", default_value = "runs/compare")]
+    pub output_dir: PathBuf,
+    /// Threads; 0 means one for each core that this process may use (key `run.threads`)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// Change a key of all tasks, e.g. `training.num_train_epochs=1`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &CompareArgs) -> Result<()> {
+    let mut overrides = Vec::new();
+    overrides.extend(args.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
+    overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
+    overrides.extend(config::overrides(&args.set)?);
+    let mut tasks = config::load_tasks(&args.tasks, &overrides)?;
+    let repeated = (1..args.models.len()).find(|&at| args.models[..at].contains(&args.models[at]));
+    if let Some(model) = repeated.map(|at| &args.models[at]) {
+        let problem = Problem::usage(format!("names `{}` twice", model.display())).at("--models");
+        return Err(problem.hint("keep one of the two").into());
+    }
+    let folders = Comparison::folders(&tasks, &args.models, &args.output_dir);
+    let Some(first) = tasks.first() else { return Ok(()) };
+    // All cells are computed by one machine in one type, or their scores would not compare.
+    let mut shared = first.config.clone();
+    if let Some(other) = tasks.iter().find(|task| {
+        (task.config.precision.clone(), task.config.run.device)
+            != (shared.precision.clone(), shared.run.device)
+    }) {
+        let message =
+            format!("tasks `{}` and `{}` have other machines or number types", first.name, other.name);
+        let hint = "write `precision` and `run.device` once, beside `tasks`";
+        return Err(Problem::usage(message).at(args.tasks.display()).hint(hint).into());
+    }
+    cell::keep_type(&mut shared, folders)?;
+    let machine = machine::set_up(&shared.run, &shared.precision)?;
+    for task in &mut tasks {
+        task.config.precision.compute = machine.policy.compute_type().into();
+    }
+    let progress = Progress::detect(terminal::is_quiet());
+    machine.announce(&progress);
+    let signals = Signals::listen()?;
+    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+    let comparison = Comparison { tasks: &tasks, models: &args.models, output: &args.output_dir, with };
+    let lines = comparison.run()?;
+    // Names come from outside.
+    lines.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+}

@@ -1,0 +1,34 @@
+//! `mlmtrain finetune --sweep` and `--fractions`: many runs, one table.
+
+use anyhow::Result;
+
+use crate::commands::terminal;
+use crate::config::Sweep;
+use crate::machine;
+use crate::tasks::list;
+use crate::telemetry::Progress;
+use crate::train::signals::Signals;
+use crate::trials::Equipment;
+use crate::trials::cell;
+use crate::trials::sweep;
+use crate::trials::sweep::SweepRun;
+
+pub(super) fn run(mut sweep: Sweep) -> Result<()> {
+    // Machine, type, task and output folder are those of all settings.
+    let Some(first) = sweep.settings.first() else { return Ok(()) };
+    let mut shared = first.config.clone();
+    let output = shared.run.output_dir.clone();
+    cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;
+    let machine = machine::set_up(&shared.run, &shared.precision)?;
+    for setting in &mut sweep.settings {
+        setting.config.precision.compute = machine.policy.compute_type().into();
+    }
+    let progress = Progress::detect(terminal::is_quiet());
+    machine.announce(&progress);
+    let signals = Signals::listen()?;
+    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+    let swept = list::finetuned(shared.task, SweepRun { sweep: &sweep, output: &output, with })?;
+    let lines = swept.table.lines().into_iter().chain(swept.notes);
+    // Values come from outside.
+    lines.map(|line| terminal::printable(&line)).try_for_each(|line| terminal::stdout_line(&line))
+}

@@ -1,0 +1,200 @@
+//! A grid of fine-tuning runs: the configuration of each combination of the values that some keys take.
+//!
+//! It runs nothing: that is `trials`' matter.
+
+use std::path::Path;
+
+use crate::config::FinetuneConfig;
+use crate::config::axes;
+use crate::config::axes::Axis;
+use crate::config::axes::SEEDS_KEY;
+use crate::config::load;
+use crate::config::load::Loaded;
+use crate::config::overrides::Override;
+use crate::config::shape::Shape;
+use crate::config::tree::Node;
+use crate::error::Problem;
+use crate::error::Problems;
+
+/// More runs than these are a slip of the keyboard.
+const MOST_RUNS: usize = 10_000;
+
+/// What is swept, before the file is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Swept<'a> {
+    /// The texts after `--sweep`: `learning_rate=1e-5,3e-5`.
+    pub axes: &'a [String],
+    /// The shares after `--fractions`.
+    pub fractions: &'a [f64],
+}
+
+/// What `finetune` is to do.
+#[derive(Debug, Clone)]
+pub enum FinetunePlan {
+    /// One configuration, with one seed or several.
+    Single(Box<Loaded<FinetuneConfig>>),
+    /// A grid of them.
+    Sweep(Sweep),
+}
+
+/// A grid: settings in the order of the keys, the last key changing fastest; each is trained with each seed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    /// Dotted paths of the swept keys, without the seeds.
+    pub keys: Vec<String>,
+    /// What is trained; no two are the same.
+    pub settings: Vec<Setting>,
+    /// Seeds that each setting is trained with.
+    pub seeds: Vec<u64>,
+}
+
+/// A value for each swept key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// The values as they were written, in the order of [`Sweep::keys`].
+    pub values: Vec<String>,
+    /// The whole configuration, without seeds.
+    pub config: FinetuneConfig,
+}
+
+/// Reads what `finetune` is to do: a sweep where `swept` or the table `sweep` of the file names keys with
+/// values of their own. The file is read once: it may be a pipe. Later overrides win.
+pub fn load_plan(
+    path: Option<&Path>,
+    overrides: &[Override],
+    swept: Swept<'_>,
+) -> Result<FinetunePlan, Problems> {
+    let root = path.map(load::read).transpose().map_err(|problem| Problems(vec![problem]))?;
+    plan_of(path.zip(root), overrides, swept)
+}
+
+/// As [`load_plan`], of a file that was read.
+pub(super) fn plan_of(
+    file: Option<(&Path, Node)>,
+    overrides: &[Override],
+    swept: Swept<'_>,
+) -> Result<FinetunePlan, Problems> {
+    let of_file = file.as_ref().map(|(path, root)| (*path, root));
+    let axes = all_axes(of_file, swept).map_err(|problem| Problems(vec![problem]))?;
+    if axes.is_empty() {
+        return Ok(FinetunePlan::Single(Box::new(load::finetune_of(file, overrides)?)));
+    }
+    settings(of_file, overrides, axes).map(FinetunePlan::Sweep)
+}
+
+/// The axes of the command line, then those of the file that the command line leaves alone.
+fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>, Problem> {
+    let shape = Shape::of::<FinetuneConfig>();
+    let mut found: Vec<Axis> = Vec::new();
+    for text in swept.axes {
+        found.push(axes::written(text, &shape)?);
+    }
+    if let Some((path, root)) = file {
+        let of_file = axes::in_file(path, root, &shape)?;
+        let is_given = |axis: &Axis| found.iter().any(|other| other.key == axis.key);
+        let more: Vec<Axis> = of_file.into_iter().filter(|axis| !is_given(axis)).collect();
+        found.extend(more);
+    }
+    if !swept.fractions.is_empty() {
+        if let Some(axis) = found.iter().find(|axis| axis.key != SEEDS_KEY) {
+            let message = format!("`--fractions` and a sweep over `{}` do not go together", axis.key);
+            let hint = "sweep first, then draw the curve of the best setting";
+            return Err(Problem::usage(message).at(&axis.place).hint(hint));
+        }
+        found.push(axes::fractions(swept.fractions)?);
+    }
+    check(&found).map(|()| found)
+}
+
+fn check(axes: &[Axis]) -> Result<(), Problem> {
+    let is_repeated = |at: &usize| axes[..*at].iter().any(|other| other.key == axes[*at].key);
+    if let Some(axis) = (0..axes.len()).find(is_repeated).map(|at| &axes[at]) {
+        let message = format!("`{}` is swept twice", axis.key);
+        return Err(Problem::usage(message).at(&axis.place).hint("write all of its values behind one key"));
+    }
+    let runs = axes.iter().fold(1usize, |runs, axis| runs.saturating_mul(axis.values.len()));
+    if runs > MOST_RUNS {
+        let message = format!("the sweep has {runs} runs, the most is {MOST_RUNS}");
+        return Err(Problem::usage(message).hint("sweep fewer keys or values at once"));
+    }
+    Ok(())
+}
+
+/// The configuration of each combination.
+fn settings(
+    file: Option<(&Path, &Node)>,
+    overrides: &[Override],
+    mut axes: Vec<Axis>,
+) -> Result<Sweep, Problems> {
+    let seeds = axes.iter().position(|axis| axis.key == SEEDS_KEY).map(|at| axes.remove(at));
+    let load = |values: &[&str], seeds: Option<&Axis>| {
+        let mut all = overrides.to_vec();
+        for (axis, value) in axes.iter().zip(values) {
+            all.push(Override::placed(&axis.place, &axis.key, value));
+            all.extend(smaller_shares(axis, value));
+        }
+        let list = |axis: &Axis| format!("[{}]", axis.values.join(", "));
+        all.extend(seeds.map(|axis| Override::placed(&axis.place, SEEDS_KEY, &list(axis))));
+        load::finetune_of(file.map(|(path, root)| (path, root.clone())), &all).map(|loaded| loaded.config)
+    };
+    let mut sweep = Sweep { keys: Vec::new(), settings: Vec::new(), seeds: Vec::new() };
+    for values in combinations(&axes) {
+        let plain = load(&values, None)?;
+        if let Some(axis) = seeds.as_ref().filter(|_| !plain.seeds.is_empty()) {
+            let problem = Problem::usage("the seed is swept, and `seeds` names seeds as well");
+            let hint = "keep one of the two: each setting is trained with all `seeds`";
+            return Err(Problems(vec![problem.at(&axis.place).hint(hint)]));
+        }
+        let mut config = if seeds.is_some() { load(&values, seeds.as_ref())? } else { plain };
+        let seeds = std::mem::take(&mut config.seeds);
+        sweep.seeds = if seeds.is_empty() { vec![config.run.seed] } else { seeds };
+        if let Some(curve) = axes.iter().find(|axis| axis.place == axes::FRACTIONS)
+            && config.data.max_train_samples.is_some()
+        {
+            let problem = Problem::usage("shares are of all examples: `data.max_train_samples` limits them");
+            return Err(Problems(vec![problem.at(&curve.place).hint("remove the limit")]));
+        }
+        let values: Vec<String> = values.into_iter().map(bare).collect();
+        if let Some(same) = sweep.settings.iter().find(|other| other.config == config) {
+            let message = format!("{} and {} are the same setting", shown(&same.values), shown(&values));
+            let place = axes.last().map_or("--sweep", |axis| &axis.place);
+            return Err(Problems(vec![Problem::usage(message).at(place).hint("keep one of the two")]));
+        }
+        sweep.settings.push(Setting { values, config });
+    }
+    sweep.keys = axes.into_iter().map(|axis| axis.key).collect();
+    Ok(sweep)
+}
+
+/// Of a learning curve, the shares whose examples are to be among those of `value`.
+fn smaller_shares(axis: &Axis, value: &str) -> Option<Override> {
+    let smaller: Vec<&str> =
+        axis.values.iter().map(String::as_str).take_while(|share| *share != value).collect();
+    let key = "data.nested_train_fractions";
+    let is_curve = axis.place == axes::FRACTIONS && !smaller.is_empty();
+    is_curve.then(|| Override::placed(&axis.place, key, &format!("[{}]", smaller.join(", "))))
+}
+
+/// A value for each axis, the last changing fastest.
+fn combinations(axes: &[Axis]) -> Vec<Vec<&str>> {
+    let mut all: Vec<Vec<&str>> = vec![Vec::new()];
+    for axis in axes {
+        all = all
+            .iter()
+            .flat_map(|before| axis.values.iter().map(move |value| [&before[..], &[value.as_str()]].concat()))
+            .collect();
+    }
+    all
+}
+
+/// A text of YAML without its quotation marks.
+fn bare(value: &str) -> String {
+    serde_json::from_str(value).unwrap_or_else(|_| value.to_string())
+}
+
+fn shown(values: &[String]) -> String {
+    format!("`{}`", values.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! The tasks that models are compared on: a list of fine-tuning configurations without their model, in one
+//! file.
+//!
+//! Keys beside the list hold for all tasks that do not say otherwise.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
+use crate::config::load;
+use crate::config::overrides::Override;
+use crate::config::shape::name_of;
+use crate::config::shape::quoted;
+use crate::config::suggest::closest;
+use crate::config::tree::Entry;
+use crate::config::tree::Node;
+use crate::config::tree::Place;
+use crate::config::tree::Value;
+use crate::config::tree::shortened;
+use crate::error::Problem;
+use crate::error::Problems;
+use crate::scores::Metric;
+
+/// The seeds of a comparison whose file names none: one seed tells nothing of how much is chance.
+const DEFAULT_SEEDS: [u64; 3] = [1, 2, 3];
+
+const SHAPE: &str = "write `tasks:`, and below it a `- name: ...` with its keys for each task";
+
+/// A task that models are compared on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedTask {
+    /// As tables and folders call it; no two tasks have the same one.
+    pub name: String,
+    /// The score that is compared.
+    pub metric: Metric,
+    /// The seeds that each model is trained with.
+    pub seeds: Vec<u64>,
+    /// All else; its `model` is to be filled in, and it has no seeds.
+    pub config: FinetuneConfig,
+}
+
+/// Reads a file of tasks; every problem of the first task that has one is reported. Later overrides win.
+pub fn load_tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask>, Problems> {
+    let root = load::read(path).map_err(|problem| Problems(vec![problem]))?;
+    tasks_of(path, root, overrides)
+}
+
+/// Whether a file is one of tasks.
+pub(super) fn is_one(root: &Node) -> bool {
+    root.entries().iter().any(|entry| entry.key == "tasks")
+}
+
+/// As [`load_tasks`], of a file that was read.
+pub(super) fn tasks_of(
+    path: &Path,
+    mut base: Node,
+    overrides: &[Override],
+) -> Result<Vec<NamedTask>, Problems> {
+    let one = |problem| Problems(vec![problem]);
+    let place = |place: &Place| match place {
+        Place::File { line, column } => format!("{}:{line}:{column}", path.display()),
+        Place::Flag(flag) => flag.clone(),
+    };
+    let refuse = |at: &Place, message: String, hint: &str| {
+        Err(Problems(vec![Problem::usage(message).at(place(at)).hint(hint)]))
+    };
+    let Some(list) = take(&mut base, "tasks") else {
+        return refuse(&base.place, "there is no list `tasks`".to_string(), SHAPE);
+    };
+    let Value::List(items) = list.node.value else {
+        let message = format!("`tasks` wants a list, not {}", list.node.value.described());
+        return refuse(&list.place, message, SHAPE);
+    };
+    if items.is_empty() {
+        return refuse(&list.place, "`tasks` is empty".to_string(), SHAPE);
+    }
+    let mut tasks: Vec<NamedTask> = Vec::new();
+    for mut item in items {
+        let at = item.place.clone();
+        let name = match take(&mut item, "name").map(|entry| (entry.place, entry.node.value)) {
+            Some((_, Value::Text(name))) if !name.trim().is_empty() => name,
+            Some((at, other)) => {
+                let message = format!("`name` wants a text, not {}", other.described());
+                return refuse(&at, message, "put it in quotes");
+            }
+            None => {
+                return refuse(&at, "a task has no `name`".to_string(), "add `name: sst2`, or what it is");
+            }
+        };
+        if tasks.iter().any(|other| other.name == name) {
+            let message = format!("two tasks are called `{}`", shortened(&name));
+            return refuse(&at, message, "give each a name of its own");
+        }
+        let is_model = |entry: &&Entry| name_of(&entry.key) == "model";
+        if let Some(model) = item.entries().iter().chain(base.entries()).find(is_model) {
+            let message = "`model` is named by `--models`, for all tasks".to_string();
+            return refuse(&model.place, message, "remove it");
+        }
+        let metric = take(&mut item, "metric").or_else(|| take(&mut base.clone(), "metric"));
+        let mut whole = merged(base.clone(), item);
+        take(&mut whole, "metric");
+        let mut all = vec![Override::placed("--models", "model", "each of --models")];
+        all.extend_from_slice(overrides);
+        let mut config = load::finetune_of(Some((path, whole)), &all)?.config;
+        let seeds = std::mem::take(&mut config.seeds);
+        let seeds = if seeds.is_empty() { DEFAULT_SEEDS.to_vec() } else { seeds };
+        let metric = match metric {
+            None => metrics(config.task)[0],
+            Some(entry) => metric_of(&entry.node.value, config.task)
+                .map_err(|problem| one(problem.at(place(&entry.place))))?,
+        };
+        tasks.push(NamedTask { name, metric, seeds, config });
+    }
+    Ok(tasks)
+}
+
+/// Takes a key out of a table.
+fn take(table: &mut Node, key: &str) -> Option<Entry> {
+    let Value::Table(entries) = &mut table.value else { return None };
+    let at = entries.iter().position(|entry| entry.key == key)?;
+    Some(entries.remove(at))
+}
+
+/// A table with the entries of `over` put over those of `base`.
+fn merged(base: Node, over: Node) -> Node {
+    let (Value::Table(mut entries), Value::Table(more)) = (base.value, over.value.clone()) else {
+        return over;
+    };
+    for entry in more {
+        match entries.iter().position(|below| name_of(&below.key) == name_of(&entry.key)) {
+            Some(at) => {
+                let below = entries.remove(at);
+                entries.insert(at, Entry { node: merged(below.node, entry.node), ..entry });
+            }
+            None => entries.push(entry),
+        }
+    }
+    Node { value: Value::Table(entries), place: over.place }
+}
+
+fn metrics(task: FinetuneTask) -> &'static [Metric] {
+    match task {
+        FinetuneTask::Classify => Metric::OF_LABELS,
+        FinetuneTask::Regression => Metric::OF_NUMBERS,
+        FinetuneTask::TokenClassify => Metric::OF_ENTITIES,
+    }
+}
+
+fn metric_of(value: &Value, task: FinetuneTask) -> Result<Metric, Problem> {
+    let named = |name: &str| metrics(task).iter().copied().find(|metric| metric.name() == name);
+    if let Value::Text(text) = value
+        && let Some(metric) = named(text)
+    {
+        return Ok(metric);
+    }
+    let names: Vec<&str> = metrics(task).iter().map(|metric| metric.name()).collect();
+    let near = if let Value::Text(text) = value { closest(text, &names) } else { None };
+    let hint = match near {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("this task has {}", quoted(&names)),
+    };
+    Err(Problem::usage(format!("`metric` is {}, which this task does not have", value.described()))
+        .hint(hint))
+}
+
+#[cfg(test)]
+mod tests;

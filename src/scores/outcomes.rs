@@ -1,0 +1,226 @@
+//! What a model said of each example, and the scores of any sample of them.
+//!
+//! So the same predictions can be scored again on resampled examples (`bootstrap.rs`).
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::scores::Better;
+use crate::scores::Confusion;
+use crate::scores::EntityCounts;
+use crate::scores::mean;
+use crate::scores::pearson;
+use crate::scores::spearman;
+
+/// A score by the name that an evaluation gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Share of examples with the right label.
+    Accuracy,
+    /// Unweighted mean of F1 over the labels.
+    F1,
+    /// Matthews correlation coefficient.
+    MatthewsCorrelation,
+    /// F1 of entities, all types together.
+    OverallF1,
+    /// Pearson's correlation of numbers, the mean where there are several.
+    Pearson,
+    /// Spearman's.
+    Spearmanr,
+    /// Mean squared error.
+    Mse,
+    /// Mean absolute error.
+    Mae,
+}
+
+impl Metric {
+    /// Of labels, the usual one first.
+    pub const OF_LABELS: &[Self] = &[Self::Accuracy, Self::F1, Self::MatthewsCorrelation];
+    /// Of entities.
+    pub const OF_ENTITIES: &[Self] = &[Self::OverallF1];
+    /// Of numbers, the usual one first.
+    pub const OF_NUMBERS: &[Self] = &[Self::Pearson, Self::Spearmanr, Self::Mse, Self::Mae];
+
+    /// Its name in results, without `eval_`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::F1 => "f1",
+            Self::MatthewsCorrelation => "matthews_correlation",
+            Self::OverallF1 => "overall_f1",
+            Self::Pearson => "pearson",
+            Self::Spearmanr => "spearmanr",
+            Self::Mse => "mse",
+            Self::Mae => "mae",
+        }
+    }
+
+    /// What a reader knows it as.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::F1 => "macro F1",
+            Self::MatthewsCorrelation => "Matthews",
+            Self::OverallF1 => "entity F1",
+            Self::Pearson => "Pearson",
+            Self::Spearmanr => "Spearman",
+            Self::Mse => "squared error",
+            Self::Mae => "absolute error",
+        }
+    }
+
+    /// Which way is better.
+    pub fn better(self) -> Better {
+        if matches!(self, Self::Mse | Self::Mae) { Better::Lower } else { Better::Higher }
+    }
+
+    /// 100 for a score that people read times a hundred, else 1.
+    pub fn factor(self) -> f64 {
+        if matches!(self, Self::Mse | Self::Mae) { 1.0 } else { 100.0 }
+    }
+}
+
+/// What was in the data and what was predicted, for each example in the order of the data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcomes {
+    /// Class ids.
+    Labels {
+        /// How many classes there are.
+        classes: usize,
+        /// Those of the data.
+        gold: Vec<u32>,
+        /// Those that were predicted, as many.
+        predicted: Vec<u32>,
+    },
+    /// Counts of entities, sentence by sentence.
+    Entities {
+        /// Of each sentence: in the data, predicted, both.
+        sentences: Vec<EntityCounts>,
+    },
+    /// Numbers, one or several an example.
+    Numbers {
+        /// Those of the data.
+        gold: Vec<Vec<f32>>,
+        /// Those that were predicted.
+        predicted: Vec<Vec<f32>>,
+    },
+}
+
+impl Outcomes {
+    /// Of class ids below `classes`.
+    pub fn labels(classes: usize, gold: &[u32], predicted: &[u32]) -> Self {
+        Self::Labels { classes, gold: gold.to_vec(), predicted: predicted.to_vec() }
+    }
+
+    /// Examples.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Labels { gold, .. } => gold.len(),
+            Self::Entities { sentences } => sentences.len(),
+            Self::Numbers { gold, .. } => gold.len(),
+        }
+    }
+
+    /// Whether there are no examples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether both are of the same examples, so that they can be compared pair by pair.
+    pub fn has_same_gold(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Labels { gold, .. }, Self::Labels { gold: theirs, .. }) => gold == theirs,
+            (Self::Entities { sentences }, Self::Entities { sentences: theirs }) => {
+                let support = |of: &[EntityCounts]| of.iter().map(|c| c.support).collect::<Vec<u64>>();
+                support(sentences) == support(theirs)
+            }
+            (Self::Numbers { gold, .. }, Self::Numbers { gold: theirs, .. }) => gold == theirs,
+            _ => false,
+        }
+    }
+
+    /// The scores that these outcomes have, the usual one first.
+    pub fn metrics(&self) -> &'static [Metric] {
+        match self {
+            Self::Labels { .. } => Metric::OF_LABELS,
+            Self::Entities { .. } => Metric::OF_ENTITIES,
+            Self::Numbers { .. } => Metric::OF_NUMBERS,
+        }
+    }
+
+    /// A score of all examples. A correlation that is not defined, as of constant predictions, is 0: they
+    /// tell nothing.
+    pub fn score(&self, metric: Metric) -> f64 {
+        let all: Vec<u32> = (0..self.len() as u32).collect();
+        self.score_of(metric, &all)
+    }
+
+    /// A score of the examples at these places, which may repeat.
+    ///
+    /// # Panics
+    /// Where there is no example of a place.
+    pub fn score_of(&self, metric: Metric, sample: &[u32]) -> f64 {
+        match self {
+            Self::Labels { gold, predicted, .. } if metric == Metric::Accuracy => {
+                let right = sample.iter().filter(|&&at| gold[at as usize] == predicted[at as usize]);
+                right.count() as f64 / sample.len() as f64
+            }
+            Self::Labels { classes, gold, predicted } => {
+                let of = |ids: &[u32]| sample.iter().map(|&at| ids[at as usize]).collect::<Vec<u32>>();
+                let confusion = Confusion::of(*classes, &of(gold), &of(predicted));
+                if metric == Metric::F1 { confusion.macro_f1() } else { confusion.matthews() }
+            }
+            Self::Entities { sentences } => {
+                sample.iter().map(|&at| sentences[at as usize]).sum::<EntityCounts>().f1()
+            }
+            Self::Numbers { gold, predicted } => {
+                let numbers = gold.first().map_or(0, Vec::len);
+                let column = |rows: &[Vec<f32>], number: usize| -> Vec<f64> {
+                    sample.iter().map(|&at| f64::from(rows[at as usize][number])).collect()
+                };
+                let one = |number| of_numbers(metric, &column(gold, number), &column(predicted, number));
+                mean(&(0..numbers).map(one).collect::<Vec<f64>>())
+            }
+        }
+    }
+}
+
+fn of_numbers(metric: Metric, gold: &[f64], predicted: &[f64]) -> f64 {
+    let errors =
+        |of: fn(f64) -> f64| mean(&gold.iter().zip(predicted).map(|(g, p)| of(p - g)).collect::<Vec<_>>());
+    let defined = |value: f64| if value.is_nan() { 0.0 } else { value };
+    match metric {
+        Metric::Mse => errors(|error| error * error),
+        Metric::Mae => errors(f64::abs),
+        Metric::Spearmanr => defined(spearman(gold, predicted)),
+        _ => defined(pearson(gold, predicted)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_of_a_sample_are_those_of_its_examples() {
+        let labels = Outcomes::labels(3, &[0, 1, 2, 1], &[0, 2, 2, 1]);
+        assert!((labels.score(Metric::Accuracy) - 0.75).abs() < 1e-12);
+        assert!((labels.score_of(Metric::Accuracy, &[1, 1, 0]) - 1.0 / 3.0).abs() < 1e-12);
+        let whole = Confusion::of(3, &[0, 1, 2, 1], &[0, 2, 2, 1]);
+        assert_eq!(labels.score(Metric::F1).to_bits(), whole.macro_f1().to_bits());
+        assert_eq!(labels.score(Metric::MatthewsCorrelation).to_bits(), whole.matthews().to_bits());
+
+        let sentences = [[2, 1, 1], [0, 3, 0], [1, 1, 1]].map(EntityCounts::from).to_vec();
+        let entities = Outcomes::Entities { sentences };
+        assert!((entities.score(Metric::OverallF1) - 2.0 * 2.0 / (5.0 + 3.0)).abs() < 1e-12);
+        assert!((entities.score_of(Metric::OverallF1, &[2, 2]) - 1.0).abs() < 1e-12);
+
+        let rows = |values: &[f32]| values.iter().map(|value| vec![*value]).collect::<Vec<_>>();
+        let numbers = Outcomes::Numbers { gold: rows(&[1.0, 2.0, 4.0]), predicted: rows(&[1.0, 1.0, 6.0]) };
+        assert!((numbers.score(Metric::Mse) - 5.0 / 3.0).abs() < 1e-12);
+        assert!((numbers.score(Metric::Mae) - 1.0).abs() < 1e-12);
+        assert_eq!(numbers.score_of(Metric::Pearson, &[0, 1]).to_bits(), 0.0_f64.to_bits());
+    }
+}

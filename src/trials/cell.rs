@@ -1,0 +1,166 @@
+//! One run of many: trained, resumed, or taken from its record.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::config::FinetuneConfig;
+use crate::error::Class;
+use crate::error::Problem;
+use crate::error::class_of;
+use crate::fs;
+use crate::interop::PretrainedFolder;
+use crate::machine;
+use crate::machine::Machine;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::run::Kind;
+use crate::telemetry::Progress;
+use crate::train;
+use crate::train::End;
+use crate::train::resume::Start;
+use crate::train::resume::keep_compute;
+use crate::train::run::Request;
+use crate::train::signals::Signals;
+use crate::trials::record::Record;
+
+/// Longer names are told apart by a hash.
+const MOST_NAME_BYTES: usize = 60;
+
+/// A configuration with one seed and one folder.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What tells it from the others, for people.
+    pub name: String,
+    /// Where it is trained.
+    pub folder: PathBuf,
+    /// The seed of its head, its order and its dropout.
+    pub seed: u64,
+    /// All else.
+    pub config: FinetuneConfig,
+}
+
+/// What all cells are trained with.
+#[derive(Clone, Copy)]
+pub struct Equipment<'a> {
+    /// What is computed on.
+    pub machine: &'a Machine,
+    /// Takes what a user should know.
+    pub progress: &'a Progress,
+    /// Asks for an end.
+    pub signals: &'a Signals,
+}
+
+/// A cell that is done.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// What it came to.
+    pub record: Record,
+    /// How long it was trained in this process; none where it was complete already.
+    pub took: Option<Duration>,
+}
+
+impl Cell {
+    /// A cell of `config` in `folder`.
+    pub fn new(name: String, folder: PathBuf, seed: u64, config: &FinetuneConfig) -> Self {
+        let mut config = config.clone();
+        config.seeds = vec![seed];
+        config.run.output_dir.clone_from(&folder);
+        Self { name, folder, seed, config }
+    }
+
+    /// Trains it, goes on where it was interrupted, or takes its record. Training that diverges is a result:
+    /// a rate that is too high is what a sweep is to find out.
+    pub fn run<T: Finetuned>(
+        &self,
+        examples: &T,
+        folder: &PretrainedFolder,
+        with: Equipment<'_>,
+    ) -> Result<Done> {
+        let Equipment { machine, progress, signals } = with;
+        let inputs = examples.kind(&self.config, folder).inputs()?;
+        if let Some(record) = Record::read(&self.folder)? {
+            record.agree(&self.folder, &self.config, &inputs)?;
+            return Ok(Done { record, took: None });
+        }
+        if let Some(signal) = signals.received() {
+            return Err(interrupted(signal).into());
+        }
+        let request = Request {
+            config: &self.config,
+            run: &self.config.run,
+            training: &self.config.training,
+            precision: &self.config.precision,
+            max_seq_length: self.config.data.max_seq_length,
+            output: &self.folder,
+            seed: self.seed,
+            start: &Start::Auto,
+        };
+        let kind = examples.kind(&self.config, folder);
+        let began = Instant::now();
+        let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));
+        let config = self.config.clone();
+        let record = match trained {
+            Ok(outcome) => {
+                if let Some(End::Signal(signal)) = outcome.end {
+                    return Err(interrupted(signal).into());
+                }
+                let is_score = |(name, value): &(String, f64)| {
+                    name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
+                };
+                let scores = outcome.results.into_iter().filter(is_score).collect();
+                Record { config, inputs, scores, outcomes: Some(examples.outcomes(&outcome.data)) }
+            }
+            Err(e) if class_of(&e) == Class::Diverged => {
+                progress.warn(&format!("{}: {e:#}", self.name));
+                Record { config, inputs, scores: [].into(), outcomes: None }
+            }
+            Err(e) => return Err(e),
+        };
+        record.write(&self.folder)?;
+        Ok(Done { record, took: Some(began.elapsed()) })
+    }
+}
+
+/// `precision.compute: auto` becomes the type that these cells were computed in, if one has begun: all cells
+/// keep one type on whatever machine they go on.
+pub fn keep_type(config: &mut FinetuneConfig, folders: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    for folder in folders {
+        if config.precision.compute.known().is_some() {
+            return Ok(());
+        }
+        match Record::read(&folder)? {
+            Some(record) => config.precision.compute = record.config.precision.compute,
+            None => keep_compute(&mut config.precision, &Start::Auto, [folder])?,
+        }
+    }
+    Ok(())
+}
+
+/// A value as a part of a file's name; two values never have the same one.
+pub(super) fn file_name(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let plain: String = value.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if plain == value && value.len() <= MOST_NAME_BYTES {
+        return plain;
+    }
+    let end: String = plain.chars().rev().take(MOST_NAME_BYTES / 2).collect();
+    format!("{}-{}", end.chars().rev().collect::<String>(), &fs::sha256_of(&[value.as_bytes()])[..8])
+}
+
+/// Names a file that is missing before anything is trained.
+pub(super) fn require_files<'a>(configs: impl Iterator<Item = &'a FinetuneConfig>) -> Result<()> {
+    let mut files = configs.flat_map(|config| [&config.data.train_file, &config.data.eval_file]);
+    match files.find(|path| !fs::exists(path)) {
+        None => Ok(()),
+        Some(missing) => Err(Problem::new("there is no such file").at(missing.display()).into()),
+    }
+}
+
+fn interrupted(signal: u8) -> Problem {
+    let by = if signal == 2 { "Ctrl-C".to_string() } else { format!("signal {signal}") };
+    Problem::new(format!("stopped by {by}; what is done is saved"))
+        .class(Class::Interrupted(signal))
+        .hint("the same command continues from there")
+}

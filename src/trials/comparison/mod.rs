@@ -1,0 +1,216 @@
+//! Models compared: each fine-tuned on each task with the same budget, beside what needs no pretraining.
+//!
+//! It may be stopped at any moment: the same command goes on, and leaves the same tables. Only records and
+//! predictions of the cells are kept, no weights.
+
+mod html;
+mod report;
+mod result;
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::config::NamedTask;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::FolderLock;
+use crate::interop::PretrainedFolder;
+use crate::interop::read_folder;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::finetuned::Floor;
+use crate::tasks::list;
+use crate::tasks::list::FinetunedVisitor;
+use crate::trials::cell::Cell;
+use crate::trials::cell::Equipment;
+use crate::trials::cell::file_name;
+use crate::trials::cell::require_files;
+use crate::trials::comparison::result::Row;
+use crate::trials::comparison::result::RowKind;
+use crate::trials::comparison::result::TaskResult;
+use crate::trials::forecast::Forecast;
+use crate::trials::record;
+
+/// Who is compared on what, and where.
+pub struct Comparison<'a> {
+    /// The tasks.
+    pub tasks: &'a [NamedTask],
+    /// Model folders.
+    pub models: &'a [PathBuf],
+    /// The folder of all cells and of the tables.
+    pub output: &'a Path,
+    /// What all cells are trained with.
+    pub with: Equipment<'a>,
+}
+
+/// A model as it is compared.
+struct Entrant {
+    /// As tables and folders call it.
+    name: String,
+    path: PathBuf,
+    folder: PretrainedFolder,
+    kind: RowKind,
+}
+
+impl Comparison<'_> {
+    /// Trains whatever is not done yet; gives the lines of the tables, which also lie in `output`.
+    pub fn run(&self) -> Result<Vec<String>> {
+        let _lock = FolderLock::take(self.output)?;
+        require_files(self.tasks.iter().map(|task| &task.config))?;
+        let entrants = entrants(self.models)?;
+        check_lengths(self.tasks, &entrants)?;
+        // All files are read before anything is trained: a wrong line of the last one is found now.
+        let mut floors = Vec::new();
+        for task in self.tasks {
+            self.with.progress.note(&format!("reading `{}`", task.name));
+            floors.push(list::finetuned(task.config.task, OfFloor(task))?);
+        }
+        let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
+        let mut forecast = Forecast::new(self.with.progress, cells);
+        let mut results = Vec::new();
+        for (task, floor) in self.tasks.iter().zip(floors) {
+            let training = OfTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
+            let mut rows = list::finetuned(task.config.task, training)?;
+            rows.extend(floor.map(|Floor { name, outcomes }| Row {
+                name: name.to_string(),
+                kind: RowKind::Floor,
+                outcomes: vec![outcomes],
+                diverged: 0,
+            }));
+            results.push(TaskResult::new(task, &rows));
+        }
+        report::write(&results, self.output)
+    }
+
+    /// The folders of all cells.
+    pub fn folders(tasks: &[NamedTask], models: &[PathBuf], output: &Path) -> Vec<PathBuf> {
+        let names = names(models);
+        let of_task = |task: &NamedTask| -> Vec<PathBuf> {
+            let of = |name: &String| {
+                task.seeds.iter().map(|&seed| folder(output, task, name, seed)).collect::<Vec<PathBuf>>()
+            };
+            names.iter().flat_map(of).collect()
+        };
+        tasks.iter().flat_map(of_task).collect()
+    }
+}
+
+fn folder(output: &Path, task: &NamedTask, name: &str, seed: u64) -> PathBuf {
+    output.join(file_name(&task.name)).join(file_name(name)).join(format!("seed-{seed}"))
+}
+
+/// The models, and an untrained twin of each that has another architecture or tokenizer than those before.
+fn entrants(models: &[PathBuf]) -> Result<Vec<Entrant>> {
+    let mut entrants = Vec::new();
+    for (path, name) in models.iter().zip(names(models)) {
+        entrants.push(Entrant { name, path: path.clone(), folder: read_folder(path)?, kind: RowKind::Model });
+    }
+    let mut kinds = Vec::new();
+    for at in 0..models.len() {
+        let (folder, name) = (&entrants[at].folder, &entrants[at].name);
+        let hashes = folder.tokenizer_files.iter().map(|path| fs::sha256_of_file(path));
+        let kind = (folder.config.clone(), hashes.collect::<Result<Vec<String>>>()?);
+        if kinds.contains(&kind) {
+            continue;
+        }
+        kinds.push(kind);
+        let (name, path) = (format!("random twin of {name}"), models[at].clone());
+        let folder = read_folder(&path)?.untrained();
+        entrants.push(Entrant { name, path, folder, kind: RowKind::Twin });
+    }
+    Ok(entrants)
+}
+
+/// What models are called: the last folder of their path, without the `final` of our runs; the whole path
+/// where two would be called the same.
+fn names(models: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| {
+        let is_name = |part: &&std::ffi::OsStr| *part != "final" && *part != ".";
+        let parts: Vec<&std::ffi::OsStr> = path.iter().filter(is_name).collect();
+        parts.last().unwrap_or(&path.as_os_str()).to_string_lossy().into_owned()
+    };
+    let is_alone = |path: &PathBuf| models.iter().filter(|other| short(other) == short(path)).count() == 1;
+    models.iter().map(|path| if is_alone(path) { short(path) } else { path.display().to_string() }).collect()
+}
+
+fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
+    for (task, entrant) in tasks.iter().flat_map(|task| entrants.iter().map(move |entrant| (task, entrant))) {
+        let (length, longest) =
+            (task.config.data.max_seq_length, entrant.folder.config.max_sequence_length());
+        if length > longest {
+            let message = format!("is {length}, and `{}` takes {longest} tokens", entrant.path.display());
+            return Err(Problem::usage(message)
+                .at(format!("task `{}`: data.max_seq_length", task.name))
+                .hint(format!("set it to {longest} or less, for all models alike"))
+                .into());
+        }
+    }
+    Ok(())
+}
+
+/// What a task has to beat.
+struct OfFloor<'a>(&'a NamedTask);
+
+impl FinetunedVisitor for OfFloor<'_> {
+    type Output = Result<Option<Floor>>;
+
+    fn visit<T: Finetuned>(self) -> Self::Output {
+        Ok(T::read(&self.0.config)?.floor())
+    }
+}
+
+/// All cells of a task.
+struct OfTask<'a> {
+    comparison: &'a Comparison<'a>,
+    task: &'a NamedTask,
+    entrants: &'a [Entrant],
+    forecast: &'a mut Forecast,
+}
+
+impl FinetunedVisitor for OfTask<'_> {
+    type Output = Result<Vec<Row>>;
+
+    fn visit<T: Finetuned>(self) -> Self::Output {
+        let Self { comparison, task, entrants, forecast } = self;
+        let examples = T::read(&task.config)?;
+        comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));
+        let mut rows = Vec::new();
+        for entrant in entrants {
+            let mut row =
+                Row { name: entrant.name.clone(), kind: entrant.kind, outcomes: Vec::new(), diverged: 0 };
+            for &seed in &task.seeds {
+                let mut config = task.config.clone();
+                config.model.clone_from(&entrant.path);
+                let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
+                let folder = folder(comparison.output, task, &entrant.name, seed);
+                let cell = Cell::new(name, folder, seed, &config);
+                let done = cell.run(&examples, &entrant.folder, comparison.with)?;
+                record::remove_weights(&cell.folder)?;
+                let told = if let Some(outcomes) = done.record.outcomes {
+                    let score = outcomes.score(task.metric);
+                    row.outcomes.push(outcomes);
+                    format!("{} {score:.4}", task.metric.name())
+                } else {
+                    row.diverged += 1;
+                    "training diverged".to_string()
+                };
+                forecast.add(&cell.name, &told, done.took);
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_called_by_their_run_unless_two_would_be_the_same() {
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(names(&paths(&["runs/a/final", "models/minilm/", "."])), ["a", "minilm", "."]);
+        assert_eq!(names(&paths(&["x/a/final", "y/a", "z/b"])), ["x/a/final", "y/a", "b"]);
+    }
+}

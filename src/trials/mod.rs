@@ -1,0 +1,20 @@
+//! Many fine-tuning runs as one: sweeps over hyper-parameters, learning curves, comparisons of models.
+//!
+//! A cell ([`cell`]) is one run in a folder of its own; what it came to is its [`record`], so that cells that
+//! are done are not run again. It prints nothing: commands print the lines of [`Table`]s.
+
+pub mod cell;
+pub mod comparison;
+mod curve;
+mod forecast;
+mod plot;
+pub mod record;
+mod summary;
+pub mod sweep;
+pub mod table;
+
+pub use cell::Cell;
+pub use cell::Equipment;
+pub use comparison::Comparison;
+pub use record::Record;
+pub use table::Table;

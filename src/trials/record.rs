@@ -1,0 +1,104 @@
+//! What a cell came to, as its folder keeps it: with it the cell is complete, and its weights may go.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::checkpoint::CheckpointStore;
+use crate::config;
+use crate::config::Change;
+use crate::config::FinetuneConfig;
+use crate::error::Problem;
+use crate::error::Problems;
+use crate::fs;
+use crate::scores::Outcomes;
+use crate::tasks::run::Inputs;
+use crate::train::run_folder::FINAL;
+
+/// The file of a record in the folder of its cell.
+const RECORD: &str = "cell.json";
+
+/// Predictions of ten million examples.
+const CAP_BYTES: u64 = 1 << 30;
+
+/// Keys that change no number of a run.
+const FREE: [&str; 10] = [
+    "run.output_dir",
+    "run.device",
+    "run.threads",
+    "run.usd_per_hour",
+    "run.tensorboard",
+    "run.sample_text",
+    "training.save_in_background",
+    "training.save_total_limit",
+    "training.save_total_bytes",
+    "training.gradient_checkpointing",
+];
+
+/// A finished cell. It holds no times: a cell that was interrupted leaves the same bytes as one that was not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The configuration that it was trained with.
+    pub config: FinetuneConfig,
+    /// Hashes of what it was trained on.
+    pub inputs: Inputs,
+    /// Scores by the Trainer's names (`eval_accuracy`, ...), those that are numbers; none where training
+    /// diverged.
+    pub scores: BTreeMap<String, f64>,
+    /// What was said of each example; absent where training diverged.
+    pub outcomes: Option<Outcomes>,
+}
+
+impl Record {
+    /// The record of the cell in `folder`, if it has one.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(RECORD);
+        if !fs::exists(&path) {
+            return Ok(None);
+        }
+        let record = serde_json::from_slice(&fs::read_capped(&path, CAP_BYTES)?).map_err(|e| {
+            Problem::new(format!("is no record of a cell: {e}"))
+                .at(path.display())
+                .hint("remove the file to train this cell again")
+        })?;
+        Ok(Some(record))
+    }
+
+    /// Writes it into the folder of its cell.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        fs::write_bytes(&folder.join(RECORD), format!("{}\n", serde_json::to_string(self)?).as_bytes())
+    }
+
+    /// Refuses a record of other values or inputs than those of the cell: a table would mix them unseen.
+    pub(super) fn agree(&self, folder: &Path, config: &FinetuneConfig, inputs: &Inputs) -> Result<()> {
+        let place = folder.join(RECORD).display().to_string();
+        let hint = "restore it, or choose another `run.output_dir`";
+        let is_fixed = |change: &Change| !FREE.contains(&change.path.as_str());
+        let changed = config::diff(&self.config, config).into_iter().filter(is_fixed).map(|change| {
+            Problem::usage(format!("`{}` was {} and is {} now", change.path, change.old, change.new))
+        });
+        let differs = |key: &&String| self.inputs.get(*key) != inputs.get(*key);
+        let inputs = inputs.keys().filter(differs).map(|key| {
+            Problem::usage(format!("the content of `{key}` is not what it was when this cell was trained"))
+        });
+        let problems: Vec<Problem> =
+            changed.chain(inputs).map(|problem| problem.at(&place).hint(hint)).collect();
+        if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+    }
+}
+
+/// Forgets that the cell in `folder` is done.
+pub(super) fn forget(folder: &Path) -> Result<()> {
+    fs::remove_file(&folder.join(RECORD))
+}
+
+/// Removes the weights of a cell that has its record.
+pub(super) fn remove_weights(folder: &Path) -> Result<()> {
+    fs::remove_folder(&folder.join(FINAL))?;
+    let store = CheckpointStore::new(folder);
+    store.steps()?.into_iter().try_for_each(|step| fs::remove_folder(&store.path_of(step)))
+}

@@ -1,0 +1,236 @@
+//! A sweep: each setting with each seed, in their order, and the weights of the best run kept.
+//!
+//! It may be stopped at any moment: the same command goes on, and leaves the same table.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::config::ClassifyData;
+use crate::config::Setting;
+use crate::config::Sweep;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::FolderLock;
+use crate::interop::PretrainedFolder;
+use crate::interop::read_folder;
+use crate::scores::Better;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::list::FinetunedVisitor;
+use crate::train::run_folder::FINAL;
+use crate::trials::cell::Cell;
+use crate::trials::cell::Done;
+use crate::trials::cell::Equipment;
+use crate::trials::cell::file_name;
+use crate::trials::cell::require_files;
+use crate::trials::curve::Curve;
+use crate::trials::curve::Point;
+use crate::trials::forecast::Forecast;
+use crate::trials::record;
+use crate::trials::summary::OfSeed;
+use crate::trials::summary::Summary;
+use crate::trials::summary::short_names;
+use crate::trials::table::Table;
+
+/// The best run of a sweep, a link to its folder.
+pub const BEST: &str = "best";
+
+/// A sweep and where it is run.
+pub struct SweepRun<'a> {
+    /// What is swept.
+    pub sweep: &'a Sweep,
+    /// The folder of all cells, `run.output_dir`.
+    pub output: &'a Path,
+    /// What all cells are trained with.
+    pub with: Equipment<'a>,
+}
+
+/// What a sweep came to.
+#[derive(Debug, Clone)]
+pub struct Swept {
+    /// A row for each setting.
+    pub table: Table,
+    /// The folder of the best model; none where all settings diverged.
+    pub best: Option<PathBuf>,
+    /// What is said below the table.
+    pub notes: Vec<String>,
+}
+
+impl FinetunedVisitor for SweepRun<'_> {
+    type Output = Result<Swept>;
+
+    fn visit<T: Finetuned>(self) -> Result<Swept> {
+        let Self { sweep, output, with } = self;
+        let _lock = FolderLock::take(output)?;
+        require_files(sweep.settings.iter().map(|setting| &setting.config))?;
+        let models = models(sweep)?;
+        let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
+        let mut read: Option<(&ClassifyData, T)> = None;
+        let mut summary: Option<Summary<'_>> = None;
+        let mut points = Vec::new();
+        for setting in &sweep.settings {
+            if read.as_ref().is_none_or(|(data, _)| **data != setting.config.data) {
+                // Before the next ones are read, so that memory never holds both.
+                drop(read.take());
+                let examples = T::read(&setting.config)?;
+                with.progress.note(&examples.summary());
+                read = Some((&setting.config.data, examples));
+            }
+            let Some((_, examples)) = &read else { continue };
+            let (metric, better) = examples.best();
+            let summary = summary.get_or_insert_with(|| Summary {
+                sweep,
+                metric: format!("eval_{metric}"),
+                better,
+                columns: T::COLUMNS,
+                settings: Vec::new(),
+            });
+            let mut runs = Vec::new();
+            for cell in cells(sweep, setting, output) {
+                let done = cell.run(examples, &models[&setting.config.model], with)?;
+                forecast.add(&cell.name, &told(&done, &summary.metric), done.took);
+                runs.push(OfSeed { seed: cell.seed, folder: cell.folder, scores: done.record.scores });
+            }
+            summary.settings.push(runs);
+            keep_best(summary)?;
+            if is_curve(sweep) {
+                points.push(point(summary, setting, examples, metric));
+            }
+        }
+        let Some(summary) = summary else { return Err(Problem::new("the sweep has no settings").into()) };
+        restore_best::<T>(&summary, &models, output, with)?;
+        finish(&summary, points, output)
+    }
+}
+
+/// The cells of a sweep, in their order.
+pub fn folders(sweep: &Sweep, output: &Path) -> Vec<PathBuf> {
+    sweep.settings.iter().flat_map(|setting| cells(sweep, setting, output)).map(|cell| cell.folder).collect()
+}
+
+fn cells(sweep: &Sweep, setting: &Setting, output: &Path) -> Vec<Cell> {
+    let names = short_names(&sweep.keys);
+    let pairs = || names.iter().zip(&setting.values);
+    let title: Vec<String> = pairs().map(|(name, value)| format!("{name}={value}")).collect();
+    let folder: Vec<String> = pairs().map(|(name, value)| format!("{name}={}", file_name(value))).collect();
+    // Beside what `finetune --seeds` leaves in the same folder, whose weights are not a sweep's to remove.
+    let above = output.join(if folder.is_empty() { "sweep".to_string() } else { folder.join(",") });
+    let cell = |&seed: &u64| {
+        let name = [&title[..], &[format!("seed={seed}")]].concat().join(", ");
+        Cell::new(name, above.join(format!("seed-{seed}")), seed, &setting.config)
+    };
+    sweep.seeds.iter().map(cell).collect()
+}
+
+/// The model folders of all settings, opened once: their tensors are read when they are asked for.
+fn models(sweep: &Sweep) -> Result<BTreeMap<PathBuf, PretrainedFolder>> {
+    let mut models = BTreeMap::new();
+    for setting in &sweep.settings {
+        let path = &setting.config.model;
+        if !models.contains_key(path) {
+            models.insert(path.clone(), read_folder(path)?);
+        }
+    }
+    Ok(models)
+}
+
+fn told(done: &Done, metric: &str) -> String {
+    match done.record.scores.get(metric) {
+        Some(score) => format!("{metric} {score:.4}"),
+        None => "training diverged".to_string(),
+    }
+}
+
+/// Removes the weights of all runs that are done but the best one: a grid of large models would fill a disk.
+fn keep_best(summary: &Summary<'_>) -> Result<()> {
+    let best = summary.best_setting().and_then(|setting| summary.best_seed(setting));
+    let runs = summary.settings.iter().flatten();
+    runs.filter(|run| best.is_none_or(|best| best.folder != run.folder))
+        .try_for_each(|run| record::remove_weights(&run.folder))
+}
+
+/// Trains the best run again where its weights are gone, as after a sweep with other settings beside it.
+fn restore_best<T: Finetuned>(
+    summary: &Summary<'_>,
+    models: &BTreeMap<PathBuf, PretrainedFolder>,
+    output: &Path,
+    with: Equipment<'_>,
+) -> Result<()> {
+    let Some(setting) = summary.best_setting() else { return Ok(()) };
+    let Some(best) = summary.best_seed(setting) else { return Ok(()) };
+    if fs::exists(&best.folder.join(FINAL)) {
+        return Ok(());
+    }
+    let setting = &summary.sweep.settings[setting];
+    let cells = cells(summary.sweep, setting, output);
+    let Some(cell) = cells.iter().find(|cell| cell.seed == best.seed) else { return Ok(()) };
+    with.progress.note(&format!("the best run's weights are gone, it is trained again: {}", cell.name));
+    record::forget(&cell.folder)?;
+    cell.run(&T::read(&setting.config)?, &models[&setting.config.model], with).map(|_| ())
+}
+
+/// Whether a sweep is over shares of the training examples alone.
+fn is_curve(sweep: &Sweep) -> bool {
+    sweep.keys.len() == 1 && sweep.keys[0] == "data.max_train_fraction"
+}
+
+/// The point of a learning curve that a setting is.
+fn point<T: Finetuned>(
+    summary: &Summary<'_>,
+    setting: &Setting,
+    examples: &T,
+    metric: &str,
+) -> (Point, Option<&'static str>) {
+    let floor = examples.floor();
+    let of_floor = floor.as_ref().and_then(|floor| {
+        Some(floor.outcomes.score(floor.outcomes.metrics().iter().copied().find(|of| of.name() == metric)?))
+    });
+    let point = Point {
+        share: setting.config.data.max_train_fraction.unwrap_or(1.0),
+        examples: examples.num_train(),
+        scores: summary.values(summary.settings.len() - 1, &summary.metric),
+        floor: of_floor,
+    };
+    (point, floor.map(|floor| floor.name))
+}
+
+/// Writes the table as JSON and Markdown, and points to the best run.
+fn finish(summary: &Summary<'_>, points: Vec<(Point, Option<&'static str>)>, output: &Path) -> Result<Swept> {
+    let mut table = summary.table();
+    let best = summary.best_setting().and_then(|setting| summary.best_seed(setting));
+    let (seeds, metric) = (summary.sweep.seeds.len(), &summary.metric);
+    let way = if summary.better == Better::Higher { "highest" } else { "lowest" };
+    let mut notes = vec![format!(
+        "mean ± standard deviation over {seeds} {}; chosen by the {way} mean `{metric}` of the evaluation file",
+        if seeds == 1 { "seed" } else { "seeds" }
+    )];
+    let link = output.join(BEST);
+    match best {
+        None => {
+            fs::remove_file(&link)?;
+            notes.push("no setting was trained with all seeds without diverging".to_string());
+        }
+        Some(best) => {
+            fs::relink(best.folder.strip_prefix(output).unwrap_or(&best.folder), &link)?;
+            notes.push(format!("best run: {} (also {})", best.folder.display(), link.display()));
+        }
+    }
+    let mut json = summary.json();
+    if !points.is_empty() {
+        let floor = points.iter().find_map(|(_, name)| *name);
+        let column = summary.columns.iter().find(|(name, ..)| *name == summary.metric);
+        let metric = column.map_or(("loss", 1.0), |(_, title, factor)| (*title, *factor));
+        let curve = Curve { points: points.into_iter().map(|(point, _)| point).collect(), metric, floor };
+        table = curve.table(summary);
+        json["learning_curve"] = serde_json::to_value(&curve.points)?;
+        let path = output.join("learning_curve.svg");
+        fs::write_bytes(&path, curve.svg().as_bytes())?;
+        notes.push(format!("learning curve: {}", path.display()));
+    }
+    fs::write_bytes(&output.join("sweep.json"), format!("{json:#}\n").as_bytes())?;
+    let markdown = format!("{}\n{}\n", table.markdown(), notes.join("  \n"));
+    fs::write_bytes(&output.join("sweep.md"), markdown.as_bytes())?;
+    Ok(Swept { table, best: best.map(|best| best.folder.join(FINAL)), notes })
+}

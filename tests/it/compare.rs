@@ -1,0 +1,155 @@
+//! `mlmtrain compare` as its users meet it: models beside their floors, the same tables whatever happened on
+//! the way.
+
+use std::fs;
+use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::material::examples;
+use crate::material::tagged;
+use crate::workplace::Finished;
+use crate::workplace::Workplace;
+use crate::workplace::assert_same_tree;
+
+const TASKS: &str = "\
+seeds: [1, 2]
+data: {max_seq_length: 32}
+training: {learning_rate: 0.005, max_steps: 40, per_device_train_batch_size: 8, warmup_steps: 0.1, save_steps: 10}
+tasks:
+  - name: animals
+    data: {train_file: train.csv, eval_file: dev.csv}
+  - name: names
+    task: token-classify
+    data: {train_file: train.conll, eval_file: dev.conll}
+";
+
+const COMPARE: &[&str] =
+    &["compare", "--models", "run/final", "other/final", "--tasks", "tasks.yaml", "--output-dir", "out"];
+
+/// Two pretrained models of one shape, of which the second has seen the corpus for two steps alone.
+fn workplace() -> Workplace {
+    let place = Workplace::new();
+    place.run(&["training.max_steps=30", "run.sample_text=null"], &[]).ok();
+    place.run(&["training.max_steps=2", "run.output_dir=other", "run.sample_text=null"], &[]).ok();
+    for (name, content) in [
+        ("train.csv", examples(80)),
+        ("dev.csv", examples(30)),
+        ("train.conll", tagged(40)),
+        ("dev.conll", tagged(20)),
+        ("tasks.yaml", TASKS.to_string()),
+    ] {
+        fs::write(place.path(name), content).unwrap();
+    }
+    place
+}
+
+fn compare(place: &Workplace, more: &[&str]) -> Finished {
+    place.program(&[COMPARE, more].concat(), "")
+}
+
+/// Starts the comparison and kills it when `file` is there, unless it ends before.
+fn killed_at(place: &Workplace, file: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+    command.args(COMPARE).current_dir(place.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    while child.try_wait().unwrap().is_none() && !place.path(file).exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // It may have ended just now.
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+#[test]
+fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tables() {
+    let place = workplace();
+    let whole = compare(&place, &[]).ok();
+    for words in [
+        "animals: accuracy of 30 examples, 2 seeds",
+        "names: entity F1 of 20 sentences, 2 seeds",
+        "random twin of run",
+        "TF-IDF + logistic regression",
+        "dictionary",
+    ] {
+        assert!(whole.stdout.contains(words), "{words}: {}", whole.stdout);
+    }
+    assert!(
+        whole.stderr.contains("cell 12 of 12, names: random twin of run, seed=2: overall_f1"),
+        "{}",
+        whole.stderr
+    );
+    let json: Value = serde_json::from_slice(&fs::read(place.path("out/compare.json")).unwrap()).unwrap();
+    let animals = &json["tasks"][0];
+    let names: Vec<&str> =
+        animals["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["run", "other", "random twin of run", "TF-IDF + logistic regression"]);
+    // Whoever counts words knows these sentences by heart.
+    assert_eq!(animals["rows"][3]["mean"], 1.0);
+    let records: Vec<Value> = ["animals/run/seed-1", "animals/run/seed-2"]
+        .iter()
+        .map(|cell| {
+            serde_json::from_slice(&fs::read(place.path(&format!("out/{cell}/cell.json"))).unwrap()).unwrap()
+        })
+        .collect();
+    let scores: Vec<&Value> = records.iter().map(|record| &record["scores"]["eval_accuracy"]).collect();
+    assert_eq!(animals["rows"][0]["scores"], serde_json::json!(scores), "the task's own evaluation");
+    let pair = &animals["pairs"][0];
+    assert_eq!(
+        (&pair["left"], &pair["right"], &pair["of_models"]),
+        (&"run".into(), &"other".into(), &true.into())
+    );
+    let page = fs::read_to_string(place.path("out/compare.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(!page.contains("://"), "the page needs no network");
+    assert!(!place.path("out/animals/run/seed-1/final").exists(), "weights are not kept");
+
+    let before = place.tree_of("out");
+    assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout);
+    assert_same_tree(&before, &place.tree_of("out"));
+
+    fs::rename(place.path("out"), place.path("whole")).unwrap();
+    let twin = fs::read_dir(place.path("whole/animals")).unwrap().map(|entry| entry.unwrap().file_name());
+    let twin = twin.map(|name| name.into_string().unwrap()).find(|name| name.starts_with("random")).unwrap();
+    for file in [
+        "out/animals/run/seed-1/checkpoint-10",
+        "out/animals/other/seed-1/cell.json",
+        &format!("out/animals/{twin}/seed-2/metrics.jsonl"),
+        "out/names/run/seed-2/final",
+        "out/names/other/seed-2/cell.json",
+    ] {
+        killed_at(&place, file);
+    }
+    assert_eq!(compare(&place, &[]).ok().stdout, whole.stdout);
+    for name in ["compare.json", "compare.md", "compare.html"] {
+        let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
+        assert!(read("out") == read("whole"), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_named_before_anything_is_trained() {
+    let place = workplace();
+    let refused = |more: &[&str], code: i32, words: &[&str]| {
+        compare(&place, more).refused(code, words);
+        assert!(!place.path("out/animals").exists() && !place.path("out/names").exists());
+    };
+    refused(&["--models", "run/final"], 2, &["--models: names `run/final` twice"]);
+    refused(&["--models", "nowhere"], 1, &["nowhere: there is no `config.json`"]);
+    refused(
+        &["--set", "data.max_seq_length=64"],
+        2,
+        &["task `animals`: data.max_seq_length: is 64", "takes 32 tokens"],
+    );
+    refused(&["--set", "trainin.max_steps=1"], 2, &["unknown key `trainin`"]);
+    fs::write(place.path("dev.conll"), "word\tB-other\n").unwrap();
+    refused(&[], 1, &["dev.conll:1: ", "other"]);
+    fs::remove_file(place.path("dev.conll")).unwrap();
+    refused(&[], 1, &["dev.conll: there is no such file"]);
+    fs::write(place.path("tasks.yaml"), TASKS.replace("name: names", "name: animals")).unwrap();
+    refused(&[], 2, &["tasks.yaml:7:5: two tasks are called `animals`"]);
+    let checked = place.program(&["config", "check", "tasks.yaml"], "");
+    checked.refused(2, &["tasks.yaml:7:5: two tasks are called `animals`"]);
+}
