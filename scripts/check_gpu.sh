@@ -189,6 +189,19 @@ speed() {
     [ ! -s "$output/bench.jsonl" ] || python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
 }
 
+# The sums of a bias gradient beside the product of its weight, or by a kernel of ours; what cuBLASLt says of its choices.
+row_sums() {
+    local how
+    local one=(--quiet bench --device "$device" --model "${first%%,*}" --batch 64 --length 128 --compute bf16)
+    [ "$device" = cpu ] && one=(--quiet bench --device cpu --model tiny --batch 8 --length 64 --compute f32)
+    for how in beside apart; do
+        line "row sums $how" "$(MLMTRAIN_ROW_SUMS=$how timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json 2> "$work/sums.log" |
+            grep -oE '"step_seconds":[0-9.e-]+' || echo "FAILED: $(tail -1 "$work/sums.log")")"
+    done
+    CUBLASLT_LOG_LEVEL=4 CUBLASLT_LOG_FILE=$output/cublaslt.log timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps 1 > /dev/null 2>&1 ||
+        line "log of cuBLASLt" "FAILED"
+}
+
 profile() {
     command -v ncu > /dev/null || { line "Nsight Compute" "FAILED: not run, there is no ncu"; return 0; }
     if timeout "$(left 90)" ncu --csv --launch-count 400 --section SpeedOfLight --target-processes all \
@@ -212,7 +225,7 @@ run() { # part, output
     "$work/mlmtrain" --version | tee -a "$output/table"
     case $1 in
         correctness) ops; curves; sanitized memcheck; sanitized racecheck; far_rows ;;
-        speed) peers; speed; profile ;;
+        speed) peers; speed; row_sums; profile ;;
         *) usage ;;
     esac
     line "seconds" "$SECONDS"

@@ -1,5 +1,6 @@
 //! Starts kernels as C++: `kernels/host.cpp`. A race of their threads is an error.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::ffi::CString;
 use std::ffi::c_char;
@@ -35,9 +36,19 @@ pub enum Turns {
     Drawn(u64),
 }
 
+thread_local! {
+    static TURNS: Cell<Turns> = const { Cell::new(Turns::Forwards) };
+}
+
+/// The order of this thread's launches.
+pub(super) fn turns() -> Turns {
+    TURNS.get()
+}
+
 /// Sets the order for the launches of this thread from now on, and whether races are looked for. Looking is
 /// slow, and a race is found in any order, so that one is enough; it is what threads begin with.
 pub fn take_turns(turns: Turns, watched: bool) {
+    TURNS.set(turns);
     let (order, seed) = match turns {
         Turns::Forwards => (0, 0),
         Turns::Backwards => (1, 0),
