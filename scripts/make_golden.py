@@ -6,11 +6,14 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
-`distilbert/`, `xlm_roberta/`, `camembert/`
+`distilbert/`, `xlm_roberta/`, `camembert/`,
+`deberta_v2/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
-`distilbert_cls/`, `xlm_roberta_cls/`
-`roberta_tok/`, `bert_tok/`, `electra_tok/`   token classification: logits, loss, gradients, five AdamW steps
+`distilbert_cls/`, `xlm_roberta_cls/`,
+`deberta_v2_cls/`
+`roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
+`deberta_v2_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`                                replaced-token detection, see `write_pair`
 
@@ -62,11 +65,18 @@ SMALL_MODERNBERT = dict(vocab_size=67, hidden_size=20, num_attention_heads=2, nu
 MODERNBERT_SHARED = dict(initializer_range=0.2, pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, max_position_embeddings=40)
 DISTILBERT = dict(vocab_size=67, dim=24, n_heads=2, n_layers=2, hidden_dim=40, max_position_embeddings=40, pad_token_id=0)
 DISTILBERT |= dict(initializer_range=0.2, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
+# Sequences of up to 29 tokens: some distances share a bucket, and some are beyond the last one.
+DEBERTA = dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0, type_vocab_size=0, relative_attention=True)
+DEBERTA |= dict(position_buckets=8, max_relative_positions=20, pos_att_type="p2c|c2p", share_att_key=True, norm_rel_ebd="layer_norm", position_biased_input=False)
+# A row for each distance, maps of their own, one kind of scores, no norm, and all that v3 has not.
+OTHER_DEBERTA = DEBERTA | dict(position_buckets=-1, max_relative_positions=12, pos_att_type=["p2c"], share_att_key=False, norm_rel_ebd="none")
+OTHER_DEBERTA |= dict(position_biased_input=True, type_vocab_size=2)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
 WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
 FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
+FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
 
 
 def is_norm(name):
@@ -295,6 +305,12 @@ def write_all(root):
     write(root / "distilbert", transformers.DistilBertForMaskedLM, distilled, 0, 503)
     distilled = transformers.DistilBertConfig(**DISTILBERT, num_labels=3)
     write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
+    deberta = transformers.DebertaV2Config(**SIZES, **DEBERTA)
+    write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
+    deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
+    write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
+    deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
+    write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
 
 
 def compare(root):

@@ -53,6 +53,9 @@ pub struct Descriptor {
     pub token_classifier: Option<&'static str>,
     /// Beginnings of the names of tensors that some folders have and nothing reads.
     pub unused_tensors: &'static [&'static str],
+    /// Beginnings of names that some folders have, and what stands in their place here; where both are there,
+    /// the latter counts.
+    pub other_names: &'static [(&'static str, &'static str)],
     /// The special tokens that a new tokenizer gets.
     pub special: SpecialNames,
     /// Keys of `config.json` that hold the id of a special token, besides `pad_token_id`.

@@ -162,6 +162,9 @@ mod tests {
             "distilbert_cls",
             "xlm_roberta",
             "camembert",
+            "deberta_v2",
+            "deberta_v2_cls",
+            "deberta_v2_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];
