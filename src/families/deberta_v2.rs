@@ -7,9 +7,11 @@ use crate::families::ClassificationNames;
 use crate::families::Constant;
 use crate::families::Descriptor;
 use crate::families::Dropouts;
+use crate::families::EmbeddingSharing;
 use crate::families::EncoderConfig;
 use crate::families::EncoderNames;
 use crate::families::Family;
+use crate::families::GeneratorSize;
 use crate::families::HeadActivation;
 use crate::families::Initialisation;
 use crate::families::Keys;
@@ -18,6 +20,7 @@ use crate::families::PositionKind;
 use crate::families::PositionNorm;
 use crate::families::PositionScores;
 use crate::families::RelativeNames;
+use crate::families::ReplacedTokens;
 use crate::families::SpecialNames;
 
 impl Family {
@@ -91,7 +94,16 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
     },
-    replaced_tokens: None,
+    // Those of v3; transformers has no class for a model with this head.
+    replaced_tokens: Some(ReplacedTokens {
+        norm: Some("mask_predictions.LayerNorm"),
+        dense: "mask_predictions.dense",
+        output: "mask_predictions.classifier",
+        has_class: false,
+        is_usual: false,
+        sharing: EmbeddingSharing::Disentangled,
+        generator: GeneratorSize::HalfOfDepth,
+    }),
     classification: ClassificationNames {
         dense: "pooler.dense",
         norm: None,

@@ -32,10 +32,12 @@ use serde::de::Error;
 
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
+pub use descriptor::EmbeddingSharing;
+pub use descriptor::GeneratorSize;
 pub use descriptor::HeadActivation;
 pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
-pub use descriptor::ReplacedTokenNames;
+pub use descriptor::ReplacedTokens;
 pub use descriptor::SpecialNames;
 pub use descriptor::SpecialRole;
 pub use encoder::Dropouts;

@@ -83,7 +83,7 @@ impl HubConfig {
         keys.extend(family.keys.constants.iter().map(|(key, value)| (key.to_string(), value.json())));
         let class = family.architecture(self.head.unwrap_or(HeadKind::None));
         keys.insert("model_type".to_string(), json!(family.name));
-        keys.insert("architectures".to_string(), json!([class]));
+        keys.extend(class.map(|class| ("architectures".to_string(), json!([class]))));
         keys.insert("tie_word_embeddings".to_string(), json!(true));
         keys.insert("dtype".to_string(), json!("float32"));
         if let Some(labels) = &self.id2label {

@@ -165,6 +165,8 @@ mod tests {
             "deberta_v2",
             "deberta_v2_cls",
             "deberta_v2_tok",
+            "deberta_v2_rtd/generator",
+            "deberta_v2_rtd/discriminator",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

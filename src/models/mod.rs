@@ -14,7 +14,7 @@ use candle_core::Device;
 use candle_core::Result;
 
 use crate::families::ModelConfig;
-use crate::families::ReplacedTokenNames;
+use crate::families::ReplacedTokens;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
@@ -53,7 +53,7 @@ impl Blueprint<MaskedLmHead> {
 
 impl Blueprint<ReplacedTokenHead> {
     /// A discriminator without its generator.
-    pub fn replaced_tokens(config: &ModelConfig, names: ReplacedTokenNames) -> Self {
+    pub fn replaced_tokens(config: &ModelConfig, names: ReplacedTokens) -> Self {
         Self::new(config, |registry, _| ReplacedTokenHead::new(registry, config, names))
     }
 }

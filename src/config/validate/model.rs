@@ -164,7 +164,11 @@ fn task(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
         PretrainTask::ReplacedTokenDetection if family.replaced_tokens.is_none() => {
             let message =
                 format!("`task: replaced_token_detection` needs a head that {} does not have", family.title);
-            findings.add(&["task"], message, "use `task: masked_lm`, or the family `electra`");
+            findings.add(
+                &["task"],
+                message,
+                "use `task: masked_lm`, or the family `electra` or `deberta-v2`",
+            );
         }
         PretrainTask::ReplacedTokenDetection => generator(config, model, findings),
         PretrainTask::MaskedLm => {
@@ -194,6 +198,15 @@ fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findin
         return;
     }
     let shape = rtd.generator(model).encoder;
+    if !model.family.projects_embeddings && shape.hidden_size != model.encoder.hidden_size {
+        let message = format!(
+            "`rtd.generator_hidden_size` {} is not the model's {}, and {} shares embeddings of that width",
+            shape.hidden_size, model.encoder.hidden_size, model.family.title
+        );
+        let hint = "remove it, and give the generator fewer layers: `rtd.generator_num_hidden_layers`";
+        findings.add(&["rtd.generator_hidden_size"], message, hint);
+        return;
+    }
     if !shape.hidden_size.is_multiple_of(shape.num_attention_heads) {
         let message = format!(
             "`rtd.generator_hidden_size` {} is not divisible by its {} attention heads",

@@ -64,6 +64,7 @@ impl<'a> Parts<'a> {
         let (names, positions) = (self.names, shape.max_position_embeddings);
         Embeddings {
             word: self.table(names.word, [shape.vocab_size, width], padding.word),
+            shared_word: None,
             position: names
                 .position
                 .filter(|_| shape.position_biased_input)
