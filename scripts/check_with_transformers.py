@@ -12,7 +12,7 @@ A masked LM or a token classifier is compared by the file of `mlmtrain evaluate 
     logits                                                                        f32 [M, V] or [M, labels]
 A classifier is compared by the rows of `mlmtrain predict`: {"text", "label", "score", "probabilities"}; a regression model
 by {"text", "prediction"};
-a discriminator of ELECTRA as well: {"text", "tokens", "replaced"}; a token classifier too: {"tokens", "tags", "scores"} (rows
+a discriminator of ELECTRA or DeBERTa as well: {"text", "tokens", "replaced"}; a token classifier too: {"tokens", "tags", "scores"} (rows
 that do not fit the model are passed over: transformers has no windows).
 Without either file only the folder itself is checked: no missing, unexpected or misshapen tensors, and a tokenizer whose
 special tokens are those of config.json.
@@ -25,6 +25,7 @@ import sys
 
 import torch
 import transformers
+from make_golden import DebertaDiscriminator
 from safetensors.torch import load_file
 
 TOLERANCE = 1e-4
@@ -47,6 +48,9 @@ def load(folder):
         auto = transformers.AutoModelForTokenClassification
     elif architecture == "ElectraForPreTraining":
         auto = transformers.AutoModelForPreTraining
+    elif config.model_type == "deberta-v2" and architecture == "none":
+        # transformers has no class for a discriminator of DeBERTa; its encoder there has these tensors and no others.
+        auto, architecture = DebertaDiscriminator, "DebertaDiscriminator"
     else:
         raise Mismatch(f"config.json: architecture `{architecture}` is neither a masked LM, a sequence or token classifier nor a discriminator")
     # Eager attention of ModernBERT makes NaN of padding that sees none of the text in its window.
@@ -211,7 +215,7 @@ def check(arguments):
         difference, count = masked_lm_difference(model, arguments.logits)
         return f"{name}: {count} logits, largest difference {difference:.3g}"
     if arguments.predictions:
-        if name == "ElectraForPreTraining":
+        if name in ("ElectraForPreTraining", "DebertaDiscriminator"):
             difference, count = discriminator_difference(model, tokenizer, arguments.predictions, arguments.limit)
             return f"{name}: {count} tokens, largest difference of a logit {difference:.3g}"
         if name.endswith("ForTokenClassification"):

@@ -6,13 +6,16 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
-`distilbert/`, `xlm_roberta/`, `camembert/`
+`distilbert/`, `xlm_roberta/`, `camembert/`,
+`deberta_v2/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
-`distilbert_cls/`, `xlm_roberta_cls/`
-`roberta_tok/`, `bert_tok/`, `electra_tok/`   token classification: logits, loss, gradients, five AdamW steps
+`distilbert_cls/`, `xlm_roberta_cls/`,
+`deberta_v2_cls/`
+`roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
+`deberta_v2_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
-`electra_rtd/`                                replaced-token detection, see `write_pair`
+`electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
 
@@ -33,6 +36,7 @@ bias of 0 or a scale of 1 would not show. The gradient of each `attention.self.k
 """
 
 import argparse
+import json
 import pathlib
 import shutil
 import sys
@@ -62,11 +66,19 @@ SMALL_MODERNBERT = dict(vocab_size=67, hidden_size=20, num_attention_heads=2, nu
 MODERNBERT_SHARED = dict(initializer_range=0.2, pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, max_position_embeddings=40)
 DISTILBERT = dict(vocab_size=67, dim=24, n_heads=2, n_layers=2, hidden_dim=40, max_position_embeddings=40, pad_token_id=0)
 DISTILBERT |= dict(initializer_range=0.2, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
+# Sequences of up to 29 tokens: some distances share a bucket, and some are beyond the last one.
+DEBERTA = dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0, type_vocab_size=0, relative_attention=True)
+DEBERTA |= dict(position_buckets=8, max_relative_positions=20, pos_att_type="p2c|c2p", share_att_key=True, norm_rel_ebd="layer_norm", position_biased_input=False)
+# A row for each distance, maps of their own, one kind of scores, no norm, and all that v3 has not.
+OTHER_DEBERTA = DEBERTA | dict(position_buckets=-1, max_relative_positions=12, pos_att_type=["p2c"], share_att_key=False, norm_rel_ebd="none")
+OTHER_DEBERTA |= dict(position_biased_input=True, type_vocab_size=2)
+PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
 WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
 FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
+FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
 
 
 def is_norm(name):
@@ -192,8 +204,34 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
-def write_pair(folder, seed):
-    """A generator and a discriminator on one set of embeddings, in folders of their own, with the ids that were drawn.
+class DebertaDiscriminator(transformers.DebertaV2PreTrainedModel):
+    """DeBERTa with the head that microsoft/DeBERTa calls `LMMaskPredictionHead`: transformers has no class for it."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        width = config.hidden_size
+        self.deberta = transformers.DebertaV2Model(config)
+        head = dict(LayerNorm=torch.nn.LayerNorm(width, config.layer_norm_eps), dense=torch.nn.Linear(width, width), classifier=torch.nn.Linear(width, 1))
+        self.mask_predictions = torch.nn.ModuleDict(head)
+        self.post_init()
+
+    def forward(self, **inputs):
+        hidden, head = self.deberta(**inputs).last_hidden_state, self.mask_predictions
+        normed = head["LayerNorm"](hidden[:, :1] + hidden)
+        logits = head["classifier"](torch.nn.functional.gelu(head["dense"](normed))).squeeze(-1)
+        return transformers.modeling_outputs.TokenClassifierOutput(logits=logits)
+
+
+def word_embeddings(model):
+    return model.base_model.embeddings.word_embeddings
+
+
+def write_pair(folder, seed, classes, configs, is_whole):
+    """A generator and a discriminator in folders of their own, with the ids that were drawn.
+
+    Where sharing `is_whole` (ELECTRA), both have one set of embeddings. Else (DeBERTa-v3) the discriminator's word
+    embedding is the generator's, which gets no gradient from it, plus one of its own, under whose name that one's
+    gradient stands; its folder holds the sum.
 
     inputs.safetensors has `drawn` [M] besides. outputs.safetensors has generator_logits [M, V], discriminator_logits [T],
     generator_loss, discriminator_loss, loss (generator + 50 x discriminator), grad_norm, generator.grad.NAME,
@@ -201,26 +239,37 @@ def write_pair(folder, seed):
     steps on the same drawn ids step_generator_losses and step_discriminator_losses [6], step_grad_norms [5].
     """
     draw = torch.Generator().manual_seed(seed)
-    classes = dict(generator=transformers.ElectraForMaskedLM, discriminator=transformers.ElectraForPreTraining)
-    configs = dict(
-        generator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA | GENERATOR)),
-        discriminator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA)),
-    )
     made = {name: random_model(classes[name], configs[name], draw) for name in classes}
-    made["generator"].electra.embeddings.load_state_dict(made["discriminator"].electra.embeddings.state_dict())
+    if is_whole:
+        made["generator"].electra.embeddings.load_state_dict(made["discriminator"].electra.embeddings.state_dict())
+    else:
+        with torch.no_grad():
+            word_embeddings(made["discriminator"]).weight += word_embeddings(made["generator"]).weight
     packed = packed_inputs(configs["discriminator"], 0, draw)
     # Every third drawn id is the original one.
-    words = torch.randint(FIRST_WORD, SIZES["vocab_size"], packed["labels"].shape, generator=draw).to(torch.uint32)
+    words = torch.randint(FIRST_WORD, configs["generator"].vocab_size, packed["labels"].shape, generator=draw).to(torch.uint32)
     packed["drawn"] = torch.where(torch.arange(len(words)) % 3 == 0, packed["labels"].long(), words.long()).to(torch.uint32)
     for name, model in made.items():
         model.save_pretrained(folder / name)
         (folder / name / "generation_config.json").unlink(missing_ok=True)
+    if not is_whole:
+        # The published folders name no class either.
+        path = folder / "discriminator" / "config.json"
+        keys = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({key: value for key, value in keys.items() if key != "architectures"}, indent=2) + "\n", encoding="utf-8")
     save_file(packed, folder / "inputs.safetensors")
 
-    pair = {name: classes[name].from_pretrained(folder / name, attn_implementation="eager").double().eval() for name in classes}
-    pair["generator"].electra.embeddings = pair["discriminator"].electra.embeddings
-    pair["generator"].tie_weights()
-    assert pair["generator"].generator_lm_head.weight is pair["discriminator"].electra.embeddings.word_embeddings.weight
+    pair = {name: classes[name].from_pretrained(folder / name, attn_implementation="eager").eval() for name in classes}
+    shared, own = word_embeddings(pair["generator"]), word_embeddings(pair["discriminator"])
+    if is_whole:
+        pair["generator"].electra.embeddings = pair["discriminator"].electra.embeddings
+        pair["generator"].tie_weights()
+        assert pair["generator"].generator_lm_head.weight is own.weight
+    else:
+        with torch.no_grad():
+            own.weight -= shared.weight
+        own.register_forward_hook(lambda _, ids, rows: rows + torch.nn.functional.embedding(ids[0], shared.weight.detach()))
+    pair = {name: model.double() for name, model in pair.items()}
     batch, real = padded(packed, configs["discriminator"], 0)
     places = packed["label_positions"].long()
     corrupted, flat = batch["input_ids"].clone(), packed["ids"].long()
@@ -266,7 +315,12 @@ def write_pair(folder, seed):
 
 
 def write_all(root):
-    write_pair(root / "electra_rtd", 300)
+    classes = dict(generator=transformers.ElectraForMaskedLM, discriminator=transformers.ElectraForPreTraining)
+    configs = dict(
+        generator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA | GENERATOR)),
+        discriminator=transformers.ElectraConfig(**(SIZES | SHARED | ELECTRA)),
+    )
+    write_pair(root / "electra_rtd", 300, classes, configs, is_whole=True)
     electra = transformers.ElectraConfig(**(SMALL_SIZES | SHARED | ELECTRA), num_labels=3)
     write(root / "electra_cls", transformers.ElectraForSequenceClassification, electra, 3, 301)
     write(root / "electra_tok", transformers.ElectraForTokenClassification, electra, 3, 302, tokens=True)
@@ -295,6 +349,16 @@ def write_all(root):
     write(root / "distilbert", transformers.DistilBertForMaskedLM, distilled, 0, 503)
     distilled = transformers.DistilBertConfig(**DISTILBERT, num_labels=3)
     write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
+    deberta = transformers.DebertaV2Config(**SIZES, **DEBERTA)
+    write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
+    deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
+    write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
+    deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
+    write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
+    classes = dict(generator=transformers.DebertaV2ForMaskedLM, discriminator=DebertaDiscriminator)
+    layers = dict(generator=1, discriminator=2)
+    configs = {name: transformers.DebertaV2Config(**PAIR_SIZES | dict(num_hidden_layers=layers[name]), **DEBERTA) for name in classes}
+    write_pair(root / "deberta_v2_rtd", 603, classes, configs, is_whole=False)
 
 
 def compare(root):

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::families::GeneratorSize;
 use crate::families::ModelConfig;
 
 /// The generator, which fills in masked tokens for the model to tell from the original ones, and the weights
@@ -11,10 +12,10 @@ use crate::families::ModelConfig;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RtdConfig {
-    /// Width of the generator's hidden states; a quarter of the model's, in whole attention heads of the
-    /// model's size, when absent.
+    /// Width of the generator's hidden states; when absent a quarter of the model's, in whole attention heads
+    /// of the model's size; of DeBERTa the model's.
     pub generator_hidden_size: Option<usize>,
-    /// Layers of the generator; as many as the model has when absent.
+    /// Layers of the generator; as many as the model has when absent, of DeBERTa half of them.
     pub generator_num_hidden_layers: Option<usize>,
     /// Attention heads of the generator; of the same size as the model's when absent.
     pub generator_num_attention_heads: Option<usize>,
@@ -44,15 +45,22 @@ impl RtdConfig {
     pub fn generator(&self, model: &ModelConfig) -> ModelConfig {
         let shape = &model.encoder;
         let head = shape.head_size().max(1);
-        let quarter = (shape.hidden_size / 4 / head).max(1) * head;
-        let hidden = self.generator_hidden_size.unwrap_or(quarter);
+        let form = model.family.replaced_tokens;
+        let (width, layers) = match form.map_or(GeneratorSize::QuarterOfWidth, |form| form.generator) {
+            GeneratorSize::QuarterOfWidth => {
+                ((shape.hidden_size / 4 / head).max(1) * head, shape.num_hidden_layers)
+            }
+            GeneratorSize::HalfOfDepth => (shape.hidden_size, shape.num_hidden_layers.div_ceil(2)),
+        };
+        let hidden = self.generator_hidden_size.unwrap_or(width);
         let heads = self.generator_num_attention_heads.unwrap_or((hidden / head).max(1));
         let proportion = shape.intermediate_size * hidden / shape.hidden_size.max(1);
         let mut generator = model.clone();
-        generator.encoder.embedding_size = Some(shape.embedding_width());
+        if model.family.projects_embeddings {
+            generator.encoder.embedding_size = Some(shape.embedding_width());
+        }
         generator.encoder.hidden_size = hidden;
-        generator.encoder.num_hidden_layers =
-            self.generator_num_hidden_layers.unwrap_or(shape.num_hidden_layers);
+        generator.encoder.num_hidden_layers = self.generator_num_hidden_layers.unwrap_or(layers);
         generator.encoder.num_attention_heads = heads;
         generator.encoder.intermediate_size = self.generator_intermediate_size.unwrap_or(proportion.max(1));
         generator
@@ -91,5 +99,13 @@ mod tests {
         assert_eq!(sizes(48, 2, &default), [24, 1, 24, 96]);
         let third = RtdConfig { generator_hidden_size: Some(256), ..default };
         assert_eq!(sizes(768, 12, &third), [256, 4, 64, 1024]);
+    }
+    #[test]
+    fn the_generator_of_deberta_has_the_width_of_the_model_and_half_of_its_layers() {
+        let model =
+            ModelConfig { family: Family::DEBERTA_V2, encoder: EncoderConfig::of(Family::DEBERTA_V2) };
+        let generator = RtdConfig::default().generator(&model).encoder;
+        let wanted = EncoderConfig { num_hidden_layers: 6, ..model.encoder };
+        assert_eq!(generator, wanted);
     }
 }

@@ -21,7 +21,8 @@ pub enum PretrainTask {
 impl PretrainTask {
     /// What models of a family are pretrained for unless a configuration says otherwise.
     pub fn of(family: Family) -> Self {
-        if family.replaced_tokens.is_some() { Self::ReplacedTokenDetection } else { Self::MaskedLm }
+        let is_usual = family.replaced_tokens.is_some_and(|form| form.is_usual);
+        if is_usual { Self::ReplacedTokenDetection } else { Self::MaskedLm }
     }
 }
 

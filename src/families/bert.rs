@@ -65,6 +65,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     token_classifier: Some("classifier"),
     unused_tensors: &[],
+    other_names: &[],
     special: SpecialNames::BERT,
     token_ids: &[],
     double_separator: false,

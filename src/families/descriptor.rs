@@ -45,14 +45,17 @@ pub struct Descriptor {
     pub names: EncoderNames,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
-    /// Names of the head that tells replaced tokens, where the family has one: then it is pretrained so.
-    pub replaced_tokens: Option<ReplacedTokenNames>,
+    /// The head that tells replaced tokens, and the generator beside it, where the family has them.
+    pub replaced_tokens: Option<ReplacedTokens>,
     /// Names and form of the sequence classifier.
     pub classification: ClassificationNames,
     /// Name of the map to labels of the token classifier; `None` where the family has none that is built.
     pub token_classifier: Option<&'static str>,
     /// Beginnings of the names of tensors that some folders have and nothing reads.
     pub unused_tensors: &'static [&'static str],
+    /// Beginnings of names that some folders have, and what stands in their place here; where both are there,
+    /// the latter counts.
+    pub other_names: &'static [(&'static str, &'static str)],
     /// The special tokens that a new tokenizer gets.
     pub special: SpecialNames,
     /// Keys of `config.json` that hold the id of a special token, besides `pad_token_id`.
@@ -71,15 +74,18 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Name of transformers' class of an encoder with this head.
-    pub fn architecture(&self, head: HeadKind) -> String {
-        format!("{}{}", self.class, head.class_suffix())
+    /// Name of transformers' class of an encoder with this head; `None` where it has none.
+    pub fn architecture(&self, head: HeadKind) -> Option<String> {
+        let has_class = head != HeadKind::ReplacedTokenDetection
+            || self.replaced_tokens.is_some_and(|form| form.has_class);
+        has_class.then(|| format!("{}{}", self.class, head.class_suffix()))
     }
 
     /// The head of the model that a class of transformers makes; `None` for classes that are not known.
     pub fn head_of(&self, class: &str) -> Option<HeadKind> {
         let other = self.other_classes.iter().find(|(name, _)| *name == class).map(|&(_, head)| head);
-        let own = || HeadKind::ALL.into_iter().find(|&head| self.architecture(head) == class);
+        let own =
+            || HeadKind::ALL.into_iter().find(|&head| self.architecture(head).as_deref() == Some(class));
         other.or_else(own).filter(|&head| self.has(head))
     }
 
@@ -119,13 +125,43 @@ pub struct MaskedLmNames {
     pub decoder: &'static str,
 }
 
-/// Names of the parameters of the head that tells replaced tokens.
+/// How models of a family learn to tell replaced tokens.
 #[derive(Debug, Clone, Copy)]
-pub struct ReplacedTokenNames {
-    /// The map.
+pub struct ReplacedTokens {
+    /// Name of the head's norm, where it has one: of the sum of a token's hidden state and the first one's.
+    pub norm: Option<&'static str>,
+    /// Name of the head's map.
     pub dense: &'static str,
-    /// The map to one number.
+    /// Name of its map to one number.
     pub output: &'static str,
+    /// Whether transformers has a class for a model with this head.
+    pub has_class: bool,
+    /// Whether models are pretrained so unless a configuration says otherwise.
+    pub is_usual: bool,
+    /// What generator and discriminator share.
+    pub sharing: EmbeddingSharing,
+    /// The generator beside a model, unless a configuration says otherwise.
+    pub generator: GeneratorSize,
+}
+
+/// What generator and discriminator share of their embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbeddingSharing {
+    /// All of them.
+    Whole,
+    /// The discriminator's word embedding is the generator's plus one that begins at zero, and only the latter
+    /// has a gradient of the discriminator (gradient-disentangled embedding sharing, He et al. 2021, section
+    /// 3.3).
+    Disentangled,
+}
+
+/// The size of a generator beside its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GeneratorSize {
+    /// A quarter of the width, in whole attention heads.
+    QuarterOfWidth,
+    /// The same width and half of the layers.
+    HalfOfDepth,
 }
 
 /// What stands between the two maps of a sequence classifier.

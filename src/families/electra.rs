@@ -4,15 +4,17 @@
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
 use crate::families::Dropouts;
+use crate::families::EmbeddingSharing;
 use crate::families::EncoderConfig;
 use crate::families::EncoderNames;
 use crate::families::Family;
+use crate::families::GeneratorSize;
 use crate::families::HeadActivation;
 use crate::families::Initialisation;
 use crate::families::Keys;
 use crate::families::MaskedLmNames;
 use crate::families::PositionKind;
-use crate::families::ReplacedTokenNames;
+use crate::families::ReplacedTokens;
 use crate::families::SpecialNames;
 
 impl Family {
@@ -50,9 +52,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "generator_lm_head.bias",
         decoder: "generator_lm_head",
     },
-    replaced_tokens: Some(ReplacedTokenNames {
+    replaced_tokens: Some(ReplacedTokens {
+        norm: None,
         dense: "discriminator_predictions.dense",
         output: "discriminator_predictions.dense_prediction",
+        has_class: true,
+        is_usual: true,
+        sharing: EmbeddingSharing::Whole,
+        generator: GeneratorSize::QuarterOfWidth,
     }),
     classification: ClassificationNames {
         dense: "classifier.dense",
@@ -63,6 +70,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     token_classifier: Some("classifier"),
     unused_tensors: &[],
+    other_names: &[],
     special: SpecialNames::BERT,
     token_ids: &[],
     double_separator: false,

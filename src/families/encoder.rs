@@ -6,6 +6,8 @@ use serde::Serialize;
 
 use crate::families::Family;
 use crate::families::PositionKind;
+use crate::families::PositionNorm;
+use crate::families::PositionScores;
 
 /// What a classifier makes one vector of, for each text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +61,22 @@ pub struct EncoderConfig {
     pub global_rope_theta: f64,
     /// Base of the rotary angles of local layers.
     pub local_rope_theta: f64,
-    /// Entries of the token type embedding.
+    /// Rows of the table of relative positions to either side, the farther the more distances share one; 0 for
+    /// a row for each distance.
+    pub position_buckets: usize,
+    /// The distance from which on all relative positions are the same; 0 stands for `max_position_embeddings`.
+    pub max_relative_positions: usize,
+    /// Which scores of attention know relative positions.
+    pub pos_att_type: PositionScores,
+    /// Whether relative positions are projected by the maps of contents, not by maps of their own.
+    pub share_att_key: bool,
+    /// What stands behind the table of relative positions.
+    pub norm_rel_ebd: PositionNorm,
+    /// Whether a position embedding is added to the input beside relative positions.
+    pub position_biased_input: bool,
+    /// Dropout before the pooler of a classifier, where it has a key of its own.
+    pub pooler_dropout: f64,
+    /// Entries of the token type embedding; of DeBERTa, 0 for none.
     pub type_vocab_size: usize,
     /// Added to the variance in LayerNorm.
     pub layer_norm_eps: f64,
@@ -95,6 +112,13 @@ impl EncoderConfig {
         global_attn_every_n_layers: 3,
         global_rope_theta: 160_000.0,
         local_rope_theta: 10_000.0,
+        position_buckets: 0,
+        max_relative_positions: 0,
+        pos_att_type: PositionScores::None,
+        share_att_key: false,
+        norm_rel_ebd: PositionNorm::None,
+        position_biased_input: true,
+        pooler_dropout: 0.0,
         type_vocab_size: 2,
         layer_norm_eps: 1e-12,
         initializer_range: 0.02,
@@ -109,6 +133,22 @@ impl EncoderConfig {
     /// Width of one attention head (K).
     pub fn head_size(&self) -> usize {
         self.hidden_size / self.num_attention_heads
+    }
+
+    /// The distance from which on all relative positions are the same.
+    pub fn farthest_position(&self) -> usize {
+        match self.max_relative_positions {
+            0 => self.max_position_embeddings,
+            farthest => farthest,
+        }
+    }
+
+    /// Whether buckets of relative positions grow from those of one distance each to the farthest.
+    pub fn buckets_fit(&self) -> bool {
+        match self.position_buckets {
+            0 => true,
+            buckets => buckets > 1 && self.farthest_position() > buckets / 2 + 1,
+        }
     }
 
     /// The farthest that a token of a layer attends to either side; `None` where it attends to all.
@@ -178,7 +218,7 @@ impl ModelConfig {
     pub fn position_offset(&self) -> usize {
         match self.family.positions {
             PositionKind::TableBehindPadding => self.encoder.pad_token_id as usize + 1,
-            PositionKind::Table | PositionKind::Rotary => 0,
+            PositionKind::Table | PositionKind::Rotary | PositionKind::Relative => 0,
         }
     }
 }

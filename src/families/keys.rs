@@ -52,6 +52,13 @@ impl Keys {
             "global_attn_every_n_layers",
             "global_rope_theta",
             "local_rope_theta",
+            "position_buckets",
+            "max_relative_positions",
+            "pos_att_type",
+            "share_att_key",
+            "norm_rel_ebd",
+            "position_biased_input",
+            "pooler_dropout",
         ],
         constants: &[
             ("hidden_act", Constant::Text("gelu")),

@@ -6,6 +6,7 @@
 
 mod bert;
 mod camembert;
+mod deberta_v2;
 mod descriptor;
 mod distilbert;
 mod electra;
@@ -16,6 +17,7 @@ mod modernbert;
 mod named;
 mod names;
 mod positions;
+mod relative;
 mod roberta;
 mod xlm_roberta;
 
@@ -30,10 +32,12 @@ use serde::de::Error;
 
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
+pub use descriptor::EmbeddingSharing;
+pub use descriptor::GeneratorSize;
 pub use descriptor::HeadActivation;
 pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
-pub use descriptor::ReplacedTokenNames;
+pub use descriptor::ReplacedTokens;
 pub use descriptor::SpecialNames;
 pub use descriptor::SpecialRole;
 pub use encoder::Dropouts;
@@ -49,7 +53,10 @@ pub use named::named_model;
 pub use names::AttentionNames;
 pub use names::EncoderNames;
 pub use names::NormNames;
+pub use names::RelativeNames;
 pub use positions::PositionKind;
+pub use relative::PositionNorm;
+pub use relative::PositionScores;
 
 /// A family, by its description.
 #[derive(Clone, Copy)]
@@ -57,11 +64,12 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ROBERTA,
         Self::BERT,
         Self::ELECTRA,
         Self::MODERNBERT,
+        Self::DEBERTA_V2,
         Self::DISTILBERT,
         Self::XLM_ROBERTA,
         Self::CAMEMBERT,
@@ -140,7 +148,8 @@ mod tests {
             let json = serde_json::to_string(&family).unwrap();
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
-        let all = "`roberta`, `bert`, `electra`, `modernbert`, `distilbert`, `xlm-roberta` and `camembert`";
+        let all = "`roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta` and \
+                   `camembert`";
         assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
         assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");

@@ -34,7 +34,18 @@ static DESCRIPTOR: Descriptor = Descriptor {
     hub_defaults: EncoderConfig { vocab_size: 50_368, pad_token_id: 50_283, ..BASE },
     keys: Keys {
         renamed: &[("layer_norm_eps", "norm_eps"), ("attention_probs_dropout_prob", "attention_dropout")],
-        absent: &["embedding_size", "hidden_dropout_prob", "type_vocab_size"],
+        absent: &[
+            "embedding_size",
+            "hidden_dropout_prob",
+            "type_vocab_size",
+            "position_buckets",
+            "max_relative_positions",
+            "pos_att_type",
+            "share_att_key",
+            "norm_rel_ebd",
+            "position_biased_input",
+            "pooler_dropout",
+        ],
         constants: &[
             ("hidden_activation", Constant::Text("gelu")),
             ("classifier_activation", Constant::Text("gelu")),
@@ -68,6 +79,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         intermediate: "mlp.Wi",
         output: "mlp.Wo",
         norms: NormNames::Before { attention: "attn_norm", feed_forward: "mlp_norm", last: "final_norm" },
+        relative: None,
     },
     masked_lm: MaskedLmNames {
         dense: "head.dense",
@@ -85,6 +97,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     token_classifier: None,
     unused_tensors: &[],
+    other_names: &[],
     special: SpecialNames::BERT,
     // Its class has ids of the published vocabulary for these, which other vocabularies do not have.
     token_ids: &[

@@ -1,15 +1,15 @@
 //! Shapes that have a name: what speed is measured on.
 //!
 //! `base` and `large` are RoBERTa's, those of the paper, `electra-small` and `electra-base` ELECTRA's,
-//! `modernbert-base` ModernBERT's; `scripts/peer_pytorch.py` builds the same.
+//! `modernbert-base` ModernBERT's, `deberta-v3-base` DeBERTa's; `scripts/peer_pytorch.py` builds the same.
 
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
 /// The names, from small to large.
-pub const MODEL_NAMES: [&str; 7] =
-    ["tiny", "small", "base", "large", "electra-small", "electra-base", "modernbert-base"];
+pub const MODEL_NAMES: [&str; 8] =
+    ["tiny", "small", "base", "large", "electra-small", "electra-base", "modernbert-base", "deberta-v3-base"];
 
 /// The model of a name; `None` for any other word. All have heads of 64; RoBERTa's and ELECTRA's a
 /// feed-forward of four times the width, 512 positions and dropout 0.1.
@@ -24,6 +24,13 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         "electra-base" => (electra, 30_522, None, 768, 12),
         "modernbert-base" => {
             return Some(ModelConfig { family: modernbert, encoder: modernbert.hub_defaults.clone() });
+        }
+        "deberta-v3-base" => {
+            let family = Family::DEBERTA_V2;
+            return Some(ModelConfig {
+                family,
+                encoder: EncoderConfig { vocab_size: 128_100, ..EncoderConfig::of(family) },
+            });
         }
         _ => return None,
     };
@@ -46,7 +53,7 @@ mod tests {
     #[test]
     fn every_name_has_a_model() {
         let widths = MODEL_NAMES.map(|name| named_model(name).unwrap().encoder.hidden_size);
-        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768]);
+        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768, 768]);
         assert_eq!(
             named_model("base").unwrap().encoder,
             EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }

@@ -23,6 +23,8 @@ pub struct EncoderNames {
     pub output: &'static str,
     /// The norms of a layer.
     pub norms: NormNames,
+    /// Of relative positions, where there are any.
+    pub relative: Option<RelativeNames>,
 }
 
 /// Names of the maps to queries, keys and values.
@@ -32,6 +34,19 @@ pub enum AttentionNames {
     Apart([&'static str; 3]),
     /// One tensor for all three, one below the other.
     Together(&'static str),
+}
+
+/// Names of the parameters of relative positions.
+#[derive(Debug, Clone, Copy)]
+pub struct RelativeNames {
+    /// The table, in the encoder.
+    pub table: &'static str,
+    /// Its norm, in the encoder.
+    pub norm: &'static str,
+    /// The map to keys of positions, in the layer, where that is not the one to keys of contents.
+    pub key: &'static str,
+    /// The map to queries of positions, as well.
+    pub query: &'static str,
 }
 
 /// Names of the norms, and where they stand.
@@ -72,6 +87,7 @@ impl EncoderNames {
         intermediate: "intermediate.dense",
         output: "output.dense",
         norms: NormNames::After { attention: "attention.output.LayerNorm", feed_forward: "output.LayerNorm" },
+        relative: None,
     };
 
     /// Whether a name begins as those of the encoder do: bare encoders are saved without their prefix.

@@ -59,6 +59,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     token_classifier: Some("classifier"),
     // transformers makes a pooler for `RobertaModel`, which is never trained and which no head reads.
     unused_tensors: &["roberta.pooler."],
+    other_names: &[],
     special: SpecialNames {
         order: ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
         cls: "<s>",

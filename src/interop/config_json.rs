@@ -3,12 +3,14 @@
 //! Absent keys take the defaults of transformers' own classes (5.23), which are not those of our
 //! configuration files.
 
+mod relative;
 mod rotary;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use serde::de::DeserializeOwned;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -19,7 +21,6 @@ use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
-use crate::families::Pooling;
 use crate::families::PositionKind;
 use crate::fs;
 
@@ -82,7 +83,7 @@ impl HubConfig {
         keys.extend(family.keys.constants.iter().map(|(key, value)| (key.to_string(), value.json())));
         let class = family.architecture(self.head.unwrap_or(HeadKind::None));
         keys.insert("model_type".to_string(), json!(family.name));
-        keys.insert("architectures".to_string(), json!([class]));
+        keys.extend(class.map(|class| ("architectures".to_string(), json!([class]))));
         keys.insert("tie_word_embeddings".to_string(), json!(true));
         keys.insert("dtype".to_string(), json!("float32"));
         if let Some(labels) = &self.id2label {
@@ -112,8 +113,10 @@ impl Reader<'_> {
         let mut notes = Vec::new();
         let family = self.family()?;
         let mut head = self.head(family, &mut notes);
-        if family.positions == PositionKind::Rotary {
-            self.unfold_layers();
+        match family.positions {
+            PositionKind::Rotary => self.unfold_layers(),
+            PositionKind::Relative => self.unfold_positions(),
+            PositionKind::Table | PositionKind::TableBehindPadding => {}
         }
         let encoder = self.encoder(family);
         self.refuse_other_models(family);
@@ -201,7 +204,11 @@ impl Reader<'_> {
             embedding_dropout: self.share(key("embedding_dropout"), absent.embedding_dropout),
             mlp_dropout: self.share(key("mlp_dropout"), absent.mlp_dropout),
             classifier_dropout: self.classifier_dropout(family),
-            classifier_pooling: self.pooling(absent.classifier_pooling),
+            classifier_pooling: self.word(
+                key("classifier_pooling"),
+                absent.classifier_pooling,
+                "`cls` or `mean`",
+            ),
             max_position_embeddings: self
                 .size(key("max_position_embeddings"), absent.max_position_embeddings),
             local_attention: self.whole(
@@ -214,7 +221,22 @@ impl Reader<'_> {
                 .size(key("global_attn_every_n_layers"), absent.global_attn_every_n_layers),
             global_rope_theta: self.number(key("global_rope_theta"), absent.global_rope_theta, 1e-9, 1e12),
             local_rope_theta: self.number(key("local_rope_theta"), absent.local_rope_theta, 1e-9, 1e12),
-            type_vocab_size: self.size(key("type_vocab_size"), absent.type_vocab_size),
+            position_buckets: self.count(key("position_buckets"), absent.position_buckets),
+            max_relative_positions: self.count(key("max_relative_positions"), absent.max_relative_positions),
+            pos_att_type: self.word(
+                key("pos_att_type"),
+                absent.pos_att_type,
+                "`p2c|c2p`, `c2p`, `p2c` or `none`",
+            ),
+            share_att_key: self.flag(key("share_att_key"), absent.share_att_key),
+            norm_rel_ebd: self.word(key("norm_rel_ebd"), absent.norm_rel_ebd, "`layer_norm` or `none`"),
+            position_biased_input: self.flag(key("position_biased_input"), absent.position_biased_input),
+            pooler_dropout: self.share(key("pooler_dropout"), absent.pooler_dropout),
+            type_vocab_size: if absent.type_vocab_size == 0 {
+                self.count(key("type_vocab_size"), 0)
+            } else {
+                self.size(key("type_vocab_size"), absent.type_vocab_size)
+            },
             layer_norm_eps: self.share(key("layer_norm_eps"), absent.layer_norm_eps),
             initializer_range: self.number(key("initializer_range"), absent.initializer_range, 0.0, 1e3),
             pad_token_id: self.whole(key("pad_token_id"), absent.pad_token_id.into(), 0, LARGEST_SIZE) as u32,
@@ -232,6 +254,13 @@ impl Reader<'_> {
             self.refuse(format!(
                 "heads of {} do not fall into pairs for rotary positions",
                 encoder.head_size()
+            ));
+        }
+        if family.positions == PositionKind::Relative && !encoder.buckets_fit() {
+            self.refuse(format!(
+                "`position_buckets` {} and `max_relative_positions` {} do not go together: half of the buckets are for one distance each, the others for farther ones",
+                encoder.position_buckets,
+                encoder.farthest_position()
             ));
         }
         let model = ModelConfig { family, encoder };
@@ -257,12 +286,17 @@ impl Reader<'_> {
         }
     }
 
-    fn pooling(&mut self, absent: Pooling) -> Pooling {
-        let Some(value) = self.keys.shift_remove("classifier_pooling") else { return absent };
+    /// One of a few words, which `wanted` lists.
+    fn word<W: DeserializeOwned>(&mut self, key: Option<&str>, absent: W, wanted: &str) -> W {
+        let Some((key, value)) = self.take(key) else { return absent };
         serde_json::from_value(value.clone()).unwrap_or_else(|_| {
-            self.refuse(format!("`classifier_pooling` must be `cls` or `mean`, not {}", shown(&value)));
+            self.refuse(format!("`{key}` must be {wanted}, not {}", shown(&value)));
             absent
         })
+    }
+
+    fn flag(&mut self, key: Option<&str>, absent: bool) -> bool {
+        self.word(key, absent, "`true` or `false`")
     }
 
     fn refuse_other_models(&mut self, family: Family) {
@@ -319,6 +353,11 @@ impl Reader<'_> {
 
     fn size(&mut self, key: Option<&str>, default: usize) -> usize {
         self.whole(key, default as u64, 1, LARGEST_SIZE) as usize
+    }
+
+    /// As [`Self::size`], or 0.
+    fn count(&mut self, key: Option<&str>, default: usize) -> usize {
+        self.whole(key, default as u64, 0, LARGEST_SIZE) as usize
     }
 
     fn share(&mut self, key: Option<&str>, default: f64) -> f64 {

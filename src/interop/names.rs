@@ -10,7 +10,7 @@ pub(super) enum Mapped {
     Keep(String),
     /// It is the decoder's weight, which must equal the word embedding.
     TiedDecoder,
-    /// It is the decoder's bias, a second name of the canonical one given here.
+    /// It is a second name of the canonical one given here.
     Alias(String),
     /// It is a constant or belongs to something that this program does not have.
     Unused,
@@ -24,7 +24,11 @@ pub(super) fn canonical(family: Family, name: &str) -> Mapped {
             name = format!("{start}{new}");
         }
     }
-    if family.names.begins(&name) {
+    if let Some((other, own)) = family.other_names.iter().find(|(other, _)| name.starts_with(other)) {
+        return Mapped::Alias(name.replacen(other, own, 1));
+    }
+    // A pooler is the encoder's in some families, and the classifier's in others.
+    if family.names.begins(&name) && !name.starts_with(family.classification.dense) {
         name = format!("{}.{name}", family.prefix);
     }
     match name.strip_prefix(family.masked_lm.decoder) {

@@ -37,6 +37,7 @@ fn model(family: Family) -> ModelConfig {
         num_attention_heads: 2,
         intermediate_size: 6,
         max_position_embeddings: 9,
+        position_buckets: family.defaults.position_buckets.min(4),
         ..EncoderConfig::of(family)
     };
     ModelConfig { family, encoder }

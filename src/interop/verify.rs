@@ -162,6 +162,11 @@ mod tests {
             "distilbert_cls",
             "xlm_roberta",
             "camembert",
+            "deberta_v2",
+            "deberta_v2_cls",
+            "deberta_v2_tok",
+            "deberta_v2_rtd/generator",
+            "deberta_v2_rtd/discriminator",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -27,11 +27,16 @@ pub enum Site {
     AttentionOutput(usize),
     /// Feed-forward output of a layer.
     FeedForward(usize),
+    /// The table of relative positions in a layer.
+    RelativePositions(usize),
     /// Before the first map of a head.
     HeadInput,
     /// Before the last map of a head.
     HeadOutput,
 }
+
+/// Bits of a site's number.
+const SITE_BITS: u32 = 14;
 
 impl Site {
     fn number(self) -> u64 {
@@ -42,6 +47,8 @@ impl Site {
             Self::AttentionProbabilities(layer) => 3 + 3 * layer as u64,
             Self::AttentionOutput(layer) => 4 + 3 * layer as u64,
             Self::FeedForward(layer) => 5 + 3 * layer as u64,
+            // From the end of the range, which the others leave free.
+            Self::RelativePositions(layer) => (1 << SITE_BITS) - 1 - layer as u64,
         }
     }
 }
@@ -81,9 +88,9 @@ impl<'a> Context<'a> {
     /// The dropout of a site; `None` in evaluation or at probability 0.
     pub fn dropout_at(&self, site: Site, probability: f64) -> Option<Dropout> {
         let Pass { seed, step, model, .. } = self.pass?;
-        // The id has 56 bits: 40 of step, 2 of model and 14 of site, which are enough for 5,459 layers.
-        debug_assert!(model < 4 && site.number() < 1 << 14, "model {model}, {site:?}");
-        let id = step << 16 | u64::from(model) << 14 | site.number();
+        // The id has 56 bits: 40 of step, 2 of model and 14 of site, which are enough for 4,094 layers.
+        debug_assert!(model < 4 && site.number() < 1 << SITE_BITS, "model {model}, {site:?}");
+        let id = step << 16 | u64::from(model) << SITE_BITS | site.number();
         let stream = Stream::new(seed, Purpose::Dropout, id);
         (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
     }

@@ -32,6 +32,8 @@ pub struct TokenIds<'a> {
 pub struct Embeddings {
     /// `[V, E]`; the masked-LM decoder uses it too.
     pub word: ParameterId,
+    /// `[V, E]` of another model, whose rows are added and which gets no gradient from here.
+    pub shared_word: Option<ParameterId>,
     /// `[P, E]`, where positions have a table.
     pub position: Option<ParameterId>,
     /// `[types, E]`, where there are token types.
@@ -69,7 +71,12 @@ impl Embeddings {
             position_pd: self.position.map(get),
             type_nd: self.token_type.map(get),
         };
-        let sum_td = embedding::forward(op_ids(tokens), &tables, ctx.parameters.compute_dtype())?;
+        let dtype = ctx.parameters.compute_dtype();
+        let mut sum_td = embedding::forward(op_ids(tokens), &tables, dtype)?;
+        if let Some(shared) = self.shared_word {
+            let shared = embedding::Tables { word_vd: get(shared), position_pd: None, type_nd: None };
+            sum_td = (sum_td + embedding::forward(op_ids(tokens), &shared, dtype)?)?;
+        }
         let (y, norm) = self.norm.forward(&sum_td, ctx)?;
         let dropped = dropout::forward(
             &y,

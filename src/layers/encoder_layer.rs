@@ -9,6 +9,7 @@ use crate::layers::NormPlacement;
 use crate::layers::Stream;
 use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
+use crate::layers::relative_positions::SharedPositions;
 use crate::layers::self_attention;
 use crate::layers::self_attention::SelfAttention;
 
@@ -55,22 +56,29 @@ impl EncoderLayer {
         self.attention.temporary() + self.feed_forward.temporary()
     }
 
-    /// Hidden states behind the layer.
-    pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
-        let (middle, attention) = self.attention.forward(x, ctx)?;
+    /// Hidden states behind the layer; `shared` is the table of relative positions, for attention that has
+    /// them.
+    pub fn forward(
+        &self,
+        x: &Stream,
+        shared: Option<&SharedPositions>,
+        ctx: &Context<'_>,
+    ) -> Result<(Stream, Saved)> {
+        let (middle, attention) = self.attention.forward(x, shared, ctx)?;
         let (y, feed_forward) = self.feed_forward.forward(&middle, ctx)?;
         Ok((y, Saved { attention, feed_forward }))
     }
 
-    /// Gradient of what the layer began with.
+    /// Gradient of what the layer began with; that of the table of relative positions is added to `shared`.
     pub fn backward(
         &self,
         gradient: &Stream,
         saved: &Saved,
+        shared: Option<&mut SharedPositions>,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
         let d_middle = self.feed_forward.backward(gradient, &saved.feed_forward, ctx, gradients)?;
-        self.attention.backward(&d_middle, &saved.attention, ctx, gradients)
+        self.attention.backward(&d_middle, &saved.attention, shared, ctx, gradients)
     }
 }

@@ -12,6 +12,7 @@ pub mod linear;
 pub mod norm;
 pub mod output_block;
 pub mod parameters;
+pub mod relative_positions;
 pub mod self_attention;
 pub mod stream;
 #[cfg(test)]

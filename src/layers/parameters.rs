@@ -140,6 +140,11 @@ impl Registry {
         self.add(&name.into(), &[len], init, false)
     }
 
+    /// A weight that was added begins at zero after all.
+    pub fn begin_at_zero(&mut self, id: ParameterId) {
+        self.specs[self.slots[id.0].spec].init = Init::Zeros;
+    }
+
     fn add(&mut self, name: &str, shape: &[usize], init: Init, decays: bool) -> ParameterId {
         let (name, model, part) = (format!("{}{name}", self.scope), self.model, self.part);
         let shape = shape.to_vec();

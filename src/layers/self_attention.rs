@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use candle_core::Result;
 use candle_core::Tensor;
+use candle_core::bail;
 
 use crate::layers::Context;
 use crate::layers::Footprint;
@@ -14,8 +15,12 @@ use crate::layers::linear;
 use crate::layers::linear::Linear;
 use crate::layers::output_block;
 use crate::layers::output_block::OutputBlock;
+use crate::layers::relative_positions;
+use crate::layers::relative_positions::RelativePositions;
+use crate::layers::relative_positions::SharedPositions;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
+use crate::ops::disentangled_attention;
 use crate::ops::dropout::Dropout;
 use crate::ops::rotary;
 use crate::ops::rotary::Angles;
@@ -28,13 +33,15 @@ pub enum Positions {
     Absolute,
     /// Queries and keys are turned by angles that grow with their place.
     Rotary(Arc<Angles>),
+    /// Queries and keys meet a table of relative positions, too.
+    Relative(Box<RelativePositions>),
 }
 
 impl Positions {
     /// Turns queries or keys in place, or their gradients back.
     fn turn(&self, x_td: &Tensor, heads: usize, ctx: &Context<'_>, direction: Direction) -> Result<()> {
         match self {
-            Self::Absolute => Ok(()),
+            Self::Absolute | Self::Relative(_) => Ok(()),
             Self::Rotary(angles) => rotary::rotate(x_td, heads, ctx.rows.cu_seqlens, angles, direction),
         }
     }
@@ -72,6 +79,8 @@ pub struct Saved {
     v: Tensor,
     o: Tensor,
     attention: attention::Saved,
+    /// Of relative positions.
+    projected: Option<relative_positions::Projected>,
     output: output_block::Saved,
 }
 
@@ -80,7 +89,8 @@ impl SelfAttention {
     pub fn flops(&self, mean_length: f64) -> f64 {
         let maps = [self.query, self.key, self.value].iter().map(Linear::flops).sum::<f64>();
         let seen = self.window.map_or(mean_length, |window| mean_length.min(2.0 * window as f64 + 1.0));
-        maps + self.output.flops() + 12.0 * seen * self.query.outputs as f64
+        let relative = self.relative().map_or(0.0, |relative| relative.flops(mean_length));
+        maps + self.output.flops() + 12.0 * seen * self.query.outputs as f64 + relative
     }
 
     /// What is kept for backward: q, k, v, the attention output, the log-sum-exp of each head, and the end of
@@ -96,8 +106,21 @@ impl SelfAttention {
         Footprint { values: 6 * self.query.outputs as u64, statistics_bytes: 0 }
     }
 
+    /// Its relative positions, where it has them.
+    pub fn relative(&self) -> Option<&RelativePositions> {
+        match &self.positions {
+            Positions::Absolute | Positions::Rotary(_) => None,
+            Positions::Relative(relative) => Some(relative),
+        }
+    }
+
     /// The residual plus `dropout(attention(x))`, and its norm.
-    pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
+    pub fn forward(
+        &self,
+        x: &Stream,
+        shared: Option<&SharedPositions>,
+        ctx: &Context<'_>,
+    ) -> Result<(Stream, Saved)> {
         let of = |map: &Linear| map.forward(&x.input, ctx);
         let (q, k, v) = (of(&self.query)?, of(&self.key)?, of(&self.value)?);
         for turned in [&q, &k] {
@@ -105,16 +128,28 @@ impl SelfAttention {
         }
         let dropout = self.probability_dropout(ctx);
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let (o, attention) = attention::forward(&q, &k, &v, &segments)?;
+        let (o, attention, projected) = match self.relative() {
+            None => {
+                let (o, attention) = attention::forward(&q, &k, &v, &segments)?;
+                (o, attention, None)
+            }
+            Some(relative) => {
+                let projected = relative.forward(&given(shared)?.rows_rd, ctx)?;
+                let positions = relative.relative(&projected);
+                let (o, attention) = disentangled_attention::forward(&q, &k, &v, &positions, &segments)?;
+                (o, attention, Some(projected))
+            }
+        };
         let (y, output) = self.output.forward(&o, x.residual(), ctx)?;
-        Ok((y, Saved { x: x.clone(), q, k, v, o, attention, output }))
+        Ok((y, Saved { x: x.clone(), q, k, v, o, attention, projected, output }))
     }
 
-    /// Gradient of what the block began with.
+    /// Gradient of what the block began with; that of the table of relative positions is added to `shared`.
     pub fn backward(
         &self,
         gradient: &Stream,
         saved: &Saved,
+        shared: Option<&mut SharedPositions>,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
@@ -122,7 +157,23 @@ impl SelfAttention {
         let dropout = self.probability_dropout(ctx);
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let [dq, dk, dv] = attention::backward(&d_out, activations, &saved.attention, &segments)?;
+        let [dq, dk, dv] = match self.relative().zip(saved.projected.as_ref()) {
+            None => attention::backward(&d_out, activations, &saved.attention, &segments)?,
+            Some((relative, projected)) => {
+                let positions = relative.relative(projected);
+                let disentangled_attention::InputGradients { of_contents, dkeys_rd, dqueries_rd } =
+                    disentangled_attention::backward(
+                        &d_out,
+                        activations,
+                        &positions,
+                        &saved.attention,
+                        &segments,
+                    )?;
+                let of_positions = [dkeys_rd, dqueries_rd];
+                relative.backward(of_positions, projected, given(shared)?, ctx, gradients)?;
+                of_contents
+            }
+        };
         for turned in [&dq, &dk] {
             self.positions.turn(turned, self.heads, ctx, Direction::Backward)?;
         }
@@ -137,4 +188,10 @@ impl SelfAttention {
     fn probability_dropout(&self, ctx: &Context<'_>) -> Option<Dropout> {
         ctx.dropout_at(self.site, self.dropout)
     }
+}
+
+/// What the encoder shares among its layers.
+fn given<P>(shared: Option<P>) -> Result<P> {
+    let Some(shared) = shared else { bail!("attention with relative positions was given no table of them") };
+    Ok(shared)
 }

@@ -183,13 +183,13 @@ fn compare(make: Make) {
     let gradients = Gradients::new(&parameters).unwrap();
     let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
     for layer in &layers {
-        let (next, of_layer) = layer.forward(&stream, &ctx).unwrap();
+        let (next, of_layer) = layer.forward(&stream, None, &ctx).unwrap();
         saved.push(of_layer);
         stream = next;
     }
     let mut gradient = Stream::from(dy.clone());
     for (layer, saved) in layers.iter().zip(&saved).rev() {
-        gradient = layer.backward(&gradient, saved, &ctx, &gradients).unwrap();
+        gradient = layer.backward(&gradient, saved, None, &ctx, &gradients).unwrap();
     }
     assert!(gradient.residual.is_none());
 

@@ -21,6 +21,9 @@ use crate::layers::embeddings::TokenIds;
 use crate::layers::encoder_layer;
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::linear::Linear;
+use crate::layers::relative_positions::PositionTable;
+use crate::layers::relative_positions::RelativePositions;
+use crate::layers::relative_positions::SharedPositions;
 use crate::models::encoder::parts::Parts;
 
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
@@ -33,6 +36,8 @@ pub struct Encoder {
     pub gradient_checkpointing: bool,
     /// From the width of the embeddings to D, where they differ.
     projection: Option<Linear>,
+    /// The table of relative positions, where there is one.
+    positions: Option<PositionTable>,
     layers: Vec<EncoderLayer>,
     /// D.
     hidden: usize,
@@ -44,6 +49,7 @@ pub struct Saved {
     embeddings: embeddings::Saved,
     /// What the projection took, `[T, E]`.
     embedded: Option<Tensor>,
+    shared: Option<SharedPositions>,
     layers: Vec<SavedLayer>,
 }
 
@@ -68,8 +74,9 @@ impl Encoder {
         let hidden = config.encoder.hidden_size;
         let mut parts = Parts::new(registry, config);
         let projection = (embeddings.width != hidden).then(|| parts.projection(embeddings.width));
+        let positions = parts.position_table();
         let layers = (0..config.encoder.num_hidden_layers).map(|layer| parts.layer(layer)).collect();
-        Self { embeddings, gradient_checkpointing: false, projection, layers, hidden }
+        Self { embeddings, gradient_checkpointing: false, projection, positions, layers, hidden }
     }
 
     /// Floating-point operations of forward and backward for each token of segments of mean length
@@ -105,6 +112,22 @@ impl Encoder {
         layer.temporary() + again
     }
 
+    /// What relative positions take whatever the tokens: the rows of their table, what is kept for backward for
+    /// each of them, and the most that backward needs besides.
+    pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {
+        let Some(table) = &self.positions else { return (0, [Footprint::default(); 2]) };
+        let layers = || self.layers.iter().filter_map(|layer| layer.attention.relative());
+        let in_layers = layers().map(RelativePositions::saved).fold(Footprint::default(), Footprint::add);
+        let of_layer =
+            layers().next().map_or(Footprint::default(), |layer| layer.saved() + layer.temporary());
+        let (kept, besides) = if gradient_checkpointing {
+            (Footprint::default(), of_layer)
+        } else {
+            (in_layers, layers().next().map_or(Footprint::default(), RelativePositions::temporary))
+        };
+        (table.rows as u64, [table.saved() + kept, besides])
+    }
+
     /// The most that [`Encoder::infer`] takes, for each token: the input of a layer and all that it makes.
     pub fn inferring(&self) -> Footprint {
         let layer = self.layers.first().map_or(Footprint::default(), EncoderLayer::saved);
@@ -121,9 +144,10 @@ impl Encoder {
     pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
         let (projected, _) = self.project(embedded, ctx)?;
+        let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
         for layer in &self.layers {
-            (hidden, _) = layer.forward(&hidden, ctx)?;
+            (hidden, _) = layer.forward(&hidden, shared.as_ref(), ctx)?;
         }
         Ok(hidden.input)
     }
@@ -143,10 +167,11 @@ impl Encoder {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let (projected, embedded) = self.project(embedded, ctx)?;
         seen(Part::Embeddings, &projected)?;
+        let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
         for (index, layer) in self.layers.iter().enumerate() {
-            let (next, saved) = layer.forward(&hidden, ctx)?;
+            let (next, saved) = layer.forward(&hidden, shared.as_ref(), ctx)?;
             seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
             layers.push(if self.gradient_checkpointing {
@@ -155,7 +180,12 @@ impl Encoder {
                 SavedLayer::Whole(saved)
             });
         }
-        Ok((hidden.input, Saved { embeddings, embedded, layers }))
+        Ok((hidden.input, Saved { embeddings, embedded, shared, layers }))
+    }
+
+    /// The table of relative positions for the layers of a pass.
+    fn share(&self, ctx: &Context<'_>) -> Result<Option<SharedPositions>> {
+        self.positions.as_ref().map(|table| table.forward(ctx)).transpose()
     }
 
     /// What the first layer takes, `[T, D]`; and `embedded`, where a projection took it.
@@ -176,19 +206,22 @@ impl Encoder {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<()> {
-        let mut d_stream = Stream::from(d_hidden);
+        let (mut d_stream, mut shared) = (Stream::from(d_hidden), saved.shared);
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
-                SavedLayer::Input(x) => layer.forward(&x, ctx)?.1,
+                SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), ctx)?.1,
             };
-            d_stream = layer.backward(&d_stream, &saved, ctx, gradients)?;
+            d_stream = layer.backward(&d_stream, &saved, shared.as_mut(), ctx, gradients)?;
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
         // The first layer has no norm before it: what it reads is also what its output is added to.
         let mut d_hidden = d_stream.input;
         if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
             d_hidden = map.backward(&d_hidden, embedded, ctx, gradients)?;
+        }
+        if let (Some(table), Some(shared)) = (&self.positions, shared) {
+            table.backward(shared, ctx, gradients)?;
         }
         self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Embeddings)?;

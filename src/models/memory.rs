@@ -115,12 +115,15 @@ pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
 
 /// What a model with such a head takes in a step and in evaluation, beside its parameters.
 pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes) -> Prediction {
-    let of = |footprint: Footprint| footprint.bytes(step.tokens, step.compute.size_in_bytes() as u64);
+    let value_bytes = step.compute.size_in_bytes() as u64;
+    let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
+    let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
+    let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
     Prediction {
         state_bytes: 0,
-        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + head.saved_bytes,
-        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + head.temporary_bytes,
-        evaluation_bytes: of(encoder.inferring())
+        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + kept + head.saved_bytes,
+        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + besides + head.temporary_bytes,
+        evaluation_bytes: (of(encoder.inferring()) + besides)
             .max(of(encoder.inferred()) + head.saved_bytes + head.temporary_bytes),
     }
 }

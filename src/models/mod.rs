@@ -14,7 +14,7 @@ use candle_core::Device;
 use candle_core::Result;
 
 use crate::families::ModelConfig;
-use crate::families::ReplacedTokenNames;
+use crate::families::ReplacedTokens;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
@@ -53,7 +53,7 @@ impl Blueprint<MaskedLmHead> {
 
 impl Blueprint<ReplacedTokenHead> {
     /// A discriminator without its generator.
-    pub fn replaced_tokens(config: &ModelConfig, names: ReplacedTokenNames) -> Self {
+    pub fn replaced_tokens(config: &ModelConfig, names: ReplacedTokens) -> Self {
         Self::new(config, |registry, _| ReplacedTokenHead::new(registry, config, names))
     }
 }
@@ -175,5 +175,16 @@ mod tests {
         assert!((base.encoder.flops(1024.0) / by_hand - 1.0).abs() < 1e-12);
         // Those of the published model.
         assert_eq!(base.layout.num_elements(), 149_655_232);
+    }
+
+    /// Tokens of segments of 128 meet 255 of the 512 relative positions, in both kinds of scores.
+    #[test]
+    fn a_layer_of_deberta_costs_what_it_meets_of_positions() {
+        let base = Blueprint::masked_lm(&named_model("deberta-v3-base").unwrap());
+        let (maps, met) = (12.0 * 12.0 * 768.0 * 768.0, 12.0 * (2.0 * 128.0 + 2.0 * 255.0));
+        let by_hand: f64 = 6.0 * maps + 6.0 * met * 768.0;
+        assert!((base.encoder.flops(128.0) / by_hand - 1.0).abs() < 1e-12);
+        // `DebertaV2ForMaskedLM` of transformers has as many.
+        assert_eq!(base.layout.num_elements(), 184_551_780);
     }
 }

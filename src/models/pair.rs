@@ -1,6 +1,8 @@
-//! A generator and a discriminator on the same embeddings, trained in one step (Clark et al. 2020).
+//! A generator and a discriminator that share embeddings, trained in one step (Clark et al. 2020).
 //!
-//! The embeddings are parameters of the discriminator, which a backward pass reaches last.
+//! Where they share all of them, these are parameters of the discriminator, which a backward pass reaches last.
+//! Where sharing is disentangled, the generator has its own, and the discriminator's word embedding is what is
+//! added to the generator's.
 
 use std::ops::Add;
 
@@ -8,8 +10,9 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
+use crate::families::EmbeddingSharing;
 use crate::families::ModelConfig;
-use crate::families::ReplacedTokenNames;
+use crate::families::ReplacedTokens;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
@@ -65,19 +68,25 @@ pub struct Pair {
 }
 
 impl PairBlueprint {
-    /// Both models of a family whose discriminator's head has these names; the embeddings are the
-    /// discriminator's.
-    pub fn new(generator: &ModelConfig, discriminator: &ModelConfig, names: ReplacedTokenNames) -> Self {
+    /// Both models of a family that learns to tell replaced tokens in this form.
+    pub fn new(generator: &ModelConfig, discriminator: &ModelConfig, form: ReplacedTokens) -> Self {
         let mut registry = Registry::default();
         registry.begin_model(DISCRIMINATOR, DISCRIMINATOR_SCOPE);
-        let encoder = Encoder::new(&mut registry, discriminator);
+        let mut encoder = Encoder::new(&mut registry, discriminator);
         let embeddings = encoder.embeddings.clone();
-        let head = ReplacedTokenHead::new(&mut registry, discriminator, names);
-        let of_discriminator = Half { config: discriminator.clone(), encoder, head };
+        let head = ReplacedTokenHead::new(&mut registry, discriminator, form);
         registry.begin_model(GENERATOR, GENERATOR_SCOPE);
-        let word_embedding = embeddings.word;
-        let encoder = Encoder::on(&mut registry, generator, embeddings);
-        let head = MaskedLmHead::new(&mut registry, generator, word_embedding);
+        let of_generator = match form.sharing {
+            EmbeddingSharing::Whole => Encoder::on(&mut registry, generator, embeddings),
+            EmbeddingSharing::Disentangled => {
+                registry.begin_at_zero(embeddings.word);
+                Encoder::new(&mut registry, generator)
+            }
+        };
+        let word_embedding = of_generator.embeddings.word;
+        encoder.embeddings.shared_word = Some(word_embedding).filter(|&word| word != encoder.embeddings.word);
+        let of_discriminator = Half { config: discriminator.clone(), encoder, head };
+        let (encoder, head) = (of_generator, MaskedLmHead::new(&mut registry, generator, word_embedding));
         let of_generator = Half { config: generator.clone(), encoder, head };
         Self { generator: of_generator, discriminator: of_discriminator, layout: registry.layout() }
     }
@@ -118,9 +127,31 @@ impl Pair {
     pub fn generator_names(&self) -> Vec<(String, String)> {
         let embeddings = format!("{DISCRIMINATOR_SCOPE}{}.embeddings.", self.generator.config.family.prefix);
         let own = |name: &str| name.strip_prefix(GENERATOR_SCOPE).map(str::to_string);
-        let shared =
-            |name: &str| name.starts_with(&embeddings).then(|| name[DISCRIMINATOR_SCOPE.len()..].to_string());
+        let is_whole = self.discriminator.encoder.embeddings.shared_word.is_none();
+        let is_shared = |name: &str| is_whole && name.starts_with(&embeddings);
+        let shared = |name: &str| is_shared(name).then(|| name[DISCRIMINATOR_SCOPE.len()..].to_string());
         self.names(|name| own(name).or_else(|| shared(name)))
+    }
+
+    /// The discriminator's word embedding and the generator's, to which it is added, where sharing is
+    /// disentangled: a folder holds their sum.
+    pub fn added_names(&self) -> Vec<(String, String)> {
+        let family = self.discriminator.config.family;
+        let word = |scope: &str| format!("{scope}{}.{}.weight", family.prefix, family.names.word);
+        let added = (word(DISCRIMINATOR_SCOPE), word(GENERATOR_SCOPE));
+        self.discriminator.encoder.embeddings.shared_word.map(|_| added).into_iter().collect()
+    }
+
+    /// Takes the generator's word embedding from the discriminator's, which came out of a folder.
+    pub fn take_apart(&self) -> Result<()> {
+        for (own, shared) in self.added_names() {
+            let named = self.parameters.named()?;
+            let find = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor);
+            if let (Some(sum), Some(shared)) = (find(&own), find(&shared)) {
+                self.parameters.set(&own, &(sum - shared)?)?;
+            }
+        }
+        Ok(())
     }
 
     /// The parameters of the discriminator, and their names in a folder of its own.
@@ -156,6 +187,8 @@ impl Outline for PairBlueprint {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Tensor;
+
     use super::*;
     use crate::families::EncoderConfig;
     use crate::families::Family;
@@ -193,6 +226,38 @@ mod tests {
         assert!(has(&generator, "electra.embeddings_project.weight"));
         // Word, position and type tables, and the two vectors of their norm.
         assert_eq!(generator.len() + discriminator.len(), names.len() + 5);
+    }
+
+    #[test]
+    fn a_disentangled_pair_has_two_word_embeddings_and_the_discriminators_begins_at_zero() {
+        let encoder = EncoderConfig {
+            vocab_size: 50,
+            hidden_size: 8,
+            num_hidden_layers: 2,
+            num_attention_heads: 2,
+            intermediate_size: 20,
+            ..EncoderConfig::of(Family::DEBERTA_V2)
+        };
+        let model = ModelConfig { family: Family::DEBERTA_V2, encoder };
+        let form = Family::DEBERTA_V2.replaced_tokens.unwrap();
+        let pair = PairBlueprint::new(&model, &model, form).initialise(1, &Device::Cpu).unwrap();
+        let word = "deberta.embeddings.word_embeddings.weight";
+        let [own, shared] = ["discriminator.", "generator."].map(|scope| format!("{scope}{word}"));
+        assert_eq!(pair.added_names(), [(own.clone(), shared.clone())]);
+        let value = |name: &str| {
+            let named = pair.parameters.named().unwrap();
+            named.into_iter().find(|(known, _)| known == name).unwrap().1
+        };
+        assert!(value(&own).flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|&v| v == 0.0));
+        // Both folders have all tensors of a model alone.
+        let alone = |names: &[(String, String)]| names.iter().any(|(_, file)| file == word);
+        assert!(alone(&pair.generator_names()) && alone(&pair.discriminator_names()));
+        let sum = Tensor::ones((50, 8), DType::F32, &Device::Cpu).unwrap();
+        pair.parameters.set(&own, &sum).unwrap();
+        pair.take_apart().unwrap();
+        let back = (value(&own) + value(&shared)).unwrap();
+        let apart = (back - sum).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        assert!(apart < 1e-6, "{apart}");
     }
 
     #[test]

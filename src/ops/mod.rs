@@ -19,6 +19,7 @@ mod begin;
 pub mod computed;
 pub mod cross_entropy;
 pub mod cuda;
+pub mod disentangled_attention;
 pub mod dropout;
 pub mod element;
 pub mod embedding;

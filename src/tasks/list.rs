@@ -114,7 +114,7 @@ pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) ->
     }
     let task = finetuned(config.task, Build(read_folder(path)?, machine))?;
     let names = task.parameters().layout().own_names();
-    Ok((task, vec![ModelFolder { place: "", files: Vec::new(), names }]))
+    Ok((task, vec![ModelFolder { place: "", files: Vec::new(), names, added: Vec::new() }]))
 }
 
 /// The model of a folder in the Hugging Face layout, or the two of an ELECTRA run.

@@ -125,6 +125,8 @@ pub struct ModelFolder {
     pub files: Vec<(String, Vec<u8>)>,
     /// The parameters that it holds, with the names that they have in it.
     pub names: Vec<(String, String)>,
+    /// Parameters of which it holds the sum with another one of the run, each with that one.
+    pub added: Vec<(String, String)>,
 }
 
 impl ModelFolder {
@@ -151,7 +153,13 @@ impl ModelFolder {
         }
         let mut files = vec![("config.json".to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
         files.extend(tokenizer.files().iter().cloned());
-        Self { place, files, names }
+        Self { place, files, names, added: Vec::new() }
+    }
+
+    /// The same with the sums of these pairs of parameters under the names of the first ones.
+    #[must_use]
+    pub fn with_added(self, added: Vec<(String, String)>) -> Self {
+        Self { added, ..self }
     }
 }
 

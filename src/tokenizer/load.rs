@@ -18,7 +18,7 @@ use crate::tokenizer::check;
 use crate::tokenizer::vocab_txt;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
-const COMPANIONS: [&str; 8] = [
+const COMPANIONS: [&str; 9] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -27,6 +27,7 @@ const COMPANIONS: [&str; 8] = [
     "vocab.txt",
     "sentencepiece.bpe.model",
     "spiece.model",
+    "spm.model",
 ];
 
 pub(super) const TOKENIZER_JSON: &str = "tokenizer.json";

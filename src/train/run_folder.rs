@@ -36,6 +36,7 @@ use crate::telemetry::TensorBoard;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
 use crate::train::room;
+use crate::train::saved::ADDED;
 use crate::train::saved::CONFIG;
 use crate::train::saved::FAILED_BATCH;
 use crate::train::saved::INPUTS;
@@ -274,8 +275,17 @@ impl RunFolder {
             (INPUTS.to_string(), Part::Json(serde_json::to_value(&self.inputs)?)),
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
+        parts.extend(self.added_part(&named));
         parts.extend(self.model_parts(&named)?);
         Ok(Snapshot { step: state.step, parts })
+    }
+
+    /// The parameters of which model folders hold sums, by themselves.
+    fn added_part(&self, named: &[(String, Tensor)]) -> Option<(String, Part)> {
+        let added: Vec<&String> =
+            self.folders.iter().flat_map(|folder| &folder.added).map(|(own, _)| own).collect();
+        let tensors = named.iter().filter(|(name, _)| added.contains(&name)).cloned().collect();
+        (!added.is_empty()).then(|| (ADDED.to_string(), Part::Tensors(tensors)))
     }
 
     /// All files of the model folders.
@@ -326,7 +336,9 @@ impl RunFolder {
             (FAILED_BATCH.to_string(), Part::Json(batch)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
         ];
-        parts.extend(self.model_parts(&parameters.named()?)?);
+        let named = parameters.named()?;
+        parts.extend(self.added_part(&named));
+        parts.extend(self.model_parts(&named)?);
         let target = self.path.join(format!("diverged-{step}"));
         self.publish(&target, &Snapshot { step, parts })?;
         Ok(target)
@@ -389,10 +401,17 @@ fn open_sinks(path: &Path, tensorboard: bool, resumed_step: Option<u64>) -> Resu
 
 /// The tensors of a model folder, by their names in it, out of those of the whole run.
 fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
-    let find = |(name, name_in_file): &(String, String)| {
+    let find = |name: &String| {
         let found = named.binary_search_by(|(known, _)| known.cmp(name));
         let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
-        Ok((name_in_file.clone(), named[index].1.clone()))
+        Ok::<_, anyhow::Error>(&named[index].1)
     };
-    folder.names.iter().map(find).collect()
+    let tensor = |(name, name_in_file): &(String, String)| {
+        let value = match folder.added.iter().find(|(own, _)| own == name) {
+            None => find(name)?.clone(),
+            Some((_, shared)) => (find(name)? + find(shared)?)?,
+        };
+        Ok((name_in_file.clone(), value))
+    };
+    folder.names.iter().map(tensor).collect()
 }

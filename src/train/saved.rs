@@ -1,7 +1,10 @@
 //! What a checkpoint holds of a run, by the names of its files, and how a run takes it back.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
@@ -16,6 +19,8 @@ use crate::train::state::TrainState;
 /// Weights of the model inside a checkpoint.
 pub const MODEL: &str = "model.safetensors";
 pub(super) const OPTIMIZER: &str = "trainer/optimizer.safetensors";
+/// Parameters of which a model folder holds the sum with another one: by themselves, to the last bit.
+pub(super) const ADDED: &str = "trainer/added.safetensors";
 pub(super) const STATE: &str = "trainer/state.json";
 pub(super) const INPUTS: &str = "trainer/inputs.json";
 /// The configuration of the run inside a checkpoint.
@@ -80,11 +85,29 @@ pub fn load_checkpoint(
     let from = || checkpoint.path().display().to_string();
     for folder in folders {
         let tensors = checkpoint.tensors(&place(folder, MODEL))?;
+        let missing = |name: &str| Problem::new(format!("tensor `{name}` is missing")).at(from());
         for (name, name_in_file) in &folder.names {
-            let missing = || Problem::new(format!("tensor `{name_in_file}` is missing")).at(from());
-            let tensor = tensors.get(name_in_file).ok_or_else(missing)?;
+            let tensor = tensors.get(name_in_file).ok_or_else(|| missing(name_in_file))?;
             parameters.set(name, tensor).with_context(from)?;
         }
+    }
+    take_apart(checkpoint, folders, parameters)
+}
+
+/// Puts parameters in the place of the sums that a folder holds: those that a checkpoint has by themselves, or
+/// what is left of the sum, which is rounded, in a folder that is to be used and not trained on.
+fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Parameters) -> Result<()> {
+    let added: Vec<&(String, String)> = folders.iter().flat_map(|folder| &folder.added).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let is_there = checkpoint.names().any(|name| name == ADDED);
+    let by_themselves = if is_there { checkpoint.tensors(ADDED)? } else { BTreeMap::new() };
+    let named: BTreeMap<String, Tensor> = parameters.named()?.into_iter().collect();
+    for (own, shared) in added {
+        let rest = || Ok::<_, anyhow::Error>((&named[own] - &named[shared])?);
+        let value = by_themselves.get(own).cloned().map_or_else(rest, Ok)?;
+        parameters.set(own, &value)?;
     }
     Ok(())
 }

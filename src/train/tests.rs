@@ -219,7 +219,12 @@ fn sitting_of(
     let signals = Signals::none();
     let machine = Machine::alone(&Device::Cpu, policy.clone());
     let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
-    let folders = vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
+    let folders = vec![ModelFolder {
+        place: "",
+        files: Vec::new(),
+        names: vec![("w".into(), "w".into())],
+        added: vec![],
+    }];
     let mut state = TrainState::new(Cursor::default(), Better::Lower);
     let store = crate::checkpoint::CheckpointStore::new(folder);
     let resumed = store.newest(Resumed::read).unwrap().0;

@@ -1,7 +1,7 @@
 //! Generator and discriminator against PyTorch transformers', with the same drawn ids: logits, every gradient
 //! of the joint loss, and five AdamW steps. `scripts/make_golden.py` wrote the folder.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use candle_core::Device;
 use candle_core::Result;
@@ -71,24 +71,16 @@ impl Task for Given {
     }
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/electra_rtd")
+fn tensors(folder: &Path, file: &str) -> Tensors {
+    Tensors::new(candle_core::safetensors::load(folder.join(file), &Device::Cpu).unwrap())
 }
 
-fn tensors(file: &str) -> Tensors {
-    Tensors::new(candle_core::safetensors::load(folder().join(file), &Device::Cpu).unwrap())
-}
-
-fn read() -> (Given, Batch) {
-    let inputs = tensors("inputs.safetensors");
+/// The weights of a folder, which has no tokenizer, and its batch.
+fn read(folder: &Path) -> (Given, Batch) {
+    let inputs = tensors(folder, "inputs.safetensors");
     let batch = inputs.batch();
-    let task = load().unwrap();
+    let task = ReplacedTokenDetection::load_models(folder, &Device::Cpu).unwrap();
     (Given { task, drawn: inputs.get("drawn").clone() }, batch)
-}
-
-/// The weights of the folder; a tokenizer is not there.
-fn load() -> anyhow::Result<ReplacedTokenDetection> {
-    ReplacedTokenDetection::load_models(&folder(), &Device::Cpu)
 }
 
 #[track_caller]
@@ -99,7 +91,18 @@ fn close(what: &str, got: f64, want: f32, tolerance: f64) {
 
 #[test]
 fn logits_and_every_gradient_of_the_joint_loss_are_those_of_transformers() {
-    let ((task, batch), outputs) = (read(), tensors("outputs.safetensors"));
+    check_folder("electra_rtd");
+}
+
+/// The discriminator's word embedding is the generator's plus its own, which alone has a gradient of its loss.
+#[test]
+fn disentangled_embeddings_have_the_gradients_of_pytorch() {
+    check_folder("deberta_v2_rtd");
+}
+
+fn check_folder(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let ((task, batch), outputs) = (read(&folder), tensors(&folder, "outputs.safetensors"));
     let check = |what: &str, got: &Tensor| {
         let want = outputs.get(what);
         let error = largest(&(got - want).unwrap()) / largest(want);

@@ -11,12 +11,14 @@ use mlmtrain::families::EncoderConfig;
 use mlmtrain::families::Family;
 use mlmtrain::families::HeadKind;
 use mlmtrain::families::ModelConfig;
+use mlmtrain::families::PositionKind;
 use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Parameters;
 use mlmtrain::layers::Part;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
 use mlmtrain::models::Objective;
+use mlmtrain::ops::disentangled_attention::Buckets;
 use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
 use mlmtrain::rng::Purpose;
@@ -39,6 +41,7 @@ const FAMILIES: [Family; Family::ALL.len()] = Family::ALL;
 /// Weights ten times as wide as usual: at 0.02 so small a model is almost linear, and an error would hardly
 /// show.
 fn shape(family: Family, dropout: f64) -> ModelConfig {
+    let is_relative = family.positions == PositionKind::Relative;
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
         embedding_size: family.projects_embeddings.then_some(16),
@@ -54,6 +57,8 @@ fn shape(family: Family, dropout: f64) -> ModelConfig {
         max_position_embeddings: 16,
         // Fewer tokens than the longest segments have.
         local_attention: 8,
+        position_buckets: if is_relative { 6 } else { 0 },
+        pooler_dropout: if is_relative { dropout } else { 0.0 },
         initializer_range: 0.2,
         ..EncoderConfig::of(family)
     };
@@ -208,6 +213,10 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
     let used: Vec<u32> = match name.rsplit('.').nth(1) {
         Some("word_embeddings" | "tok_embeddings") => batch.ids.clone(),
         Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
+        Some("rel_embeddings") => {
+            let (buckets, last) = (Buckets::new(6, 16), LENGTHS[2] as isize - 1);
+            (-last..=last).map(|distance| buckets.row(distance) as u32).collect()
+        }
         _ => batch.token_type_ids.clone(),
     };
     let has_decoder = task.parameters().layout().specs().any(|s| {

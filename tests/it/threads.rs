@@ -93,8 +93,9 @@ fn parameters_after_two_steps(family: Family, compute: ComputeType, threads: usi
 #[test]
 fn one_thread_and_several_train_the_same_bits() {
     let types = [ComputeType::F32, ComputeType::Bf16, ComputeType::F16];
-    let cases =
-        [Family::ROBERTA, Family::MODERNBERT].into_iter().flat_map(|f| types.map(|compute| (f, compute)));
+    let cases = [Family::ROBERTA, Family::MODERNBERT, Family::DEBERTA_V2]
+        .into_iter()
+        .flat_map(|f| types.map(|compute| (f, compute)));
     for (family, compute) in cases {
         let one = parameters_after_two_steps(family, compute, 1);
         for threads in [2, 3] {

@@ -30,6 +30,7 @@ pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
             let table = &tables[0];
             sizes(table, model, findings);
             rotary(table, model, findings);
+            relative(table, model, findings);
             embedding(table, model, findings);
             task(config, model, findings);
             positions(table, model, config.data.max_seq_length, findings);
@@ -76,12 +77,14 @@ fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {
     findings.count(&at("num_attention_heads"), encoder.num_attention_heads as u64, 1, 1 << 16);
     findings.count(&at("intermediate_size"), encoder.intermediate_size as u64, 1, 1 << 18);
     findings.count(&at("max_position_embeddings"), encoder.max_position_embeddings as u64, 1, 1 << 20);
-    findings.count(&at("type_vocab_size"), encoder.type_vocab_size as u64, 1, 1 << 10);
+    let least_types = family.defaults.type_vocab_size.min(1) as u64;
+    findings.count(&at("type_vocab_size"), encoder.type_vocab_size as u64, least_types, 1 << 10);
     findings.below_one(&at("hidden_dropout_prob"), encoder.hidden_dropout_prob, "0.1");
     findings.below_one(&at("attention_probs_dropout_prob"), encoder.attention_probs_dropout_prob, "0.1");
     findings.below_one(&at("classifier_dropout"), encoder.classifier_dropout.unwrap_or(0.0), "0.1");
     findings.below_one(&at("embedding_dropout"), encoder.embedding_dropout, "0.1");
     findings.below_one(&at("mlp_dropout"), encoder.mlp_dropout, "0.1");
+    findings.below_one(&at("pooler_dropout"), encoder.pooler_dropout, "0.1");
     findings.positive(&at("layer_norm_eps"), encoder.layer_norm_eps);
     findings.positive(&at("initializer_range"), encoder.initializer_range);
     let (hidden, heads) = (encoder.hidden_size, encoder.num_attention_heads);
@@ -125,6 +128,25 @@ fn rotary(table: &str, model: &ModelConfig, findings: &mut Findings) {
     }
 }
 
+/// The table of relative positions, and which distances share a row of it.
+fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
+    if model.family.positions != PositionKind::Relative {
+        return;
+    }
+    let (encoder, at) = (&model.encoder, |key: &str| format!("{table}.{key}"));
+    let (buckets, farthest) = (encoder.position_buckets, encoder.farthest_position());
+    findings.count(&at("position_buckets"), buckets as u64, 0, 1 << 16);
+    findings.count(&at("max_relative_positions"), encoder.max_relative_positions as u64, 0, 1 << 20);
+    if !encoder.buckets_fit() {
+        let message = format!(
+            "`{table}.position_buckets` {buckets} does not go with distances up to {farthest}: half of the buckets are for one distance each, the others for farther ones"
+        );
+        let most = 2 * farthest.saturating_sub(2) + 1;
+        let hint = format!("take from 2 to {most}, or 0 for a row for each distance");
+        findings.add(&[&at("position_buckets"), &at("max_relative_positions")], message, hint);
+    }
+}
+
 fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let path = format!("{table}.embedding_size");
     let Some(width) = model.encoder.embedding_size else { return };
@@ -142,7 +164,11 @@ fn task(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
         PretrainTask::ReplacedTokenDetection if family.replaced_tokens.is_none() => {
             let message =
                 format!("`task: replaced_token_detection` needs a head that {} does not have", family.title);
-            findings.add(&["task"], message, "use `task: masked_lm`, or the family `electra`");
+            findings.add(
+                &["task"],
+                message,
+                "use `task: masked_lm`, or the family `electra` or `deberta-v2`",
+            );
         }
         PretrainTask::ReplacedTokenDetection => generator(config, model, findings),
         PretrainTask::MaskedLm => {
@@ -172,6 +198,15 @@ fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findin
         return;
     }
     let shape = rtd.generator(model).encoder;
+    if !model.family.projects_embeddings && shape.hidden_size != model.encoder.hidden_size {
+        let message = format!(
+            "`rtd.generator_hidden_size` {} is not the model's {}, and {} shares embeddings of that width",
+            shape.hidden_size, model.encoder.hidden_size, model.family.title
+        );
+        let hint = "remove it, and give the generator fewer layers: `rtd.generator_num_hidden_layers`";
+        findings.add(&["rtd.generator_hidden_size"], message, hint);
+        return;
+    }
     if !shape.hidden_size.is_multiple_of(shape.num_attention_heads) {
         let message = format!(
             "`rtd.generator_hidden_size` {} is not divisible by its {} attention heads",

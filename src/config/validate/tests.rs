@@ -120,6 +120,23 @@ fn rotary_positions_and_local_layers() {
 }
 
 #[test]
+fn relative_positions_and_their_buckets() {
+    let found = |change: fn(&mut EncoderConfig)| {
+        found(|c| {
+            let family = Family::DEBERTA_V2;
+            c.model.tables[0] = ModelConfig { family, encoder: EncoderConfig::of(family) };
+            change(encoder(c));
+        })
+    };
+    assert_eq!(found(|_| {}), "");
+    assert_eq!(found(|e| (e.position_buckets, e.type_vocab_size) = (0, 2)), "");
+    insta::assert_snapshot!(found(|e| e.position_buckets = 1), @"`model.deberta-v2.position_buckets` 1 does not go with distances up to 512: half of the buckets are for one distance each, the others for farther ones");
+    insta::assert_snapshot!(found(|e| e.max_relative_positions = 129), @"`model.deberta-v2.position_buckets` 256 does not go with distances up to 129: half of the buckets are for one distance each, the others for farther ones");
+    insta::assert_snapshot!(found(|e| e.pooler_dropout = 1.0), @"`model.deberta-v2.pooler_dropout` is 1, it must be at least 0 and below 1");
+    insta::assert_snapshot!(found(|e| e.classifier_dropout = Some(1.0)), @"`model.deberta-v2.cls_dropout` is 1, it must be at least 0 and below 1");
+}
+
+#[test]
 fn the_data() {
     insta::assert_snapshot!(found(|c| c.data.sources.clear()), @"`data.sources` is empty, there is nothing to train on");
     insta::assert_snapshot!(found(|c| c.data.sources[0].files.clear()), @"`data.sources.0.files` is empty");

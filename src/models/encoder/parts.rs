@@ -7,6 +7,8 @@ use crate::families::EncoderNames;
 use crate::families::ModelConfig;
 use crate::families::NormNames;
 use crate::families::PositionKind;
+use crate::families::PositionNorm;
+use crate::families::PositionScores;
 use crate::layers::NormPlacement;
 use crate::layers::ParameterId;
 use crate::layers::Part;
@@ -19,10 +21,13 @@ use crate::layers::feed_forward::Gate;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::output_block::OutputBlock;
+use crate::layers::relative_positions::PositionTable;
+use crate::layers::relative_positions::RelativePositions;
 use crate::layers::self_attention::Positions;
 use crate::layers::self_attention::SelfAttention;
 use crate::models::initial;
 use crate::models::initial::Role;
+use crate::ops::disentangled_attention::Buckets;
 use crate::ops::rotary::Angles;
 
 /// Makes the parts of one encoder.
@@ -59,8 +64,15 @@ impl<'a> Parts<'a> {
         let (names, positions) = (self.names, shape.max_position_embeddings);
         Embeddings {
             word: self.table(names.word, [shape.vocab_size, width], padding.word),
-            position: names.position.map(|name| self.table(name, [positions, width], padding.position)),
-            token_type: names.token_type.map(|name| self.table(name, [shape.type_vocab_size, width], None)),
+            shared_word: None,
+            position: names
+                .position
+                .filter(|_| shape.position_biased_input)
+                .map(|name| self.table(name, [positions, width], padding.position)),
+            token_type: names
+                .token_type
+                .filter(|_| shape.type_vocab_size > 0)
+                .map(|name| self.table(name, [shape.type_vocab_size, width], None)),
             norm: self.norm(&self.name(names.embedding_norm), width),
             width,
             word_padding: padding.word,
@@ -75,13 +87,27 @@ impl<'a> Parts<'a> {
         Linear::new(self.registry, &name, width, self.config.encoder.hidden_size)
     }
 
+    /// The table of relative positions that layers share; its gradient is final when the first layer's is.
+    pub(super) fn position_table(&mut self) -> Option<PositionTable> {
+        let (names, shape) = (self.names.relative?, &self.config.encoder);
+        let hidden = shape.hidden_size;
+        let rows = Buckets::new(shape.position_buckets, shape.farthest_position()).rows();
+        let has_norm = shape.norm_rel_ebd == PositionNorm::LayerNorm;
+        Some(PositionTable {
+            table: self.table(names.table, [rows, hidden], None),
+            norm: has_norm.then(|| self.norm(&self.name(names.norm), hidden)),
+            rows,
+            hidden,
+        })
+    }
+
     pub(super) fn layer(&mut self, layer: usize) -> EncoderLayer {
         self.registry.enter(Part::Layer(layer));
         let (shape, names, family) = (&self.config.encoder, self.names, self.config.family);
         let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
-        let (window, positions) = self.positions(layer);
         let (placement, [attention_norm, feed_forward_norm]) = self.norms(layer);
         let [query, key, value] = self.attention_maps(layer);
+        let (window, positions) = self.positions(layer, [query, key]);
         let (gate, halves) = if family.is_gated { (Gate::SecondHalf, 2) } else { (Gate::None, 1) };
         let dropouts = (family.dropouts)(shape);
         let attention = SelfAttention {
@@ -133,10 +159,34 @@ impl<'a> Parts<'a> {
     }
 
     /// How far a layer attends, and how it learns where tokens stand.
-    fn positions(&self, layer: usize) -> (Option<usize>, Positions) {
+    fn positions(&mut self, layer: usize, [query, key]: [Linear; 2]) -> (Option<usize>, Positions) {
+        if self.config.family.positions == PositionKind::Relative {
+            return (None, self.relative_positions(layer, [query, key]));
+        }
         let Some(angles) = &self.angles else { return (None, Positions::Absolute) };
         let window = self.config.encoder.window(layer);
         (window, Positions::Rotary(Arc::clone(&angles[usize::from(window.is_some())])))
+    }
+
+    /// What a layer makes of the table of relative positions, by the maps of contents or by maps of its own.
+    fn relative_positions(&mut self, layer: usize, [query, key]: [Linear; 2]) -> Positions {
+        let (shape, hidden) = (&self.config.encoder, self.config.encoder.hidden_size);
+        let Some(names) = self.names.relative.filter(|_| shape.pos_att_type != PositionScores::None) else {
+            return Positions::Absolute;
+        };
+        let buckets = Buckets::new(shape.position_buckets, shape.farthest_position());
+        let mut map = |is_there: bool, shared: Linear, name| {
+            let of_layer = shape.share_att_key.then_some(shared);
+            is_there.then(|| of_layer.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
+        };
+        Positions::Relative(Box::new(RelativePositions {
+            buckets,
+            key: map(shape.pos_att_type.content_to_position(), key, names.key),
+            query: map(shape.pos_att_type.position_to_content(), query, names.query),
+            dropout: (self.config.family.dropouts)(shape).embeddings,
+            site: Site::RelativePositions(layer),
+            row_keys: (0..buckets.rows() as u64).collect(),
+        }))
     }
 
     /// The maps to queries, keys and values.

@@ -1,13 +1,14 @@
 //! Discriminator: whether each token was replaced. Map, GELU, map to one number, for all tokens.
 //!
-//! `ElectraDiscriminatorPredictions` of transformers.
+//! `ElectraDiscriminatorPredictions` of transformers. DeBERTa's norms the sum of a token and the first one of
+//! its segment before the map (`LMMaskPredictionHead` of microsoft/DeBERTa).
 
 use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::families::ModelConfig;
-use crate::families::ReplacedTokenNames;
+use crate::families::ReplacedTokens;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
@@ -16,14 +17,35 @@ use crate::layers::ParameterId;
 use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
 use crate::models::heads::HeadMemory;
 use crate::ops::computed::AnyIndices;
+use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::layer_norm;
 use crate::ops::linear_binary_cross_entropy as op;
+
+/// What the head makes of hidden states, each `[T, D]`.
+struct Activated {
+    /// Of the norm: its input, and what it saved.
+    normed: Option<(Tensor, layer_norm::Saved)>,
+    /// Of the map.
+    input_td: Tensor,
+    pre_activation_td: Tensor,
+    activation_td: Tensor,
+}
+
+/// For each token the first one of its segment, `[T]`.
+fn first_tokens(ctx: &Context<'_>) -> Vec<u32> {
+    let segments = ctx.rows.cu_seqlens.host().windows(2);
+    segments.flat_map(|bounds| (bounds[0]..bounds[1]).map(|_| bounds[0])).collect()
+}
 
 /// The head.
 #[derive(Debug, Clone)]
 pub struct ReplacedTokenHead {
+    /// Of the sum of a token and the first one of its segment, where there is one.
+    norm: Option<Norm>,
     dense: Linear,
     /// The map to one number.
     output_weight: ParameterId,
@@ -31,14 +53,15 @@ pub struct ReplacedTokenHead {
 }
 
 impl ReplacedTokenHead {
-    /// Registers both maps.
-    pub fn new(registry: &mut Registry, config: &ModelConfig, names: ReplacedTokenNames) -> Self {
+    /// Registers norm and maps.
+    pub fn new(registry: &mut Registry, config: &ModelConfig, form: ReplacedTokens) -> Self {
         registry.enter(Part::Head);
-        let hidden = config.encoder.hidden_size;
+        let (hidden, eps) = (config.encoder.hidden_size, config.encoder.layer_norm_eps);
         Self {
-            dense: Linear::new(registry, names.dense, hidden, hidden),
-            output_weight: registry.weight(format!("{}.weight", names.output), &[1, hidden], Init::Normal),
-            output_bias: registry.vector(format!("{}.bias", names.output), 1, Init::Zeros),
+            norm: form.norm.map(|name| Norm::new(registry, name, hidden, eps, true)),
+            dense: Linear::new(registry, form.dense, hidden, hidden),
+            output_weight: registry.weight(format!("{}.weight", form.output), &[1, hidden], Init::Normal),
+            output_bias: registry.vector(format!("{}.bias", form.output), 1, Init::Zeros),
         }
     }
 
@@ -49,22 +72,46 @@ impl ReplacedTokenHead {
 
     /// What `tokens` tokens take.
     pub fn memory(&self, tokens: u64, compute: DType) -> HeadMemory {
-        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32.
+        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32. Of a
+        // norm its input and output, and what was added; the gradients of these.
+        let normed = u64::from(self.norm.is_some());
         let width = self.dense.inputs as u64;
         let value_bytes = compute.size_in_bytes() as u64;
-        let saved = Footprint { values: 2 * width, statistics_bytes: 0 };
-        let besides = Footprint { values: 3 * width, statistics_bytes: 8 };
+        let saved = Footprint { values: (2 + 2 * normed) * width, statistics_bytes: 8 * normed };
+        let besides = Footprint { values: (3 + 3 * normed) * width, statistics_bytes: 8 };
         HeadMemory {
             saved_bytes: saved.bytes(tokens, value_bytes),
             temporary_bytes: besides.bytes(tokens, value_bytes),
         }
     }
 
-    /// Both sides of GELU, `[T, D]`.
-    fn activated(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Tensor)> {
-        let pre_activation_td = self.dense.forward_without_bias(hidden_td, ctx)?;
+    /// From the hidden states to behind GELU.
+    fn activated(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<Activated> {
+        let (input_td, normed) = match &self.norm {
+            None => (hidden_td.clone(), None),
+            Some(norm) => {
+                let sum_td = (hidden_td + gather_rows::forward(hidden_td, &first_tokens(ctx))?)?;
+                let (input_td, saved) = norm.forward(&sum_td, ctx)?;
+                (input_td, Some((sum_td, saved)))
+            }
+        };
+        let pre_activation_td = self.dense.forward_without_bias(&input_td, ctx)?;
         let activation_td = gelu::forward(&pre_activation_td, self.dense.bias(ctx))?;
-        Ok((pre_activation_td, activation_td))
+        Ok(Activated { normed, input_td, pre_activation_td, activation_td })
+    }
+
+    /// The gradient of the hidden states from that of the map's input.
+    fn input_backward(
+        &self,
+        d_input: Tensor,
+        activated: &Activated,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let (Some(norm), Some((sum_td, saved))) = (&self.norm, &activated.normed) else { return Ok(d_input) };
+        let d_sum = norm.backward(&d_input, sum_td, saved, ctx, gradients)?;
+        let of_firsts = gather_rows::backward(&d_sum, &first_tokens(ctx), d_sum.dim(0)?)?;
+        d_sum + of_firsts
     }
 
     fn output<'a>(&self, ctx: &Context<'a>) -> op::Map<'a> {
@@ -74,13 +121,13 @@ impl ReplacedTokenHead {
 
     /// The logit of each token, f32 `[T]`: above 0 where it is held to be replaced.
     pub fn logits(&self, hidden_td: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        op::logits(&self.activated(hidden_td, ctx)?.1, self.output(ctx))
+        op::logits(&self.activated(hidden_td, ctx)?.activation_td, self.output(ctx))
     }
 
     /// The summed loss and the scores of all tokens, for [`op::Totals::read`]; `replaced` is 1 for tokens
     /// that were replaced, else 0, `[T]`.
     pub fn totals(&self, hidden_td: &Tensor, replaced: AnyIndices<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        op::forward(&self.activated(hidden_td, ctx)?.1, self.output(ctx), replaced)
+        op::forward(&self.activated(hidden_td, ctx)?.activation_td, self.output(ctx), replaced)
     }
 
     /// [`ReplacedTokenHead::totals`], and the gradient of `scale` times the summed loss by the hidden states,
@@ -93,14 +140,15 @@ impl ReplacedTokenHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let (pre_activation_td, activation_td) = self.activated(hidden_td, ctx)?;
+        let activated = self.activated(hidden_td, ctx)?;
         let into =
             op::Map { weight: gradients.get(self.output_weight)?, bias: gradients.get(self.output_bias)? };
         let (totals, d_activation) =
-            op::forward_backward(&activation_td, self.output(ctx), replaced, scale, into)?;
+            op::forward_backward(&activated.activation_td, self.output(ctx), replaced, scale, into)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
-        let d_pre = gelu::backward(&d_activation, &pre_activation_td, bias, d_bias)?;
-        let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_td, ctx, gradients)?;
+        let d_pre = gelu::backward(&d_activation, &activated.pre_activation_td, bias, d_bias)?;
+        let d_input = self.dense.backward_without_bias(&d_pre, &activated.input_td, ctx, gradients)?;
+        let d_hidden = self.input_backward(d_input, &activated, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
         Ok((totals, d_hidden))
     }

@@ -2,7 +2,7 @@
 //! one, dropout, map to labels, or to numbers that are to be predicted (regression).
 //!
 //! RoBERTa and ELECTRA drop before the first map as well; BERT's first map is its pooler and has no dropout
-//! before it. GELU is ELECTRA's and ModernBERT's, the mean and the norm are ModernBERT's
+//! before it, DeBERTa's one of its own. GELU is that of ELECTRA, ModernBERT and DeBERTa, the mean and the norm are ModernBERT's
 //! (`ModernBertForSequenceClassification` and `ModernBertPredictionHead` of transformers).
 
 use candle_core::DType;
@@ -88,7 +88,7 @@ impl ClassificationHead {
             output: Linear::initialised(registry, names.output, [hidden, num_labels], last, true),
             activation: names.activation,
             dropout,
-            input_dropout: if names.drops_input { dropout } else { 0.0 },
+            input_dropout: if names.drops_input { dropout } else { shape.pooler_dropout },
             objective: Objective::OneClass,
         }
     }

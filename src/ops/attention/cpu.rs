@@ -30,44 +30,44 @@ const QUERY_BLOCK: usize = 128;
 
 /// An output that tasks share; each writes only the rows of its segment and the columns of its head.
 #[derive(Clone, Copy)]
-struct SharedOutput<T>(*mut T);
+pub(in crate::ops) struct SharedOutput<T>(*mut T);
 // SAFETY: tasks of different (segment, head) touch disjoint elements, see `Task`.
 unsafe impl<T: Element> Send for SharedOutput<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for SharedOutput<T> {}
 
 impl<T> SharedOutput<T> {
-    fn of(room: &mut [MaybeUninit<T>]) -> Self {
+    pub(in crate::ops) fn of(room: &mut [MaybeUninit<T>]) -> Self {
         Self(room.as_mut_ptr().cast())
     }
 
-    fn pointer(&self) -> *mut T {
+    pub(in crate::ops) fn pointer(&self) -> *mut T {
         self.0
     }
 }
 
 /// One head of one segment.
 #[derive(Clone, Copy)]
-struct Task {
-    start: usize,
-    len: usize,
-    head: usize,
+pub(in crate::ops) struct Task {
+    pub(in crate::ops) start: usize,
+    pub(in crate::ops) len: usize,
+    pub(in crate::ops) head: usize,
     /// As [`Segments::window`]; the whole segment where there is none.
-    window: usize,
+    pub(in crate::ops) window: usize,
 }
 
 /// A block of queries and the keys that one of them sees, as rows of their segment.
 #[derive(Clone, Copy)]
-struct Block {
-    first: usize,
-    queries: usize,
+pub(in crate::ops) struct Block {
+    pub(in crate::ops) first: usize,
+    pub(in crate::ops) queries: usize,
     /// A multiple of what dropout draws at once.
     first_key: usize,
-    keys: usize,
+    pub(in crate::ops) keys: usize,
 }
 
 impl Task {
-    fn blocks(self) -> impl Iterator<Item = Block> {
+    pub(in crate::ops) fn blocks(self) -> impl Iterator<Item = Block> {
         (0..self.len).step_by(QUERY_BLOCK).map(move |first| {
             let queries = QUERY_BLOCK.min(self.len - first);
             let first_key = first.saturating_sub(self.window) / 8 * 8;
@@ -77,45 +77,51 @@ impl Task {
     }
 
     /// The keys that a query of a block sees, counted from the block's first one.
-    fn seen(self, block: Block, row: usize) -> Range<usize> {
+    pub(in crate::ops) fn seen(self, block: Block, row: usize) -> Range<usize> {
         let query = block.first + row;
         let end = query.saturating_add(self.window).saturating_add(1).min(self.len);
         query.saturating_sub(self.window) - block.first_key..end - block.first_key
     }
 }
 
-struct Shape {
-    hidden: usize,
-    heads: usize,
-    head_size: usize,
-    scale: f32,
+pub(in crate::ops) struct Shape {
+    pub(in crate::ops) hidden: usize,
+    pub(in crate::ops) heads: usize,
+    pub(in crate::ops) head_size: usize,
+    /// What scores are multiplied by.
+    pub(in crate::ops) scale: f32,
 }
 
 impl Shape {
-    fn of(tensor: &Tensor, heads: usize) -> Result<Self> {
+    pub(in crate::ops) fn of(tensor: &Tensor, heads: usize) -> Result<Self> {
         let hidden = tensor.dim(1)?;
         Ok(Self { hidden, heads, head_size: hidden / heads, scale: 1.0 / ((hidden / heads) as f32).sqrt() })
     }
 
     /// Offset of a token's slice of a head in a `[T, D]` matrix.
-    fn at(&self, task: Task, row: usize) -> usize {
+    pub(in crate::ops) fn at(&self, task: Task, row: usize) -> usize {
         (task.start + row) * self.hidden + task.head * self.head_size
     }
 
     /// Rows from `row` on of a head of a segment as a matrix.
-    fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
+    pub(in crate::ops) fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
         // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the
         // caller).
         unsafe { Matrix::window(data.as_ptr(), self.at(task, row), self.hidden) }
     }
 
-    fn output<T: Element>(&self, data: &SharedOutput<T>, task: Task, row: usize) -> Output<'static, T> {
+    pub(in crate::ops) fn output<T: Element>(
+        &self,
+        data: &SharedOutput<T>,
+        task: Task,
+        row: usize,
+    ) -> Output<'static, T> {
         // SAFETY: as in `window`; the output has the same shape.
         Output::rows(unsafe { data.pointer().add(self.at(task, row)) }, self.hidden)
     }
 }
 
-fn tasks(segments: &Segments<'_>) -> Vec<Task> {
+pub(in crate::ops) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     let mut tasks = Vec::new();
     for bounds in segments.cu_seqlens.host().windows(2) {
         let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
@@ -157,7 +163,7 @@ impl<T> Scratch<T> {
 }
 
 /// The first `len` values of a buffer, which grows when it must; they hold what was left there.
-fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+pub(in crate::ops) fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
         buffer.resize(len, T::narrow(0.0));
     }
@@ -222,7 +228,14 @@ fn forward_task<T: Element>(
 }
 
 /// `scores[queries, keys] = c q k^T` of a block.
-fn score_block<T: Element>(shape: &Shape, task: Task, block: Block, q: &[T], k: &[T], scores: &mut [f32]) {
+pub(in crate::ops) fn score_block<T: Element>(
+    shape: &Shape,
+    task: Task,
+    block: Block,
+    q: &[T],
+    k: &[T],
+    scores: &mut [f32],
+) {
     let Block { first, queries, first_key, keys } = block;
     let size = (queries, keys, shape.head_size);
     let (q, k) = (shape.window(q, task, first), shape.window(k, task, first_key).transposed());
@@ -231,7 +244,12 @@ fn score_block<T: Element>(shape: &Shape, task: Task, block: Block, q: &[T], k: 
 }
 
 /// What drops the probabilities of a token and head, from a key of its segment on.
-fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize, first: usize) -> Option<Keep<'a>> {
+pub(in crate::ops) fn keep<'a>(
+    segments: &Segments<'a>,
+    token: usize,
+    head: usize,
+    first: usize,
+) -> Option<Keep<'a>> {
     let row_key = segments.token_keys.host()[token] * segments.heads as u64 + head as u64;
     segments.dropout.map(|dropout| Keep { dropout, row_key, first })
 }
@@ -342,13 +360,18 @@ fn backward_task<T: Element>(
         }
     }
     for (sums, out) in [(d_keys, dk), (d_values, dv)] {
-        for (row, sums) in sums.chunks_exact(head_size).enumerate() {
-            // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
-            let out = unsafe {
-                let first = out.pointer().add(shape.at(task, row)).cast::<MaybeUninit<T>>();
-                std::slice::from_raw_parts_mut(first, head_size)
-            };
-            out.iter_mut().zip(sums).for_each(|(out, sum)| _ = out.write(T::narrow(*sum)));
-        }
+        write_rows(shape, task, sums, out);
+    }
+}
+
+/// Rounds the sums of the rows of a task into an output.
+pub(in crate::ops) fn write_rows<T: Element>(shape: &Shape, task: Task, sums: &[f32], out: &SharedOutput<T>) {
+    for (row, sums) in sums.chunks_exact(shape.head_size).enumerate() {
+        // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
+        let out = unsafe {
+            let first = out.pointer().add(shape.at(task, row)).cast::<MaybeUninit<T>>();
+            std::slice::from_raw_parts_mut(first, shape.head_size)
+        };
+        out.iter_mut().zip(sums).for_each(|(out, sum)| _ = out.write(T::narrow(*sum)));
     }
 }

@@ -25,10 +25,10 @@ use crate::ops::dropout::Dropout;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 
-mod cpu;
+pub(in crate::ops) mod cpu;
 mod cuda;
 pub mod reference;
-mod rows;
+pub(in crate::ops) mod rows;
 mod tiles;
 
 pub use tiles::Tiles;
@@ -52,7 +52,7 @@ pub struct Segments<'a> {
 /// Log-sum-exp of the scores of each token and head, `[T, H]`.
 #[derive(Debug, Clone)]
 pub struct Saved {
-    log_sum_exp_th: Tensor,
+    pub(in crate::ops) log_sum_exp_th: Tensor,
 }
 
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
@@ -97,7 +97,8 @@ pub fn backward(
     }
 }
 
-fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
+/// An error unless the tensors are of one shape, which heads and segments fit.
+pub(in crate::ops) fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     let (tokens, hidden) = tensors[0].dims2()?;
     if let Some(other) = tensors.iter().find(|t| t.dims() != [tokens, hidden]) {
         bail!("attention: shapes {:?} and {:?} differ", tensors[0].shape(), other.shape());

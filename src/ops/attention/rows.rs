@@ -8,17 +8,17 @@ use crate::ops::simd::kernel;
 
 /// Where the factors of a row of probabilities are drawn from.
 #[derive(Clone, Copy)]
-pub(super) struct Keep<'a> {
-    pub(super) dropout: &'a Dropout,
-    pub(super) row_key: u64,
+pub(in crate::ops) struct Keep<'a> {
+    pub(in crate::ops) dropout: &'a Dropout,
+    pub(in crate::ops) row_key: u64,
     /// Index in its segment of the first key.
-    pub(super) first: usize,
+    pub(in crate::ops) first: usize,
 }
 
 kernel! {
     /// One row of forward: scores of the keys in `seen` to probabilities, dropped where `keep` says so, and 0
     /// for all others; gives the row's log-sum-exp.
-    pub(super) fn softmax<T>(
+    pub(in crate::ops) fn softmax<T>(
         scores: &mut [f32],
         seen: Range<usize>,
         keep: Option<Keep<'_>>,
@@ -54,7 +54,7 @@ kernel! {
 
     /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values.
     /// All in one loop: rows come from main memory, and while one is added up the next ones are on their way.
-    pub(super) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
+    pub(in crate::ops) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
         for (i, out) in out.iter_mut().enumerate() {
             let row = i * stride..i * stride + width;
             *out = simd::sum_of([&a[row.clone()], &b[row]], |[a, b]| a.widen() * b.widen());
@@ -63,7 +63,7 @@ kernel! {
 
     /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out:
     /// dropped probabilities and gradients of the scores, 0 for keys that are not in `seen`.
-    pub(super) fn backward<T>(
+    pub(in crate::ops) fn backward<T>(
         scores: &[f32],
         d_dropped: &[f32],
         sums: (f32, f32),

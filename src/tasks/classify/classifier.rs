@@ -145,6 +145,6 @@ fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
         cls: tokenizer.special().cls,
         sep: tokenizer.special().sep,
         double_sep: family.double_separator,
-        second_type: family.second_type.min(types - 1),
+        second_type: family.second_type.min(types.saturating_sub(1)),
     }
 }

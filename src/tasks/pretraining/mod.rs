@@ -72,6 +72,11 @@ pub trait Pretrained: Task + Sized + Send + 'static {
     /// The parameters that come out of the folders that a run may begin with.
     fn of_folders(&self) -> OfFolders;
 
+    /// Makes what the parameters stand for of what they were in these folders.
+    fn filled(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The model folders of a checkpoint.
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder>;
 
@@ -180,6 +185,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         if let Some(origin) = origin {
             let names = task.of_folders();
             origin.fill(task.parameters(), &names, &model, &tokenizer, progress)?;
+            task.filled()?;
         }
         // A text that cannot be filled in is better told now than after hours of training.
         sample(config, &task, &tokenizer)?;

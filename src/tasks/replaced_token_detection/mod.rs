@@ -80,12 +80,12 @@ pub fn blueprint(config: &RtdConfig, model: &ModelConfig) -> Result<PairBlueprin
 
 fn blueprint_of(generator: &ModelConfig, discriminator: &ModelConfig) -> Result<PairBlueprint> {
     let family = discriminator.family;
-    let Some(names) = family.replaced_tokens else {
+    let Some(form) = family.replaced_tokens else {
         return Err(Problem::usage(format!("{} has no head that tells replaced tokens", family.title))
             .hint("use `task: masked_lm`")
             .into());
     };
-    Ok(PairBlueprint::new(generator, discriminator, names))
+    Ok(PairBlueprint::new(generator, discriminator, form))
 }
 
 impl ReplacedTokenDetection {
@@ -118,6 +118,7 @@ impl ReplacedTokenDetection {
         let pair = blueprint_of(&generator.config, &discriminator.config)?.initialise(0, device)?;
         generator.fill_as(&pair.parameters, &pair.generator_names(), false)?;
         discriminator.fill_as(&pair.parameters, &pair.discriminator_names(), false)?;
+        pair.take_apart()?;
         Ok(Self::new(pair, &RtdConfig::default()))
     }
 
@@ -175,8 +176,13 @@ impl Pretrained for ReplacedTokenDetection {
                 &discriminator.config,
                 HeadKind::ReplacedTokenDetection,
                 self.pair.discriminator_names(),
-            ),
+            )
+            .with_added(self.pair.added_names()),
         ]
+    }
+
+    fn filled(&self) -> Result<()> {
+        Ok(self.pair.take_apart()?)
     }
 
     fn scores(terms: &[Term], losses: &[Loss]) -> Scores {

@@ -63,8 +63,12 @@ impl Kind for Toy {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
         let (task, data) = (Parabola { planted: self.planted, ..Parabola::new() }, self.data);
-        let folders =
-            vec![ModelFolder { place: "", files: Vec::new(), names: vec![("w".into(), "w".into())] }];
+        let folders = vec![ModelFolder {
+            place: "",
+            files: Vec::new(),
+            names: vec![("w".into(), "w".into())],
+            added: vec![],
+        }];
         let total_steps = setting.training.max_steps as u64;
         Ok(Parts { task, data, total_steps, folders, best: ("loss", Better::Lower) })
     }

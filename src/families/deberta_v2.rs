@@ -1,0 +1,139 @@
+//! DeBERTa-v2 and v3: attention in which contents and relative positions meet, no absolute positions and no
+//! token types, and a pooler with GELU. arXiv:2006.03654, arXiv:2111.09543; `modeling_deberta_v2.py` of
+//! transformers, whose models of both versions have one class.
+
+use crate::families::AttentionNames;
+use crate::families::ClassificationNames;
+use crate::families::Constant;
+use crate::families::Descriptor;
+use crate::families::Dropouts;
+use crate::families::EmbeddingSharing;
+use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
+use crate::families::Family;
+use crate::families::GeneratorSize;
+use crate::families::HeadActivation;
+use crate::families::Initialisation;
+use crate::families::Keys;
+use crate::families::MaskedLmNames;
+use crate::families::PositionKind;
+use crate::families::PositionNorm;
+use crate::families::PositionScores;
+use crate::families::RelativeNames;
+use crate::families::ReplacedTokens;
+use crate::families::SpecialNames;
+
+impl Family {
+    /// DeBERTa-v2 and v3.
+    pub const DEBERTA_V2: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "deberta-v2",
+    title: "DeBERTa-v2",
+    class: "DebertaV2",
+    other_classes: &[],
+    prefix: "deberta",
+    defaults: V3_BASE,
+    // Those of v2-xlarge, as transformers has them.
+    hub_defaults: EncoderConfig {
+        vocab_size: 128_100,
+        hidden_size: 1536,
+        num_hidden_layers: 24,
+        num_attention_heads: 24,
+        intermediate_size: 6144,
+        position_buckets: 0,
+        pos_att_type: PositionScores::None,
+        share_att_key: false,
+        norm_rel_ebd: PositionNorm::None,
+        position_biased_input: true,
+        ..V3_BASE
+    },
+    keys: Keys {
+        renamed: &[("classifier_dropout", "cls_dropout")],
+        absent: &[
+            "embedding_size",
+            "embedding_dropout",
+            "mlp_dropout",
+            "classifier_pooling",
+            "local_attention",
+            "global_attn_every_n_layers",
+            "global_rope_theta",
+            "local_rope_theta",
+        ],
+        constants: &[
+            ("hidden_act", Constant::Text("gelu")),
+            ("pooler_hidden_act", Constant::Text("gelu")),
+            ("relative_attention", Constant::Flag(true)),
+            ("legacy", Constant::Flag(true)),
+        ],
+    },
+    positions: PositionKind::Relative,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: Dropouts::BERT,
+    projects_embeddings: false,
+    names: EncoderNames {
+        attention: AttentionNames::Apart([
+            "attention.self.query_proj",
+            "attention.self.key_proj",
+            "attention.self.value_proj",
+        ]),
+        relative: Some(RelativeNames {
+            table: "encoder.rel_embeddings",
+            norm: "encoder.LayerNorm",
+            key: "attention.self.pos_key_proj",
+            query: "attention.self.pos_query_proj",
+        }),
+        ..EncoderNames::BERT
+    },
+    masked_lm: MaskedLmNames {
+        dense: "cls.predictions.transform.dense",
+        norm: "cls.predictions.transform.LayerNorm",
+        bias: "cls.predictions.bias",
+        decoder: "cls.predictions.decoder",
+    },
+    // Those of v3; transformers has no class for a model with this head.
+    replaced_tokens: Some(ReplacedTokens {
+        norm: Some("mask_predictions.LayerNorm"),
+        dense: "mask_predictions.dense",
+        output: "mask_predictions.classifier",
+        has_class: false,
+        is_usual: false,
+        sharing: EmbeddingSharing::Disentangled,
+        generator: GeneratorSize::HalfOfDepth,
+    }),
+    classification: ClassificationNames {
+        dense: "pooler.dense",
+        norm: None,
+        output: "classifier",
+        drops_input: false,
+        activation: HeadActivation::Gelu,
+    },
+    token_classifier: Some("classifier"),
+    unused_tensors: &[],
+    // The same head, as the authors and `legacy: false` of transformers call it.
+    other_names: &[
+        ("lm_predictions.lm_head.dense.", "cls.predictions.transform.dense."),
+        ("lm_predictions.lm_head.LayerNorm.", "cls.predictions.transform.LayerNorm."),
+        ("lm_predictions.lm_head.bias", "cls.predictions.bias"),
+    ],
+    special: SpecialNames { order: ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"], ..SpecialNames::BERT },
+    token_ids: &[],
+    double_separator: false,
+    second_type: 1,
+    byte_level_class: None,
+    word_piece_class: None,
+};
+
+const V3_BASE: EncoderConfig = EncoderConfig {
+    type_vocab_size: 0,
+    layer_norm_eps: 1e-7,
+    position_buckets: 256,
+    pos_att_type: PositionScores::Both,
+    share_att_key: true,
+    norm_rel_ebd: PositionNorm::LayerNorm,
+    position_biased_input: false,
+    ..EncoderConfig::BASE
+};

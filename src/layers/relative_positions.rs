@@ -1,0 +1,185 @@
+//! Relative positions of DeBERTa: a table that all layers share, and what each layer makes of it.
+//!
+//! The table is normed once per pass. Each layer drops and projects it for its attention; the gradients of all
+//! layers add up in f32, then go through the norm.
+
+use std::sync::Arc;
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::layers::Context;
+use crate::layers::Footprint;
+use crate::layers::Gradients;
+use crate::layers::ParameterId;
+use crate::layers::Site;
+use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
+use crate::ops::disentangled_attention::Buckets;
+use crate::ops::disentangled_attention::Relative;
+use crate::ops::dropout;
+use crate::ops::dropout::Dropout;
+use crate::ops::layer_norm;
+use crate::ops::linear;
+
+/// The table of an encoder.
+#[derive(Debug, Clone)]
+pub struct PositionTable {
+    /// `[R, D]`.
+    pub table: ParameterId,
+    /// Its norm, where there is one.
+    pub norm: Option<Norm>,
+    /// R.
+    pub rows: usize,
+    /// D.
+    pub hidden: usize,
+}
+
+/// The table in one pass.
+#[derive(Debug)]
+pub struct SharedPositions {
+    /// The normed table in the compute type, `[R, D]`.
+    pub rows_rd: Tensor,
+    norm: Option<layer_norm::Saved>,
+    /// What the layers have added to its gradient so far, f32.
+    d_rows: Option<Tensor>,
+}
+
+impl PositionTable {
+    /// What is kept for backward for each of the `rows`, beside the parameters.
+    pub fn saved(&self) -> Footprint {
+        Footprint { values: self.hidden as u64, statistics_bytes: 4 * self.hidden as u64 + 8 }
+    }
+
+    /// Norms the table. It is so small that this is f32 in every compute type.
+    pub fn forward(&self, ctx: &Context<'_>) -> Result<SharedPositions> {
+        let table = ctx.parameters.get(self.table);
+        let (normed, norm) = match &self.norm {
+            None => (table.clone(), None),
+            Some(norm) => norm.forward(table, ctx).map(|(normed, saved)| (normed, Some(saved)))?,
+        };
+        Ok(SharedPositions { rows_rd: normed.to_dtype(ctx.parameters.compute_dtype())?, norm, d_rows: None })
+    }
+
+    /// Accumulates the gradients of table and norm, when all layers have added theirs.
+    pub fn backward(&self, shared: SharedPositions, ctx: &Context<'_>, gradients: &Gradients) -> Result<()> {
+        let Some(mut d_rows) = shared.d_rows else { return Ok(()) };
+        if let (Some(norm), Some(saved)) = (&self.norm, &shared.norm) {
+            d_rows = norm.backward(&d_rows, ctx.parameters.get(self.table), saved, ctx, gradients)?;
+        }
+        let sum = gradients.get(self.table)?;
+        sum.slice_set(&(sum + d_rows)?, 0, 0)
+    }
+}
+
+impl SharedPositions {
+    fn add(&mut self, d_rows: &Tensor) -> Result<()> {
+        let d_rows = d_rows.to_dtype(DType::F32)?;
+        self.d_rows = Some(match &self.d_rows {
+            None => d_rows,
+            Some(sum) => (sum + d_rows)?,
+        });
+        Ok(())
+    }
+}
+
+/// What one layer makes of the table.
+#[derive(Debug, Clone)]
+pub struct RelativePositions {
+    /// The row of each distance.
+    pub buckets: Buckets,
+    /// To what queries meet (`c2p`).
+    pub key: Option<Linear>,
+    /// To what keys meet (`p2c`).
+    pub query: Option<Linear>,
+    /// Dropout of the table.
+    pub dropout: f64,
+    /// Where it draws from.
+    pub site: Site,
+    /// Its keys for that, one a row.
+    pub row_keys: Arc<[u64]>,
+}
+
+/// The projections of a layer, and what they were made of.
+#[derive(Debug)]
+pub struct Projected {
+    /// The dropped table, `[R, D]`.
+    input: Tensor,
+    /// `[R, D]`.
+    keys: Option<Tensor>,
+    /// `[R, D]`.
+    queries: Option<Tensor>,
+}
+
+impl RelativePositions {
+    /// Floating-point operations of the products with positions for each token of segments of mean length
+    /// `mean_length`. Projecting the table is not among them: that is once per pass, whatever its tokens.
+    pub fn flops(&self, mean_length: f64) -> f64 {
+        let reached = self.buckets.reached(mean_length.round() as usize) as f64;
+        self.maps().map(|map| 6.0 * reached * map.outputs as f64).sum()
+    }
+
+    /// What is kept for backward for each row of the table.
+    pub fn saved(&self) -> Footprint {
+        let dropped = if self.dropout > 0.0 { self.row_width() } else { 0 };
+        let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
+        Footprint { values: dropped + projected, statistics_bytes: 0 }
+    }
+
+    /// The most that backward needs besides, for each row: gradients of the projections, of what they were
+    /// made of and of the table, and sums in f32.
+    pub fn temporary(&self) -> Footprint {
+        let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
+        Footprint { values: projected + 2 * self.row_width(), statistics_bytes: 40 * projected }
+    }
+
+    fn row_width(&self) -> u64 {
+        self.maps().next().map_or(0, |map| map.inputs as u64)
+    }
+
+    fn maps(&self) -> impl Iterator<Item = &Linear> {
+        self.key.iter().chain(&self.query)
+    }
+
+    fn table_dropout(&self, ctx: &Context<'_>) -> Option<Dropout> {
+        ctx.dropout_at(self.site, self.dropout)
+    }
+
+    /// Drops and projects the table.
+    pub(super) fn forward(&self, rows_rd: &Tensor, ctx: &Context<'_>) -> Result<Projected> {
+        let input = dropout::forward(rows_rd, &*self.row_keys, self.table_dropout(ctx).as_ref())?;
+        let of = |map: &Option<Linear>| map.as_ref().map(|map| map.forward(&input, ctx)).transpose();
+        let (keys, queries) = (of(&self.key)?, of(&self.query)?);
+        Ok(Projected { input, keys, queries })
+    }
+
+    /// As attention meets them.
+    pub(super) fn relative<'a>(&'a self, projected: &'a Projected) -> Relative<'a> {
+        let Projected { keys, queries, .. } = projected;
+        Relative { buckets: &self.buckets, keys_rd: keys.as_ref(), queries_rd: queries.as_ref() }
+    }
+
+    /// Accumulates the gradients of the maps, and adds the table's to those of the other layers.
+    pub(super) fn backward(
+        &self,
+        [d_keys, d_queries]: [Option<Tensor>; 2],
+        projected: &Projected,
+        shared: &mut SharedPositions,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<()> {
+        let maps = [self.key.as_ref().zip(d_keys), self.query.as_ref().zip(d_queries)];
+        let mut d_input: Option<Tensor> = None;
+        for (map, d) in maps.into_iter().flatten() {
+            map.backward_parameters(&d, &projected.input, gradients)?;
+            let weight = ctx.parameters.compute(map.weight);
+            match &d_input {
+                None => d_input = Some(linear::backward_input(&d, weight)?),
+                Some(sum) => linear::backward_inputs_accumulate(&[(&d, weight)], sum)?,
+            }
+        }
+        let Some(d_input) = d_input else { return Ok(()) };
+        shared.add(&dropout::backward(&d_input, &*self.row_keys, self.table_dropout(ctx).as_ref())?)
+    }
+}

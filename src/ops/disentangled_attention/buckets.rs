@@ -1,0 +1,103 @@
+//! Which row of the table of relative positions a distance takes.
+
+/// The rows for distances of a query behind a key: one each near 0, and where there are buckets, the farther
+/// the more distances share a row. `make_log_bucket_position` of `modeling_deberta_v2.py` (transformers 5.23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buckets {
+    /// Rows for distances to either side: the buckets, or the farthest distance where there are none.
+    span: usize,
+    /// The distance from which on all take the last bucket; `None` where each distance has a row.
+    farthest: Option<usize>,
+}
+
+impl Buckets {
+    /// So many buckets to either side for distances up to `farthest`; 0 for a row for each distance.
+    pub fn new(position_buckets: usize, farthest: usize) -> Self {
+        match position_buckets {
+            0 => Self { span: farthest, farthest: None },
+            span => Self { span, farthest: Some(farthest) },
+        }
+    }
+
+    /// Rows of the table (R).
+    pub fn rows(&self) -> usize {
+        2 * self.span
+    }
+
+    /// The row for a query that stands `distance` tokens behind the key. It never falls as the distance grows.
+    pub fn row(&self, distance: isize) -> usize {
+        (self.bucket(distance) + self.span as isize).clamp(0, self.rows() as isize - 1) as usize
+    }
+
+    fn bucket(&self, distance: isize) -> isize {
+        let (half, apart) = (self.span / 2, distance.unsigned_abs());
+        let Some(farthest) = self.farthest.filter(|_| apart > half) else { return distance };
+        // In f32 and in this order, as the published models were trained.
+        let of = |distance: usize| (distance as f32 / half as f32).ln();
+        let beyond = (of(apart) / of(farthest - 1) * (half - 1) as f32).ceil() as isize;
+        distance.signum() * (beyond + half as isize)
+    }
+
+    /// The rows for keys from `longest - 1` tokens before a query to as many behind it.
+    pub(super) fn by_place(&self, longest: usize) -> Vec<u32> {
+        let last = longest as isize - 1;
+        (-last..=last).map(|place| self.row(-place) as u32).collect()
+    }
+
+    /// The rows that the distances within `tokens` tokens reach.
+    pub fn reached(&self, tokens: usize) -> usize {
+        let last = tokens.max(1) as isize - 1;
+        self.row(last) - self.row(-last) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From `build_relative_position` of transformers 5.23 with 8 buckets for up to 20 positions, 8 added and
+    /// cut off to rows of the table.
+    #[test]
+    fn distances_take_the_rows_of_transformers() {
+        let buckets = Buckets::new(8, 20);
+        let rows: Vec<usize> = (0..=24).map(|distance| buckets.row(distance)).collect();
+        assert_eq!(
+            rows,
+            [
+                8, 9, 10, 11, 12, 13, 13, 14, 14, 14, 14, 14, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+                15
+            ]
+        );
+        let before: Vec<usize> = (1..=6).map(|distance| buckets.row(-distance)).collect();
+        assert_eq!(before, [7, 6, 5, 4, 3, 3]);
+        assert_eq!((buckets.rows(), buckets.reached(1), buckets.reached(6)), (16, 1, 11));
+    }
+
+    /// The sum of the rows for 0 to 512 tokens, and some of them, as transformers has them for published models.
+    #[test]
+    fn the_published_buckets_are_those_of_transformers() {
+        let buckets = Buckets::new(256, 512);
+        assert_eq!((0..=512).map(|distance| buckets.row(distance)).sum::<usize>(), 218_880);
+        let some = [127, 128, 129, 130, 131, 200, 300, 400, 510, 511].map(|distance| buckets.row(distance));
+        assert_eq!(some, [383, 384, 385, 386, 387, 425, 463, 489, 511, 511]);
+    }
+
+    #[test]
+    fn without_buckets_each_distance_has_a_row_up_to_the_farthest() {
+        let buckets = Buckets::new(0, 3);
+        let rows: Vec<usize> = (-5..=5).map(|distance| buckets.row(distance)).collect();
+        assert_eq!(rows, [0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5]);
+        assert_eq!(buckets.by_place(3), [5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn rows_never_fall_as_the_distance_grows_and_all_are_used() {
+        for (count, farthest) in [(256, 512), (6, 40), (32, 64), (4, 9)] {
+            let buckets = Buckets::new(count, farthest);
+            let rows: Vec<usize> =
+                (-(farthest as isize)..=farthest as isize).map(|distance| buckets.row(distance)).collect();
+            assert!(rows.is_sorted(), "{count} {farthest}");
+            assert_eq!((rows[0], rows[rows.len() - 1]), (0, 2 * count - 1));
+        }
+    }
+}

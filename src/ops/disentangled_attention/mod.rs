@@ -1,0 +1,121 @@
+//! Disentangled attention over packed rows (He et al., "DeBERTa", 2021, section 3.1): beside queries and keys
+//! of contents, each meets those of relative positions.
+//!
+//! `kr` and `qr` are projections of a table of relative positions, `r(i, j)` its row for query `i` and key
+//! `j` ([`Buckets`]). With `N` the terms of a score that there are, `c = 1 / sqrt(K N)`, `z` the dropout factor
+//! of a probability, for each head and segment:
+//!
+//! ```text
+//! s_ij = c (q_i . k_j + q_i . kr_r(i,j) + k_j . qr_r(i,j))      p = softmax(s)      o = (p z) v
+//! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))
+//! dcr_ir = sum over j with r(i,j) = r of ds_ij      dpr_jr = sum over i with r(i,j) = r of ds_ij
+//! dq = c (ds k + dcr kr)    dk = c (ds^T q + dpr qr)    dkr = c dcr^T q    dqr = c dpr^T k
+//! ```
+//!
+//! The second term is "content to position" (`c2p`), the third one "position to content" (`p2c`); either may
+//! be absent. `q`, `k`, `v`, `o` are `[T, D]`, `kr` and `qr` `[R, D]`; head `h` is columns `h K .. (h + 1) K`.
+//! Saved: the log-sum-exp of each row of `s`, and all inputs. Nothing accumulates. Tensors are f32, bf16 or
+//! f16; scores, softmax and sums are f32. Per segment and head there are products with the rows that its
+//! distances reach, `[n, R]` at most, and never a tensor of positions for each pair of tokens.
+
+mod buckets;
+mod cpu;
+pub mod reference;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::attention::Activations;
+use crate::ops::attention::Saved;
+use crate::ops::attention::Segments;
+use crate::ops::attention::check;
+use crate::ops::cuda::Gpu;
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_shape;
+
+pub use buckets::Buckets;
+
+/// Relative positions as attention meets them.
+#[derive(Debug, Clone, Copy)]
+pub struct Relative<'a> {
+    /// The row of each distance.
+    pub buckets: &'a Buckets,
+    /// What queries meet (`c2p`), `[R, D]`.
+    pub keys_rd: Option<&'a Tensor>,
+    /// What keys meet (`p2c`), `[R, D]`.
+    pub queries_rd: Option<&'a Tensor>,
+}
+
+impl Relative<'_> {
+    /// The terms of a score: that of contents and those of positions.
+    fn terms(&self) -> usize {
+        1 + usize::from(self.keys_rd.is_some()) + usize::from(self.queries_rd.is_some())
+    }
+}
+
+/// Gradients of all inputs.
+#[derive(Debug)]
+pub struct InputGradients {
+    /// Of queries, keys and values, `[T, D]`.
+    pub of_contents: [Tensor; 3],
+    /// Of [`Relative::keys_rd`], `[R, D]`.
+    pub dkeys_rd: Option<Tensor>,
+    /// Of [`Relative::queries_rd`], `[R, D]`.
+    pub dqueries_rd: Option<Tensor>,
+}
+
+/// Attention output `[T, D]` and what backward needs besides inputs and output.
+pub fn forward(
+    q_td: &Tensor,
+    k_td: &Tensor,
+    v_td: &Tensor,
+    relative: &Relative<'_>,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
+    check_all(&[q_td, k_td, v_td], relative, segments)?;
+    match Gpu::of(q_td)? {
+        None => by_dtype!("disentangled attention", q_td, T => {
+            cpu::forward::<T>([q_td, k_td, v_td], relative, segments)
+        }),
+        Some(_) => refuse_gpu(),
+    }
+}
+
+/// Gradients of queries, keys, values and the projections of positions.
+pub fn backward(
+    do_td: &Tensor,
+    activations: Activations<'_>,
+    relative: &Relative<'_>,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<InputGradients> {
+    let Activations { q_td, k_td, v_td, o_td } = activations;
+    check_all(&[do_td, q_td, k_td, v_td, o_td], relative, segments)?;
+    match Gpu::of(q_td)? {
+        None => by_dtype!("disentangled attention", do_td, T => {
+            cpu::backward::<T>(do_td, activations, relative, saved, segments)
+        }),
+        Some(_) => refuse_gpu(),
+    }
+}
+
+fn refuse_gpu<R>() -> Result<R> {
+    bail!("disentangled attention is not built for GPUs: train DeBERTa on the CPU")
+}
+
+fn check_all(tensors: &[&Tensor], relative: &Relative<'_>, segments: &Segments<'_>) -> Result<()> {
+    check(tensors, segments)?;
+    if segments.window.is_some() {
+        bail!("disentangled attention: every token attends to its whole segment, a window is not built");
+    }
+    let shape = [relative.buckets.rows(), tensors[0].dim(1)?];
+    for (what, t) in [("keys", relative.keys_rd), ("queries", relative.queries_rd)] {
+        let Some(t) = t else { continue };
+        check_shape(&format!("disentangled attention: {what} of positions"), t, &shape)?;
+    }
+    Ok(())
+}

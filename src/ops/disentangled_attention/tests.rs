@@ -1,0 +1,196 @@
+//! Disentangled attention against the reference: either kind of positions, both and none, segments longer than
+//! the buckets reach, several blocks of queries, several groups of segments, dropout.
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::ops::attention;
+use crate::ops::attention::Activations;
+use crate::ops::attention::Segments;
+use crate::ops::disentangled_attention as op;
+use crate::ops::disentangled_attention::Buckets;
+use crate::ops::disentangled_attention::Relative;
+use crate::ops::disentangled_attention::reference;
+use crate::ops::dropout::Dropout;
+use crate::ops::element::rounding;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::reference_gradients;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// Which kinds of positions there are: `c2p`, `p2c`.
+type Kinds = [bool; 2];
+
+const BOTH: Kinds = [true, true];
+
+/// Segments of these lengths, their tokens' keys, and the factors that are drawn for each head.
+struct Batch {
+    heads: usize,
+    cu_seqlens: Vec<u32>,
+    token_keys: Vec<u64>,
+    dropout: Option<Dropout>,
+}
+
+impl Batch {
+    fn new(heads: usize, lengths: &[u32], dropout: Option<Dropout>) -> Self {
+        let mut cu_seqlens = vec![0];
+        for n in lengths {
+            cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + n);
+        }
+        let token_keys = (0..u64::from(cu_seqlens[lengths.len()])).map(|t| t * 3 + 5).collect();
+        Self { heads, cu_seqlens, token_keys, dropout }
+    }
+
+    fn segments(&self) -> Segments<'_> {
+        let (cu_seqlens, token_keys) = ((&self.cu_seqlens).into(), (&self.token_keys).into());
+        Segments { heads: self.heads, cu_seqlens, token_keys, window: None, dropout: self.dropout.as_ref() }
+    }
+
+    fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
+        let dropout = self.dropout?;
+        let matrix = |start: usize, n: usize, head: usize| {
+            let mut values = vec![0.0f32; n * n];
+            for (row, factors) in values.chunks_exact_mut(n.max(1)).enumerate() {
+                dropout.keep_row(self.token_keys[start + row] * self.heads as u64 + head as u64, factors);
+            }
+            Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
+        };
+        let of = |w: &[u32]| {
+            (0..self.heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect()
+        };
+        Some(self.cu_seqlens.windows(2).map(of).collect())
+    }
+}
+
+/// The reference on `q`, `k`, `v` and the tables that follow them.
+fn composed(
+    inputs: &[Tensor],
+    kinds: Kinds,
+    buckets: &Buckets,
+    batch: &Batch,
+) -> candle_core::Result<Tensor> {
+    let keys = kinds[0].then(|| &inputs[3]);
+    let queries = kinds[1].then(|| &inputs[3 + usize::from(kinds[0])]);
+    let segments = (batch.heads, batch.cu_seqlens.as_slice());
+    let contents = [&inputs[0], &inputs[1], &inputs[2]];
+    reference::forward(contents, keys, queries, buckets, segments, batch.factors().as_deref())
+}
+
+/// In every type, as in attention: a half type rounds probabilities and gradients of scores once, what they
+/// come to for positions once more, and the results.
+fn compare(kinds: Kinds, buckets: Buckets, head_size: usize, batch: &Batch) {
+    for dtype in DTYPES {
+        let half = if dtype == DType::F32 { 0.0 } else { rounding(dtype) };
+        let hidden = batch.heads * head_size;
+        let tokens = batch.token_keys.len();
+        let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
+        let tables = [5, 6].map(|id| fresh_in((buckets.rows(), hidden), id, dtype));
+        let mut inputs = vec![&q, &k, &v];
+        inputs.extend(tables.iter().zip(kinds).filter_map(|(table, is_there)| is_there.then_some(table)));
+        let (want, gradients) =
+            reference_gradients(|i: &[Tensor]| composed(i, kinds, &buckets, batch), &inputs, &d_out);
+        let [keys_rd, queries_rd] = [0, 1].map(|kind| kinds[kind].then_some(&tables[kind]));
+        let relative = Relative { buckets: &buckets, keys_rd, queries_rd };
+        let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
+        let name = |what: &str| format!("{what} of {kinds:?} in {dtype:?}, heads of {head_size}");
+        assert_close(&name("o"), &o, &want, 2e-6 + half);
+        let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+        let got = op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
+        let tables = [got.dkeys_rd, got.dqueries_rd].into_iter().flatten();
+        let got: Vec<Tensor> = got.of_contents.into_iter().chain(tables).collect();
+        assert_eq!(got.len(), inputs.len());
+        for (index, (got, want)) in got.iter().zip(&gradients).enumerate() {
+            assert_close(&name(&format!("gradient {index}")), got, want, 5e-6 + 4.0 * half);
+        }
+    }
+}
+
+#[test]
+fn forward_and_backward_are_the_reference() {
+    for kinds in [BOTH, [true, false], [false, true]] {
+        compare(kinds, Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], None));
+    }
+    compare(BOTH, Buckets::new(4, 12), 24, &Batch::new(1, &[2], None));
+    compare(BOTH, Buckets::new(0, 7), 5, &Batch::new(3, &[5, 13, 1, 1, 20], None));
+    compare(BOTH, Buckets::new(16, 40), 16, &Batch::new(1, &[300, 7], None));
+}
+
+#[test]
+fn dropped_probabilities_are_drawn_again_in_backward() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 9) };
+    compare(BOTH, Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
+    compare(BOTH, Buckets::new(32, 140), 32, &Batch::new(3, &[7, 140], Some(dropout)));
+}
+
+#[test]
+fn without_positions_it_is_attention() {
+    let (batch, buckets) = (Batch::new(2, &[9, 150], None), Buckets::new(6, 20));
+    let [q, k, v] = [1, 2, 3].map(|id| fresh((159, 16), id));
+    let relative = Relative { buckets: &buckets, keys_rd: None, queries_rd: None };
+    let (o, _) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
+    let (want, _) = attention::forward(&q, &k, &v, &batch.segments()).unwrap();
+    assert_eq!(bits(&o), bits(&want));
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let (batch, buckets) = (Batch::new(3, &[40, 3, 150, 9, 70, 1, 60], None), Buckets::new(8, 64));
+    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh((333, 24), id));
+    let tables = [5, 6].map(|id| fresh((16, 24), id));
+    let relative = Relative { buckets: &buckets, keys_rd: Some(&tables[0]), queries_rd: Some(&tables[1]) };
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let got = op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
+            [
+                bits(&o),
+                bits(&got.of_contents[0]),
+                bits(&got.dkeys_rd.unwrap()),
+                bits(&got.dqueries_rd.unwrap()),
+            ]
+        })
+    };
+    assert_eq!(run(1), run(3));
+}
+
+#[test]
+fn no_tokens_work() {
+    let (batch, buckets) = (Batch::new(1, &[0, 0], None), Buckets::new(2, 8));
+    let (x, table) = (fresh((0, 8), 1), fresh((4, 8), 2));
+    let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: None };
+    let (o, saved) = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap();
+    let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
+    let got = op::backward(&x, activations, &relative, &saved, &batch.segments()).unwrap();
+    assert_eq!((o.dims(), got.of_contents[2].dims()), (&[0, 8][..], &[0, 8][..]));
+    assert!(bits(&got.dkeys_rd.unwrap()).iter().all(|&bits| bits == 0));
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let (batch, buckets) = (Batch::new(2, &[1, 5], None), Buckets::new(2, 8));
+    let contents = [1, 2, 3].map(|id| fresh((6, 4), id));
+    let tables = [4, 5].map(|id| fresh((4, 4), id));
+    let inputs: Vec<&Tensor> = contents.iter().chain(&tables).collect();
+    assert_reference_is_differentiable(|i| composed(i, BOTH, &buckets, &batch), &inputs, &fresh((6, 4), 6));
+}
+
+#[test]
+fn a_table_of_other_rows_is_refused() {
+    let (batch, buckets) = (Batch::new(1, &[3], None), Buckets::new(2, 8));
+    let (x, table) = (fresh((3, 8), 1), fresh((5, 8), 2));
+    let relative = Relative { buckets: &buckets, keys_rd: None, queries_rd: Some(&table) };
+    let error = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap_err().to_string();
+    assert!(error.contains("queries of positions is [5, 8], it must be [4, 8]"), "{error}");
+    let windowed = Segments { window: Some(3), ..batch.segments() };
+    let relative = Relative { queries_rd: None, ..relative };
+    let error = op::forward(&x, &x, &x, &relative, &windowed).unwrap_err().to_string();
+    assert!(error.contains("a window is not built"), "{error}");
+}

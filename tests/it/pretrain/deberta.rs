@@ -1,0 +1,113 @@
+//! DeBERTa as its users meet it: pretrained, fine-tuned, used, interrupted.
+
+use std::fs;
+
+use candle_core::Device;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::material::examples;
+use crate::workplace::Workplace;
+
+/// A small DeBERTa in the place of the configuration's model: rows of 32 tokens are longer than the six
+/// distances to either side that have a row of their own.
+const DEBERTA: [&str; 2] = [
+    "model={deberta-v2: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 48, \
+     max_position_embeddings: 40, position_buckets: 12, initializer_range: 0.05}}",
+    "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.",
+];
+
+#[test]
+fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
+    let place = Workplace::new();
+    let done = place.run(&DEBERTA, &[]).ok();
+    assert!(done.stdout.contains("mask 3:"), "{}", done.stdout);
+    let losses = place.series("train/loss");
+    let (first, last) = (losses[0].1, losses[losses.len() - 1].1);
+    assert!(first > 5.0 && last < first - 1.0, "from {first} to {last}");
+
+    let config = place.json("final/config.json");
+    for (key, value) in [
+        ("architectures", json!(["DebertaV2ForMaskedLM"])),
+        ("model_type", "deberta-v2".into()),
+        ("pos_att_type", "p2c|c2p".into()),
+        ("norm_rel_ebd", "layer_norm".into()),
+        ("position_buckets", 12.into()),
+        ("relative_attention", true.into()),
+        ("type_vocab_size", 0.into()),
+    ] {
+        assert_eq!(config[key], value, "{key}");
+    }
+    place.program(&["checkpoint", "verify", "run/final"], "").ok();
+
+    fs::write(place.path("rows.csv"), examples(24)).unwrap();
+    let tuning = ["finetune", "--task", "classify", "--model", "run/final", "--train", "rows.csv"];
+    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
+    let tuned = place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
+    let new = ": classifier.bias, classifier.weight, pooler.dense.bias, pooler.dense.weight\n";
+    assert!(tuned.stderr.contains(new), "{}", tuned.stderr);
+    let told = place.program(&["predict", "--model", "tuned/final", "--input", "-"], "the eagle sees\n").ok();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let probabilities = told["probabilities"].as_object().unwrap();
+    let sum: f64 = probabilities.values().map(|value| value.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{told}");
+}
+
+/// The same by telling replaced tokens, as v3 is trained.
+fn v3() -> Vec<&'static str> {
+    DEBERTA.iter().copied().chain(["task=replaced_token_detection"]).collect()
+}
+
+#[test]
+fn an_interrupted_run_comes_to_the_same_bytes() {
+    for sets in [DEBERTA.to_vec(), v3()] {
+        let place = Workplace::new();
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> =
+            ["verify-resume", "--config", "config.yaml", "--steps", "24"].into_iter().chain(sets).collect();
+        let proof = place.program(&args, "").ok();
+        assert!(proof.stdout.starts_with("the same bytes after 24 steps: "), "{proof:#?}");
+    }
+}
+
+#[test]
+fn a_discriminator_holds_the_sum_of_both_word_embeddings_and_the_checkpoint_what_was_added() {
+    let place = Workplace::new();
+    let done = place.run(&v3(), &[]).ok();
+    assert!(done.stdout.contains("discriminator loss") && done.stdout.contains("mask 3:"), "{}", done.stdout);
+    assert_eq!(place.json("final/generator/config.json")["num_hidden_layers"], 1);
+    assert_eq!(place.json("final/discriminator/config.json").get("architectures"), None);
+    let read = |file: &str, name: &str| {
+        let tensors = candle_core::safetensors::load(place.path("run").join(file), &Device::Cpu).unwrap();
+        tensors[name].clone()
+    };
+    let word = "deberta.embeddings.word_embeddings.weight";
+    let [generator, discriminator] = ["generator", "discriminator"]
+        .map(|model| read(&format!("checkpoint-40/{model}/model.safetensors"), word));
+    let added = read("checkpoint-40/trainer/added.safetensors", &format!("discriminator.{word}"));
+    let sum = (&generator + &added).unwrap().to_vec2::<f32>().unwrap();
+    assert_eq!(discriminator.to_vec2::<f32>().unwrap(), sum);
+    assert!(added.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() > 0.0);
+
+    for folder in ["run/final/generator", "run/final/discriminator", "run/checkpoint-40"] {
+        place.program(&["checkpoint", "verify", folder], "").ok();
+    }
+    let scored =
+        place.program(&["evaluate", "--model", "run/final", "--data", "corpus.txt", "--json"], "").ok();
+    let scored: Value = serde_json::from_str(&scored.stdout).unwrap();
+    let loss = |scores: &Value| scores["eval_discriminator_loss"].as_f64().unwrap();
+    assert!(loss(&scored) < 0.7, "{scored}");
+    let told = place.program(&["predict", "--model", "run/final", "--input", "-"], "the cat sees\n").ok();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(told["tokens"].as_array().unwrap().len(), told["replaced"].as_array().unwrap().len());
+    // Trained on from both folders at a rate of almost nothing, the sum is what it was.
+    let (rate, sample) = ("training.learning_rate=1e-12", DEBERTA[1]);
+    let more = ["run.output_dir=more", "training.max_steps=1", "model={path: run/final}", rate, sample];
+    let sets: Vec<&str> = more.iter().flat_map(|set| ["--set", set]).collect();
+    let args = [&["pretrain", "--config", "config.yaml"][..], &sets].concat();
+    let on = place.program(&args, "").ok();
+    assert!(on.stderr.contains("the run begins with these weights"), "{}", on.stderr);
+    let after = read("../more/final/discriminator/model.safetensors", word);
+    let moved = (after - discriminator).unwrap().abs().unwrap().max_all().unwrap();
+    assert!(moved.to_scalar::<f32>().unwrap() < 1e-6, "{moved}");
+}
