@@ -4,6 +4,7 @@
 mod care;
 mod entities;
 mod numbers;
+mod options;
 
 use std::collections::BTreeSet;
 use std::fs;
