@@ -10,7 +10,8 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`
-`roberta_tok/`, `bert_tok/`, `electra_tok/`   token classification: logits, loss, gradients, five AdamW steps
+`roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
+`modernbert_tok/`, `distilbert_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`                                replaced-token detection, see `write_pair`
 
@@ -295,6 +296,9 @@ def write_all(root):
     write(root / "distilbert", transformers.DistilBertForMaskedLM, distilled, 0, 503)
     distilled = transformers.DistilBertConfig(**DISTILBERT, num_labels=3)
     write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
+    write(root / "distilbert_tok", transformers.DistilBertForTokenClassification, distilled, 3, 505, tokens=True)
+    modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, num_labels=5)
+    write(root / "modernbert_tok", transformers.ModernBertForTokenClassification, modern, 5, 410, tokens=True)
 
 
 def compare(root):

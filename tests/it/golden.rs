@@ -266,7 +266,7 @@ fn a_classifier_is_that_of_transformers() {
 
 #[test]
 fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
-    for name in ["roberta_tok", "bert_tok", "electra_tok"] {
+    for name in ["roberta_tok", "bert_tok", "electra_tok", "modernbert_tok", "distilbert_tok"] {
         let golden = Golden::read(name);
         let task = golden.token_classify();
         golden.check_hidden_states(&task.model);

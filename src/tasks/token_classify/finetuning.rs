@@ -171,7 +171,7 @@ impl<'a> Kind for Finetuning<'a> {
         let mut hub = HubConfig::new(folder.config.clone(), HeadKind::TokenClassification, Some(names));
         hub.extra.clone_from(&folder.extra);
         // So that windows are as long where the model is used.
-        let tokenizer = tokenizer.with_model_max_length(length);
+        let tokenizer = tokenizer.with_model_max_length(length).for_words();
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());
