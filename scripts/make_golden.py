@@ -13,6 +13,7 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 `distilbert_cls/`, `xlm_roberta_cls/`,
 `deberta_v2_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
+`modernbert_tok/`, `distilbert_tok/`,
 `deberta_v2_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
@@ -359,6 +360,9 @@ def write_all(root):
     layers = dict(generator=1, discriminator=2)
     configs = {name: transformers.DebertaV2Config(**PAIR_SIZES | dict(num_hidden_layers=layers[name]), **DEBERTA) for name in classes}
     write_pair(root / "deberta_v2_rtd", 603, classes, configs, is_whole=False)
+    write(root / "distilbert_tok", transformers.DistilBertForTokenClassification, distilled, 3, 505, tokens=True)
+    modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, num_labels=5)
+    write(root / "modernbert_tok", transformers.ModernBertForTokenClassification, modern, 5, 410, tokens=True)
 
 
 def compare(root):

@@ -33,7 +33,7 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["eval_strategy", "evaluation_strategy"], "write `training.eval_steps`; 0 evaluates only at the end"),
     (&["save_strategy"], "write `training.save_steps`; 0 saves only at the end"),
     (&["logging_strategy"], "write `training.logging_steps`"),
-    (&["metric_for_best_model", "greater_is_better"], "remove it: see `training.load_best_model_at_end`"),
+    (&["greater_is_better"], "remove it: which way `training.metric_for_best_model` is better is known"),
     (
         &["report_to", "logging_dir"],
         "write `run.tensorboard`: true or false; metrics.jsonl is always written",
@@ -77,7 +77,13 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["early_stopping", "patience"], "write `training.early_stopping_patience`"),
     (&["class_weights", "class_weight"], "not built: every example counts the same"),
     (&["label_smoothing", "label_smoothing_factor"], "not built: remove it"),
-    (&["layerdrop", "layer_wise_lr_decay", "layerwise_lr_decay"], "not built: all layers learn at one rate"),
+    (&["layerdrop"], "not built: remove it"),
+    (&["layer_wise_lr_decay", "llrd"], "write `training.layerwise_lr_decay`"),
+    (&["classifier_learning_rate", "head_lr", "classifier_lr"], "write `training.head_learning_rate`"),
+    (
+        &["freeze_layers", "freeze_embeddings", "freeze_encoder", "num_frozen_layers"],
+        "write `training.frozen_layers`: a number of layers, or `embeddings`",
+    ),
     (
         &["torch_compile", "deepspeed", "fsdp", "ddp_backend", "local_rank"],
         "not built: one process, one device",

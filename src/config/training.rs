@@ -9,6 +9,7 @@ use crate::config::batch_size::BatchSize;
 use crate::config::batching::BatchSizeRamp;
 use crate::config::batching::TrainingPhase;
 use crate::config::checkpointing::GradientCheckpointing;
+use crate::config::frozen_layers::FrozenLayers;
 
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -95,6 +96,12 @@ pub struct TrainingConfig {
     /// with 0.8); 1 for one rate. The head has the full rate, the last layer its square, as in ELECTRA's
     /// code.
     pub layerwise_lr_decay: f64,
+    /// Fine-tuning: peak learning rate of the head, which is new; `learning_rate` when absent.
+    pub head_learning_rate: Option<f64>,
+    /// Fine-tuning: the embeddings and so many layers above them keep their values: no update, no moments, no
+    /// gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
+    /// with counts as part of the layer before it.
+    pub frozen_layers: FrozenLayers,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
     /// A step whose loss lies so many standard deviations (robust: of the median) above the median of the
@@ -121,6 +128,10 @@ pub struct TrainingConfig {
     pub save_total_bytes: Option<u64>,
     /// Evaluations without improvement after which training stops; absent means never.
     pub early_stopping_patience: Option<u32>,
+    /// The score that says which evaluation is best, with or without `eval_`: any that evaluations write; the
+    /// task's own (such as `accuracy` or `loss`) when absent. Errors and losses are better the lower they are,
+    /// all others the higher.
+    pub metric_for_best_model: Option<String>,
     /// Put the best checkpoint's weights into the final model folder instead of the last one's.
     pub load_best_model_at_end: bool,
 }
@@ -165,6 +176,8 @@ impl Default for TrainingConfig {
             adam_epsilon: 1e-8,
             adam_bias_correction: true,
             layerwise_lr_decay: 1.0,
+            head_learning_rate: None,
+            frozen_layers: FrozenLayers::Layers(0),
             max_grad_norm: 1.0,
             loss_spike_threshold: 10.0,
             logging_steps: 500,
@@ -174,6 +187,7 @@ impl Default for TrainingConfig {
             save_total_limit: 3,
             save_total_bytes: None,
             early_stopping_patience: None,
+            metric_for_best_model: None,
             load_best_model_at_end: false,
         }
     }

@@ -49,7 +49,8 @@ pub struct Descriptor {
     pub replaced_tokens: Option<ReplacedTokens>,
     /// Names and form of the sequence classifier.
     pub classification: ClassificationNames,
-    /// Name of the map to labels of the token classifier; `None` where the family has none that is built.
+    /// Name of the map to labels of the token classifier; `None` where the family has none that is built. Where
+    /// the sequence classifier has a norm, the token classifier begins with its map, activation and norm.
     pub token_classifier: Option<&'static str>,
     /// Beginnings of the names of tensors that some folders have and nothing reads.
     pub unused_tensors: &'static [&'static str],

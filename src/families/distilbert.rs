@@ -71,6 +71,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         attention_output: 0.0,
         feed_forward_input: 0.0,
         feed_forward_output: shape.hidden_dropout_prob,
+        token_classifier: shape.hidden_dropout_prob,
     },
     projects_embeddings: false,
     names: EncoderNames {
@@ -97,7 +98,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         drops_input: false,
         activation: HeadActivation::Relu,
     },
-    token_classifier: None,
+    token_classifier: Some("classifier"),
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

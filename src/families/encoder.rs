@@ -171,6 +171,8 @@ pub struct Dropouts {
     pub feed_forward_input: f64,
     /// Behind the last map of a feed-forward block; 0 where values are dropped before it.
     pub feed_forward_output: f64,
+    /// Before the last map of a token classifier.
+    pub token_classifier: f64,
 }
 
 impl Dropouts {
@@ -181,6 +183,7 @@ impl Dropouts {
         attention_output: shape.hidden_dropout_prob,
         feed_forward_input: 0.0,
         feed_forward_output: shape.hidden_dropout_prob,
+        token_classifier: shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob),
     };
 }
 

@@ -66,6 +66,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         attention_output: shape.attention_probs_dropout_prob,
         feed_forward_input: shape.mlp_dropout,
         feed_forward_output: 0.0,
+        token_classifier: shape.classifier_dropout.unwrap_or(0.0),
     },
     projects_embeddings: false,
     names: EncoderNames {
@@ -95,7 +96,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         drops_input: false,
         activation: HeadActivation::Gelu,
     },
-    token_classifier: None,
+    token_classifier: Some("classifier"),
     unused_tensors: &[],
     other_names: &[],
     special: SpecialNames::BERT,

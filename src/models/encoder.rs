@@ -34,6 +34,8 @@ pub struct Encoder {
     /// Save only the input of each layer and run its forward pass again in backward: less memory, a third
     /// more work. Dropout is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
+    /// The lowest part that is trained: backward ends there, and what stands below saves nothing for it.
+    pub first_trained: Part,
     /// From the width of the embeddings to D, where they differ.
     projection: Option<Linear>,
     /// The table of relative positions, where there is one.
@@ -46,7 +48,8 @@ pub struct Encoder {
 /// What backward needs of a whole forward pass.
 #[derive(Debug)]
 pub struct Saved {
-    embeddings: embeddings::Saved,
+    /// None where they are frozen.
+    embeddings: Option<embeddings::Saved>,
     /// What the projection took, `[T, E]`.
     embedded: Option<Tensor>,
     shared: Option<SharedPositions>,
@@ -60,6 +63,8 @@ enum SavedLayer {
     Whole(encoder_layer::Saved),
     /// Its input: the rest is computed again.
     Input(Stream),
+    /// Nothing: it is frozen, and so is what stands below.
+    Frozen,
 }
 
 impl Encoder {
@@ -76,33 +81,64 @@ impl Encoder {
         let projection = (embeddings.width != hidden).then(|| parts.projection(embeddings.width));
         let positions = parts.position_table();
         let layers = (0..config.encoder.num_hidden_layers).map(|layer| parts.layer(layer)).collect();
-        Self { embeddings, gradient_checkpointing: false, projection, positions, layers, hidden }
+        Self {
+            embeddings,
+            gradient_checkpointing: false,
+            first_trained: Part::default(),
+            projection,
+            positions,
+            layers,
+            hidden,
+        }
     }
 
     /// Floating-point operations of forward and backward for each token of segments of mean length
     /// `mean_length`; a layer that is computed twice is counted once.
     pub fn flops(&self, mean_length: f64) -> f64 {
-        let projection = self.projection.map_or(0.0, |map| map.flops());
-        self.layers.iter().map(|layer| layer.flops(mean_length)).sum::<f64>() + projection
+        // Backward takes twice what forward does.
+        let done = |part: Part, flops: f64| if part < self.first_trained { flops / 3.0 } else { flops };
+        let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, map.flops()));
+        let of = |(index, layer): (usize, &EncoderLayer)| done(Part::Layer(index), layer.flops(mean_length));
+        self.layers.iter().enumerate().map(of).sum::<f64>() + projection
+    }
+
+    /// Number of layers (L).
+    pub fn num_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// The layers that are trained.
+    fn trained(&self) -> impl Iterator<Item = &EncoderLayer> {
+        let frozen = if let Part::Layer(first) = self.first_trained { first } else { 0 };
+        self.layers.iter().skip(frozen)
     }
 
     /// What is kept between forward and backward, for each token.
     pub fn saved(&self, gradient_checkpointing: bool) -> Footprint {
         let hidden = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
         let projected = self.projection.map_or(Footprint::default(), |_| hidden);
-        let embedded = self.embeddings.saved() + projected;
+        let begun = if self.first_trained == Part::Embeddings {
+            self.embeddings.saved() + projected
+        } else {
+            self.trained().next().map_or(Footprint::default(), EncoderLayer::input)
+        };
         if !gradient_checkpointing {
-            return self.layers.iter().map(EncoderLayer::saved).fold(embedded, Footprint::add);
+            let last = if self.trained().next().is_none() { hidden } else { Footprint::default() };
+            return self.trained().map(EncoderLayer::saved).fold(begun + last, Footprint::add);
         }
         // What each layer takes of the one before, and what the last one gives, of which nobody takes the
         // sum.
-        let taken = self.layers.iter().skip(1).map(EncoderLayer::input);
-        taken.fold(embedded + hidden, Footprint::add)
+        let taken = self.trained().skip(1).map(EncoderLayer::input);
+        taken.fold(begun + hidden, Footprint::add)
     }
 
     /// The most that backward needs besides, for each token.
     pub fn temporary(&self, gradient_checkpointing: bool) -> Footprint {
         let Some(layer) = self.layers.first() else { return Footprint::default() };
+        if self.trained().next().is_none() {
+            // Of one layer at a time what its forward pass makes.
+            return layer.saved();
+        }
         if !gradient_checkpointing {
             return layer.temporary();
         }
@@ -166,6 +202,8 @@ impl Encoder {
     ) -> Result<(Tensor, Saved)> {
         let (embedded, embeddings) = self.embeddings.forward(tokens, ctx)?;
         let (projected, embedded) = self.project(embedded, ctx)?;
+        let is_trained = self.first_trained == Part::Embeddings;
+        let (embeddings, embedded) = (is_trained.then_some(embeddings), embedded.filter(|_| is_trained));
         seen(Part::Embeddings, &projected)?;
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
@@ -174,7 +212,9 @@ impl Encoder {
             let (next, saved) = layer.forward(&hidden, shared.as_ref(), ctx)?;
             seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
-            layers.push(if self.gradient_checkpointing {
+            layers.push(if Part::Layer(index) < self.first_trained {
+                SavedLayer::Frozen
+            } else if self.gradient_checkpointing {
                 SavedLayer::Input(input)
             } else {
                 SavedLayer::Whole(saved)
@@ -196,8 +236,8 @@ impl Encoder {
         }
     }
 
-    /// Accumulates the gradients of all parameters, last layer first; what a layer saved is freed when it is
-    /// done.
+    /// Accumulates the gradients of all parameters that are trained, last layer first; what a layer saved is
+    /// freed when it is done.
     pub fn backward(
         &self,
         d_hidden: Tensor,
@@ -211,10 +251,12 @@ impl Encoder {
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
                 SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), ctx)?.1,
+                SavedLayer::Frozen => return Ok(()),
             };
             d_stream = layer.backward(&d_stream, &saved, shared.as_mut(), ctx, gradients)?;
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
+        let Some(embeddings) = &saved.embeddings else { return Ok(()) };
         // The first layer has no norm before it: what it reads is also what its output is added to.
         let mut d_hidden = d_stream.input;
         if let (Some(map), Some(embedded)) = (&self.projection, &saved.embedded) {
@@ -223,7 +265,7 @@ impl Encoder {
         if let (Some(table), Some(shared)) = (&self.positions, shared) {
             table.backward(shared, ctx, gradients)?;
         }
-        self.embeddings.backward(&d_hidden, tokens, &saved.embeddings, ctx, gradients)?;
+        self.embeddings.backward(&d_hidden, tokens, embeddings, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Embeddings)?;
         Ok(())
     }

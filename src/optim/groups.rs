@@ -1,21 +1,38 @@
-//! The groups of the optimizers: which weight decay and which share of the learning rate each parameter has.
+//! The groups of the optimizers: which weight decay and which share of the learning rate each parameter has,
+//! and which parameters have none of it, because they are frozen.
 
+use crate::config::FrozenLayers;
 use crate::config::TrainingConfig;
 use crate::layers::Layout;
 use crate::layers::Part;
 use crate::layers::parameters::ParameterSpec;
 use crate::ops::update::Group;
 
-/// The groups of `AdamW`: the whole buffer in as few as can be, the alignment gaps within a run of like
+/// The lowest part of an encoder that is trained.
+pub fn first_trained(config: &TrainingConfig) -> Part {
+    match config.frozen_layers {
+        FrozenLayers::Layers(0) => Part::Embeddings,
+        FrozenLayers::Layers(layers) => Part::Layer(layers),
+        FrozenLayers::Embeddings => Part::Layer(0),
+    }
+}
+
+/// The groups of `AdamW`: all that is trained in as few as can be, the alignment gaps within a run of like
 /// neighbours included: they are zero and stay so.
 pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for group in by_tensor(layout, config) {
+    let mut follows = false;
+    for group in of_tensors(layout, config) {
         let factors = |group: &Group| (group.weight_decay.to_bits(), group.lr_scale.to_bits());
-        match groups.last_mut() {
-            Some(last) if factors(last) == factors(&group) => last.range.end = group.range.end,
-            _ => groups.push(group),
+        let is_trained = group.is_some();
+        match (groups.last_mut(), group) {
+            (_, None) => {}
+            (Some(last), Some(group)) if follows && factors(last) == factors(&group) => {
+                last.range.end = group.range.end;
+            }
+            (_, Some(group)) => groups.push(group),
         }
+        follows = is_trained;
     }
     groups
 }
@@ -23,6 +40,11 @@ pub(super) fn by_neighbours(layout: &Layout, config: &TrainingConfig) -> Vec<Gro
 /// The groups of LAMB: one for each tensor, because each has its own trust ratio. Biases and `LayerNorm` do
 /// not decay, so theirs is 1.
 pub(super) fn by_tensor(layout: &Layout, config: &TrainingConfig) -> Vec<Group> {
+    of_tensors(layout, config).into_iter().flatten().collect()
+}
+
+/// A group for each tensor in the order of the buffer; `None` for one that is frozen.
+fn of_tensors(layout: &Layout, config: &TrainingConfig) -> Vec<Option<Group>> {
     let decay = config.weight_decay as f32;
     let layers = |model: u8| {
         let of_model = layout.specs().filter(|spec| spec.model == model);
@@ -30,10 +52,14 @@ pub(super) fn by_tensor(layout: &Layout, config: &TrainingConfig) -> Vec<Group> 
             .filter_map(|spec| if let Part::Layer(layer) = spec.part { Some(layer + 1) } else { None })
             .max()
     };
-    let group = |spec: &ParameterSpec| Group {
-        range: spec.range.clone(),
-        weight_decay: if spec.decays { decay } else { 0.0 },
-        lr_scale: lr_scale(config.layerwise_lr_decay, spec.part, layers(spec.model).unwrap_or(0)),
+    let head = config.head_learning_rate.map(|rate| (rate / config.learning_rate) as f32);
+    let group = |spec: &ParameterSpec| {
+        let share = lr_scale(config.layerwise_lr_decay, spec.part, layers(spec.model).unwrap_or(0));
+        (spec.part >= first_trained(config)).then(|| Group {
+            range: spec.range.clone(),
+            weight_decay: if spec.decays { decay } else { 0.0 },
+            lr_scale: head.filter(|_| spec.part == Part::Head).unwrap_or(share),
+        })
     };
     layout.specs().map(group).collect()
 }
@@ -51,7 +77,50 @@ fn lr_scale(decay: f64, part: Part, layers: usize) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
+    use crate::layers::Init;
+    use crate::layers::Registry;
+
+    /// Ranges and shares of the rate of a model of three layers of a tensor each.
+    fn groups(config: &TrainingConfig) -> Vec<(Range<usize>, f32)> {
+        let mut registry = Registry::default();
+        for (name, part) in [
+            ("layer.1", Part::Layer(1)),
+            ("layer.0", Part::Layer(0)),
+            ("classifier", Part::Head),
+            ("embeddings", Part::Embeddings),
+            ("layer.2", Part::Layer(2)),
+        ] {
+            registry.enter(part);
+            registry.weight(name, &[64], Init::Normal);
+        }
+        let groups = by_neighbours(&registry.layout(), config);
+        groups.into_iter().map(|group| (group.range, group.lr_scale)).collect()
+    }
+
+    #[test]
+    fn what_is_frozen_is_in_no_group_and_no_group_reaches_over_it() {
+        let frozen = |frozen_layers| groups(&TrainingConfig { frozen_layers, ..TrainingConfig::default() });
+        // classifier, embeddings, layer.0, layer.1, layer.2: in the order of their names.
+        assert_eq!(frozen(FrozenLayers::Layers(0)), [(0..320, 1.0)]);
+        assert_eq!(frozen(FrozenLayers::Embeddings), [(0..64, 1.0), (128..320, 1.0)]);
+        assert_eq!(frozen(FrozenLayers::Layers(2)), [(0..64, 1.0), (256..320, 1.0)]);
+        assert_eq!(frozen(FrozenLayers::Layers(3)), [(0..64, 1.0)]);
+    }
+
+    #[test]
+    fn a_rate_of_the_head_is_its_own_whatever_the_layers_have() {
+        let config = TrainingConfig {
+            learning_rate: 1e-4,
+            head_learning_rate: Some(1e-3),
+            layerwise_lr_decay: 0.5,
+            frozen_layers: FrozenLayers::Layers(1),
+            ..TrainingConfig::default()
+        };
+        assert_eq!(groups(&config), [(0..64, 10.0), (192..256, 0.125), (256..320, 0.25)]);
+    }
 
     #[test]
     fn rates_decay_from_the_head_to_the_embeddings() {

@@ -7,4 +7,5 @@ mod groups;
 mod optimizer;
 pub mod schedule;
 
+pub use groups::first_trained;
 pub use optimizer::Optimizer;

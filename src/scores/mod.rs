@@ -37,6 +37,20 @@ pub enum Better {
     Higher,
 }
 
+impl Better {
+    /// Which way a score of this name is better: errors and losses are better the lower they are.
+    pub fn of(score: &str) -> Self {
+        let is_error =
+            ["loss", "perplexity", "mse", "mae"].iter().any(|error| score == *error || ends_in(score, error));
+        if is_error { Self::Lower } else { Self::Higher }
+    }
+}
+
+/// Whether `word` is the last word of a name.
+fn ends_in(name: &str, word: &str) -> bool {
+    name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'))
+}
+
 /// The arithmetic mean; NaN for no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
@@ -88,6 +102,21 @@ mod tests {
         assert!((mean(&values) - 1.857_142_857_142_857_1).abs() < 1e-12);
         assert!((sample_std(&values) - 2.307_131_800_061_960_3).abs() < 1e-12);
         assert!((unigram_entropy(&[5, 1, 0, 3, 11]) - 1.109_738_552_106_145_6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn errors_are_better_the_lower_they_are() {
+        for (score, better) in [
+            ("loss", Better::Lower),
+            ("generator_loss", Better::Lower),
+            ("valence_mse", Better::Lower),
+            ("perplexity", Better::Lower),
+            ("f1", Better::Higher),
+            ("overall_f1", Better::Higher),
+            ("floss", Better::Higher),
+        ] {
+            assert_eq!(Better::of(score), better, "{score}");
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl MaskedLm {
 impl Pretrained for MaskedLm {
     const NAME: PretrainTask = PretrainTask::MaskedLm;
     const HEAD: HeadKind = HeadKind::MaskedLm;
+    const SCORES: &'static [&'static str] = &["loss", "perplexity", "accuracy"];
 
     fn outline(_: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
         Ok(Box::new(Blueprint::masked_lm(model)))

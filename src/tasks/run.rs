@@ -99,6 +99,11 @@ pub trait Data {
     /// may be kept until the next evaluation.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
 
+    /// The names of the scores that evaluations may give.
+    fn score_names(&self) -> Vec<String> {
+        vec!["loss".to_string()]
+    }
+
     /// Whether [`Data::finish`] needs an evaluation of the final model in this process.
     fn wants_evaluation(&self) -> bool {
         false

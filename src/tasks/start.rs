@@ -5,10 +5,15 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::config::FinetuneConfig;
+use crate::config::TrainingConfig;
+use crate::error::Problem;
 use crate::fs;
 use crate::fs::Sha256Sum;
 use crate::interop::Filled;
 use crate::interop::PretrainedFolder;
+use crate::layers::Part;
+use crate::models::Encoder;
+use crate::optim::first_trained;
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
 
@@ -32,6 +37,21 @@ pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[
         ("data.labels", fs::sha256_of(&[&serde_json::to_vec(names)?])),
     ];
     Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+}
+
+/// Tells an encoder which of its layers are trained and what they save; an error where more are to be frozen
+/// than it has.
+pub(super) fn follow(training: &TrainingConfig, encoder: &mut Encoder) -> Result<()> {
+    encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
+    encoder.first_trained = first_trained(training);
+    let layers = encoder.num_layers();
+    if encoder.first_trained > Part::Layer(layers) {
+        return Err(Problem::usage(format!("freezes more than the {layers} layers that the model has"))
+            .at("training.frozen_layers")
+            .hint(format!("`{layers}` trains the head alone"))
+            .into());
+    }
+    Ok(())
 }
 
 /// Says what of the folder was not as it should be, and which parameters are new.

@@ -55,13 +55,13 @@ pub(super) fn model_max_length(files: &[NamedFile]) -> Option<usize> {
     (length > 0).then_some(length)
 }
 
-/// `files` with a `tokenizer_config.json` that tells `length`.
-pub(super) fn with_model_max_length(mut files: Vec<NamedFile>, length: usize) -> Vec<NamedFile> {
+/// `files` with a `tokenizer_config.json` that tells this `value` of `key`.
+pub(super) fn with_setting(mut files: Vec<NamedFile>, key: &str, value: impl Into<Value>) -> Vec<NamedFile> {
     // A file that is no object tells a reader nothing, so that nothing is lost with it.
     let mut config: Map<String, Value> = load::content(&files, TOKENIZER_CONFIG)
         .and_then(|bytes| serde_json::from_slice(bytes).ok())
         .unwrap_or_default();
-    config.insert("model_max_length".into(), length.into());
+    config.insert(key.into(), value.into());
     files.retain(|(name, _)| name != TOKENIZER_CONFIG);
     files.push((TOKENIZER_CONFIG.to_string(), pretty(&Value::Object(config))));
     files

@@ -194,7 +194,16 @@ impl Tokenizer {
     /// The same tokenizer, with this longest sequence in its files.
     #[must_use]
     pub fn with_model_max_length(self, length: usize) -> Self {
-        Self { files: files::with_model_max_length(self.files, length), ..self }
+        Self { files: files::with_setting(self.files, "model_max_length", length), ..self }
+    }
+
+    /// The same tokenizer, with files from which transformers encodes words as [`Self::encode_words`] does.
+    #[must_use]
+    pub fn for_words(self) -> Self {
+        if !self.words_hold_blank {
+            return self;
+        }
+        Self { files: files::with_setting(self.files, "add_prefix_space", true), ..self }
     }
 
     /// Name and content of each file: what `AutoTokenizer.from_pretrained` of a folder with them needs.

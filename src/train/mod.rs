@@ -93,7 +93,7 @@ pub struct Trainer<'a> {
     /// From which loss on a step is bad, in robust standard deviations; 0 for no such limit.
     pub loss_spike_threshold: f64,
     /// The score that decides which checkpoint is best.
-    pub best_metric: &'static str,
+    pub best_metric: &'a str,
     /// Save a checkpoint at every best evaluation, whatever the cadence.
     pub keep_best: bool,
     /// Where batches come from.

@@ -29,6 +29,7 @@ use crate::ops::memory;
 use crate::optim::Optimizer;
 use crate::optim::schedule::Schedule;
 use crate::quantity;
+use crate::scores::Better;
 use crate::tasks::Task;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
@@ -114,7 +115,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
     let parts = kind.build(Setting { training, machine, seed: request.seed, progress })?;
-    let Parts { task, mut data, total_steps, folders, best: (best_metric, better) } = parts;
+    let Parts { task, mut data, total_steps, folders, best } = parts;
+    let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
     let mut state = TrainState::new(Cursor::default(), better);
     if let Some(found) = &found {
@@ -162,7 +164,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         rules: stop_rules(training, machine, signals)?,
         plan,
         loss_spike_threshold: training.loss_spike_threshold,
-        best_metric,
+        best_metric: &best_metric,
         keep_best: training.load_best_model_at_end,
         data: &mut data,
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
@@ -184,6 +186,24 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         }
     }
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// The score that decides which evaluation is best, and which way is better: the configuration's, else that
+/// of the task.
+fn best_score(
+    training: &TrainingConfig,
+    (own, better): (&str, Better),
+    names: &[String],
+) -> Result<(String, Better), Problem> {
+    let Some(given) = &training.metric_for_best_model else { return Ok((own.to_string(), better)) };
+    let name = given.strip_prefix("eval_").unwrap_or(given);
+    if names.iter().any(|known| known == name) {
+        return Ok((name.to_string(), Better::of(name)));
+    }
+    let known: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    Err(Problem::usage(format!("is `{given}`, a score that evaluations of this run do not write"))
+        .at("training.metric_for_best_model")
+        .hint(format!("there are {}", known.join(", "))))
 }
 
 /// The final model of a complete run; where it is damaged or gone, it is made again from the checkpoint.

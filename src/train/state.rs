@@ -122,9 +122,9 @@ impl TrainState {
     /// Takes note of the scores of an evaluation. Those that are not finite are told where they come up and
     /// not kept: a state that holds one could not be read again.
     pub fn evaluated(&mut self, scores: &[(String, f64)], best_metric: &str) {
-        if let Some((_, score)) = scores.iter().find(|(name, _)| name == best_metric) {
-            self.best.observe(self.step, *score);
-        }
+        // One that is not defined, such as the correlation of predictions that are all the same, is left out.
+        let score = scores.iter().find(|(name, _)| name == best_metric).map_or(f64::NAN, |(_, score)| *score);
+        self.best.observe(self.step, score);
         self.last_eval = scores.iter().filter(|(_, value)| value.is_finite()).cloned().collect();
         self.last_eval_step = Some(self.step);
     }

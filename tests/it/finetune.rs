@@ -4,6 +4,7 @@
 mod care;
 mod entities;
 mod numbers;
+mod options;
 mod sweep;
 
 use std::collections::BTreeSet;

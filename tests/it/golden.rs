@@ -269,7 +269,9 @@ fn a_classifier_is_that_of_transformers() {
 
 #[test]
 fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
-    for name in ["roberta_tok", "bert_tok", "electra_tok", "deberta_v2_tok"] {
+    let names =
+        ["roberta_tok", "bert_tok", "electra_tok", "modernbert_tok", "distilbert_tok", "deberta_v2_tok"];
+    for name in names {
         let golden = Golden::read(name);
         let task = golden.token_classify();
         golden.check_hidden_states(&task.model);

@@ -206,6 +206,35 @@ fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
     }
 }
 
+#[test]
+fn what_is_frozen_gets_no_gradient_and_the_rest_the_same_one_to_the_bit() {
+    for (family, gradient_checkpointing) in FAMILIES.into_iter().flat_map(|f| [(f, false), (f, true)]) {
+        let batch = with_types(labelled_batch(), family);
+        let model = Model::classifier(&shape(family, 0.1), LABELS, 1, &Device::Cpu).unwrap();
+        let mut task = Classify { model };
+        task.model.encoder.gradient_checkpointing = gradient_checkpointing;
+        let (loss, whole) = gradients_of(&task, &batch, PASS);
+        let flops = task.flops(&batch);
+        for first_trained in [0, 1, 2].map(Part::Layer) {
+            task.model.encoder.first_trained = first_trained;
+            let (same_loss, gradients) = gradients_of(&task, &batch, PASS);
+            assert_eq!(same_loss.to_bits(), loss.to_bits());
+            assert!(
+                task.flops(&batch) < flops || first_trained == Part::Layer(0) && !family.projects_embeddings
+            );
+            for spec in task.parameters().layout().specs() {
+                let (got, want) = (&gradients[spec.range.clone()], &whole[spec.range.clone()]);
+                let is_frozen = spec.part < first_trained;
+                let is_right = got
+                    .iter()
+                    .zip(want)
+                    .all(|(got, want)| got.to_bits() == if is_frozen { 0 } else { want.to_bits() });
+                assert!(is_right, "{family:?}, {first_trained:?}: `{}`", spec.name);
+            }
+        }
+    }
+}
+
 /// Rows of a table have a gradient if and only if a token takes them; the decoder reaches every word.
 fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, task: &dyn Task) {
     let width = task.parameters().layout().specs().find(|s| s.name == name).map_or(1, |s| s.shape[1]);

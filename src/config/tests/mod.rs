@@ -356,6 +356,8 @@ fn show_names_the_origin_of_each_value() {
       adam_epsilon: 1.0e-8            # default
       adam_bias_correction: true      # default
       layerwise_lr_decay: 1.0         # default
+      head_learning_rate: null        # default
+      frozen_layers: 0                # default
       max_grad_norm: 1.0              # default
       loss_spike_threshold: 10.0      # default
       logging_steps: 500              # default
@@ -365,6 +367,7 @@ fn show_names_the_origin_of_each_value() {
       save_total_limit: 3             # default
       save_total_bytes: null          # default
       early_stopping_patience: null   # default
+      metric_for_best_model: null     # default
       load_best_model_at_end: false   # default
     precision:
       compute: f32                    # default

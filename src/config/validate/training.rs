@@ -146,6 +146,7 @@ fn rest(error: &quantity::QuantityError) -> String {
 
 fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.positive("training.learning_rate", training.learning_rate);
+    findings.positive("training.head_learning_rate", training.head_learning_rate.unwrap_or(1.0));
     findings.not_negative("training.weight_decay", training.weight_decay);
     findings.below_one("training.adam_beta1", training.adam_beta1, "0.9");
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");

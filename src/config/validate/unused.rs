@@ -22,6 +22,7 @@ use crate::config::TrainingConfig;
 use crate::config::validate::Findings;
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
+    of_finetuning(&config.training, findings);
     tokenizer(&config.tokenizer, findings);
     sources(&config.data.sources, findings);
     packing(&config.data, findings);
@@ -44,6 +45,19 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
             "say over how many steps the ramp goes",
             findings,
         );
+    }
+}
+
+/// What only fine-tuning reads.
+fn of_finetuning(training: &TrainingConfig, findings: &mut Findings) {
+    let keys = [
+        ("head_learning_rate", training.head_learning_rate.is_some()),
+        ("frozen_layers", training.frozen_layers != TrainingConfig::default().frozen_layers),
+    ];
+    for (key, _) in keys.into_iter().filter(|(_, is_given)| *is_given) {
+        let path = format!("training.{key}");
+        let message = format!("`{path}` is given, but pretraining trains the whole model at one rate");
+        findings.add(&[&path], message, "remove it: it is for fine-tuning");
     }
 }
 

@@ -1,12 +1,15 @@
-//! Token classifier: the labelled tokens, dropout, map to labels.
+//! Token classifier: the labelled tokens, a map with GELU and norm where the family has one, dropout, map to
+//! labels.
 //!
-//! `BertForTokenClassification` of transformers, and RoBERTa's and ELECTRA's, which are the same. Only the
-//! tokens that carry a label are mapped.
+//! `BertForTokenClassification` of transformers, and RoBERTa's, ELECTRA's and DistilBERT's, which are the
+//! same; `ModernBertForTokenClassification`, which has the first map. Only the tokens that carry a label are
+//! mapped.
 
 use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::families::HeadActivation;
 use crate::families::ModelConfig;
 use crate::layers::Context;
 use crate::layers::Footprint;
@@ -15,57 +18,129 @@ use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::linear::Linear;
+use crate::layers::norm::Norm;
 use crate::models::heads::Head;
 use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
+use crate::models::initial;
+use crate::models::initial::Role;
 use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
+use crate::ops::gelu;
+use crate::ops::layer_norm;
 
 /// The head.
 #[derive(Debug, Clone)]
 pub struct TokenClassificationHead {
+    transform: Option<Transform>,
     output: Linear,
     dropout: f64,
 }
 
+/// What stands before dropout and the map to labels: map, GELU, norm.
+#[derive(Debug, Clone, Copy)]
+struct Transform {
+    dense: Linear,
+    norm: Norm,
+}
+
+/// What backward needs.
+#[derive(Debug)]
+struct Saved {
+    transform: Option<SavedTransform>,
+    /// Of the map to labels, `[M, D]`.
+    output_input: Tensor,
+}
+
+/// What backward needs of a transform, each `[M, D]`.
+#[derive(Debug)]
+struct SavedTransform {
+    gathered: Tensor,
+    pre_activation: Tensor,
+    activation: Tensor,
+    norm: layer_norm::Saved,
+}
+
+impl Transform {
+    fn new(registry: &mut Registry, config: &ModelConfig) -> Option<Self> {
+        let (names, shape, has_bias) =
+            (&config.family.classification, &config.encoder, config.family.has_biases);
+        let (size, init) = ([shape.hidden_size; 2], initial::init(config, Role::Output));
+        debug_assert!(names.norm.is_none() || names.activation == HeadActivation::Gelu, "no other is built");
+        names.norm.map(|norm| Self {
+            dense: Linear::initialised(registry, names.dense, size, init, has_bias),
+            norm: Norm::new(registry, norm, shape.hidden_size, shape.layer_norm_eps, has_bias),
+        })
+    }
+
+    fn forward(&self, gathered: Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
+        let pre_activation = self.dense.forward_without_bias(&gathered, ctx)?;
+        let activation = gelu::forward(&pre_activation, self.dense.bias(ctx))?;
+        let (normed, norm) = self.norm.forward(&activation, ctx)?;
+        Ok((normed, SavedTransform { gathered, pre_activation, activation, norm }))
+    }
+
+    fn backward(
+        &self,
+        d_normed: &Tensor,
+        saved: &SavedTransform,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<Tensor> {
+        let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
+        let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
+        let d_pre = gelu::backward(&d_activation, &saved.pre_activation, bias, d_bias)?;
+        self.dense.backward_without_bias(&d_pre, &saved.gathered, ctx, gradients)
+    }
+}
+
 impl TokenClassificationHead {
-    /// Registers the map, whose parameters begin with `name`.
+    /// Registers the maps; the parameters of that to labels begin with `name`.
     pub fn new(registry: &mut Registry, config: &ModelConfig, name: &str, num_labels: usize) -> Self {
         registry.enter(Part::Head);
-        let shape = &config.encoder;
+        let (shape, init) = (&config.encoder, initial::init(config, Role::Labels));
         Self {
-            output: Linear::new(registry, name, shape.hidden_size, num_labels),
-            dropout: shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob),
+            transform: Transform::new(registry, config),
+            output: Linear::initialised(registry, name, [shape.hidden_size, num_labels], init, true),
+            dropout: (config.family.dropouts)(shape).token_classifier,
         }
     }
 
-    /// Logits, `[M, labels]`, and what the map took, `[M, D]`.
+    /// Logits, `[M, labels]`.
     fn forward(
         &self,
         hidden_td: &Tensor,
         targets: Targets<'_>,
         ctx: &Context<'_>,
-    ) -> Result<(Tensor, Tensor)> {
+    ) -> Result<(Tensor, Saved)> {
         let gathered_md = gather_rows::forward(hidden_td, targets.positions)?;
+        let (rows_md, transform) = match self.transform {
+            None => (gathered_md, None),
+            Some(transform) => {
+                let (normed_md, saved) = transform.forward(gathered_md, ctx)?;
+                (normed_md, Some(saved))
+            }
+        };
         let dropout = ctx.dropout_at(Site::HeadOutput, self.dropout);
-        let input_md = dropout::forward(&gathered_md, targets.keys, dropout.as_ref())?;
-        Ok((self.output.forward(&input_md, ctx)?, input_md))
+        let output_input = dropout::forward(&rows_md, targets.keys, dropout.as_ref())?;
+        Ok((self.output.forward(&output_input, ctx)?, Saved { transform, output_input }))
     }
 }
 
 impl Head for TokenClassificationHead {
     fn flops(&self, rows: f64) -> f64 {
-        rows * self.output.flops()
+        rows * (self.output.flops() + self.transform.map_or(0.0, |transform| transform.dense.flops()))
     }
 
     fn memory(&self, rows: u64, compute: DType, _on_gpu: bool) -> HeadMemory {
         // The input of the map; what was gathered, the gradients of both, and the logits with their gradient,
-        // which are f32.
+        // which are f32. Of a transform what it saves, and the gradients between its parts.
         let (width, labels) = (self.output.inputs as u64, self.output.outputs as u64);
-        let saved = Footprint { values: width, statistics_bytes: 0 };
-        let besides = Footprint { values: 3 * width + labels, statistics_bytes: 4 * labels };
+        let more = u64::from(self.transform.is_some());
+        let saved = Footprint { values: (1 + 3 * more) * width, statistics_bytes: 8 * more };
+        let besides = Footprint { values: (3 + 2 * more) * width + labels, statistics_bytes: 4 * labels };
         let value_bytes = compute.size_in_bytes() as u64;
         HeadMemory {
             saved_bytes: saved.bytes(rows, value_bytes),
@@ -89,12 +164,15 @@ impl Head for TokenClassificationHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let (logits, input_md) = self.forward(hidden_td, targets, ctx)?;
+        let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
         let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
         let d_logits = cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?;
-        let d_input = self.output.backward(&d_logits, &input_md, ctx, gradients)?;
+        let d_input = self.output.backward(&d_logits, &saved.output_input, ctx, gradients)?;
         let dropout = ctx.dropout_at(Site::HeadOutput, self.dropout);
-        let d_gathered = dropout::backward(&d_input, targets.keys, dropout.as_ref())?;
+        let mut d_gathered = dropout::backward(&d_input, targets.keys, dropout.as_ref())?;
+        if let (Some(transform), Some(saved)) = (&self.transform, &saved.transform) {
+            d_gathered = transform.backward(&d_gathered, saved, ctx, gradients)?;
+        }
         gradients.left(ctx.pass, Part::Head)?;
         Ok((totals, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
     }

@@ -37,6 +37,9 @@ use crate::tokenizer::Tokenizer;
 /// Predictions on the evaluation file, beside the final model.
 pub const PREDICTIONS: &str = "predictions.jsonl";
 
+/// Trainer's names of the scores of an evaluation.
+const SCORES: [&str; 4] = ["loss", "accuracy", "f1", "matthews_correlation"];
+
 /// Predictions that take longer to write than anybody would wait without a word.
 const TOLD_BYTES: u64 = 64 << 20;
 
@@ -129,14 +132,13 @@ impl Data for TrainingData<'_> {
             }
             probabilities.extend(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?);
         }
-        let scores = [
-            ("loss", loss.mean()),
-            ("accuracy", confusion.accuracy()),
-            ("f1", confusion.macro_f1()),
-            ("matthews_correlation", confusion.matthews()),
-        ];
+        let scores = [loss.mean(), confusion.accuracy(), confusion.macro_f1(), confusion.matthews()];
         (self.confusion, self.probabilities) = (confusion, probabilities);
-        Ok(Some(scores.map(|(name, value)| (name.to_string(), value)).into()))
+        Ok(Some(SCORES.iter().zip(scores).map(|(name, value)| ((*name).to_string(), value)).collect()))
+    }
+
+    fn score_names(&self) -> Vec<String> {
+        SCORES.map(str::to_string).to_vec()
     }
 
     fn wants_evaluation(&self) -> bool {

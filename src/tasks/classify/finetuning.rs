@@ -148,8 +148,10 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn shapes(&self) -> Result<Shapes> {
         let model = self.folder.config.clone();
+        let mut outline = Blueprint::classifier(&model, self.examples.labels.len());
+        start::follow(&self.config.training, &mut outline.encoder)?;
         Ok(Shapes {
-            outline: Box::new(Blueprint::classifier(&model, self.examples.labels.len())),
+            outline: Box::new(outline),
             model,
             length: self.config.data.max_seq_length,
             targets: TargetShare::OneARow,
@@ -173,7 +175,7 @@ impl<'a> Kind for Finetuning<'a> {
         start::tell(config, folder, &filled, seed, progress);
         let Classifier { mut task, tokenizer, collator, .. } =
             classifier.computing_in(machine.policy.compute)?;
-        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
+        start::follow(training, &mut task.model.encoder)?;
         let mut hub = HubConfig::new(
             folder.config.clone(),
             HeadKind::SequenceClassification,

@@ -34,6 +34,7 @@ pub struct Corpus {
     pub(super) validation: Validation,
     /// What the summed losses of an evaluation come to.
     pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
+    pub(super) score_names: &'static [&'static str],
 }
 
 /// The fixed batches that a run is evaluated on.
@@ -69,6 +70,10 @@ impl Data for Corpus {
         let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
         let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
         Ok(evaluate(task, batches, interrupted)?.map(|losses| (self.scores)(task.terms(), &losses)))
+    }
+
+    fn score_names(&self) -> Vec<String> {
+        self.score_names.iter().map(|name| (*name).to_string()).collect()
     }
 
     fn finish(&mut self, _output: &Path, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {

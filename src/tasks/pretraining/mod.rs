@@ -80,6 +80,9 @@ pub trait Pretrained: Task + Sized + Send + 'static {
     /// The model folders of a checkpoint.
     fn folders(&self, tokenizer: &Tokenizer) -> Vec<ModelFolder>;
 
+    /// The names of [`Pretrained::scores`].
+    const SCORES: &'static [&'static str];
+
     /// What the summed losses of an evaluation come to, `loss` first.
     fn scores(terms: &[Term], losses: &[Loss]) -> Scores;
 
@@ -219,6 +222,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             loader: None,
             validation,
             scores: T::scores,
+            score_names: T::SCORES,
         };
         Ok(Parts {
             task,

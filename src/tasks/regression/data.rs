@@ -18,6 +18,7 @@ use crate::tasks::labelled::TextPair;
 use crate::tasks::regression::NumberExamples;
 use crate::tasks::regression::regressor::line;
 use crate::tasks::regression::regressor::outputs;
+use crate::tasks::regression::scores::score_names;
 use crate::tasks::regression::scores::scores;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
@@ -112,6 +113,10 @@ impl Data for TrainingData<'_> {
         let scores = scores(&self.examples.names, &gold, &predicted);
         self.predicted = predicted;
         Ok(Some(scores))
+    }
+
+    fn score_names(&self) -> Vec<String> {
+        score_names(&self.examples.names)
     }
 
     fn wants_evaluation(&self) -> bool {

@@ -29,6 +29,17 @@ pub fn scores(names: &[String], gold: &[Vec<f32>], predicted: &[Vec<f32>]) -> Ve
     scores
 }
 
+/// The names of [`scores`], those included that may be left out.
+pub fn score_names(names: &[String]) -> Vec<String> {
+    let starts = std::iter::once(String::new());
+    let starts = starts.chain(names.iter().filter(|_| names.len() > 1).map(|name| format!("{name}_")));
+    let of = starts.flat_map(|start| OF.map(|name| format!("{start}{name}")));
+    std::iter::once("loss".to_string()).chain(of).collect()
+}
+
+/// The scores of a number.
+const OF: [&str; 4] = ["mse", "mae", "pearson", "spearmanr"];
+
 /// Scores of one number.
 #[derive(Debug, Clone, Copy)]
 struct Of {
@@ -52,9 +63,8 @@ impl Of {
     }
 
     fn named(&self, start: &str) -> Vec<(String, f64)> {
-        [("mse", self.mse), ("mae", self.mae), ("pearson", self.pearson), ("spearmanr", self.spearman)]
-            .map(|(name, value)| (format!("{start}{name}"), value))
-            .into()
+        let values = [self.mse, self.mae, self.pearson, self.spearman];
+        OF.iter().zip(values).map(|(name, value)| (format!("{start}{name}"), value)).collect()
     }
 }
 
@@ -74,6 +84,8 @@ mod tests {
             .iter()
             .map(|(name, value)| format!("{name} {value:.12}"))
             .collect();
+        let told: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(score_names(&names), told);
         insta::assert_snapshot!(found.join("\n"), @r"
         loss 0.543750000000
         mse 0.543750000000

@@ -145,6 +145,7 @@ impl ReplacedTokenDetection {
 impl Pretrained for ReplacedTokenDetection {
     const NAME: PretrainTask = PretrainTask::ReplacedTokenDetection;
     const HEAD: HeadKind = HeadKind::ReplacedTokenDetection;
+    const SCORES: &'static [&'static str] = &scores::NAMES;
 
     fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
         Ok(Box::new(blueprint(&config.rtd, model)?))

@@ -4,22 +4,35 @@ use crate::tasks::Loss;
 use crate::tasks::Term;
 use crate::tasks::run::Scores;
 
+/// The names of [`scores`].
+pub const NAMES: [&str; 9] = [
+    "loss",
+    "generator_loss",
+    "generator_accuracy",
+    "discriminator_loss",
+    "discriminator_accuracy",
+    "discriminator_baseline_loss",
+    "replaced_precision",
+    "replaced_recall",
+    "sampled_equal_share",
+];
+
 /// The scores of the losses that [`super::ReplacedTokenDetection`] gives, summed over all batches.
 pub fn scores(terms: &[Term], losses: &[Loss]) -> Scores {
     let [generator, discriminator, told, replaced, drawn] = losses else { return Scores::new() };
     let loss = terms[0].weight * generator.mean() + terms[1].weight * discriminator.mean();
-    let scores = [
-        ("loss", loss),
-        ("generator_loss", generator.mean()),
-        ("generator_accuracy", generator.accuracy()),
-        ("discriminator_loss", discriminator.mean()),
-        ("discriminator_accuracy", discriminator.accuracy()),
-        ("discriminator_baseline_loss", binary_entropy(replaced.count, discriminator.count)),
-        ("replaced_precision", told.accuracy()),
-        ("replaced_recall", replaced.accuracy()),
-        ("sampled_equal_share", drawn.accuracy()),
+    let values = [
+        loss,
+        generator.mean(),
+        generator.accuracy(),
+        discriminator.mean(),
+        discriminator.accuracy(),
+        binary_entropy(replaced.count, discriminator.count),
+        told.accuracy(),
+        replaced.accuracy(),
+        drawn.accuracy(),
     ];
-    scores.map(|(name, value)| (name.to_string(), value)).to_vec()
+    NAMES.iter().zip(values).map(|(name, value)| ((*name).to_string(), value)).collect()
 }
 
 /// The loss of knowing only how often a token is replaced, in nats.

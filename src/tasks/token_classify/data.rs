@@ -169,6 +169,10 @@ impl Data for TrainingData<'_> {
         Ok(Some(report::scores(predictions.loss.mean(), &self.tally)))
     }
 
+    fn score_names(&self) -> Vec<String> {
+        report::score_names(&self.examples.labels)
+    }
+
     fn wants_evaluation(&self) -> bool {
         self.predicted.is_empty()
     }

@@ -156,8 +156,10 @@ impl<'a> Kind for Finetuning<'a> {
     fn shapes(&self) -> Result<Shapes> {
         let model = self.folder.config.clone();
         let labels = self.examples.labels.names().len();
+        let mut outline = Blueprint::token_classifier(&model, labels)?;
+        start::follow(&self.config.training, &mut outline.encoder)?;
         Ok(Shapes {
-            outline: Box::new(Blueprint::token_classifier(&model, labels)?),
+            outline: Box::new(outline),
             model,
             length: self.config.data.max_seq_length,
             // Most words have one piece.
@@ -180,12 +182,12 @@ impl<'a> Kind for Finetuning<'a> {
             Tagger::from_folder(path, folder, labels, length, Some(seed), &machine.device)?;
         start::tell(config, folder, &filled, seed, progress);
         let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
-        task.model.encoder.gradient_checkpointing = training.gradient_checkpointing.is_on();
+        start::follow(training, &mut task.model.encoder)?;
         let names = labels.names().to_vec();
         let mut hub = HubConfig::new(folder.config.clone(), HeadKind::TokenClassification, Some(names));
         hub.extra.clone_from(&folder.extra);
         // So that windows are as long where the model is used.
-        let tokenizer = tokenizer.with_model_max_length(length);
+        let tokenizer = tokenizer.with_model_max_length(length).for_words();
         let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
         let total_steps = total_steps(training, data.rows_per_epoch());

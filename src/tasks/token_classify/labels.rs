@@ -104,7 +104,8 @@ impl TagSet {
         self.kinds().len()
     }
 
-    fn kinds(&self) -> BTreeSet<&str> {
+    /// The types of entities, in the order of their names.
+    pub fn kinds(&self) -> BTreeSet<&str> {
         self.tags.iter().filter_map(|tag| Some(tag.split_once('-')?.1)).collect()
     }
 

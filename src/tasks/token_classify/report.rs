@@ -113,6 +113,14 @@ pub fn scores(loss: f64, tally: &EntityTally) -> Vec<(String, f64)> {
     scores
 }
 
+/// The names of [`scores`] that tell how good a model is, with those of types that may not occur.
+pub fn score_names(labels: &TagSet) -> Vec<String> {
+    let of = |kind: &str| ["precision", "recall", "f1"].map(|name| format!("{kind}_{name}"));
+    let kinds = labels.kinds().into_iter().filter(|kind| *kind != "overall").flat_map(of);
+    let overall = ["loss", "overall_precision", "overall_recall", "overall_f1", "overall_accuracy"];
+    overall.map(str::to_string).into_iter().chain(kinds).collect()
+}
+
 /// Precision, recall, F1 and support of each type, then of all. Ends in a newline.
 pub fn score_table(tally: &EntityTally) -> String {
     let percent = |share: f64| format!("{:.2}", 100.0 * share);

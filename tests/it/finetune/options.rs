@@ -1,0 +1,118 @@
+//! What may be set of a fine-tuning besides its sizes: which score is best, the head's own rate, layers that
+//! keep their values.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use candle_core::Device;
+use candle_core::Tensor;
+use serde_json::Value;
+
+use crate::finetune::finetune;
+use crate::finetune::workplace;
+use crate::workplace::Workplace;
+
+fn tensors(place: &Workplace, folder: &str) -> BTreeMap<String, Vec<u32>> {
+    let path = place.path(folder).join("model.safetensors");
+    let bits = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let bits = |t: &Tensor| bits(t).into_iter().map(f32::to_bits).collect();
+    let tensors = candle_core::safetensors::load(path, &Device::Cpu).unwrap();
+    tensors.iter().map(|(name, tensor)| (name.clone(), bits(tensor))).collect()
+}
+
+/// A short run into `cls`, with constant rates, so that it may be made longer.
+fn run(place: &Workplace, steps: u32, sets: &[&str]) {
+    let steps = format!("training.max_steps={steps}");
+    let constant = "training.lr_scheduler_type=constant";
+    let sets = [&[&steps, constant, "training.warmup_steps=0", "training.weight_decay=0.1"], sets].concat();
+    let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
+    finetune(place, &[&["--output-dir", "cls"], &sets[..]].concat()).ok();
+}
+
+#[test]
+fn frozen_layers_keep_their_bytes_and_a_resumed_run_ends_in_the_same() {
+    let place = workplace();
+    let before = tensors(&place, "run/final");
+    for (frozen, layers) in [("embeddings", 0), ("1", 1), ("2", 2)] {
+        let sets = [format!("training.frozen_layers={frozen}"), "training.layerwise_lr_decay=0.8".into()];
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        run(&place, 5, &sets);
+        run(&place, 8, &sets);
+        let after = tensors(&place, "cls/final");
+        let mut kept = 0;
+        for (name, values) in &after {
+            let of_layer = (0..layers).any(|layer| name.contains(&format!("encoder.layer.{layer}.")));
+            if name.contains(".embeddings.") || of_layer {
+                assert!(before[name] == *values, "{frozen}: `{name}` moved");
+                kept += 1;
+            } else if let Some(before) = before.get(name) {
+                assert!(before != values, "{frozen}: `{name}` did not move");
+            }
+        }
+        // Two tables, a third of one row, and a norm; a layer has 16 tensors.
+        assert_eq!(kept, 5 + 16 * layers, "{frozen}");
+        let moments = place.path("cls/checkpoint-8/trainer/optimizer.safetensors");
+        let moments = candle_core::safetensors::load(moments, &Device::Cpu).unwrap();
+        let moved = moments["exp_avg"].to_vec1::<f32>().unwrap().iter().filter(|m| **m != 0.0).count();
+        let trained: usize =
+            after.iter().filter(|(n, v)| before.get(*n) != Some(*v)).map(|(_, v)| v.len()).sum();
+        assert!((trained * 9 / 10..=trained).contains(&moved), "{frozen}: {moved} moments of {trained}");
+        fs::remove_dir_all(place.path("cls")).unwrap();
+        run(&place, 8, &sets);
+        assert!(tensors(&place, "cls/final") == after, "{frozen}: another run ends elsewhere");
+        fs::remove_dir_all(place.path("cls")).unwrap();
+    }
+    finetune(&place, &["--output-dir", "cls", "--set", "training.frozen_layers=3"]).refused(
+        2,
+        &["training.frozen_layers: freezes more than the 2 layers", "hint: `2` trains the head alone"],
+    );
+    finetune(&place, &["--output-dir", "cls", "--set", "training.frozen_layers=all"])
+        .refused(2, &["training.frozen_layers", "a whole number or `embeddings`"]);
+    place
+        .run(&["training.frozen_layers=1", "training.head_learning_rate=1"], &[])
+        .refused(2, &["training.frozen_layers", "training.head_learning_rate", "it is for fine-tuning"]);
+}
+
+#[test]
+fn a_head_of_its_own_rate_moves_by_it() {
+    let place = workplace();
+    let moved_by = |rate: &str| {
+        run(&place, 1, &["training.learning_rate=1e-5", "training.weight_decay=0", rate]);
+        let after = tensors(&place, "cls/final");
+        fs::remove_dir_all(place.path("cls")).unwrap();
+        f32::from_bits(
+            *after["classifier.out_proj.bias"].iter().max_by_key(|bits| **bits & 0x7fff_ffff).unwrap(),
+        )
+        .abs()
+    };
+    // The first step of AdamW is as long as the rate, and this bias begins at 0.
+    assert!((moved_by("training.head_learning_rate=null") / 1e-5 - 1.0).abs() < 1e-2);
+    assert!((moved_by("training.head_learning_rate=0.002") / 2e-3 - 1.0).abs() < 1e-2);
+}
+
+#[test]
+fn any_score_may_say_which_checkpoint_is_best() {
+    let place = workplace();
+    let state = |metric: &str| -> Value {
+        let metric = format!("training.metric_for_best_model={metric}");
+        run(&place, 6, &["training.eval_steps=2", "training.save_steps=2", &metric]);
+        let state = fs::read(place.path("cls/checkpoint-6/trainer_state.json")).unwrap();
+        fs::remove_dir_all(place.path("cls")).unwrap();
+        serde_json::from_slice(&state).unwrap()
+    };
+    for (metric, name, is_lower) in
+        [("eval_loss", "eval_loss", true), ("f1", "eval_f1", false), ("null", "eval_accuracy", false)]
+    {
+        let state = state(metric);
+        let scores = state["log_history"].as_array().unwrap().iter().filter_map(|row| row[name].as_f64());
+        let best = scores.reduce(if is_lower { f64::min } else { f64::max }).unwrap();
+        assert_eq!(state["best_metric"].as_f64(), Some(best), "{metric}");
+    }
+    finetune(&place, &["--output-dir", "cls", "--set", "training.metric_for_best_model=eval_bleu"]).refused(
+        2,
+        &[
+            "training.metric_for_best_model: is `eval_bleu`",
+            "hint: there are `loss`, `accuracy`, `f1`, `matthews_correlation`",
+        ],
+    );
+}
