@@ -205,6 +205,20 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
+def write_texts(folder):
+    """Beside a classifier of DeBERTa a tokenizer as published folders have it (SentencePiece's pieces), and what both make of texts: `texts.json`."""
+    words = ["\u2581the", "\u2581cat", "\u2581sees", "\u2581dog", "\u2581a", "\u2581", "at", "og", *"abcdefghijklmnopqrstuvwxyz.,"]
+    pieces = [(token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
+    tokenizer = transformers.DebertaV2Tokenizer(vocab=pieces, unk_id=3)
+    tokenizer.save_pretrained(folder)
+    model = transformers.DebertaV2ForSequenceClassification.from_pretrained(folder).double().eval()
+    rows = []
+    for text in ["the cat sees the dogs", " The dog,  a cat\tand \u00f8 ", "catalogs"]:
+        inputs = tokenizer(text, return_tensors="pt")
+        rows.append(dict(text=text, ids=inputs["input_ids"][0].tolist(), probabilities=model(**inputs).logits[0].softmax(-1).tolist()))
+    (folder / "texts.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
 class DebertaDiscriminator(transformers.DebertaV2PreTrainedModel):
     """DeBERTa with the head that microsoft/DeBERTa calls `LMMaskPredictionHead`: transformers has no class for it."""
 
@@ -354,6 +368,7 @@ def write_all(root):
     write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
     write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
+    write_texts(root / "deberta_v2_cls")
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
     write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
     classes = dict(generator=transformers.DebertaV2ForMaskedLM, discriminator=DebertaDiscriminator)

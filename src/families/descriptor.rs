@@ -150,9 +150,9 @@ pub struct ReplacedTokens {
 pub enum EmbeddingSharing {
     /// All of them.
     Whole,
-    /// The discriminator's word embedding is the generator's plus one that begins at zero, and only the latter
-    /// has a gradient of the discriminator (gradient-disentangled embedding sharing, He et al. 2021, section
-    /// 3.3).
+    /// The discriminator's word embedding is the generator's plus one that begins at zero, and only the
+    /// latter has a gradient of the discriminator (gradient-disentangled embedding sharing, He et al. 2021,
+    /// section 3.3).
     Disentangled,
 }
 

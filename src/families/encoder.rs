@@ -61,10 +61,11 @@ pub struct EncoderConfig {
     pub global_rope_theta: f64,
     /// Base of the rotary angles of local layers.
     pub local_rope_theta: f64,
-    /// Rows of the table of relative positions to either side, the farther the more distances share one; 0 for
-    /// a row for each distance.
+    /// Rows of the table of relative positions to either side, the farther the more distances share one; 0
+    /// for a row for each distance.
     pub position_buckets: usize,
-    /// The distance from which on all relative positions are the same; 0 stands for `max_position_embeddings`.
+    /// The distance from which on all relative positions are the same; 0 stands for
+    /// `max_position_embeddings`.
     pub max_relative_positions: usize,
     /// Which scores of attention know relative positions.
     pub pos_att_type: PositionScores,

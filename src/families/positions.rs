@@ -9,6 +9,7 @@ pub enum PositionKind {
     TableBehindPadding,
     /// Queries and keys are turned by angles: there is no table.
     Rotary,
-    /// Queries and keys meet a table of relative positions; beside it there may be one of positions from 0 on.
+    /// Queries and keys meet a table of relative positions; beside it there may be one of positions from 0
+    /// on.
     Relative,
 }

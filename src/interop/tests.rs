@@ -273,6 +273,25 @@ fn the_head_is_found_without_architectures() {
     }
 }
 
+/// The authors of DeBERTa call the head otherwise, and so does transformers with `legacy: false`.
+#[test]
+fn a_head_is_read_by_its_other_names() {
+    let head = HeadKind::MaskedLm;
+    let tensors = tensors_of(&model(Family::DEBERTA_V2), head);
+    let other = |name: &str| {
+        let name = name.replace("cls.predictions.transform.", "lm_predictions.lm_head.");
+        name.replace("cls.predictions.bias", "lm_predictions.lm_head.bias")
+    };
+    let renamed: BTreeMap<String, Tensor> =
+        tensors.iter().map(|(name, tensor)| (other(name), tensor.clone())).collect();
+    assert_eq!(renamed.keys().filter(|name| name.starts_with("lm_predictions.")).count(), 5);
+    let mut config = config_json(Family::DEBERTA_V2, head);
+    config["legacy"] = false.into();
+    let (found, filled) = tensors_in(write_folder(&config, &renamed).path()).unwrap();
+    assert_same(&found, &tensors);
+    assert_eq!(filled.notes, [""; 0]);
+}
+
 #[test]
 fn a_new_head_is_named_where_it_may_be_new_and_missed_where_it_may_not() {
     let tensors = tensors_of(&model(Family::BERT), HeadKind::MaskedLm);

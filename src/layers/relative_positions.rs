@@ -49,7 +49,7 @@ pub struct SharedPositions {
 impl PositionTable {
     /// What is kept for backward for each of the `rows`, beside the parameters.
     pub fn saved(&self) -> Footprint {
-        Footprint { values: self.hidden as u64, statistics_bytes: 4 * self.hidden as u64 + 8 }
+        Footprint { values: self.hidden as u64, statistics_bytes: 8 }
     }
 
     /// Norms the table. It is so small that this is f32 in every compute type.
@@ -131,7 +131,9 @@ impl RelativePositions {
     /// made of and of the table, and sums in f32.
     pub fn temporary(&self) -> Footprint {
         let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
-        Footprint { values: projected + 2 * self.row_width(), statistics_bytes: 40 * projected }
+        // The op sums both tables' gradients in four groups of segments, and the table's own is two sums at a time.
+        let width = self.row_width();
+        Footprint { values: projected + 2 * width, statistics_bytes: (4 * 2 + 2) * 4 * width }
     }
 
     fn row_width(&self) -> u64 {

@@ -148,6 +148,11 @@ impl Encoder {
         layer.temporary() + again
     }
 
+    /// Whether attention meets a table of relative positions.
+    pub fn has_relative_positions(&self) -> bool {
+        self.positions.is_some()
+    }
+
     /// What relative positions take whatever the tokens: the rows of their table, what is kept for backward for
     /// each of them, and the most that backward needs besides.
     pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {

@@ -25,6 +25,7 @@ use crate::models::memory::Prediction;
 use crate::models::memory::StepSizes;
 use crate::models::memory::activations;
 use crate::models::memory::state_bytes;
+use crate::models::refuse_gpu;
 
 /// Number of the discriminator in a run.
 pub const DISCRIMINATOR: u8 = 0;
@@ -94,6 +95,7 @@ impl PairBlueprint {
     /// Both models with initial values drawn from `seed`.
     pub fn initialise(self, seed: u64, device: &Device) -> Result<Pair> {
         let Self { generator, discriminator, layout } = self;
+        refuse_gpu(&discriminator.encoder, &discriminator.config, device)?;
         let range = discriminator.config.encoder.initializer_range;
         Ok(Pair {
             generator,

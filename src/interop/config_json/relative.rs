@@ -116,8 +116,9 @@ mod tests {
     #[test]
     fn the_published_form_is_read_and_comes_back() {
         let published = json!({
-            "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": true, "pos_att_type": "p2c|c2p",
-            "max_relative_positions": -1, "position_biased_input": false, "type_vocab_size": 0, "layer_norm_eps": 1e-7,
+            "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": true,
+            "pos_att_type": "p2c|c2p", "max_relative_positions": -1, "position_biased_input": false,
+            "type_vocab_size": 0, "layer_norm_eps": 1e-7,
         });
         let config = read(&published).unwrap();
         assert_eq!(config.extra.len(), 0, "{:?}", config.extra);

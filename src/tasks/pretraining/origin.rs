@@ -15,6 +15,7 @@ use crate::config::TokenizerConfig;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::families::PositionKind;
 use crate::interop::GENERATOR;
 use crate::interop::PretrainedFolder;
 use crate::interop::Refit;
@@ -65,6 +66,10 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
                 .at("model.max_position_embeddings")
                 .hint("leave it out, or give it a larger number")
                 .into());
+        }
+        if family.positions == PositionKind::Relative {
+            // Distances keep the rows that they have, however long sequences become.
+            model.encoder.max_relative_positions = model.encoder.farthest_position();
         }
         model.encoder.max_position_embeddings = positions;
     }
@@ -139,7 +144,8 @@ impl Origin {
         }
         let positions =
             (self.model.config.encoder.max_position_embeddings, model.encoder.max_position_embeddings);
-        if positions.0 < positions.1 && model.family.names.position.is_some() {
+        let has_table = model.family.names.position.is_some() && model.encoder.position_biased_input;
+        if positions.0 < positions.1 && has_table {
             let (before, after) = positions;
             progress.note(&format!("{place}: {before} positions become {after}: the rows are repeated"));
         }

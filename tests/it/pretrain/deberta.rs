@@ -53,6 +53,9 @@ fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
     assert!((sum - 1.0).abs() < 1e-5, "{told}");
 }
 
+/// A folder to begin with, for longer sequences than its model takes.
+const MORE: &str = "model={path: run/final, max_position_embeddings: 48}";
+
 /// The same by telling replaced tokens, as v3 is trained.
 fn v3() -> Vec<&'static str> {
     DEBERTA.iter().copied().chain(["task=replaced_token_detection"]).collect()
@@ -102,12 +105,45 @@ fn a_discriminator_holds_the_sum_of_both_word_embeddings_and_the_checkpoint_what
     assert_eq!(told["tokens"].as_array().unwrap().len(), told["replaced"].as_array().unwrap().len());
     // Trained on from both folders at a rate of almost nothing, the sum is what it was.
     let (rate, sample) = ("training.learning_rate=1e-12", DEBERTA[1]);
-    let more = ["run.output_dir=more", "training.max_steps=1", "model={path: run/final}", rate, sample];
+    let more = ["run.output_dir=more", "training.max_steps=1", MORE, rate, sample];
     let sets: Vec<&str> = more.iter().flat_map(|set| ["--set", set]).collect();
     let args = [&["pretrain", "--config", "config.yaml"][..], &sets].concat();
     let on = place.program(&args, "").ok();
     assert!(on.stderr.contains("the run begins with these weights"), "{}", on.stderr);
     let after = read("../more/final/discriminator/model.safetensors", word);
+    // More positions than the folder's model has move no distance to another row.
+    assert_eq!(place.json("../more/final/discriminator/config.json")["max_relative_positions"], 40);
     let moved = (after - discriminator).unwrap().abs().unwrap().max_all().unwrap();
     assert!(moved.to_scalar::<f32>().unwrap() < 1e-6, "{moved}");
+}
+
+/// The pieces of SentencePiece, as `DebertaV2Tokenizer` of transformers writes them, and what its classifier
+/// says of texts; `scripts/make_golden.py` wrote the folder.
+#[test]
+fn a_folder_with_the_tokenizer_of_published_ones_is_used_and_trained_further() {
+    let place = Workplace::new();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/deberta_v2_cls");
+    let texts = fs::read_to_string(format!("{golden}/texts.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&texts).unwrap();
+    assert!(rows.len() > 2);
+    for row in &rows {
+        let text = row["text"].as_str().unwrap();
+        let encoded =
+            place.program(&["tokenizer", "encode", "--tokenizer", golden, "--input", "-"], text).ok();
+        let ids: Vec<u64> = serde_json::from_str(encoded.stdout.trim()).unwrap();
+        // The command leaves out what stands around a text.
+        let wanted: Vec<u64> = serde_json::from_value(row["ids"].clone()).unwrap();
+        assert_eq!(ids, wanted[1..wanted.len() - 1], "{text}");
+        let told = place.program(&["predict", "--model", golden, "--input", "-"], text).ok();
+        let told: Value = serde_json::from_str(&told.stdout).unwrap();
+        for (label, wanted) in row["probabilities"].as_array().unwrap().iter().enumerate() {
+            let got = told["probabilities"][format!("LABEL_{label}")].as_f64().unwrap();
+            assert!((got - wanted.as_f64().unwrap()).abs() < 1e-6, "{text}: {told}");
+        }
+    }
+    fs::write(place.path("rows.csv"), examples(24)).unwrap();
+    let tuning = ["finetune", "--task", "classify", "--model", golden, "--train", "rows.csv"];
+    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
+    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=2"]].concat(), "").ok();
+    place.program(&["evaluate", "--model", "tuned/final", "--data", "rows.csv"], "").ok();
 }
