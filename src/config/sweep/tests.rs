@@ -87,7 +87,10 @@ fn a_learning_curve_is_a_sweep_whose_smaller_shares_lie_in_the_larger() {
     assert!(both.contains("do not go together"), "{both}");
     let limited = FILE.replace("b.csv}", "b.csv, max_train_samples: 100}");
     let limited = plan(&limited, &[], &[0.5]).expect_err("limited").to_string();
-    assert!(limited.starts_with("--fractions: shares are of all examples, and"), "{limited}");
+    assert!(
+        limited.starts_with("--fractions: shares are of all examples: `data.max_train_samples`"),
+        "{limited}"
+    );
     let wrong = plan(FILE, &[], &[0.5, 10.0]).expect_err("10").to_string();
     assert!(wrong.starts_with("--fractions: `10` is no share"), "{wrong}");
 }
