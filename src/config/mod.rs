@@ -106,6 +106,7 @@ pub use task::FinetuneTask;
 pub use task::PretrainTask;
 pub use tokenizer::TokenizerAlgorithm;
 pub use tokenizer::TokenizerConfig;
+pub use training::ClassWeights;
 pub use training::OptimizerType;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;

@@ -8,6 +8,7 @@ mod bench;
 mod checkpoint;
 mod cli;
 mod doctor;
+mod embed;
 mod finetune;
 mod golden;
 mod golden_pair;
