@@ -16,6 +16,7 @@ use crate::commands::config::ConfigCommand;
 use crate::commands::config_args::PrepareArgs;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::doctor::DoctorArgs;
+use crate::commands::embed::EmbedArgs;
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::scoring_args::EvaluateArgs;
@@ -130,6 +131,15 @@ pub enum Command {
   zcat news.csv.gz | mlmtrain predict --model runs/agnews/final --input - --format csv
   echo 'The capital of France is <mask>.' | mlmtrain predict --model runs/quickstart/final --input -")]
     Predict(PredictArgs),
+    /// Make a vector of each text: the encoder's last hidden states, pooled
+    ///
+    /// Any model folder has an encoder, whatever it was trained for. Texts that are longer than the model takes,
+    /// or than those that it was trained on, are cut and counted.
+    #[command(after_help = "Examples:
+  mlmtrain embed --model runs/quickstart/final --file texts.txt --output vectors.npy
+  mlmtrain embed --model models/minilm --file news.csv.gz --text-column title --output titles.npy --normalize
+  mlmtrain embed --model runs/agnews/final --file pairs.jsonl --pooling cls --output pairs.npy")]
+    Embed(EmbedArgs),
     /// Do the last step of a run that diverged again, and say where the first value comes up that is not finite
     ///
     /// A run that ends with exit code 76 leaves a folder `diverged-<step>`: the model before that step, and

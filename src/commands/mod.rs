@@ -10,6 +10,7 @@ pub mod config;
 pub mod config_args;
 mod device;
 pub mod doctor;
+pub mod embed;
 pub mod evaluate;
 pub mod finetune;
 pub mod predict;
@@ -46,6 +47,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Compare(args) => compare::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Embed(args) => embed::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Shards(command) => shards::run(command),
         Command::Checkpoint(command) => checkpoint::run(command),

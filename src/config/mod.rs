@@ -117,6 +117,7 @@ pub use tasks_file::NamedTask;
 pub use tasks_file::load_tasks;
 pub use tokenizer::TokenizerAlgorithm;
 pub use tokenizer::TokenizerConfig;
+pub use training::ClassWeights;
 pub use training::OptimizerType;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;

@@ -22,6 +22,14 @@ pub enum OptimizerType {
     Lamb,
 }
 
+/// What the loss of an example is multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassWeights {
+    /// A weight for each label: examples / (labels x examples of the label), as scikit-learn's `balanced`.
+    Balanced,
+}
+
 /// Shape of the learning rate over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -102,6 +110,11 @@ pub struct TrainingConfig {
     /// gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
     /// with counts as part of the layer before it.
     pub frozen_layers: FrozenLayers,
+    /// `classify`: what the training loss of an example is multiplied by; 1 when absent. The loss is divided by
+    /// the number of examples; that of evaluations has no weights.
+    pub class_weights: Option<ClassWeights>,
+    /// `classify`: the share of each target that all labels have alike in training; 0 turns it off.
+    pub label_smoothing_factor: f64,
     /// The global gradient norm is cut to this; 0 turns clipping off.
     pub max_grad_norm: f64,
     /// A step whose loss lies so many standard deviations (robust: of the median) above the median of the
@@ -178,6 +191,8 @@ impl Default for TrainingConfig {
             layerwise_lr_decay: 1.0,
             head_learning_rate: None,
             frozen_layers: FrozenLayers::Layers(0),
+            class_weights: None,
+            label_smoothing_factor: 0.0,
             max_grad_norm: 1.0,
             loss_spike_threshold: 10.0,
             logging_steps: 500,

@@ -44,6 +44,13 @@ pub struct Blueprint<H> {
     pub layout: Layout,
 }
 
+impl Blueprint<()> {
+    /// An encoder without a head.
+    pub fn encoder_alone(config: &ModelConfig) -> Self {
+        Self::new(config, |_, _| ())
+    }
+}
+
 impl Blueprint<MaskedLmHead> {
     /// A masked language model, its decoder tied to the word embedding.
     pub fn masked_lm(config: &ModelConfig) -> Self {

@@ -47,6 +47,7 @@ pub mod rotary;
 pub mod scatter;
 pub mod segment_mean;
 pub mod simd;
+pub mod soft_cross_entropy;
 pub mod tanh;
 pub mod tensor;
 pub mod update;

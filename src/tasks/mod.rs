@@ -6,6 +6,7 @@
 //! `config/task.rs`.
 
 pub mod classify;
+pub mod embed;
 pub mod fill_mask;
 pub mod finetuned;
 pub mod floors;

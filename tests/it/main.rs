@@ -9,6 +9,7 @@ mod checkpoint;
 mod cli;
 mod compare;
 mod doctor;
+mod embed;
 mod finetune;
 mod golden;
 mod golden_pair;

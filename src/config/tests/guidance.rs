@@ -71,7 +71,7 @@ fn keys_of_other_trainers_lead_to_ours() {
     let text = format!(
         "{SMALL}learning_rate: 1e-4\noutput_dir: runs/a\nmlm: true\ntokenizer_name: roberta-base\ntrain_file: a.txt\ntraining:\n  \
          fp16: true\n  lr: 0.1\n  optim: adamw_torch\n  lr_scheduler_type: cosine_with_restarts\n  eval_strategy: steps\n  report_to: wandb\n  \
-         num_epochs: 3\n  class_weights: [1, 2]\n  batch_size: 8\n  max_length: 64\n  hidden_size: 3\ndata:\n"
+         num_epochs: 3\n  class_weight: [1, 2]\n  batch_size: 8\n  max_length: 64\n  hidden_size: 3\ndata:\n"
     );
     insta::assert_snapshot!(problems(text.trim_end_matches("data:\n"), &[]), @"
     error: a.yaml:8:1: unknown key `learning_rate`
@@ -98,8 +98,8 @@ fn keys_of_other_trainers_lead_to_ours() {
       hint: write `run.tensorboard`: true or false; metrics.jsonl is always written
     error: a.yaml:20:3: unknown key `num_epochs` in `training`
       hint: write `training.num_train_epochs`
-    error: a.yaml:21:3: unknown key `class_weights` in `training`
-      hint: not built: every example counts the same
+    error: a.yaml:21:3: unknown key `class_weight` in `training`
+      hint: write `training.class_weights: balanced`
     error: a.yaml:22:3: unknown key `batch_size` in `training`
       hint: write `training.per_device_train_batch_size`
     error: a.yaml:23:3: unknown key `max_length` in `training`

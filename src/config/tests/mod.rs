@@ -358,6 +358,8 @@ fn show_names_the_origin_of_each_value() {
       layerwise_lr_decay: 1.0         # default
       head_learning_rate: null        # default
       frozen_layers: 0                # default
+      class_weights: null             # default
+      label_smoothing_factor: 0.0     # default
       max_grad_norm: 1.0              # default
       loss_spike_threshold: 10.0      # default
       logging_steps: 500              # default

@@ -67,7 +67,7 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     precision::precision(&config.precision, &mut findings);
-    unused::finetune(&config.run, &mut findings);
+    unused::finetune(config, &mut findings);
     findings.0
 }
 

@@ -148,6 +148,7 @@ fn optimizer(training: &TrainingConfig, findings: &mut Findings) {
     findings.positive("training.learning_rate", training.learning_rate);
     findings.positive("training.head_learning_rate", training.head_learning_rate.unwrap_or(1.0));
     findings.not_negative("training.weight_decay", training.weight_decay);
+    findings.below_one("training.label_smoothing_factor", training.label_smoothing_factor, "0.1");
     findings.below_one("training.adam_beta1", training.adam_beta1, "0.9");
     findings.below_one("training.adam_beta2", training.adam_beta2, "0.999");
     findings.positive("training.adam_epsilon", training.adam_epsilon);

@@ -11,10 +11,11 @@ use crate::config::DataConfig;
 use crate::config::DeduplicationConfig;
 use crate::config::DocumentUnit;
 use crate::config::FiltersConfig;
+use crate::config::FinetuneConfig;
+use crate::config::FinetuneTask;
 use crate::config::Format;
 use crate::config::PackingMode;
 use crate::config::PretrainConfig;
-use crate::config::RunSection;
 use crate::config::SchedulerType;
 use crate::config::SourceConfig;
 use crate::config::TokenizerConfig;
@@ -23,6 +24,7 @@ use crate::config::validate::Findings;
 
 pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     of_finetuning(&config.training, findings);
+    of_classification(&config.training, findings);
     tokenizer(&config.tokenizer, findings);
     sources(&config.data.sources, findings);
     packing(&config.data, findings);
@@ -61,6 +63,19 @@ fn of_finetuning(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
+/// What only classification reads.
+fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
+    let keys = [
+        ("class_weights", training.class_weights.is_some()),
+        ("label_smoothing_factor", training.label_smoothing_factor != 0.0),
+    ];
+    for (key, _) in keys.into_iter().filter(|(_, is_given)| *is_given) {
+        let path = format!("training.{key}");
+        let message = format!("`{path}` is given, but it is for fine-tuning with `task: classify` only");
+        findings.add(&[&path], message, "remove it");
+    }
+}
+
 /// What neither kind of run reads.
 pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     let (defaults, kind) = (TrainingConfig::default(), training.lr_scheduler_type);
@@ -84,9 +99,12 @@ pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     }
 }
 
-/// What only pretraining reads.
-pub(super) fn finetune(run: &RunSection, findings: &mut Findings) {
-    if run.sample_text.is_some() {
+/// What only pretraining reads, or another task of fine-tuning.
+pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
+    if config.task != FinetuneTask::Classify {
+        of_classification(&config.training, findings);
+    }
+    if config.run.sample_text.is_some() {
         let path = "run.sample_text";
         let message = format!("`{path}` is given, but a classifier fills in no masks");
         findings.add(&[path], message, "remove it: it is for pretraining");

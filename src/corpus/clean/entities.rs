@@ -40,7 +40,8 @@ fn resolve(rest: &str) -> Option<(Cow<'static, str>, usize)> {
     while let Some(name) = name(&rest[length..]) {
         let reference = format!("&{name}");
         let characters = htmlize::unescape(reference.as_str());
-        if characters == reference {
+        // Of `&ampamp;` the library decodes `&amp`, which has no semicolon, and keeps the rest.
+        if characters == reference || (characters.len() > 1 && characters.ends_with(';')) {
             break;
         }
         length += name.len();

@@ -85,9 +85,20 @@ fn references_are_decoded_however_often_they_were_escaped() {
 
 #[test]
 fn what_is_no_reference_stays() {
-    for text in
-        ["AT&T;", "x?a=1&copy=2&lt=3", "R&D", "&;", "&#;", "&#x;", "& amp;", "&ämp;", "&nosuchname;", "&1;"]
-    {
+    for text in [
+        "&ampamp;",
+        "&copy2;",
+        "AT&T;",
+        "x?a=1&copy=2&lt=3",
+        "R&D",
+        "&;",
+        "&#;",
+        "&#x;",
+        "& amp;",
+        "&ämp;",
+        "&nosuchname;",
+        "&1;",
+    ] {
         assert_eq!(clean(text), text);
     }
     assert_eq!(

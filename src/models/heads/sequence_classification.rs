@@ -36,6 +36,8 @@ use crate::ops::layer_norm;
 use crate::ops::mean_squared_error;
 use crate::ops::relu;
 use crate::ops::segment_mean;
+use crate::ops::soft_cross_entropy;
+use crate::ops::soft_cross_entropy::SoftTargets;
 use crate::ops::tanh;
 
 /// The head.
@@ -52,10 +54,13 @@ pub struct ClassificationHead {
 }
 
 /// What the outputs are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Objective {
     /// One class of several: softmax cross-entropy.
     OneClass,
+    /// One class of several, of targets that are smoothed or weighed in training; the loss of an evaluation is
+    /// that of `OneClass`, so that runs can be compared.
+    SoftClass(SoftTargets),
     /// Numbers: squared error. Their targets are the bits of f32 numbers.
     Numbers,
 }
@@ -220,7 +225,9 @@ impl Head for ClassificationHead {
     fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         let logits = self.logits(hidden_td, targets, ctx)?;
         match self.objective {
-            Objective::OneClass => Ok(cross_entropy::forward(&logits, targets.labels)?.totals),
+            Objective::OneClass | Objective::SoftClass(_) => {
+                Ok(cross_entropy::forward(&logits, targets.labels)?.totals)
+            }
             Objective::Numbers => mean_squared_error::forward(&logits, &numbers(targets)),
         }
     }
@@ -234,10 +241,15 @@ impl Head for ClassificationHead {
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
         let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
-        let (totals, d_logits) = match self.objective {
+        let (totals, d_logits) = match &self.objective {
             Objective::OneClass => {
                 let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
                 (totals, cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?)
+            }
+            Objective::SoftClass(soft) => {
+                let labels = targets.labels.host();
+                let totals = soft_cross_entropy::forward(&logits, labels, soft)?;
+                (totals, soft_cross_entropy::backward(&logits, labels, soft, scale)?)
             }
             Objective::Numbers => {
                 let numbers = numbers(targets);

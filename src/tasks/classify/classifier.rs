@@ -139,7 +139,8 @@ pub(in crate::tasks) fn encode(
     Ok((encoded, lost))
 }
 
-fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
+/// How texts are framed for a model.
+pub(in crate::tasks) fn template(config: &ModelConfig, tokenizer: &Tokenizer) -> PairTemplate {
     let (family, types) = (config.family, config.encoder.type_vocab_size as u32);
     PairTemplate {
         cls: tokenizer.special().cls,

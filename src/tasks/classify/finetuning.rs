@@ -5,13 +5,18 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::Device;
 
+use crate::config::ClassWeights;
 use crate::config::FinetuneConfig;
+use crate::config::TrainingConfig;
+use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
 use crate::models::Blueprint;
 use crate::models::Model;
+use crate::models::Objective;
+use crate::ops::soft_cross_entropy::SoftTargets;
 use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
@@ -21,6 +26,7 @@ use crate::tasks::classify::Classify;
 use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::data::TrainingData;
+use crate::tasks::classify::labels::balanced_weights;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
@@ -131,6 +137,24 @@ impl Finetuned for Examples {
     }
 }
 
+impl Examples {
+    /// What training makes of the labels, where they are not taken as they are.
+    fn soft_targets(&self, training: &TrainingConfig) -> Result<Option<SoftTargets>> {
+        let (classes, smoothing) = (self.labels.len(), training.label_smoothing_factor as f32);
+        let weights = match training.class_weights {
+            None if smoothing > 0.0 => vec![1.0; classes],
+            None => return Ok(None),
+            Some(ClassWeights::Balanced) => balanced_weights(classes, &self.train_ids).map_err(|empty| {
+                let label = &self.labels[empty];
+                Problem::usage(format!("no training example has the label `{label}`: it has no weight"))
+                    .at("training.class_weights")
+                    .hint("take the label out of `data.labels`, or add examples of it")
+            })?,
+        };
+        Ok(Some(SoftTargets { smoothing, weights }))
+    }
+}
+
 /// A configuration, and the model and the examples that it names.
 #[derive(Clone, Copy)]
 pub struct Finetuning<'a> {
@@ -176,6 +200,9 @@ impl<'a> Kind for Finetuning<'a> {
         let Classifier { mut task, tokenizer, collator, .. } =
             classifier.computing_in(machine.policy.compute)?;
         start::follow(training, &mut task.model.encoder)?;
+        if let Some(soft) = examples.soft_targets(training)? {
+            task.model.head = task.model.head.with_objective(Objective::SoftClass(soft));
+        }
         let mut hub = HubConfig::new(
             folder.config.clone(),
             HeadKind::SequenceClassification,

@@ -93,9 +93,30 @@ impl LabelSet {
     }
 }
 
+/// The weight of each of `classes`, as scikit-learn's `compute_class_weight("balanced")`: examples / (classes x
+/// examples of the class). The error is a class without examples.
+pub fn balanced_weights(classes: usize, ids: &[u32]) -> Result<Vec<f32>, usize> {
+    let mut counts = vec![0usize; classes];
+    for id in ids {
+        counts[*id as usize] += 1;
+    }
+    let weight = |(class, &count): (usize, &usize)| {
+        if count == 0 { Err(class) } else { Ok((ids.len() as f64 / (classes * count) as f64) as f32) }
+    };
+    counts.iter().enumerate().map(weight).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // scikit-learn 1.9: `compute_class_weight("balanced", classes=[0, 1, 2], y=[0, 0, 0, 0, 1, 2, 2, 0])`.
+    #[test]
+    fn balanced_weights_are_those_of_scikit_learn() {
+        let ids = [0, 0, 0, 0, 1, 2, 2, 0];
+        assert_eq!(balanced_weights(3, &ids), Ok(vec![8.0 / 15.0, 8.0 / 3.0, 4.0 / 3.0]));
+        assert_eq!(balanced_weights(4, &ids), Err(3));
+    }
 
     fn examples(labels: &[&str]) -> Vec<Example> {
         let example = |(index, label): (usize, &&str)| Example {

@@ -44,6 +44,9 @@ fn entities_are_learnt_and_all_commands_say_the_same() {
     assert_eq!((&results["eval_fish_number"], &results["eval_bird_number"]), (&15.0.into(), &15.0.into()));
     assert!(results["eval_overall_accuracy"].is_number() && results["eval_loss"].is_number(), "{results}");
 
+    // So that transformers cuts words as they were cut here.
+    assert_eq!(json(&place, "ner/final/tokenizer_config.json")["add_prefix_space"], true);
+    assert_ne!(json(&place, "run/final/tokenizer_config.json")["add_prefix_space"], true);
     let config = json(&place, "ner/final/config.json");
     assert_eq!(config["architectures"][0], "RobertaForTokenClassification");
     assert_eq!((&config["id2label"]["0"], &config["label2id"]["I-fish"]), (&"O".into(), &4.into()));

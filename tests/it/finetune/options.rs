@@ -1,7 +1,8 @@
 //! What may be set of a fine-tuning besides its sizes: which score is best, the head's own rate, layers that
-//! keep their values.
+//! keep their values, weights of classes and smoothed labels; and pairs of texts.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 
 use candle_core::Device;
@@ -9,6 +10,7 @@ use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::finetune::finetune;
+use crate::finetune::rows;
 use crate::finetune::workplace;
 use crate::workplace::Workplace;
 
@@ -115,4 +117,75 @@ fn any_score_may_say_which_checkpoint_is_best() {
             "hint: there are `loss`, `accuracy`, `f1`, `matthews_correlation`",
         ],
     );
+}
+
+/// The probability of `a` of a text that is `a` in three examples of four, and `b` in the fourth.
+fn probability_of_a(place: &Workplace, set: &str) -> f64 {
+    run(place, 60, &["training.learning_rate=0.002", "training.weight_decay=0", set]);
+    let predicted =
+        place.program(&["predict", "--model", "cls/final", "--input", "-"], "the owl runs\n").ok();
+    fs::remove_dir_all(place.path("cls")).unwrap();
+    rows(&predicted.stdout)[0]["probabilities"]["a"].as_f64().unwrap()
+}
+
+#[test]
+fn weights_of_classes_and_smoothed_labels_do_what_their_formulas_say() {
+    let place = workplace();
+    let text = "b,the owl runs\na,the owl runs\na,the owl runs\na,the owl runs\n".repeat(16);
+    for file in ["train.csv", "dev.csv"] {
+        fs::write(place.path(file), format!("label,text\n{text}")).unwrap();
+    }
+    for (set, want) in [
+        ("training.class_weights=null", 0.75),
+        ("training.class_weights=balanced", 0.5),
+        ("training.label_smoothing_factor=0.4", 0.75 * 0.6 + 0.2),
+    ] {
+        let found = probability_of_a(&place, set);
+        assert!((found - want).abs() < 0.06, "{set}: {found} is not {want}");
+    }
+    finetune(&place, &["--output-dir", "cls", "--set", "training.class_weights=even"])
+        .refused(2, &["training.class_weights", "`balanced`"]);
+    let all = ["--set", "data.labels=[a, b, c]", "--set", "training.class_weights=balanced"];
+    finetune(&place, &[&["--output-dir", "cls"], &all[..]].concat())
+        .refused(2, &["training.class_weights: no training example has the label `c`"]);
+    fs::write(
+        place.path("regression.yaml"),
+        "task: regression\nmodel: run/final\nrun: {output_dir: cls}\ntraining: {label_smoothing_factor: 0.1}\n\
+         data: {train_file: train.csv, eval_file: dev.csv}\n",
+    )
+    .unwrap();
+    place
+        .program(&["finetune", "--config", "regression.yaml"], "")
+        .refused(2, &["training.label_smoothing_factor", "`task: classify` only"]);
+}
+
+/// Whether both texts name an animal of one kind: neither text tells it by itself.
+#[test]
+fn a_label_that_depends_on_both_texts_of_a_pair_is_learnt() {
+    let place = workplace();
+    let mut csv = "first,second,label\n".to_string();
+    for round in 0..4 {
+        for (first, second) in (0..4).flat_map(|first| (0..4).map(move |second| (first, second))) {
+            let name = |animal: usize| ["owl", "eagle", "pike", "trout"][animal];
+            let label = if first / 2 == second / 2 { "same" } else { "other" };
+            writeln!(csv, "the {} runs {round},the {} sees,{label}", name(first), name(second)).unwrap();
+        }
+    }
+    for file in ["train.csv", "dev.csv"] {
+        fs::write(place.path(file), &csv).unwrap();
+    }
+    let accuracy = |columns: &[&str]| {
+        let sets = ["training.num_train_epochs=60", "training.learning_rate=0.003"].map(|set| ["--set", set]);
+        finetune(&place, &[&["--output-dir", "cls"], columns, sets.as_flattened()].concat()).ok();
+        let results: Value =
+            serde_json::from_slice(&fs::read(place.path("cls/all_results.json")).unwrap()).unwrap();
+        fs::remove_dir_all(place.path("cls")).unwrap();
+        results["eval_accuracy"].as_f64().unwrap()
+    };
+    let pair = accuracy(&["--text-column", "first", "--text-pair-column", "second"]);
+    assert!(pair > 0.95, "{pair}");
+    for column in ["first", "second"] {
+        let alone = accuracy(&["--text-column", column]);
+        assert!(alone < 0.6, "{column} alone: {alone}");
+    }
 }

@@ -1,0 +1,107 @@
+//! Soft cross-entropy against its reference, and against PyTorch's and transformers' values.
+
+use candle_core::Device;
+
+use super::*;
+use crate::ops::cross_entropy;
+use crate::ops::tensor::from_vec;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_ids;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+fn one_hot(labels: &[u32], classes: usize) -> Tensor {
+    let row = |&label: &u32| (0..classes).map(move |class| f32::from(u8::from(class == label as usize)));
+    placed(&from_vec(labels.iter().flat_map(row).collect(), (labels.len(), classes)).unwrap())
+}
+
+fn soft(classes: usize, smoothing: f32) -> SoftTargets {
+    let weights = fresh(classes, 7).to_device(&Device::Cpu).unwrap().exp().unwrap();
+    SoftTargets { smoothing, weights: weights.to_vec1().unwrap() }
+}
+
+fn totals(totals: &Tensor) -> [f64; 2] {
+    totals.to_device(&Device::Cpu).unwrap().to_vec1::<f64>().unwrap().try_into().unwrap()
+}
+
+#[test]
+fn loss_and_gradient_agree_with_the_reference() {
+    on_each_device(|| {
+        let sizes = [(1, 2, 0.1), (7, 3, 0.0), (33, 20, 0.3), (5, 1001, 0.9)];
+        for (dtype, (rows, classes, smoothing)) in
+            DTYPES.into_iter().flat_map(|d| sizes.map(|size| (d, size)))
+        {
+            let (logits, labels) = (fresh_in((rows, classes), 1, dtype), fresh_ids(rows, classes as u64, 2));
+            let soft = soft(classes, smoothing);
+            let weights = placed(&from_vec(soft.weights.clone(), classes).unwrap());
+            let (hot, one) = (one_hot(&labels, classes), fresh((), 3).ones_like().unwrap());
+            let reference = |i: &[Tensor]| reference::forward(&i[0], &i[1], &i[2], f64::from(soft.smoothing));
+            let (want, gradients) = reference_gradients(reference, &[&logits, &hot, &weights], &one);
+            let found = forward(&logits, &labels, &soft).unwrap();
+            assert_close("loss", &found.narrow(0, 0, 1).unwrap().reshape(()).unwrap(), &want, 1e-5);
+            let dz = backward(&logits, &labels, &soft, 1.0).unwrap();
+            assert_eq!(dz.dtype(), dtype);
+            assert_close("dz", &dz, &gradients[0], within(dtype, 1e-5, 1.0));
+            let half = backward(&logits, &labels, &soft, 0.5).unwrap();
+            assert_close("a scaled dz", &(half * 2.0).unwrap(), &gradients[0], within(dtype, 1e-5, 1.0));
+        }
+    });
+}
+
+#[test]
+fn without_smoothing_and_weights_it_is_plain_cross_entropy() {
+    let (logits, labels) = (fresh((40, 5), 1), fresh_ids(40, 5, 2));
+    let plain = SoftTargets { smoothing: 0.0, weights: vec![1.0; 5] };
+    let want = cross_entropy::forward(&logits, &labels).unwrap();
+    let [loss, correct] = totals(&forward(&logits, &labels, &plain).unwrap());
+    let [want_loss, want_correct] = totals(&want.totals);
+    assert!((loss - want_loss).abs() < 1e-5 * want_loss && correct.to_bits() == want_correct.to_bits());
+    let dz = backward(&logits, &labels, &plain, 0.5).unwrap();
+    let want = cross_entropy::backward(logits, &labels, &want.log_sum_exp_m, 0.5).unwrap();
+    assert_close("dz", &dz, &want, 1e-5);
+}
+
+// torch 2.15.0: the sum of `CrossEntropyLoss(weight=w, label_smoothing=0.1, reduction="none")`; transformers
+// 5.23.0: `LabelSmoother(epsilon=0.1)`, a mean, times the rows.
+#[test]
+fn values_are_those_of_pytorch_and_transformers() {
+    let logits = from_vec::<f32>(vec![0.5, -1.0, 2.0, 1.5, 0.25, -0.75], (2, 3)).unwrap();
+    let of = |weights: [f32; 3]| {
+        let soft = SoftTargets { smoothing: 0.1, weights: weights.to_vec() };
+        totals(&forward(&logits, &[2, 1], &soft).unwrap())
+    };
+    let [weighted, correct] = of([0.5, 2.0, 1.25]);
+    assert!((weighted - 3.590_267_227_263_686).abs() < 1e-5, "{weighted}");
+    assert_eq!(correct.to_bits(), 1f64.to_bits());
+    let [smoothed, _] = of([1.0; 3]);
+    assert!((smoothed - 1.963_650_571_495_845_9).abs() < 1e-5, "{smoothed}");
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let hot = one_hot(&[1, 0, 2], 4);
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &i[1], &i[2], 0.2),
+        &[&fresh((3, 4), 1), &hot, &fresh(4, 2)],
+        &fresh((), 3),
+    );
+}
+
+#[test]
+fn no_rows_give_no_loss_and_what_does_not_fit_is_named() {
+    let none = fresh((0, 2), 1);
+    assert_eq!(totals(&forward(&none, &[], &soft(2, 0.1)).unwrap()).map(f64::to_bits), [0, 0]);
+    assert_eq!(backward(&none, &[], &soft(2, 0.1), 1.0).unwrap().dims(), [0, 2]);
+    let error = |labels: &[u32], classes| {
+        forward(&fresh((1, 2), 1), labels, &soft(classes, 0.1)).unwrap_err().to_string()
+    };
+    assert!(error(&[2], 2).contains("label 2 is not below 2"));
+    assert!(error(&[0], 3).contains("soft cross entropy: weights"));
+    assert!(error(&[0, 1], 2).contains("soft cross entropy: labels"));
+}

@@ -1,0 +1,74 @@
+//! A matrix of f32 numbers as NumPy's `.npy`, version 1.0, written a row at a time.
+//!
+//! Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::fs::StagedFile;
+
+/// Bytes before the numbers; a multiple of 64, so that they are aligned.
+const HEADER_BYTES: usize = 128;
+
+/// A file under way, which appears under its name when it is whole.
+pub struct NpyFile {
+    file: StagedFile,
+    rows: u64,
+    width: usize,
+}
+
+impl NpyFile {
+    /// A matrix of `width` columns that will be `path`.
+    pub fn create(path: &Path, width: usize) -> Result<Self> {
+        let mut file = StagedFile::create(path)?;
+        file.write(&[0; HEADER_BYTES])?;
+        Ok(Self { file, rows: 0, width })
+    }
+
+    /// Adds a row, which must be as wide as the matrix.
+    pub fn write(&mut self, row: &[f32]) -> Result<()> {
+        assert_eq!(row.len(), self.width, "a row is as wide as its matrix");
+        self.rows += 1;
+        let bytes: Vec<u8> = row.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.file.write(&bytes)
+    }
+
+    /// Ends the file.
+    pub fn finish(self) -> Result<()> {
+        let header = header(self.rows, self.width);
+        self.file.publish(&header)
+    }
+}
+
+fn header(rows: u64, width: usize) -> Vec<u8> {
+    let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}");
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    let room = HEADER_BYTES - header.len() - 2;
+    header.extend((room as u16).to_le_bytes());
+    header.extend(format!("{text:<0$}\n", room - 1).into_bytes());
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // `numpy.save` of numpy 2.4.6, an array of shape (2, 3).
+    #[test]
+    fn a_file_is_numpys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let mut file = NpyFile::create(&path, 3).unwrap();
+        file.write(&[1.0, 2.0, 3.0]).unwrap();
+        file.write(&[0.5, -1.0, 4.0]).unwrap();
+        assert!(!path.exists());
+        file.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let padding = " ".repeat(117 - text.len());
+        let header = [b"\x93NUMPY\x01\x00\x76\x00", format!("{text}{padding}\n").as_bytes()].concat();
+        assert_eq!((bytes.len(), &bytes[..128]), (128 + 24, &header[..]));
+        assert_eq!(bytes[128..136], [0, 0, 128, 63, 0, 0, 0, 64]);
+    }
+}
