@@ -15,6 +15,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`error`] | errors with a hint |
+//! | [`pages`] | columns of text and the frame of HTML pages, for reports |
 //! | [`quantity`] | durations, bytes and counts |
 //! | [`quietly`] | panics of other crates as errors |
 //! | [`rng`] | counter-based random streams |
@@ -71,6 +72,7 @@
 //! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
 pub mod error;
+pub mod pages;
 pub mod quantity;
 pub mod quietly;
 pub mod rng;

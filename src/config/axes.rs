@@ -11,7 +11,6 @@ use crate::config::shape::quoted;
 use crate::config::suggest::closest;
 use crate::config::tree::Entry;
 use crate::config::tree::Node;
-use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
 use crate::error::Problem;
@@ -130,20 +129,10 @@ fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
     }
 }
 
-/// Takes the table `sweep` out of a file's tree, if it has one: what is left is the configuration of a run.
-pub(super) fn take(root: &mut Node) -> Option<Entry> {
-    let Value::Table(entries) = &mut root.value else { return None };
-    let at = entries.iter().position(|entry| entry.key == TABLE)?;
-    Some(entries.remove(at))
-}
-
 /// The axes of a file's table `sweep`, in its order.
 pub(super) fn in_file(path: &Path, root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> {
-    let Some(table) = take(&mut root.clone()) else { return Ok(Vec::new()) };
-    let place = |entry: &Entry| match &entry.place {
-        Place::File { line, column } => format!("{}:{line}:{column}", path.display()),
-        Place::Flag(flag) => flag.clone(),
-    };
+    let Some(table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
+    let place = |entry: &Entry| entry.place.shown(Some(&path.display().to_string()));
     let refuse =
         |entry: &Entry, message: String, hint: &str| Err(Problem::usage(message).at(place(entry)).hint(hint));
     let Value::Table(entries) = &table.node.value else {

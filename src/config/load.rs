@@ -89,7 +89,7 @@ pub(super) fn finetune_of(
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
     if let Some((_, root)) = &mut file {
-        axes::take(root);
+        root.take(axes::TABLE);
     }
     load(file, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
 }
@@ -186,10 +186,6 @@ fn placed(finding: Finding, checked: &Checked, root: &Node) -> Option<Wrong> {
 }
 
 fn problem(wrong: Wrong, file: Option<&str>) -> Problem {
-    let place = match (&wrong.place, file) {
-        (Place::File { line, column }, Some(file)) => format!("{file}:{line}:{column}"),
-        (Place::File { line, column }, None) => format!("{line}:{column}"),
-        (Place::Flag(flag), _) => flag.clone(),
-    };
+    let place = wrong.place.shown(file);
     Problem { hint: wrong.hint, ..Problem::usage(wrong.message).at(place) }
 }

@@ -11,8 +11,8 @@ use crate::config::show::resolved;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// Keys and tables whose change leaves the numbers of the steps to come, or only their end, as they were.
-const FREE: &[&str] = &[
+/// Keys and tables whose change leaves every number of a run as it was.
+const OUTSIDE: &[&str] = &[
     "run.output_dir",
     "run.device",
     "run.threads",
@@ -22,17 +22,22 @@ const FREE: &[&str] = &[
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",
+    "training.gradient_checkpointing",
+    "training.save_in_background",
+    "training.save_total_limit",
+    "training.save_total_bytes",
+];
+
+/// Those whose change leaves the numbers of the steps to come as they were, but not when there are evaluations
+/// or an end.
+const ENDS: &[&str] = &[
     "training.max_steps",
     "training.num_train_epochs",
     "training.max_train_time",
     "training.per_device_eval_batch_size",
-    "training.gradient_checkpointing",
     "training.logging_steps",
     "training.eval_steps",
     "training.save_steps",
-    "training.save_in_background",
-    "training.save_total_limit",
-    "training.save_total_bytes",
     "training.early_stopping_patience",
     "training.load_best_model_at_end",
 ];
@@ -58,7 +63,16 @@ pub struct Change {
 impl Change {
     /// Whether a run may continue with it.
     pub fn is_free(&self) -> bool {
-        FREE.iter().any(|key| self.path == *key || self.path.starts_with(&format!("{key}.")))
+        self.keeps_numbers() || self.is_below(ENDS)
+    }
+
+    /// Whether a run with it has the same numbers from its first step to its end.
+    pub fn keeps_numbers(&self) -> bool {
+        self.is_below(OUTSIDE)
+    }
+
+    fn is_below(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.path == *key || self.path.starts_with(&format!("{key}.")))
     }
 }
 

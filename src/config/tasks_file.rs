@@ -59,14 +59,11 @@ pub(super) fn tasks_of(
     overrides: &[Override],
 ) -> Result<Vec<NamedTask>, Problems> {
     let one = |problem| Problems(vec![problem]);
-    let place = |place: &Place| match place {
-        Place::File { line, column } => format!("{}:{line}:{column}", path.display()),
-        Place::Flag(flag) => flag.clone(),
-    };
+    let place = |place: &Place| place.shown(Some(&path.display().to_string()));
     let refuse = |at: &Place, message: String, hint: &str| {
         Err(Problems(vec![Problem::usage(message).at(place(at)).hint(hint)]))
     };
-    let Some(list) = take(&mut base, "tasks") else {
+    let Some(list) = base.take("tasks") else {
         return refuse(&base.place, "there is no list `tasks`".to_string(), SHAPE);
     };
     let Value::List(items) = list.node.value else {
@@ -79,7 +76,7 @@ pub(super) fn tasks_of(
     let mut tasks: Vec<NamedTask> = Vec::new();
     for mut item in items {
         let at = item.place.clone();
-        let name = match take(&mut item, "name").map(|entry| (entry.place, entry.node.value)) {
+        let name = match item.take("name").map(|entry| (entry.place, entry.node.value)) {
             Some((_, Value::Text(name))) if !name.trim().is_empty() => name,
             Some((at, other)) => {
                 let message = format!("`name` wants a text, not {}", other.described());
@@ -98,9 +95,9 @@ pub(super) fn tasks_of(
             let message = "`model` is named by `--models`, for all tasks".to_string();
             return refuse(&model.place, message, "remove it");
         }
-        let metric = take(&mut item, "metric").or_else(|| take(&mut base.clone(), "metric"));
+        let metric = item.take("metric").or_else(|| base.clone().take("metric"));
         let mut whole = merged(base.clone(), item);
-        take(&mut whole, "metric");
+        whole.take("metric");
         let mut all = vec![Override::placed("--models", "model", "each of --models")];
         all.extend_from_slice(overrides);
         let mut config = load::finetune_of(Some((path, whole)), &all)?.config;
@@ -114,13 +111,6 @@ pub(super) fn tasks_of(
         tasks.push(NamedTask { name, metric, seeds, config });
     }
     Ok(tasks)
-}
-
-/// Takes a key out of a table.
-fn take(table: &mut Node, key: &str) -> Option<Entry> {
-    let Value::Table(entries) = &mut table.value else { return None };
-    let at = entries.iter().position(|entry| entry.key == key)?;
-    Some(entries.remove(at))
 }
 
 /// A table with the entries of `over` put over those of `base`.

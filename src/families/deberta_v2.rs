@@ -51,16 +51,16 @@ static DESCRIPTOR: Descriptor = Descriptor {
     },
     keys: Keys {
         renamed: &[("classifier_dropout", "cls_dropout")],
-        absent: &[
-            "embedding_size",
-            "embedding_dropout",
-            "mlp_dropout",
-            "classifier_pooling",
-            "local_attention",
-            "global_attn_every_n_layers",
-            "global_rope_theta",
-            "local_rope_theta",
+        own: &[
+            "position_buckets",
+            "max_relative_positions",
+            "pos_att_type",
+            "share_att_key",
+            "norm_rel_ebd",
+            "position_biased_input",
+            "pooler_dropout",
         ],
+        absent: &["embedding_size"],
         constants: &[
             ("hidden_act", Constant::Text("gelu")),
             ("pooler_hidden_act", Constant::Text("gelu")),

@@ -15,7 +15,9 @@ use crate::families::ModelConfig;
 pub struct Keys {
     /// Fields that it calls by another name: the field, its key.
     pub renamed: &'static [(&'static str, &'static str)],
-    /// Fields that it does not have.
+    /// Fields that it has and other families have only where they say so as well.
+    pub own: &'static [&'static str],
+    /// Fields of most families that it does not have.
     pub absent: &'static [&'static str],
     /// Keys of `config.json` that have one value here, which is what they stand for where they are absent.
     pub constants: &'static [(&'static str, Constant)],
@@ -44,22 +46,8 @@ impl Keys {
     /// Those of BERT and what descends from it.
     pub(super) const BERT: Self = Self {
         renamed: &[],
-        absent: &[
-            "embedding_dropout",
-            "mlp_dropout",
-            "classifier_pooling",
-            "local_attention",
-            "global_attn_every_n_layers",
-            "global_rope_theta",
-            "local_rope_theta",
-            "position_buckets",
-            "max_relative_positions",
-            "pos_att_type",
-            "share_att_key",
-            "norm_rel_ebd",
-            "position_biased_input",
-            "pooler_dropout",
-        ],
+        own: &[],
+        absent: &[],
         constants: &[
             ("hidden_act", Constant::Text("gelu")),
             ("position_embedding_type", Constant::Text("absolute")),
@@ -71,15 +59,19 @@ impl Family {
     /// What the family calls a field of [`EncoderConfig`]; `None` where it has none.
     pub fn key(self, field: &str) -> Option<&str> {
         let renamed = self.keys.renamed.iter().find(|(own, _)| *own == field).map(|(_, key)| *key);
-        (!self.keys.absent.contains(&field)).then_some(renamed.unwrap_or(field))
+        self.has_field(field).then_some(renamed.unwrap_or(field))
+    }
+
+    fn has_field(self, field: &str) -> bool {
+        let is_others = || Self::ALL.iter().any(|other| other.keys.own.contains(&field));
+        self.keys.own.contains(&field) || !(self.keys.absent.contains(&field) || is_others())
     }
 
     /// The field of [`EncoderConfig`] that the family calls `key`.
     pub fn field(self, key: &str) -> Option<&str> {
         let renamed = self.keys.renamed.iter().find(|(_, own)| *own == key);
-        let is_own = |field: &str| {
-            !self.keys.absent.contains(&field) && self.keys.renamed.iter().all(|(other, _)| *other != field)
-        };
+        let is_own =
+            |field: &str| self.has_field(field) && self.keys.renamed.iter().all(|(other, _)| *other != field);
         renamed.map(|(field, _)| *field).or_else(|| Some(key).filter(|key| is_own(key)))
     }
 }
@@ -120,7 +112,7 @@ mod tests {
             let table = model.to_table();
             for key in table.keys() {
                 let field = family.field(key).unwrap();
-                assert!(!family.keys.absent.contains(&field), "{family:?} {key}");
+                assert!(family.has_field(field), "{family:?} {key}");
             }
             let mut read = ModelConfig::from_table(family, table).unwrap();
             if family.key("layer_norm_eps").is_none() {
@@ -136,7 +128,7 @@ mod tests {
             serde_json::to_value(EncoderConfig { embedding_size: Some(1), ..EncoderConfig::BASE }).unwrap();
         for family in Family::ALL {
             let renamed = family.keys.renamed.iter().map(|(field, _)| field);
-            for field in renamed.chain(family.keys.absent) {
+            for field in renamed.chain(family.keys.own).chain(family.keys.absent) {
                 assert!(fields.get(field).is_some(), "{family:?} {field}");
             }
         }

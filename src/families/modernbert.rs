@@ -34,18 +34,16 @@ static DESCRIPTOR: Descriptor = Descriptor {
     hub_defaults: EncoderConfig { vocab_size: 50_368, pad_token_id: 50_283, ..BASE },
     keys: Keys {
         renamed: &[("layer_norm_eps", "norm_eps"), ("attention_probs_dropout_prob", "attention_dropout")],
-        absent: &[
-            "embedding_size",
-            "hidden_dropout_prob",
-            "type_vocab_size",
-            "position_buckets",
-            "max_relative_positions",
-            "pos_att_type",
-            "share_att_key",
-            "norm_rel_ebd",
-            "position_biased_input",
-            "pooler_dropout",
+        own: &[
+            "embedding_dropout",
+            "mlp_dropout",
+            "classifier_pooling",
+            "local_attention",
+            "global_attn_every_n_layers",
+            "global_rope_theta",
+            "local_rope_theta",
         ],
+        absent: &["embedding_size", "hidden_dropout_prob", "type_vocab_size"],
         constants: &[
             ("hidden_activation", Constant::Text("gelu")),
             ("classifier_activation", Constant::Text("gelu")),

@@ -44,6 +44,21 @@ impl Better {
             ["loss", "perplexity", "mse", "mae"].iter().any(|error| score == *error || ends_in(score, error));
         if is_error { Self::Lower } else { Self::Higher }
     }
+
+    /// Whether a score is better than another; an equal one is not.
+    pub fn is_better(self, score: f64, than: f64) -> bool {
+        match self {
+            Self::Lower => score < than,
+            Self::Higher => score > than,
+        }
+    }
+
+    /// The place of the best of scores, the first of equals; what has no score is passed over.
+    pub fn best_place(self, scores: impl IntoIterator<Item = Option<f64>>) -> Option<usize> {
+        let scored = scores.into_iter().enumerate().filter_map(|(at, score)| Some((at, score?)));
+        let best = scored.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best });
+        best.map(|(at, _)| at)
+    }
 }
 
 /// Whether `word` is the last word of a name.

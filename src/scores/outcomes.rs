@@ -128,19 +128,6 @@ impl Outcomes {
         self.len() == 0
     }
 
-    /// Whether both are of the same examples, so that they can be compared pair by pair.
-    pub fn has_same_gold(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Labels { gold, .. }, Self::Labels { gold: theirs, .. }) => gold == theirs,
-            (Self::Entities { sentences }, Self::Entities { sentences: theirs }) => {
-                let support = |of: &[EntityCounts]| of.iter().map(|c| c.support).collect::<Vec<u64>>();
-                support(sentences) == support(theirs)
-            }
-            (Self::Numbers { gold, .. }, Self::Numbers { gold: theirs, .. }) => gold == theirs,
-            _ => false,
-        }
-    }
-
     /// The scores that these outcomes have, the usual one first.
     pub fn metrics(&self) -> &'static [Metric] {
         match self {

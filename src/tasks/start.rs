@@ -16,6 +16,7 @@ use crate::models::Encoder;
 use crate::optim::first_trained;
 use crate::tasks::run::Inputs;
 use crate::telemetry::Progress;
+use crate::tokenizer::Tokenizer;
 
 /// SHA-256 of examples in their order, whatever file they stand in.
 pub(super) fn sha256_of<T: Serialize>(examples: impl Iterator<Item = T>) -> Result<String> {
@@ -25,6 +26,18 @@ pub(super) fn sha256_of<T: Serialize>(examples: impl Iterator<Item = T>) -> Resu
         sum.add(&serde_json::to_vec(&example)?);
     }
     Ok(sum.finish())
+}
+
+/// The tokenizer of a model folder; an error where it has tokens that the model has no rows for.
+pub(super) fn tokenizer_of(folder: &PretrainedFolder) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::load(&folder.path)?;
+    let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
+    if entries > rows {
+        return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
+            .at(folder.path.display())
+            .into());
+    }
+    Ok(tokenizer)
 }
 
 /// The inputs of a run: its model, the hashes of its examples, and the names of what is learnt.

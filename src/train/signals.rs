@@ -16,6 +16,9 @@ use signal_hook::consts::SIGTERM;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
+use crate::error::Class;
+use crate::error::Problem;
+
 /// The signals that came in; cheap to clone and to ask, from any thread.
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
@@ -58,6 +61,14 @@ impl Signals {
             number => Some(number as u8),
         }
     }
+}
+
+/// The error that a run ends with when a signal stopped it; `saved` says what is safe.
+pub fn stopped_by(signal: u8, saved: &str) -> Problem {
+    let by = if i32::from(signal) == SIGINT { "Ctrl-C".to_string() } else { format!("signal {signal}") };
+    Problem::new(format!("stopped by {by}; {saved}"))
+        .class(Class::Interrupted(signal))
+        .hint("the same command continues from there")
 }
 
 #[cfg(test)]

@@ -32,10 +32,7 @@ impl BestScore {
         let improved = match self.best {
             _ if !score.is_finite() => false,
             None => true,
-            Some((_, best)) => match self.better {
-                Better::Lower => score < best,
-                Better::Higher => score > best,
-            },
+            Some((_, best)) => self.better.is_better(score, best),
         };
         if improved {
             self.best = Some((step, score));

@@ -23,7 +23,11 @@ use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
+use crate::train::signals::stopped_by;
 use crate::trials::record::Record;
+
+/// What a stop leaves of a grid.
+const SAVED: &str = "what is done is saved";
 
 /// Longer names are told apart by a hash.
 const MOST_NAME_BYTES: usize = 60;
@@ -79,13 +83,14 @@ impl Cell {
         with: Equipment<'_>,
     ) -> Result<Done> {
         let Equipment { machine, progress, signals } = with;
-        let inputs = examples.kind(&self.config, folder).inputs()?;
+        let kind = examples.kind(&self.config, folder);
+        let inputs = kind.inputs()?;
         if let Some(record) = Record::read(&self.folder)? {
             record.agree(&self.folder, &self.config, &inputs)?;
             return Ok(Done { record, took: None });
         }
         if let Some(signal) = signals.received() {
-            return Err(interrupted(signal).into());
+            return Err(stopped_by(signal, SAVED).into());
         }
         let request = Request {
             config: &self.config,
@@ -97,14 +102,13 @@ impl Cell {
             seed: self.seed,
             start: &Start::Auto,
         };
-        let kind = examples.kind(&self.config, folder);
         let began = Instant::now();
         let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));
         let config = self.config.clone();
         let record = match trained {
             Ok(outcome) => {
                 if let Some(End::Signal(signal)) = outcome.end {
-                    return Err(interrupted(signal).into());
+                    return Err(stopped_by(signal, SAVED).into());
                 }
                 let is_score = |(name, value): &(String, f64)| {
                     name.starts_with("eval_") && name != "eval_runtime" && value.is_finite()
@@ -156,11 +160,4 @@ pub(super) fn require_files<'a>(configs: impl Iterator<Item = &'a FinetuneConfig
         None => Ok(()),
         Some(missing) => Err(Problem::new("there is no such file").at(missing.display()).into()),
     }
-}
-
-fn interrupted(signal: u8) -> Problem {
-    let by = if signal == 2 { "Ctrl-C".to_string() } else { format!("signal {signal}") };
-    Problem::new(format!("stopped by {by}; what is done is saved"))
-        .class(Class::Interrupted(signal))
-        .hint("the same command continues from there")
 }

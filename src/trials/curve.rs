@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::pages::html::escape;
 use crate::scores::mean;
 use crate::scores::sample_std;
 use crate::trials::plot::Scale;
-use crate::trials::plot::escape;
 use crate::trials::summary::Summary;
 use crate::trials::table::Table;
 use crate::trials::table::mean_and_deviation;

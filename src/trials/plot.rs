@@ -1,4 +1,4 @@
-//! What plots are made of: axes with round numbers, and text that is no markup.
+//! Axes of plots, with round numbers.
 
 /// A number's place on an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,12 +50,6 @@ impl Scale {
     }
 }
 
-/// Text as HTML and SVG show it; control characters as spaces.
-pub(super) fn escape(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    htmlize::escape_all_quotes(plain).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,10 +66,5 @@ mod tests {
         assert_eq!(labels(&[-0.3, 0.3]), "-0.4 -0.2 0 0.2 0.4");
         assert_eq!(labels(&[50.0]), "48 50 52");
         assert_eq!(Scale::around(&[f64::NAN], 0.0, 1.0), None);
-    }
-
-    #[test]
-    fn nothing_of_a_name_is_markup() {
-        assert_eq!(escape("<b>&\"'\u{1b}"), "&lt;b&gt;&amp;&quot;&apos; ");
     }
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::checkpoint::CheckpointStore;
 use crate::config;
-use crate::config::Change;
 use crate::config::FinetuneConfig;
 use crate::error::Problem;
 use crate::error::Problems;
@@ -23,20 +22,6 @@ const RECORD: &str = "cell.json";
 
 /// Predictions of ten million examples.
 const CAP_BYTES: u64 = 1 << 30;
-
-/// Keys that change no number of a run.
-const FREE: [&str; 10] = [
-    "run.output_dir",
-    "run.device",
-    "run.threads",
-    "run.usd_per_hour",
-    "run.tensorboard",
-    "run.sample_text",
-    "training.save_in_background",
-    "training.save_total_limit",
-    "training.save_total_bytes",
-    "training.gradient_checkpointing",
-];
 
 /// A finished cell. It holds no times: a cell that was interrupted leaves the same bytes as one that was not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,8 +62,8 @@ impl Record {
     pub(super) fn agree(&self, folder: &Path, config: &FinetuneConfig, inputs: &Inputs) -> Result<()> {
         let place = folder.join(RECORD).display().to_string();
         let hint = "restore it, or choose another `run.output_dir`";
-        let is_fixed = |change: &Change| !FREE.contains(&change.path.as_str());
-        let changed = config::diff(&self.config, config).into_iter().filter(is_fixed).map(|change| {
+        let differences = config::diff(&self.config, config).into_iter();
+        let changed = differences.filter(|change| !change.keeps_numbers()).map(|change| {
             Problem::usage(format!("`{}` was {} and is {} now", change.path, change.old, change.new))
         });
         let differs = |key: &&String| self.inputs.get(*key) != inputs.get(*key);

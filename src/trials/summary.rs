@@ -50,27 +50,14 @@ impl Summary<'_> {
             let values = self.values(setting, &self.metric);
             (values.len() == self.sweep.seeds.len()).then(|| mean(&values))
         };
-        self.best_of((0..self.settings.len()).map(score))
+        self.better.best_place((0..self.settings.len()).map(score))
     }
 
     /// The best run of a setting, the first of equals.
     pub(super) fn best_seed(&self, setting: usize) -> Option<&OfSeed> {
         let runs = &self.settings[setting];
-        let at = self.best_of(runs.iter().map(|of| of.scores.get(&self.metric).copied()))?;
+        let at = self.better.best_place(runs.iter().map(|of| of.scores.get(&self.metric).copied()))?;
         runs.get(at)
-    }
-
-    fn best_of(&self, scores: impl Iterator<Item = Option<f64>>) -> Option<usize> {
-        let is_better = |score: f64, best: f64| match self.better {
-            Better::Higher => score > best,
-            Better::Lower => score < best,
-        };
-        let scored = scores.enumerate().filter_map(|(at, score)| Some((at, score?)));
-        let best = scored.fold(None, |best: Option<(usize, f64)>, (at, score)| match best {
-            Some((_, held)) if !is_better(score, held) => best,
-            _ => Some((at, score)),
-        });
-        best.map(|(at, _)| at)
     }
 
     /// The names of the swept keys, as short as they are clear.

@@ -1,5 +1,7 @@
 //! A table for a terminal and for Markdown: the same cells, one of its rows marked.
 
+use crate::pages::columns::aligned;
+
 /// Rows of text below a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
@@ -16,25 +18,15 @@ pub struct Table {
 impl Table {
     /// Aligned lines, the marked row with a `*` before it.
     pub fn lines(&self) -> Vec<String> {
-        let width = |text: &String| text.chars().count();
-        let all: Vec<&Vec<String>> = std::iter::once(&self.header).chain(&self.rows).collect();
-        let widths: Vec<usize> = (0..self.header.len())
-            .map(|column| all.iter().map(|row| width(&row[column])).max().unwrap_or(0))
-            .collect();
+        let all: Vec<&[String]> =
+            std::iter::once(&self.header).chain(&self.rows).map(Vec::as_slice).collect();
         let marker = |index: usize| match (self.marked, index) {
             (None, _) => "",
             (Some(marked), index) if index == marked + 1 => "* ",
             _ => "  ",
         };
-        let line = |(index, row): (usize, &&Vec<String>)| {
-            let cell = |(column, text): (usize, &String)| {
-                let gap = " ".repeat(widths[column] - width(text));
-                if column < self.names { format!("{text}{gap}") } else { format!("{gap}{text}") }
-            };
-            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
-            format!("{}{}", marker(index), cells.join("  ")).trim_end().to_string()
-        };
-        all.iter().enumerate().map(line).collect()
+        let lines = aligned(&all, self.names).into_iter().enumerate();
+        lines.map(|(index, line)| format!("{}{line}", marker(index)).trim_end().to_string()).collect()
     }
 
     /// GitHub's Markdown, the marked row in bold. Ends in a newline.

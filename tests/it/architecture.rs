@@ -17,8 +17,9 @@ use source::Source;
 use source::is_part_of_name;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 28] = [
     "error",
+    "pages",
     "quantity",
     "quietly",
     "rng",

@@ -6,8 +6,6 @@
 //! and never asserts on speed. What it measures and how a row is read stands in `scripts/README.md`.
 
 #![expect(clippy::unwrap_used, reason = "material that cannot be made ends the table")]
-#![expect(clippy::print_stdout, reason = "the table is what the program is for")]
-#![expect(clippy::print_stderr, reason = "progress of a long table")]
 
 mod bombs;
 mod compare;
@@ -39,6 +37,8 @@ mod symlinks;
 mod syscalls;
 mod table;
 
+use std::io;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     match Options::parse(&arguments).and_then(|options| drive(&options)) {
         Ok(code) => code,
         Err(e) => {
-            eprintln!("error: {e:#}");
+            let _ = writeln!(io::stderr(), "error: {e:#}");
             ExitCode::from(2)
         }
     }
@@ -105,21 +105,21 @@ fn main() -> ExitCode {
 fn drive(options: &Options) -> Result<ExitCode> {
     let rows = options.chosen(rows())?;
     let mut results = Results::open(options)?;
-    println!("seed {}, {} counts, {}", options.seed, options.size(), options.program.display());
-    println!("{}", table::HEADER);
+    let (mut stdout, program) = (io::stdout(), options.program.display());
+    writeln!(stdout, "seed {}, {} counts, {program}\n{}", options.seed, options.size(), table::HEADER)?;
     let bench = Bench::new(options)?;
     for row in &rows {
         let finished = if let Some(finished) = results.find(&row.name) {
             finished
         } else {
-            eprintln!("... {}", row.name);
+            writeln!(io::stderr(), "... {}", row.name)?;
             let started = Instant::now();
             let outcome = (row.run)(&bench, row.job).unwrap_or_else(|e| Outcome::broken(&e));
             results.add(row, outcome, started.elapsed()).context("the results cannot be kept")?
         };
-        println!("{}", finished.line());
+        writeln!(stdout, "{}", finished.line())?;
     }
     let missed = results.summary(&rows);
-    println!("{}", missed.text);
+    writeln!(stdout, "{}", missed.text)?;
     Ok(missed.code)
 }

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::commands::finetune::args::FinetuneArgs;
-use crate::commands::pretrain::interrupted;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
@@ -32,6 +31,7 @@ use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
+use crate::train::signals::stopped_by;
 
 /// One seed, and what became of it.
 struct Outcome {
@@ -94,7 +94,7 @@ impl FinetunedVisitor for Training<'_> {
             let kind = examples.kind(config, &folder);
             let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
             if let Some(End::Signal(signal)) = outcome.end {
-                return Err(interrupted(signal, outcome.step).into());
+                return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
             }
             let train::run::Outcome { end, results, model, data, .. } = outcome;
             outcomes.push(Outcome { seed, end, results, model, details: examples.details(&data) });

@@ -10,8 +10,6 @@ use crate::commands::config_args::Resume;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
-use crate::error::Class;
-use crate::error::Problem;
 use crate::machine;
 use crate::machine::Machine;
 use crate::prepare::Prepared;
@@ -33,6 +31,7 @@ use crate::train::resume::keep_compute;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
+use crate::train::signals::stopped_by;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
@@ -102,19 +101,11 @@ impl PretrainedVisitor for Training<'_> {
         let run = || train::run::run(kind, request, machine, progress, &signals);
         let outcome = machine::in_pool(run)?;
         if let Some(End::Signal(signal)) = outcome.end {
-            return Err(interrupted(signal, outcome.step).into());
+            return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
         let filled = sample(config, &outcome.task, &outcome.data.tokenizer)?;
         Ok(report(config, &outcome, &filled))
     }
-}
-
-/// What a signal ends with: the state is safe.
-pub(super) fn interrupted(signal: u8, step: u64) -> Problem {
-    let by = if signal == 2 { "Ctrl-C".to_string() } else { format!("signal {signal}") };
-    Problem::new(format!("stopped by {by}; step {step} is saved"))
-        .class(Class::Interrupted(signal))
-        .hint("the same command continues from there")
 }
 
 /// The lines at the end of a run.

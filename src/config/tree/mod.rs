@@ -33,6 +33,17 @@ pub(super) enum Place {
     Flag(String),
 }
 
+impl Place {
+    /// As errors show it, with the file's name where there is one.
+    pub(super) fn shown(&self, file: Option<&str>) -> String {
+        match (self, file) {
+            (Self::File { line, column }, Some(file)) => format!("{file}:{line}:{column}"),
+            (Self::File { line, column }, None) => format!("{line}:{column}"),
+            (Self::Flag(flag), _) => flag.clone(),
+        }
+    }
+}
+
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -64,6 +75,13 @@ impl Node {
     /// A table without entries.
     pub(super) fn empty_table(place: Place) -> Self {
         Self { value: Value::Table(Vec::new()), place }
+    }
+
+    /// Takes a key out of a table.
+    pub(super) fn take(&mut self, key: &str) -> Option<Entry> {
+        let Value::Table(entries) = &mut self.value else { return None };
+        let at = entries.iter().position(|entry| entry.key == key)?;
+        Some(entries.remove(at))
     }
 
     /// The entries of a table; of anything else, none.

@@ -134,31 +134,25 @@ pub(in crate::ops) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
 }
 
 /// Buffers of one thread: scores and their gradients in f32, and what they become for the next products.
-struct Scratch<T> {
-    scores: Vec<f32>,
-    d_scores: Vec<f32>,
-    factors: Vec<f32>,
+#[derive(Debug)]
+pub(in crate::ops) struct Scratch<T> {
+    pub(in crate::ops) scores: Vec<f32>,
+    pub(in crate::ops) d_scores: Vec<f32>,
+    pub(in crate::ops) factors: Vec<f32>,
     /// `do . o` of each row.
-    deltas: Vec<f32>,
-    probabilities: Vec<T>,
-    rounded_d_scores: Vec<T>,
+    pub(in crate::ops) deltas: Vec<f32>,
+    pub(in crate::ops) probabilities: Vec<T>,
+    pub(in crate::ops) rounded_d_scores: Vec<T>,
     /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
-    d_keys: Vec<f32>,
-    d_values: Vec<f32>,
+    pub(in crate::ops) d_keys: Vec<f32>,
+    pub(in crate::ops) d_values: Vec<f32>,
 }
 
-impl<T> Scratch<T> {
-    fn new() -> Self {
-        Self {
-            scores: Vec::new(),
-            d_scores: Vec::new(),
-            factors: Vec::new(),
-            deltas: Vec::new(),
-            probabilities: Vec::new(),
-            rounded_d_scores: Vec::new(),
-            d_keys: Vec::new(),
-            d_values: Vec::new(),
-        }
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        let [scores, d_scores, factors, deltas, d_keys, d_values] = [const { Vec::new() }; 6];
+        let [probabilities, rounded_d_scores] = [const { Vec::new() }; 2];
+        Self { scores, d_scores, factors, deltas, probabilities, rounded_d_scores, d_keys, d_values }
     }
 }
 
@@ -182,7 +176,7 @@ pub(super) fn forward<T: Element>(
     let (mut output, mut log_sum_exp_th) = (Vec::new(), Vec::new());
     let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
     let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * segments.heads));
-    tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+    tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
         forward_task(&shape, task, [&q, &k, &v], segments, scratch, &out, &log_sum_exp);
     });
     // SAFETY: every token is in a segment, and the tasks of its heads have written its row.
@@ -269,7 +263,7 @@ pub(super) fn backward<T: Element>(
     let len = tokens * hidden;
     let mut gradients = [const { Vec::new() }; 3];
     let outputs = gradients.each_mut().map(|gradient| SharedOutput::of(unwritten(gradient, len)));
-    tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+    tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
         backward_task(&shape, task, inputs, &log_sum_exp, segments, scratch, &outputs);
     });
     // SAFETY: every token is in a segment, and the tasks of its heads have written its rows.

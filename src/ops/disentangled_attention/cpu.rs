@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::Relative;
 use super::rows;
+use crate::ops::attention;
 use crate::ops::attention::Saved;
 use crate::ops::attention::Segments;
 use crate::ops::attention::cpu::Block;
@@ -66,14 +67,8 @@ impl<'a> Reach<'a> {
 
 /// Buffers of one thread.
 struct Scratch<T> {
-    scores: Vec<f32>,
-    d_scores: Vec<f32>,
-    factors: Vec<f32>,
-    deltas: Vec<f32>,
-    probabilities: Vec<T>,
-    rounded_d_scores: Vec<T>,
-    d_keys: Vec<f32>,
-    d_values: Vec<f32>,
+    /// As attention without positions has them.
+    blocks: attention::cpu::Scratch<T>,
     /// The rows of each key of a query, counted from the first that its segment reaches.
     places: Vec<u32>,
     positions: Positions,
@@ -90,21 +85,10 @@ struct Positions {
     d_by_key: Vec<f32>,
 }
 
-impl<T> Scratch<T> {
-    fn new() -> Self {
-        Self {
-            scores: Vec::new(),
-            d_scores: Vec::new(),
-            factors: Vec::new(),
-            deltas: Vec::new(),
-            probabilities: Vec::new(),
-            rounded_d_scores: Vec::new(),
-            d_keys: Vec::new(),
-            d_values: Vec::new(),
-            places: Vec::new(),
-            positions: Positions::default(),
-            rounded: Vec::new(),
-        }
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        let (blocks, positions) = (attention::cpu::Scratch::default(), Positions::default());
+        Self { blocks, places: Vec::new(), positions, rounded: Vec::new() }
     }
 }
 
@@ -222,7 +206,7 @@ pub(super) fn forward<T: Element>(
     let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
     let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * heads));
     with_inputs::<T, _>([q, k, v], relative, segments, |inputs| {
-        tasks(segments).par_iter().for_each_init(Scratch::new, |scratch, &task| {
+        tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
             forward_task(inputs, task, scratch, &out, &log_sum_exp);
         });
     })?;
@@ -246,10 +230,12 @@ fn forward_task<T: Element>(
     inputs.say_by_key(task, reach, &mut scratch.positions);
     for block in task.blocks() {
         let Block { first, queries, keys, .. } = block;
-        let scores = room(&mut scratch.scores, queries * keys);
+        let scores = room(&mut scratch.blocks.scores, queries * keys);
         inputs.score((task, block, reach), &mut scratch.positions, &mut scratch.places, scores);
-        let (factors, probabilities) =
-            (room(&mut scratch.factors, keys), room(&mut scratch.probabilities, queries * keys));
+        let (factors, probabilities) = (
+            room(&mut scratch.blocks.factors, keys),
+            room(&mut scratch.blocks.probabilities, queries * keys),
+        );
         let rows = scores.chunks_exact_mut(keys).zip(probabilities.chunks_exact_mut(keys));
         for (row, (scores, probabilities)) in rows.enumerate() {
             let token = task.start + first + row;

@@ -21,6 +21,7 @@ use crate::tasks::classify::collate::Encoded;
 use crate::tasks::classify::collate::PairTemplate;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
 /// Everything that turns texts into labels.
@@ -53,7 +54,7 @@ impl Classifier {
                 .into());
         };
         let longest = folder.config.max_sequence_length();
-        let (mut classifier, _) = Self::from_folder(path, &folder, labels, longest, true, None, device)?;
+        let (mut classifier, _) = Self::from_folder(&folder, labels, longest, true, None, device)?;
         if let Some(length) = classifier.tokenizer.model_max_length() {
             classifier.collator = classifier.collator.cut_at(length);
         }
@@ -64,7 +65,6 @@ impl Classifier {
     /// has no head for these labels, `new_head` is the seed that one is drawn from; without it that is an
     /// error.
     pub fn from_folder(
-        path: &Path,
         folder: &PretrainedFolder,
         labels: Vec<String>,
         max_seq_length: usize,
@@ -72,14 +72,7 @@ impl Classifier {
         new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let tokenizer = Tokenizer::load(&folder.path)?;
-        let place = path.display().to_string();
-        let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
-        if entries > rows {
-            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
-                .at(&place)
-                .into());
-        }
+        let tokenizer = start::tokenizer_of(folder)?;
         let longest = folder.config.max_sequence_length();
         if max_seq_length > longest {
             return Err(Problem::usage(format!("is {max_seq_length}, the model takes {longest} tokens"))

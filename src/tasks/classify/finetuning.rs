@@ -193,9 +193,9 @@ impl<'a> Kind for Finetuning<'a> {
         let Setting { training, machine, seed, progress } = setting;
         let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
         let labels = examples.labels.clone();
-        let (path, new_head) = (&config.model, Some(seed));
+        let new_head = Some(seed);
         let (classifier, filled) =
-            Classifier::from_folder(path, folder, labels, length, pairs, new_head, &machine.device)?;
+            Classifier::from_folder(folder, labels, length, pairs, new_head, &machine.device)?;
         start::tell(config, folder, &filled, seed, progress);
         let Classifier { mut task, tokenizer, collator, .. } =
             classifier.computing_in(machine.policy.compute)?;

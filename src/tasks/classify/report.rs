@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::pages::columns::shortened;
 use crate::scores::ClassScore;
 use crate::scores::Confusion;
 use crate::tasks::labelled::Example;
 use crate::tasks::table::WIDEST;
 use crate::tasks::table::aligned;
-use crate::tasks::table::shortened;
 
 /// Characters of a label before its scores, and before a row of a matrix with numbered columns.
 const LABEL_CHARS: usize = 50;
@@ -110,7 +110,7 @@ fn named_columns(confusion: &Confusion, labels: &[String]) -> Option<String> {
     may_fit(labels)?;
     let rows = labels.iter().enumerate().map(|(gold, label)| numbers(label.clone(), confusion, gold));
     let header = std::iter::once(CORNER.to_string()).chain(labels.iter().cloned()).collect();
-    aligned(std::iter::once(header).chain(rows).collect())
+    aligned(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
 }
 
 /// The number before a row's label is that of its column.
@@ -120,7 +120,8 @@ fn numbered_columns(confusion: &Confusion, labels: &[String]) -> Option<String> 
         numbers(format!("{:>2} {}", index + 1, shortened(label, NUMBERED_CHARS)), confusion, index)
     };
     let header = std::iter::once(CORNER.to_string()).chain((1..=labels.len()).map(|n| n.to_string()));
-    aligned(std::iter::once(header.collect()).chain(labels.iter().enumerate().map(row)).collect())
+    let rows = labels.iter().enumerate().map(row);
+    aligned(&std::iter::once(header.collect()).chain(rows).collect::<Vec<_>>())
 }
 
 /// `None` where a digit for each column is too wide: a table of thousands of labels is not even begun.
@@ -141,8 +142,9 @@ fn scores_by_label(confusion: &Confusion, labels: &[String]) -> String {
         vec![label, percent(of.precision), percent(of.recall), percent(of.f1), of.support.to_string()]
     };
     let header = ["label", "precision %", "recall %", "F1 %", "examples"].map(str::to_string).to_vec();
-    let rows = std::iter::once(header).chain(labels.iter().zip(confusion.per_class()).map(row)).collect();
-    aligned(rows).expect("the label is shortened and the numbers are narrow")
+    let rows: Vec<_> =
+        std::iter::once(header).chain(labels.iter().zip(confusion.per_class()).map(row)).collect();
+    aligned(&rows).expect("the label is shortened and the numbers are narrow")
 }
 
 fn frequent_confusions(confusion: &Confusion, labels: &[String]) -> String {

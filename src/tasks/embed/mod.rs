@@ -10,7 +10,6 @@ use candle_core::DType;
 use candle_core::Device;
 
 use crate::batches::Batch;
-use crate::error::Problem;
 use crate::families::Pooling;
 use crate::interop::DISCRIMINATOR;
 use crate::interop::holds_pair;
@@ -26,6 +25,7 @@ use crate::tasks::classify::classifier::template;
 use crate::tasks::classify::collate::Truncation;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
 pub use npy::NpyFile;
@@ -44,13 +44,8 @@ impl Embedder {
     /// token's hidden state or the mean of all, special tokens included; with `normalize` of length 1.
     pub fn load(path: &Path, pooling: Pooling, normalize: bool, device: &Device) -> Result<Self> {
         let path = if holds_pair(path) { path.join(DISCRIMINATOR) } else { path.to_path_buf() };
-        let (folder, tokenizer) = (read_folder(&path)?, Tokenizer::load(&path)?);
-        let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
-        if entries > rows {
-            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
-                .at(path.display())
-                .into());
-        }
+        let folder = read_folder(&path)?;
+        let tokenizer = start::tokenizer_of(&folder)?;
         let model = Blueprint::encoder_alone(&folder.config).initialise(0, device)?;
         // Tensors of a head stay unread, which is told of no other folder.
         folder.fill(&model.parameters, false)?;

@@ -157,9 +157,9 @@ impl<'a> Kind for Finetuning<'a> {
         let Self { config, folder, examples } = self;
         let Setting { training, machine, seed, progress } = setting;
         let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
-        let (path, names) = (&config.model, examples.names.clone());
+        let names = examples.names.clone();
         let (classifier, filled) =
-            Classifier::from_folder(path, folder, names, length, pairs, Some(seed), &machine.device)?;
+            Classifier::from_folder(folder, names, length, pairs, Some(seed), &machine.device)?;
         start::tell(config, folder, &filled, seed, progress);
         let Classifier { mut task, tokenizer, collator, .. } =
             Regressor::of(classifier.computing_in(machine.policy.compute)?).0;

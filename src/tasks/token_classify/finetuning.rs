@@ -176,10 +176,9 @@ impl<'a> Kind for Finetuning<'a> {
     fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
         let Setting { training, machine, seed, progress } = setting;
-        let (path, length) = (&config.model, config.data.max_seq_length);
+        let length = config.data.max_seq_length;
         let labels = examples.labels.clone();
-        let (tagger, filled) =
-            Tagger::from_folder(path, folder, labels, length, Some(seed), &machine.device)?;
+        let (tagger, filled) = Tagger::from_folder(folder, labels, length, Some(seed), &machine.device)?;
         start::tell(config, folder, &filled, seed, progress);
         let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
         start::follow(training, &mut task.model.encoder)?;

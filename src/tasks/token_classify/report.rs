@@ -8,12 +8,12 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::pages::columns::shortened;
 use crate::scores::Entity;
 use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::scores::entities;
 use crate::tasks::table::aligned;
-use crate::tasks::table::shortened;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::tagger::Predicted;
 use crate::tasks::token_classify::words::Span;
@@ -130,8 +130,8 @@ pub fn score_table(tally: &EntityTally) -> String {
     };
     let header = ["type", "precision %", "recall %", "F1 %", "entities"].map(str::to_string).to_vec();
     let all = std::iter::once(("all", tally.overall()));
-    let rows = std::iter::once(header).chain(tally.by_type().chain(all).map(row)).collect();
-    aligned(rows).expect("the type is shortened and the numbers are narrow")
+    let rows: Vec<_> = std::iter::once(header).chain(tally.by_type().chain(all).map(row)).collect();
+    aligned(&rows).expect("the type is shortened and the numbers are narrow")
 }
 
 #[cfg(test)]

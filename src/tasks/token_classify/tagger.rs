@@ -17,6 +17,7 @@ use crate::ops::cross_entropy;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::Task;
+use crate::tasks::start;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::TokenClassify;
 use crate::tasks::token_classify::windows::Window;
@@ -70,7 +71,7 @@ impl Tagger {
         };
         let longest = folder.config.max_sequence_length();
         let labels = TagSet::of_model(labels);
-        let (mut tagger, _) = Self::from_folder(path, &folder, labels, longest, None, device)?;
+        let (mut tagger, _) = Self::from_folder(&folder, labels, longest, None, device)?;
         if let Some(length) =
             tagger.tokenizer.model_max_length().filter(|length| (3..longest).contains(length))
         {
@@ -83,20 +84,13 @@ impl Tagger {
     /// folder has no head for as many labels, `new_head` is the seed that one is drawn from; without it that
     /// is an error.
     pub fn from_folder(
-        path: &Path,
         folder: &PretrainedFolder,
         labels: TagSet,
         max_seq_length: usize,
         new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let tokenizer = Tokenizer::load(&folder.path)?;
-        let (rows, entries) = (folder.config.encoder.vocab_size, tokenizer.vocab_size());
-        if entries > rows {
-            return Err(Problem::new(format!("the tokenizer has {entries} entries, the model {rows}"))
-                .at(path.display())
-                .into());
-        }
+        let tokenizer = start::tokenizer_of(folder)?;
         let longest = folder.config.max_sequence_length();
         if !(3..=longest).contains(&max_seq_length) {
             return Err(Problem::usage(format!(
@@ -108,7 +102,7 @@ impl Tagger {
         }
         let count = labels.names().len();
         let model = Model::token_classifier(&folder.config, count, new_head.unwrap_or(0), device)
-            .map_err(|e| Problem::new(e.to_string()).at(path.display()))?;
+            .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()))?;
         let filled = folder.fill(&model.parameters, new_head.is_some())?;
         let collator =
             WindowCollator { cls: tokenizer.special().cls, sep: tokenizer.special().sep, max_seq_length };

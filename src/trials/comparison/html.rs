@@ -3,6 +3,9 @@
 
 use std::fmt::Write;
 
+use crate::pages::columns::shortened;
+use crate::pages::html;
+use crate::pages::html::escape;
 use crate::trials::comparison::report;
 use crate::trials::comparison::report::NOTE;
 use crate::trials::comparison::report::SEEDS_NOTE;
@@ -11,14 +14,10 @@ use crate::trials::comparison::result::RowKind;
 use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
 use crate::trials::plot::Scale;
-use crate::trials::plot::escape;
 use crate::trials::table::Table;
 use crate::trials::table::mean_and_deviation;
 
 const STYLE: &str = include_str!("style.css");
-
-/// Loads nothing, runs nothing, whatever a name says.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Sizes of a plot, in units of about a pixel.
 const WIDTH: f64 = 720.0;
@@ -31,29 +30,19 @@ const BOTTOM: f64 = 26.0;
 const NAME_CHARS: usize = 30;
 
 pub(super) fn page(results: &[TaskResult]) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-        <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-        <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-        <meta name=\"color-scheme\" content=\"light dark\">\n\
-        <title>Comparison of models</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-        <h1>Comparison of models</h1>\n<p class=\"note\">{NOTE}.</p>\n<p class=\"note\">{SEEDS_NOTE}.</p>\n"
+    let mut main = format!(
+        "<h1>Comparison of models</h1>\n<p class=\"note\">{NOTE}.</p>\n<p class=\"note\">{SEEDS_NOTE}.</p>\n"
     );
     if results.len() > 1 {
-        section(&mut page, "All tasks", &table(&overview(results), &[]));
+        main.push_str(&html::section("All tasks", &table(&overview(results), &[])));
     }
     for result in results {
         let kinds: Vec<RowKind> = result.rows.iter().map(|row| row.kind).collect();
         let scores = table(&report::scores(result), &kinds);
         let pairs = table(&report::pairs(&result.pairs, result.metric.factor()), &[]);
-        section(&mut page, &report::title(result), &format!("{}{scores}{pairs}", plot(result)));
+        main.push_str(&html::section(&report::title(result), &format!("{}{scores}{pairs}", plot(result))));
     }
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
-}
-
-fn section(page: &mut String, title: &str, content: &str) {
-    let _ = write!(page, "<section>\n<h2>{}</h2>\n{content}</section>\n", escape(title));
+    html::page("Comparison of models", STYLE, &main)
 }
 
 /// A row for each model, a column for each task. Floors stand where all tasks have them.
@@ -132,12 +121,7 @@ fn plot(result: &TaskResult) -> String {
 }
 
 fn line(row: &Scored, y: f64, scale: &Scale, factor: f64) -> String {
-    let name: String = if row.name.chars().count() > NAME_CHARS {
-        row.name.chars().take(NAME_CHARS - 1).chain(['…']).collect()
-    } else {
-        row.name.clone()
-    };
-    let class = class_of(row.kind);
+    let (name, class) = (shortened(&row.name, NAME_CHARS), class_of(row.kind));
     let mut svg =
         format!("<text class=\"row\" x=\"{}\" y=\"{:.1}\">{}</text>", LEFT - 14.0, y + 4.0, escape(&name));
     for score in &row.scores {

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::config::NamedTask;
-use crate::scores::Better;
 use crate::scores::Difference;
 use crate::scores::Metric;
 use crate::scores::Outcomes;
@@ -102,7 +101,7 @@ impl TaskResult {
         for (left, row) in whole.iter().enumerate().filter(|(_, row)| row.kind == RowKind::Model) {
             for (right, other) in whole.iter().enumerate().skip(left + 1) {
                 let difference = resampled.difference(left, right);
-                let left_is_better = (difference.difference > 0.0) == (metric.better() == Better::Higher);
+                let left_is_better = metric.better().is_better(difference.difference, 0.0);
                 let name = if left_is_better { &row.name } else { &other.name };
                 pairs.push(Pair {
                     left: row.name.clone(),
@@ -119,15 +118,6 @@ impl TaskResult {
 
     /// The model with the best mean, the first of equals.
     pub(super) fn best(&self) -> Option<usize> {
-        let is_better = |score: f64, best: f64| match self.metric.better() {
-            Better::Higher => score > best,
-            Better::Lower => score < best,
-        };
-        let scored = self.rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.mean?)));
-        let best = scored.fold(None, |best: Option<(usize, f64)>, (at, mean)| match best {
-            Some((_, held)) if !is_better(mean, held) => best,
-            _ => Some((at, mean)),
-        });
-        best.map(|(at, _)| at)
+        self.metric.better().best_place(self.rows.iter().map(|row| row.mean))
     }
 }

@@ -7,6 +7,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::material::examples;
+use crate::pretrain::family::comes_to_the_same_bytes;
+use crate::pretrain::family::fine_tunes_with;
+use crate::pretrain::family::learns;
 use crate::workplace::Workplace;
 
 /// A small DeBERTa in the place of the configuration's model: rows of 32 tokens are longer than the six
@@ -20,12 +23,7 @@ const DEBERTA: [&str; 2] = [
 #[test]
 fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
     let place = Workplace::new();
-    let done = place.run(&DEBERTA, &[]).ok();
-    assert!(done.stdout.contains("mask 3:"), "{}", done.stdout);
-    let losses = place.series("train/loss");
-    let (first, last) = (losses[0].1, losses[losses.len() - 1].1);
-    assert!(first > 5.0 && last < first - 1.0, "from {first} to {last}");
-
+    learns(&place, &DEBERTA);
     let config = place.json("final/config.json");
     for (key, value) in [
         ("architectures", json!(["DebertaV2ForMaskedLM"])),
@@ -40,17 +38,8 @@ fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
     }
     place.program(&["checkpoint", "verify", "run/final"], "").ok();
 
-    fs::write(place.path("rows.csv"), examples(24)).unwrap();
-    let tuning = ["finetune", "--task", "classify", "--model", "run/final", "--train", "rows.csv"];
-    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
-    let tuned = place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
-    let new = ": classifier.bias, classifier.weight, pooler.dense.bias, pooler.dense.weight\n";
-    assert!(tuned.stderr.contains(new), "{}", tuned.stderr);
-    let told = place.program(&["predict", "--model", "tuned/final", "--input", "-"], "the eagle sees\n").ok();
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    let probabilities = told["probabilities"].as_object().unwrap();
-    let sum: f64 = probabilities.values().map(|value| value.as_f64().unwrap()).sum();
-    assert!((sum - 1.0).abs() < 1e-5, "{told}");
+    let new = "classifier.bias, classifier.weight, pooler.dense.bias, pooler.dense.weight";
+    fine_tunes_with(&place, new);
 }
 
 /// A folder to begin with, for longer sequences than its model takes.
@@ -64,12 +53,7 @@ fn v3() -> Vec<&'static str> {
 #[test]
 fn an_interrupted_run_comes_to_the_same_bytes() {
     for sets in [DEBERTA.to_vec(), v3()] {
-        let place = Workplace::new();
-        let sets = sets.iter().flat_map(|set| ["--set", set]);
-        let args: Vec<&str> =
-            ["verify-resume", "--config", "config.yaml", "--steps", "24"].into_iter().chain(sets).collect();
-        let proof = place.program(&args, "").ok();
-        assert!(proof.stdout.starts_with("the same bytes after 24 steps: "), "{proof:#?}");
+        comes_to_the_same_bytes(&sets);
     }
 }
 

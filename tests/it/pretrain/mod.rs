@@ -4,6 +4,7 @@ mod deberta;
 mod diverging;
 pub(super) mod electra;
 mod ending;
+mod family;
 mod interruption;
 mod modernbert;
 mod origin;

@@ -9,11 +9,11 @@ use crate::corpus::report::Lengths;
 use crate::corpus::report::Report;
 use crate::corpus::report::SourceTally;
 use crate::corpus::report::html::color;
-use crate::corpus::report::html::escape;
 use crate::corpus::report::html::source_color;
 use crate::corpus::report::html::words;
 use crate::corpus::report::sections::share;
 use crate::corpus::report::tally::UNDETERMINED;
+use crate::pages::html::escape;
 use crate::quantity::format_count;
 use crate::quantity::format_grouped;
 

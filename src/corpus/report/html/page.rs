@@ -7,43 +7,29 @@ use crate::corpus::report::Sample;
 use crate::corpus::report::explanations::explanation;
 use crate::corpus::report::html::charts;
 use crate::corpus::report::html::color;
-use crate::corpus::report::html::escape;
 use crate::corpus::report::html::tables;
 use crate::corpus::report::html::words;
 use crate::corpus::report::sections::share;
+use crate::pages::html;
+use crate::pages::html::escape;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
 use crate::quantity::format_grouped;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Loads nothing, runs nothing, whatever the text of the corpus says.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-
 pub(in crate::corpus::report) fn page(report: &Report) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-        <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-        <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-        <meta name=\"color-scheme\" content=\"light dark\">\n\
-        <title>Corpus report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-    );
-    page.push_str(&header(report));
-    section(&mut page, "Where the documents went", &[charts::fate(report), tables::sources(report)].concat());
-    section(&mut page, "Lengths", &charts::lengths(report));
-    section(&mut page, "Languages", &charts::languages(report));
-    section(&mut page, "Cleaning", &tables::changes(report));
-    section(&mut page, "Split and shards", &tables::shards(report));
-    section(&mut page, "Tokenizer", &tables::tokenizer(report));
-    section(&mut page, "Examples of what was dropped", &samples(report));
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
-}
-
-fn section(page: &mut String, title: &str, content: &str) {
-    if !content.is_empty() {
-        let _ = write!(page, "<section>\n<h2>{title}</h2>\n{content}</section>\n");
-    }
+    let sections = [
+        ("Where the documents went", [charts::fate(report), tables::sources(report)].concat()),
+        ("Lengths", charts::lengths(report)),
+        ("Languages", charts::languages(report)),
+        ("Cleaning", tables::changes(report)),
+        ("Split and shards", tables::shards(report)),
+        ("Tokenizer", tables::tokenizer(report)),
+        ("Examples of what was dropped", samples(report)),
+    ];
+    let sections = sections.map(|(title, content)| html::section(title, &content));
+    html::page("Corpus report", STYLE, &format!("{}{}", header(report), sections.concat()))
 }
 
 /// The four figures that people look for first.

@@ -7,9 +7,9 @@ use crate::corpus::report::Amount;
 use crate::corpus::report::Report;
 use crate::corpus::report::SourceTally;
 use crate::corpus::report::html::color;
-use crate::corpus::report::html::escape;
 use crate::corpus::report::html::words;
 use crate::corpus::report::sections::figure;
+use crate::pages::html::escape;
 use crate::quantity::format_bytes;
 use crate::quantity::format_grouped;
 

@@ -65,7 +65,7 @@ pub(in crate::ops::disentangled_attention) fn backward<T: Element>(
     let of_task = 2 * relative.buckets.rows() * (hidden / heads);
     let mut sums = vec![0.0f32; groups.len() * heads * of_task];
     with_inputs::<T, _>([q, k, v], relative, segments, |inputs| {
-        sums.par_chunks_mut(of_task).enumerate().for_each_init(Scratch::new, |scratch, (index, sums)| {
+        sums.par_chunks_mut(of_task).enumerate().for_each_init(Scratch::default, |scratch, (index, sums)| {
             let (of_keys, of_queries) = sums.split_at_mut(of_task / 2);
             for &task in &groups[index / heads] {
                 let task = Task { head: index % heads, ..task };
@@ -133,10 +133,11 @@ fn backward_task<T: Element>(
         gradients_of_scores(inputs, outputs, (task, block, reach), scratch);
         collect(inputs, (task, block, reach), scratch);
         let Block { first, queries, keys, .. } = block;
-        let ds = Matrix::rows(&scratch.rounded_d_scores[..queries * keys], keys);
-        let dropped = Matrix::rows(&scratch.probabilities[..queries * keys], keys);
+        let ds = Matrix::rows(&scratch.blocks.rounded_d_scores[..queries * keys], keys);
+        let dropped = Matrix::rows(&scratch.blocks.probabilities[..queries * keys], keys);
         let (q, d_out) = (shape.window(inputs.q, task, first), shape.window(outputs.d_out, task, first));
-        let (d_keys, d_values) = (room(&mut scratch.d_keys, sums), room(&mut scratch.d_values, sums));
+        let (d_keys, d_values) =
+            (room(&mut scratch.blocks.d_keys, sums), room(&mut scratch.blocks.d_values, sums));
         let of_block = Output { accumulate: first > 0, ..Output::rows(d_keys.as_mut_ptr(), shape.head_size) };
         let size = (keys, shape.head_size, queries);
         let mut terms = vec![Term { a: ds, b: shape.window(inputs.k, task, 0), depth: keys }];
@@ -163,7 +164,7 @@ fn backward_task<T: Element>(
             sum_of_products(size, shape.output(dq, task, first), &terms, shape.scale, false);
         }
     }
-    let d_keys = &mut scratch.d_keys[..sums];
+    let d_keys = &mut scratch.blocks.d_keys[..sums];
     if let Some(table) = inputs.queries {
         let len = n * reach.count;
         let rounded = room(&mut scratch.rounded, len);
@@ -179,7 +180,7 @@ fn backward_task<T: Element>(
         }
     }
     write_rows(shape, task, d_keys, dk);
-    write_rows(shape, task, &scratch.d_values[..sums], dv);
+    write_rows(shape, task, &scratch.blocks.d_values[..sums], dv);
 }
 
 /// Where the gradients of the rows of a table lie that a segment reaches.
@@ -197,15 +198,17 @@ fn gradients_of_scores<T: Element>(
 ) {
     let (Block { first, queries, keys, .. }, shape) = (block, &inputs.shape);
     let area = queries * keys;
-    let (scores, d_dropped) = (room(&mut scratch.scores, area), room(&mut scratch.d_scores, area));
+    let (scores, d_dropped) =
+        (room(&mut scratch.blocks.scores, area), room(&mut scratch.blocks.d_scores, area));
     inputs.score((task, block, reach), &mut scratch.positions, &mut scratch.places, scores);
     let (values, d_out) = (shape.window(inputs.v, task, 0), shape.window(outputs.d_out, task, first));
     let (size, out) = ((queries, keys, shape.head_size), Output::rows(d_dropped.as_mut_ptr(), keys));
     // SAFETY: the windows lie inside `[T, D]`, the buffer was sized above.
     unsafe { product(size, out, d_out, values.transposed(), 1.0, false) };
-    let factors = room(&mut scratch.factors, keys);
-    let (dropped, ds) = (room(&mut scratch.probabilities, area), room(&mut scratch.rounded_d_scores, area));
-    let (deltas, at) = (room(&mut scratch.deltas, queries), shape.at(task, first));
+    let factors = room(&mut scratch.blocks.factors, keys);
+    let (dropped, ds) =
+        (room(&mut scratch.blocks.probabilities, area), room(&mut scratch.blocks.rounded_d_scores, area));
+    let (deltas, at) = (room(&mut scratch.blocks.deltas, queries), shape.at(task, first));
     attention_rows::dots(&outputs.d_out[at..], &outputs.o[at..], shape.head_size, shape.hidden, deltas);
     for (row, &delta) in deltas.iter().enumerate() {
         let (token, range) = (task.start + first + row, row * keys..(row + 1) * keys);
@@ -229,9 +232,10 @@ fn collect<T: Element>(
     scratch: &mut Scratch<T>,
 ) {
     let (Block { first, queries, keys, .. }, count) = (block, reach.count);
-    let by_query = room(&mut scratch.positions.d_by_query, queries * count);
+    let said = if inputs.keys.is_some() { queries * count } else { 0 };
+    let by_query = room(&mut scratch.positions.d_by_query, said);
     by_query.fill(0.0);
-    for (row, ds) in scratch.rounded_d_scores[..queries * keys].chunks_exact(keys).enumerate() {
+    for (row, ds) in scratch.blocks.rounded_d_scores[..queries * keys].chunks_exact(keys).enumerate() {
         place(reach, first + row, &mut scratch.places);
         if inputs.keys.is_some() {
             rows::collect_by_query(ds, &scratch.places, &mut by_query[row * count..][..count]);
@@ -240,5 +244,5 @@ fn collect<T: Element>(
             rows::collect_by_key(ds, &scratch.places, &mut scratch.positions.d_by_key[..task.len * count]);
         }
     }
-    rows::round(by_query, room(&mut scratch.rounded, queries * count));
+    rows::round(by_query, room(&mut scratch.rounded, said));
 }

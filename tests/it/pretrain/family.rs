@@ -1,0 +1,41 @@
+//! What every family does: it learns, is fine-tuned and used, and comes through interruptions.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::material::examples;
+use crate::workplace::Workplace;
+
+/// Trains the configuration with `sets` in its place: the loss falls, and the sample text is filled in.
+pub(super) fn learns(place: &Workplace, sets: &[&str]) {
+    let done = place.run(sets, &[]).ok();
+    assert!(done.stdout.contains("mask 3:"), "{}", done.stdout);
+    let losses = place.series("train/loss");
+    let (first, last) = (losses[0].1, losses[losses.len() - 1].1);
+    assert!(first > 5.0 && last < first - 1.0, "from {first} to {last}");
+}
+
+/// Fine-tunes what was trained, whose parameters `new` begin fresh, and asks for the labels of a text.
+pub(super) fn fine_tunes_with(place: &Workplace, new: &str) {
+    fs::write(place.path("rows.csv"), examples(24)).unwrap();
+    let tuning = ["finetune", "--task", "classify", "--model", "run/final", "--train", "rows.csv"];
+    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
+    let tuned = place.program(&[&tuning[..], &more, &["--set", "training.max_steps=4"]].concat(), "").ok();
+    assert!(tuned.stderr.contains(&format!(": {new}\n")), "{}", tuned.stderr);
+    let told = place.program(&["predict", "--model", "tuned/final", "--input", "-"], "the eagle sees\n").ok();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let probabilities = told["probabilities"].as_object().unwrap();
+    let sum: f64 = probabilities.values().map(|value| value.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{told}");
+}
+
+/// Stopped at every few steps and resumed, a run ends in the bytes of an undisturbed one.
+pub(super) fn comes_to_the_same_bytes(sets: &[&str]) {
+    let place = Workplace::new();
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let args: Vec<&str> =
+        ["verify-resume", "--config", "config.yaml", "--steps", "24"].into_iter().chain(sets).collect();
+    let proof = place.program(&args, "").ok();
+    assert!(proof.stdout.starts_with("the same bytes after 24 steps: "), "{proof:#?}");
+}
