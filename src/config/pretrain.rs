@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::data::DataConfig;
+use crate::config::evaluation::EvaluationConfig;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::ModelSection;
 use crate::config::precision::PrecisionConfig;
@@ -47,6 +48,9 @@ pub struct PretrainConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
+    /// What is measured on tasks while it is trained.
+    #[serde(default)]
+    pub evaluation: EvaluationConfig,
 }
 
 impl PretrainConfig {
@@ -62,6 +66,7 @@ impl PretrainConfig {
             rtd: RtdConfig::default(),
             training: TrainingConfig::default(),
             precision: PrecisionConfig::default(),
+            evaluation: EvaluationConfig::default(),
         }
     }
 

@@ -22,6 +22,7 @@ const OUTSIDE: &[&str] = &[
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",
+    "evaluation",
     "training.gradient_checkpointing",
     "training.save_in_background",
     "training.save_total_limit",

@@ -1,5 +1,6 @@
 //! `metrics.jsonl`: one JSON object a line with `step`, `epoch` and every tag.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
@@ -39,6 +40,21 @@ impl MetricsLog {
         }
         Ok(Self { log: AppendLog::open(path)? })
     }
+
+    /// The values of the records of `step` in the file at `path`, the last of each tag; none without it.
+    pub fn values_at(path: &Path, step: u64) -> Result<BTreeMap<String, f64>> {
+        let mut values = BTreeMap::new();
+        if fs::exists(path) {
+            each_line(path, &mut |line| {
+                if step_of(line) == Some(step) {
+                    let object: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+                    values.extend(object.into_iter().filter_map(|(tag, value)| Some((tag, value.as_f64()?))));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(values)
+    }
 }
 
 impl Sink for MetricsLog {
@@ -66,23 +82,33 @@ fn object_of(record: &Record) -> Map<String, Value> {
 }
 
 fn keep_until(path: &Path, step: u64) -> Result<()> {
-    let mut reader = BufReader::new(fs::open(path)?);
     fs::write_atomic(path, |writer| {
-        loop {
-            let mut line = Vec::new();
-            let count = reader
-                .by_ref()
-                .take(LINE_CAP_BYTES)
-                .read_until(b'\n', &mut line)
-                .with_context(|| format!("cannot read `{}`", path.display()))?;
-            if count == 0 {
-                return Ok(());
+        each_line(path, &mut |line| {
+            if step_of(line).is_some_and(|found| found <= step) {
+                writer.write_all(line)?;
             }
-            if line.ends_with(b"\n") && step_of(&line).is_some_and(|found| found <= step) {
-                writer.write_all(&line)?;
-            }
-        }
+            Ok(())
+        })
     })
+}
+
+/// Calls `what` with each whole line of a file.
+fn each_line(path: &Path, what: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = BufReader::new(fs::open(path)?);
+    loop {
+        let mut line = Vec::new();
+        let count = reader
+            .by_ref()
+            .take(LINE_CAP_BYTES)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("cannot read `{}`", path.display()))?;
+        if count == 0 {
+            return Ok(());
+        }
+        if line.ends_with(b"\n") {
+            what(&line)?;
+        }
+    }
 }
 
 /// The step of a line; `None` for one that a crash cut off.
@@ -177,5 +203,24 @@ mod tests {
         let mut log = MetricsLog { log: AppendLog::open(Path::new("/dev/full")).unwrap() };
         let message = format!("{:#}", log.write(&record(1, 1.0)).unwrap_err());
         assert!(message.contains("cannot write `/dev/full`"), "{message}");
+    }
+
+    #[test]
+    fn the_values_of_a_step_are_found_and_a_line_that_was_cut_off_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        assert_eq!(MetricsLog::values_at(&path, 2).unwrap(), BTreeMap::new());
+        let mut log = MetricsLog::open(&path, None).unwrap();
+        let probed = Record { step: 2, epoch: 0.5, values: vec![("eval/a".to_string(), 0.5)] };
+        for record in [record(1, 9.0), record(2, 8.0), probed] {
+            log.write(&record).unwrap();
+        }
+        log.finish().unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend(b"{\"step\":2,\"eval/a\":0.9");
+        std::fs::write(&path, text).unwrap();
+        let wanted = [("eval/a", 0.5), ("train/grad_norm", 1.0), ("train/loss", 8.0)];
+        let wanted = wanted.map(|(tag, value)| (tag.to_string(), value));
+        assert_eq!(MetricsLog::values_at(&path, 2).unwrap(), wanted.into());
     }
 }

@@ -14,6 +14,8 @@ pub struct Cadence {
     log_every: u64,
     eval_every: u64,
     save_every: u64,
+    /// Of probes, where there are any; 0 for those of evaluations.
+    probe_every: Option<u64>,
 }
 
 /// What is due after one step.
@@ -26,6 +28,8 @@ pub struct Due {
     pub eval: bool,
     /// Save a checkpoint.
     pub save: bool,
+    /// Probe the weights.
+    pub probe: bool,
     /// This is the last step.
     pub last: bool,
 }
@@ -39,7 +43,14 @@ impl Cadence {
         } else {
             config.logging_steps
         };
-        Self { total_steps, log_every, eval_every: config.eval_steps, save_every: config.save_steps }
+        let (eval_every, save_every) = (config.eval_steps, config.save_steps);
+        Self { total_steps, log_every, eval_every, save_every, probe_every: None }
+    }
+
+    /// The same with a probe every so many steps; 0 for one with each evaluation.
+    #[must_use]
+    pub fn probing(self, every: u64) -> Self {
+        Self { probe_every: Some(every), ..self }
     }
 
     /// Updates in all.
@@ -53,7 +64,7 @@ impl Cadence {
     }
 
     /// What is due after `step` updates (the first step is 1): everything after the last, a log record also
-    /// after the first.
+    /// after the first, a probe also before it.
     pub fn after(&self, step: u64) -> Due {
         if step >= self.total_steps {
             return Due::everything();
@@ -61,14 +72,19 @@ impl Cadence {
         let hits = |every: u64| every > 0 && step > 0 && step.is_multiple_of(every);
         // An evaluation or checkpoint without its training loss beside it would leave holes in every plot.
         let (eval, save) = (hits(self.eval_every), self.saves_after(step));
-        Due { log: step == 1 || hits(self.log_every) || eval, eval, save, last: false }
+        let probe = match self.probe_every {
+            None => false,
+            Some(0) => step == 0 || eval,
+            Some(every) => step.is_multiple_of(every),
+        };
+        Due { log: step == 1 || hits(self.log_every) || eval, eval, save, probe, last: false }
     }
 }
 
 impl Due {
     /// All of it: what is due when training ends, for whatever reason.
     pub fn everything() -> Self {
-        Self { log: true, eval: true, save: true, last: true }
+        Self { log: true, eval: true, save: true, probe: true, last: true }
     }
 }
 
@@ -110,5 +126,17 @@ mod tests {
         assert_eq!(steps(&cadence, |due| due.eval || due.save), [20]);
         assert_eq!(steps(&cadence, |due| due.log), [1, 20]);
         assert_eq!(cadence.after(25), Due::everything());
+    }
+
+    #[test]
+    fn probes_come_before_the_first_step_and_with_evaluations_or_by_their_own_count() {
+        let due = |every, steps: &[u64]| {
+            let cadence = cadence(10, 4, 0).probing(every);
+            steps.iter().filter(|step| cadence.after(**step).probe).copied().collect::<Vec<u64>>()
+        };
+        let steps: Vec<u64> = (0..10).collect();
+        assert_eq!(due(0, &steps), [0, 4, 8]);
+        assert_eq!(due(3, &steps), [0, 3, 6, 9]);
+        assert!(!cadence(10, 4, 0).after(4).probe, "nothing is probed unasked");
     }
 }

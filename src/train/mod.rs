@@ -11,6 +11,7 @@ pub mod clock;
 pub mod divergence;
 pub mod inspect;
 pub mod meter;
+pub mod probe;
 pub mod replay;
 pub mod results;
 pub mod resume;
@@ -36,12 +37,14 @@ use crate::precision::LossScale;
 use crate::tasks::Task;
 use crate::tasks::Term;
 use crate::tasks::run::Data;
+use crate::tasks::run::Scores;
 use crate::telemetry::Record;
 use crate::train::cadence::Cadence;
 use crate::train::cadence::Due;
 use crate::train::clock::Clock;
 use crate::train::clock::Rates;
 use crate::train::meter::Meter;
+use crate::train::probe::Probe;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
 use crate::train::state::LossWindow;
@@ -98,6 +101,10 @@ pub struct Trainer<'a> {
     pub keep_best: bool,
     /// Where batches come from.
     pub data: &'a mut dyn Data,
+    /// What else is measured of the weights.
+    pub probe: Option<&'a dyn Probe>,
+    /// The latest scores of it.
+    pub probed: Scores,
     /// What the run makes of its machine.
     pub meter: Meter,
     /// Where records and checkpoints go.
@@ -190,6 +197,10 @@ impl Trainer<'_> {
             self.folder.save(self.task, &self.stepper.optimizer, state, due.last)?;
             clock.restart();
         }
+        if due.probe {
+            self.probe(state)?;
+            clock.restart();
+        }
         Ok(())
     }
 
@@ -209,6 +220,9 @@ impl Trainer<'_> {
         let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
         if evaluates && !self.evaluate(state, clock)? {
             // The run is over but for its last evaluation: that is what a resume will do.
+            end = End::Signal(self.rules.signals.received().unwrap_or(0));
+        }
+        if !matches!(end, End::Signal(_)) && !self.probe(state)? {
             end = End::Signal(self.rules.signals.received().unwrap_or(0));
         }
         state.finished = !matches!(end, End::Signal(_));
@@ -251,6 +265,35 @@ impl Trainer<'_> {
         let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value)).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
         state.evaluated(&scores, self.best_metric);
+        Ok(true)
+    }
+
+    /// Probes the weights, unless the records of this step have it; says whether it came to its end. A probe
+    /// that fails is told and stops nothing.
+    fn probe(&mut self, state: &TrainState) -> Result<bool> {
+        let Some(probe) = self.probe else { return Ok(true) };
+        let known = self.folder.recorded(state.step)?;
+        let tag = |name: &String| format!("eval/{name}");
+        if probe.names().iter().any(|name| known.contains_key(&tag(name))) {
+            let score = |name: &String| Some((name.clone(), *known.get(&tag(name))?));
+            self.probed = probe.names().iter().filter_map(score).collect();
+            return Ok(true);
+        }
+        memory::give_back_freed_blocks();
+        let scores = self.folder.with_model(self.task.parameters(), state.step, |model| probe.scores(model));
+        memory::give_back_freed_blocks();
+        match scores {
+            Ok(None) => return Ok(false),
+            Ok(Some(scores)) => {
+                let values = scores.iter().map(|(name, value)| (tag(name), *value)).collect();
+                self.folder.note(&Record { step: state.step, epoch: state.epoch, values });
+                self.probed = scores;
+            }
+            Err(e) => {
+                let text = format!("training goes on, but the probe of step {} failed: {e:#}", state.step);
+                self.folder.warn(&text);
+            }
+        }
         Ok(true)
     }
 }

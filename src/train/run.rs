@@ -45,6 +45,7 @@ use crate::train::batch_size;
 use crate::train::cadence::Cadence;
 use crate::train::clock::Clock;
 use crate::train::meter::Meter;
+use crate::train::probe::Probe;
 use crate::train::results;
 use crate::train::resume;
 use crate::train::resume::Start;
@@ -75,6 +76,8 @@ pub struct Request<'a, C> {
     pub seed: u64,
     /// Where it starts.
     pub start: &'a Start,
+    /// What else is measured of the weights while they are trained.
+    pub probe: Option<&'a dyn Probe>,
 }
 
 /// What a run came to.
@@ -156,28 +159,34 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let mut folder = RunFolder::open(options, resumed, progress)?;
     folder.require_space(task.parameters(), training, data.finish_bytes())?;
     data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
+    let cadence = Cadence::new(training, total_steps);
     let mut trainer = Trainer {
         task: &task,
         stepper,
         schedule: Schedule::new(training, total_steps),
-        cadence: Cadence::new(training, total_steps),
+        cadence: request.probe.map_or(cadence.clone(), |probe| cadence.probing(probe.every())),
         rules: stop_rules(training, machine, signals)?,
         plan,
         loss_spike_threshold: training.loss_spike_threshold,
         best_metric: &best_metric,
         keep_best: training.load_best_model_at_end,
         data: &mut data,
+        probe: request.probe,
+        probed: Scores::new(),
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
         folder: &mut folder,
     };
     let trained = trainer.run(&mut state);
+    let probed = trainer.probed;
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();
     if !matches!(end, End::Signal(_)) {
         match finish(training, &task, &mut folder, &state, &mut data, output, signals)? {
             Some(scores) => {
                 results = results::of_training(&state, rates);
-                results.extend(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value)));
+                results.extend(
+                    scores.into_iter().chain(probed).map(|(name, value)| (format!("eval_{name}"), value)),
+                );
                 if machine.world.is_first() {
                     results::save(output, &results)?;
                 }

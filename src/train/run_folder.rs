@@ -2,6 +2,7 @@
 //!
 //! It knows which parts a checkpoint has, but not what is trained.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -53,6 +54,12 @@ const ROOM_FACTOR: u64 = 2;
 
 /// Name of the folder of the final model inside a run folder.
 pub const FINAL: &str = "final";
+
+/// Name of its records.
+const METRICS: &str = "metrics.jsonl";
+
+/// Name of the model folder that a probe looks at.
+const PROBED: &str = "probed";
 
 /// How a run folder is opened.
 pub struct RunFolderOptions<'a> {
@@ -191,11 +198,37 @@ impl RunFolder {
     /// Hands a record to every sink; a sink that fails is told once and stops nothing.
     pub fn record(&mut self, record: &Record) {
         self.trainer_state.observe(record);
+        self.note(record);
+    }
+
+    /// As [`Self::record`], but nothing of it is part of a checkpoint.
+    pub fn note(&mut self, record: &Record) {
         let mut warnings = self.sinks.write(record);
         warnings.extend(self.bar.write(record).err().map(|e| format!("{e:#}")));
         for warning in &warnings {
             self.progress.warn(warning);
         }
+    }
+
+    /// The values that the records of `step` have.
+    pub fn recorded(&self, step: u64) -> Result<BTreeMap<String, f64>> {
+        MetricsLog::values_at(&self.path.join(METRICS), step)
+    }
+
+    /// Shows `what` a model folder with these parameters, and takes the folder away again.
+    pub fn with_model<R>(
+        &mut self,
+        parameters: &Parameters,
+        step: u64,
+        what: impl FnOnce(&Path) -> Result<R>,
+    ) -> Result<R> {
+        self.settle();
+        let target = self.path.join(PROBED);
+        let parts = self.model_parts(&parameters.named()?)?;
+        self.publish(&target, &Snapshot { step, parts })?;
+        let made = what(&target);
+        fs::remove_folder(&target)?;
+        made
     }
 
     /// Shows a warning.
@@ -392,7 +425,7 @@ fn has_room_for(bytes: u64) -> bool {
 /// Where the records of a run go that starts afresh, or goes on after `resumed_step`.
 fn open_sinks(path: &Path, tensorboard: bool, resumed_step: Option<u64>) -> Result<Sinks> {
     let mut sinks = Sinks::new();
-    sinks.add(MetricsLog::open(&path.join("metrics.jsonl"), resumed_step)?);
+    sinks.add(MetricsLog::open(&path.join(METRICS), resumed_step)?);
     if tensorboard {
         sinks.add(TensorBoard::create(&path.join("runs"), resumed_step)?);
     }

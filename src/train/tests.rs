@@ -5,6 +5,7 @@ mod divergence;
 mod gpu_step;
 mod whole;
 
+use crate::train::probe::Probe;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -216,6 +217,16 @@ fn sitting_of(
     config: &TrainingConfig,
     signal_in: usize,
 ) -> (End, TrainState) {
+    probed_sitting((task, policy), folder, config, signal_in, None)
+}
+
+fn probed_sitting(
+    (task, policy): (&Parabola, &Policy),
+    folder: &Path,
+    config: &TrainingConfig,
+    signal_in: usize,
+    probe: Option<&dyn Probe>,
+) -> (End, TrainState) {
     let signals = Signals::none();
     let machine = Machine::alone(&Device::Cpu, policy.clone());
     let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
@@ -250,13 +261,15 @@ fn sitting_of(
         task,
         stepper,
         schedule: Schedule::new(config, TOTAL),
-        cadence: Cadence::new(config, TOTAL),
+        cadence: Cadence::new(config, TOTAL).probing(0),
         rules: run::stop_rules(config, &machine, &signals).unwrap(),
         plan: BatchPlan::new(config, 1),
         loss_spike_threshold: config.loss_spike_threshold,
         best_metric: "loss",
         keep_best: config.load_best_model_at_end,
         data: &mut data,
+        probe,
+        probed: Scores::new(),
         folder: &mut run_folder,
     };
     let (end, _) = trainer.run(&mut state).unwrap();
@@ -399,4 +412,32 @@ fn a_step_that_no_smaller_scale_can_mend_is_skipped_for_that() {
     with_slice_mut(task.parameters().flat(), |values| values[0] = f32::NAN).unwrap();
     let skipped = step(&task, &mut stepper, 1).unwrap().skipped;
     assert!(matches!(skipped, Some(Skip::NotFinite("loss", value)) if value.is_nan()), "{skipped:?}");
+}
+
+/// A probe that cannot be made, as on a full disk.
+struct Failing([String; 1]);
+
+impl Probe for Failing {
+    fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    fn every(&self) -> u64 {
+        0
+    }
+
+    fn scores(&self, _: &Path) -> Result<Option<Scores>> {
+        anyhow::bail!("there is no room")
+    }
+}
+
+#[test]
+fn a_probe_that_fails_stops_nothing() {
+    let (without, with) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (end, whole) = sitting(without.path(), &config(), 0);
+    let probe = Failing(["a".to_string()]);
+    let models = (&Parabola::new(), &policy(ComputeType::F32));
+    let (probed_end, probed) = probed_sitting(models, with.path(), &config(), 0, Some(&probe));
+    assert_eq!((end, whole.step, whole.last_eval), (probed_end, probed.step, probed.last_eval));
+    assert_eq!(records(without.path()), records(with.path()));
 }

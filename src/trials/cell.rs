@@ -101,6 +101,7 @@ impl Cell {
             output: &self.folder,
             seed: self.seed,
             start: &Start::Auto,
+            probe: None,
         };
         let began = Instant::now();
         let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));

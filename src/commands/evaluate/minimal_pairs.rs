@@ -31,16 +31,10 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
     let pairs = read_pairs(&args.data)?;
     let model = Likelihood::open(&args.model, device, masking)?;
-    let sentences: Vec<(&str, &str)> = pairs
-        .iter()
-        .flat_map(|pair| [&pair.good, &pair.bad].map(|text| (text.as_str(), pair.place.as_str())))
-        .collect();
-    let total = sentences.len() as u64;
+    let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
-    let scores = model.of_sentences(&sentences, &mut |count| stage.advance(count))?;
+    let judged = model.judge(&pairs, &mut |count| stage.advance(count))?;
     stage.finish("scored");
-    let judged: Vec<Judged> =
-        scores.as_chunks::<2>().0.iter().map(|&[good, bad]| Judged { good, bad }).collect();
     let mut lines = pairs.iter().zip(&judged).map(|(pair, judged)| scores_line(pair, *judged));
     match &args.scores {
         Some(_) if to_terminal => {

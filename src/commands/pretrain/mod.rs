@@ -26,12 +26,15 @@ use crate::tasks::pretraining::sample;
 use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
+use crate::train::probe::Probe;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
+use crate::trials::Equipment;
+use crate::trials::Probes;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
@@ -56,6 +59,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }
+    let signals = Signals::listen()?;
+    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+    let probes = Probes::of(&resolved, &config.precision, with)?;
     let request = Request {
         config: &config,
         run: &config.run,
@@ -65,8 +71,8 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         output: &config.run.output_dir,
         seed: config.run.seed,
         start: &start,
+        probe: probes.as_ref().map(|probes| probes as &dyn Probe),
     };
-    let signals = Signals::listen()?;
     let training = Training {
         request: &request,
         resolved: &resolved,
@@ -74,7 +80,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         prepared,
         machine: &machine,
         progress: &progress,
-        signals,
+        signals: &signals,
     };
     let lines = list::pretrained(resolved.task(), training)?;
     lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
@@ -89,7 +95,7 @@ struct Training<'a> {
     prepared: Prepared,
     machine: &'a Machine,
     progress: &'a Progress,
-    signals: Signals,
+    signals: &'a Signals,
 }
 
 impl PretrainedVisitor for Training<'_> {
@@ -98,7 +104,7 @@ impl PretrainedVisitor for Training<'_> {
     fn visit<T: Pretrained>(self) -> Result<Vec<String>> {
         let Self { request, resolved: config, origin, prepared, machine, progress, signals } = self;
         let kind = Pretraining::<T>::new(config, prepared, origin)?;
-        let run = || train::run::run(kind, request, machine, progress, &signals);
+        let run = || train::run::run(kind, request, machine, progress, signals);
         let outcome = machine::in_pool(run)?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());

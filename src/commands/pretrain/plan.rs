@@ -67,6 +67,18 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
     };
     row("steps", steps);
+    if config.evaluation.has_probes() {
+        let every = match config.evaluation.probe_steps {
+            0 => "with each evaluation".to_string(),
+            steps => format!("every {} steps", format_count(steps)),
+        };
+        let files = config.evaluation.probes.iter().chain(&config.evaluation.minimal_pairs);
+        let files: Vec<String> = files.map(|path| format!("`{}`", path.display())).collect();
+        row(
+            "probes",
+            format!("of {}, {every}; their time and memory are not in this forecast", files.join(", ")),
+        );
+    }
     if let Some(limit) = &config.training.max_train_time {
         let cut = "if time runs out first, training ends before the learning rate has decayed";
         row("time limit", format!("{limit}; {cut}"));

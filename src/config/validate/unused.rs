@@ -35,6 +35,10 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
         let why = "`data.contamination.files` is empty";
         ignored("data.contamination", contamination, &["files"], why, "name the evaluation files", findings);
     }
+    if !config.evaluation.has_probes() {
+        let hint = "name a file of tasks with `evaluation.probes`";
+        ignored("evaluation", &config.evaluation, &[], "there is nothing to probe", hint, findings);
+    }
     let ramp = &config.training.batch_size_ramp;
     // Beside `auto`, a ramp is refused as a whole.
     if ramp.steps == 0 && config.training.per_device_train_batch_size != BatchSize::Auto {

@@ -22,6 +22,8 @@ use crate::interop::read_folder;
 use crate::ops::cross_entropy;
 use crate::tasks::Task;
 use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::minimal_pairs::Judged;
+use crate::tasks::minimal_pairs::Pair;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::replaced_token_detection::Discriminator;
 use crate::tokenizer::Tokenizer;
@@ -80,6 +82,16 @@ impl Likelihood {
                 "name the folder of `pretrain`, or a published one with a masked-LM head",
             ),
         }
+    }
+
+    /// Both sentences of each pair; `done` is told how many sentences more are finished.
+    pub fn judge(&self, pairs: &[Pair], done: &mut dyn FnMut(u64)) -> Result<Vec<Judged>> {
+        let sentences: Vec<(&str, &str)> = pairs
+            .iter()
+            .flat_map(|pair| [&pair.good, &pair.bad].map(|text| (text.as_str(), pair.place.as_str())))
+            .collect();
+        let scores = self.of_sentences(&sentences, done)?;
+        Ok(scores.as_chunks::<2>().0.iter().map(|&[good, bad]| Judged { good, bad }).collect())
     }
 
     /// The log-likelihoods, in nats, of sentences with their places, for errors; `done` is told how many

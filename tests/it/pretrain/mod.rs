@@ -8,5 +8,6 @@ mod family;
 mod interruption;
 mod modernbert;
 mod origin;
+mod probes;
 mod refusals;
 mod report;
