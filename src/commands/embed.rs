@@ -1,4 +1,4 @@
-//! `mlmtrain embed`: a vector for each text, in a file that NumPy reads.
+//! `mlmtrain embed`: a vector for each text, in a file that NumPy or whatever reads Parquet opens.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::error::Problem;
 use crate::families::Pooling;
 use crate::machine;
 use crate::tasks::embed::Embedder;
-use crate::tasks::embed::NpyFile;
+use crate::tasks::embed::VectorFormat;
 use crate::tasks::labelled::InputTexts;
 use crate::tasks::labelled::TextPair;
 use crate::telemetry::Progress;
@@ -40,8 +40,9 @@ pub struct EmbedArgs {
     /// Which fields of the file to read.
     #[command(flatten)]
     pub columns: ColumnArgs,
-    /// Where the vectors go: .npy, f32, a row for each text in its order
-    #[arg(long, value_name = "FILE.npy")]
+    /// Where the vectors go, f32, a row for each text in its order: .npy, or .parquet with the texts beside
+    /// them
+    #[arg(long, value_name = "FILE.npy|FILE.parquet")]
     pub output: PathBuf,
     /// What a vector is made of
     #[arg(long, value_enum, default_value_t = PoolingChoice::Mean)]
@@ -66,11 +67,7 @@ pub enum PoolingChoice {
 /// Runs the subcommand.
 pub fn run(args: &EmbedArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
-    if args.output.extension().is_none_or(|extension| extension != "npy") {
-        return Err(Problem::usage("has a name that does not end in `.npy`, which is what is written")
-            .at(args.output.display())
-            .into());
-    }
+    let format = VectorFormat::of(&args.output)?;
     let device = device::pick(args.compute.device)?;
     let pooling = match args.pooling {
         PoolingChoice::Mean => Pooling::Mean,
@@ -78,7 +75,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
     };
     let mut texts = InputTexts::open(&args.file, args.format.map(Into::into), &args.columns.named())?;
     let embedder = Embedder::load(&args.model, pooling, args.normalize, &device)?;
-    let mut file = NpyFile::create(&args.output, embedder.width())?;
+    let mut file = format.create(&args.output, embedder.width())?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);
     let (mut count, mut cut, mut lost) = (0, 0, 0);
@@ -92,7 +89,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
             break;
         }
         let (vectors, truncation) = embedder.vectors(&some, batch_size)?;
-        vectors.iter().try_for_each(|vector| file.write(vector))?;
+        file.write(&some, &vectors)?;
         (cut, lost) = (cut + truncation.examples, lost + truncation.tokens);
         count += some.len();
         bar.advance(some.len() as u64);

@@ -64,6 +64,8 @@ fn long_texts_are_counted_and_bad_input_leaves_no_file() {
     embed(&place, &["--file", "none.txt"], "").refused(1, &["none.txt"]);
     embed(&place, &["--file", "-", "--text-column", "a"], "x\n").refused(2, &["plain text has none"]);
     let other = ["embed", "--model", "run/final", "--file", "-", "--output", "v.csv"];
-    place.program(&other, "a\n").refused(2, &["v.csv: has a name that does not end in `.npy`"]);
+    place
+        .program(&other, "a\n")
+        .refused(2, &["v.csv: has a name that ends neither in `.npy` nor in `.parquet`"]);
     assert!(!place.path("v.npy").exists() && !place.path("v.csv").exists());
 }

@@ -1,7 +1,9 @@
 //! Vectors of texts: the last hidden states of an encoder, pooled. No head is looked at, so that any model
 //! folder gives them.
 
+mod file;
 mod npy;
+mod parquet;
 
 use std::path::Path;
 
@@ -28,7 +30,8 @@ use crate::tasks::labelled::TextPair;
 use crate::tasks::start;
 use crate::tokenizer::Tokenizer;
 
-pub use npy::NpyFile;
+pub use file::VectorFile;
+pub use file::VectorFormat;
 
 /// Everything that turns texts into vectors.
 pub struct Embedder {

@@ -7,12 +7,14 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::fs::StagedFile;
+use crate::tasks::embed::VectorFile;
+use crate::tasks::labelled::TextPair;
 
 /// Bytes before the numbers; a multiple of 64, so that they are aligned.
 const HEADER_BYTES: usize = 128;
 
 /// A file under way, which appears under its name when it is whole.
-pub struct NpyFile {
+pub(super) struct NpyFile {
     file: StagedFile,
     rows: u64,
     width: usize,
@@ -20,22 +22,22 @@ pub struct NpyFile {
 
 impl NpyFile {
     /// A matrix of `width` columns that will be `path`.
-    pub fn create(path: &Path, width: usize) -> Result<Self> {
+    pub(super) fn create(path: &Path, width: usize) -> Result<Self> {
         let mut file = StagedFile::create(path)?;
         file.write(&[0; HEADER_BYTES])?;
         Ok(Self { file, rows: 0, width })
     }
+}
 
-    /// Adds a row, which must be as wide as the matrix.
-    pub fn write(&mut self, row: &[f32]) -> Result<()> {
-        assert_eq!(row.len(), self.width, "a row is as wide as its matrix");
-        self.rows += 1;
-        let bytes: Vec<u8> = row.iter().flat_map(|value| value.to_le_bytes()).collect();
+impl VectorFile for NpyFile {
+    fn write(&mut self, _: &[TextPair], vectors: &[Vec<f32>]) -> Result<()> {
+        assert!(vectors.iter().all(|row| row.len() == self.width), "a row is as wide as its matrix");
+        self.rows += vectors.len() as u64;
+        let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
         self.file.write(&bytes)
     }
 
-    /// Ends the file.
-    pub fn finish(self) -> Result<()> {
+    fn finish(self: Box<Self>) -> Result<()> {
         let header = header(self.rows, self.width);
         self.file.publish(&header)
     }
@@ -59,9 +61,9 @@ mod tests {
     fn a_file_is_numpys() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
-        let mut file = NpyFile::create(&path, 3).unwrap();
-        file.write(&[1.0, 2.0, 3.0]).unwrap();
-        file.write(&[0.5, -1.0, 4.0]).unwrap();
+        let mut file = Box::new(NpyFile::create(&path, 3).unwrap());
+        file.write(&[], &[vec![1.0, 2.0, 3.0]]).unwrap();
+        file.write(&[], &[vec![0.5, -1.0, 4.0]]).unwrap();
         assert!(!path.exists());
         file.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
