@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::Deserializer;
 use serde::Serialize;
 use serde::Serializer;
+use serde::de::DeserializeOwned;
 use serde::de::Error;
 use serde::ser::SerializeMap;
 use serde_json::Map;
@@ -24,6 +25,7 @@ use crate::families::ModelConfig;
 const PATH: &str = "path";
 const GENERATOR_PATH: &str = "generator_path";
 const POSITIONS: &str = "max_position_embeddings";
+const LAYERS: &str = "num_hidden_layers";
 
 /// The family tables that are there, and the folder to begin with: validation wants one of all.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,6 +36,8 @@ pub struct ModelSection {
     pub generator_path: Option<PathBuf>,
     /// More positions than the folder's model has.
     pub max_position_embeddings: Option<usize>,
+    /// More layers than the folder's model has.
+    pub num_hidden_layers: Option<usize>,
     /// In the order of [`Family::ALL`].
     pub tables: Vec<ModelConfig>,
 }
@@ -44,7 +48,9 @@ impl Serialize for ModelSection {
         for (key, path) in [(PATH, &self.path), (GENERATOR_PATH, &self.generator_path)] {
             path.as_ref().map_or(Ok(()), |path| map.serialize_entry(key, path))?;
         }
-        self.max_position_embeddings.map_or(Ok(()), |count| map.serialize_entry(POSITIONS, &count))?;
+        for (key, count) in [(POSITIONS, self.max_position_embeddings), (LAYERS, self.num_hidden_layers)] {
+            count.map_or(Ok(()), |count| map.serialize_entry(key, &count))?;
+        }
         for model in &self.tables {
             map.serialize_entry(model.family.name, &model.to_table())?;
         }
@@ -57,7 +63,8 @@ impl<'de> Deserialize<'de> for ModelSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut given = Map::<String, Value>::deserialize(deserializer)?;
         let mut take = |key: &str| given.shift_remove(key).filter(|value| !value.is_null());
-        let (path, generator_path, positions) = (take(PATH), take(GENERATOR_PATH), take(POSITIONS));
+        let [path, generator_path] = [take(PATH), take(GENERATOR_PATH)].map(optional::<PathBuf, D::Error>);
+        let [positions, layers] = [take(POSITIONS), take(LAYERS)].map(optional::<usize, D::Error>);
         let mut tables = Vec::new();
         for family in Family::ALL {
             let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
@@ -71,19 +78,18 @@ impl<'de> Deserialize<'de> for ModelSection {
                 Err(D::Error::custom(format!("unknown family `{other}`: there are {}", Family::names("and"))))
             }
             None => Ok(Self {
-                path: path.map(serde_json::from_value).transpose().map_err(D::Error::custom)?,
-                generator_path: generator_path
-                    .map(serde_json::from_value)
-                    .transpose()
-                    .map_err(D::Error::custom)?,
-                max_position_embeddings: positions
-                    .map(serde_json::from_value)
-                    .transpose()
-                    .map_err(D::Error::custom)?,
+                path: path?,
+                generator_path: generator_path?,
+                max_position_embeddings: positions?,
+                num_hidden_layers: layers?,
                 tables,
             }),
         }
     }
+}
+
+fn optional<T: DeserializeOwned, E: Error>(value: Option<Value>) -> Result<Option<T>, E> {
+    value.map(serde_json::from_value).transpose().map_err(E::custom)
 }
 
 impl JsonSchema for ModelSection {
@@ -117,11 +123,19 @@ impl JsonSchema for ModelSection {
             GENERATOR_PATH.to_string(),
             path("The folder of the generator beside `path`, for replaced-token detection; it begins fresh when there is none."),
         );
-        let about = "More positions than the model of `path` has; the rows that are there are repeated.";
-        properties.insert(
-            POSITIONS.to_string(),
-            serde_json::json!({"description": about, "type": ["integer", "null"], "format": "uint", "minimum": 0}),
-        );
+        let more = [
+            (POSITIONS, "More positions than the model of `path` has; the rows that are there are repeated."),
+            (
+                LAYERS,
+                "More layers than the model of `path` has; those that are there are repeated in their order.",
+            ),
+        ];
+        for (key, about) in more {
+            properties.insert(
+                key.to_string(),
+                serde_json::json!({"description": about, "type": ["integer", "null"], "format": "uint", "minimum": 0}),
+            );
+        }
         properties.extend(Family::ALL.into_iter().map(table));
         json_schema!({
             "type": "object",

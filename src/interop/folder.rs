@@ -3,6 +3,7 @@
 //!
 //! Pickle files (`pytorch_model.bin`) are never opened.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -206,19 +207,25 @@ impl PretrainedFolder {
         if self.is_untrained {
             return Ok(filled);
         }
-        let mut taken = BTreeSet::new();
+        let mut taken: BTreeSet<Cow<'_, str>> = BTreeSet::new();
         let names: BTreeMap<&str, &str> =
             names.iter().map(|(own, name)| (own.as_str(), name.as_str())).collect();
         for spec in parameters.layout().specs() {
             let Some(&name) = names.get(spec.name.as_str()) else { continue };
             let may_be_new = head_may_be_new && spec.part == Part::Head;
-            match self.tensor(name, &spec.shape, refit) {
+            let name = match (refit, spec.part) {
+                (Some(refit), Part::Layer(layer)) => {
+                    refit.of_layer(name, self.config.family.names.layers, layer)
+                }
+                _ => name.into(),
+            };
+            match self.tensor(&name, &spec.shape, refit) {
                 Ok(tensor) => {
                     taken.insert(name);
                     parameters.set(&spec.name, &tensor)?;
                 }
                 Err(Unfit::Missing | Unfit::Misshapen(_)) if may_be_new => filled.new.push(spec.name.clone()),
-                Err(Unfit::Missing) => return Err(self.missing(name, spec.part).into()),
+                Err(Unfit::Missing) => return Err(self.missing(&name, spec.part).into()),
                 Err(Unfit::Misshapen(problem)) => return Err(problem.into()),
                 Err(Unfit::Unreadable(error)) => return Err(error),
             }

@@ -1,5 +1,7 @@
 //! Tables of a folder for a model with another vocabulary, or more positions.
 
+use std::borrow::Cow;
+
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -11,6 +13,8 @@ pub struct Refit {
     pub words: Option<Vec<Option<u32>>>,
     /// First row of the position table that a token takes, in the folder and in the model.
     pub position_offsets: (usize, usize),
+    /// Layers of the folder, which a deeper model repeats in their order; absent for as many layers.
+    pub layers: Option<usize>,
 }
 
 impl Refit {
@@ -23,6 +27,17 @@ impl Refit {
         let row = |word: &Option<u32>| word.filter(|&old| (old as usize) < rows).unwrap_or(rows as u32);
         let rows: Vec<u32> = words.iter().map(row).collect();
         with_mean.index_select(&Tensor::new(rows, table.device())?, 0)
+    }
+
+    /// The name in the folder of a tensor of a layer; `layers` is what stands before the layer's number.
+    pub(super) fn of_layer<'a>(&self, name: &'a str, layers: &str, layer: usize) -> Cow<'a, str> {
+        match self.layers {
+            Some(count) if layer >= count => {
+                let [there, here] = [layer % count, layer].map(|number| format!("{layers}.{number}."));
+                name.replacen(&here, &there, 1).into()
+            }
+            _ => name.into(),
+        }
     }
 
     /// A position table of `count` rows: those of the folder, again and again.
@@ -76,5 +91,16 @@ mod tests {
         );
         let moved = Refit { position_offsets: (2, 1), ..Refit::default() };
         assert_eq!(values(&moved.of_positions(&table, 4).unwrap()), [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_deeper_model_repeats_layers_in_their_order() {
+        let refit = Refit { layers: Some(3), ..Refit::default() };
+        let name = |layer: usize| {
+            let name = format!("bert.encoder.layer.{layer}.output.dense.weight");
+            refit.of_layer(&name, "encoder.layer", layer).into_owned()
+        };
+        assert_eq!([1, 3, 11].map(name), [1, 0, 2].map(name));
+        assert_eq!(Refit::default().of_layer("encoder.layer.7.a", "encoder.layer", 7), "encoder.layer.7.a");
     }
 }

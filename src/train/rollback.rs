@@ -27,6 +27,9 @@ use crate::train::step::StepOutcome;
 /// After so many skipped steps they are only counted.
 const SKIPS_TOLD: u64 = 10;
 
+/// So many spikes in a row are told.
+const SPIKES_TOLD: u32 = 3;
+
 /// Samples that a message names.
 const SAMPLES_NAMED: usize = 16;
 
@@ -63,7 +66,7 @@ impl Trainer<'_> {
         };
         let verdict = state.divergence.observe(loss, self.loss_spike_threshold);
         let step = state.step;
-        let is_first = state.divergence.bad_steps() == 1;
+        let in_a_row = state.divergence.bad_steps();
         match verdict {
             Verdict::NotFinite if state.skipped_steps <= SKIPS_TOLD => {
                 let text = format!("step {step} is skipped: {}, {}", what(outcome), samples(micro));
@@ -72,12 +75,14 @@ impl Trainer<'_> {
                     self.folder.warn("further skipped steps are only counted, in `train/skipped_steps`");
                 }
             }
-            Verdict::Spike(limit) if is_first => {
+            // One alone has no consequence, and the small batches of fine-tuning have many.
+            Verdict::Spike(limit) if in_a_row == SPIKES_TOLD => {
                 let loss = loss.unwrap_or(f64::NAN);
                 self.folder.warn(&format!(
-                    "the loss of step {step} is {loss:.4}, far above those before it (a spike begins at \
-                     {limit:.4}, by `training.loss_spike_threshold`); {BAD_STEPS_MAX} such steps in a row lead \
-                     back to a checkpoint"
+                    "the loss of step {step} is {loss:.4}, like those of the {} steps before it far above all \
+                     others (a spike begins at {limit:.4}, by `training.loss_spike_threshold`); {BAD_STEPS_MAX} \
+                     such steps in a row lead back to a checkpoint",
+                    SPIKES_TOLD - 1
                 ));
             }
             _ => {}

@@ -55,6 +55,7 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
     let beside = [
         ("model.generator_path", section.generator_path.is_some()),
         ("model.max_position_embeddings", section.max_position_embeddings.is_some()),
+        ("model.num_hidden_layers", section.num_hidden_layers.is_some()),
     ];
     for (path, _) in beside.into_iter().filter(|(_, is_given)| *is_given && section.path.is_none()) {
         findings.add(&[path], format!("`{path}` is given, but `model.path` is not"), "add `model.path`");
@@ -65,6 +66,7 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
         1,
         1 << 20,
     );
+    findings.count("model.num_hidden_layers", section.num_hidden_layers.unwrap_or(1) as u64, 1, 1 << 10);
 }
 
 fn sizes(table: &str, model: &ModelConfig, findings: &mut Findings) {

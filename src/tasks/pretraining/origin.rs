@@ -15,6 +15,7 @@ use crate::config::TokenizerConfig;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::families::NormNames;
 use crate::families::PositionKind;
 use crate::interop::GENERATOR;
 use crate::interop::PretrainedFolder;
@@ -73,6 +74,9 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
         }
         model.encoder.max_position_embeddings = positions;
     }
+    if let Some(layers) = config.model.num_hidden_layers {
+        deepen(&mut model, layers)?;
+    }
     let (length, longest) = (config.data.max_seq_length, model.max_sequence_length());
     if length > longest {
         return Err(Problem::usage(format!("is {length}, the model of the folder takes {longest} tokens"))
@@ -91,6 +95,24 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
     let other_tokenizer = if keeps_tokenizer { None } else { Some(Tokenizer::load(&folder.path)?) };
     resolved.model = ModelSection { tables: vec![model], ..ModelSection::default() };
     Ok((resolved.with_task_defaults(), Some(Origin { model: folder, generator, other_tokenizer })))
+}
+
+/// Gives a model as many layers.
+fn deepen(model: &mut ModelConfig, layers: usize) -> Result<(), Problem> {
+    let refuse =
+        |message: String, hint: &str| Err(Problem::usage(message).at("model.num_hidden_layers").hint(hint));
+    let there = model.encoder.num_hidden_layers;
+    if layers < there {
+        let message = format!("is {layers}, the model of the folder has {there}");
+        return refuse(message, "leave it out, or give it a larger number");
+    }
+    if let NormNames::Before { .. } = model.family.names.norms {
+        let message =
+            format!("cannot be given: the first layer of {} is unlike all others", model.family.title);
+        return refuse(message, "leave it out");
+    }
+    model.encoder.num_hidden_layers = layers;
+    Ok(())
 }
 
 /// The folder of the generator: the one that is named, or that lies beside the discriminator.
@@ -149,8 +171,15 @@ impl Origin {
             let (before, after) = positions;
             progress.note(&format!("{place}: {before} positions become {after}: the rows are repeated"));
         }
+        let layers = [&self.model.config, model].map(|model| model.encoder.num_hidden_layers);
+        if layers[0] < layers[1] {
+            let [before, after] = layers;
+            progress
+                .note(&format!("{place}: {before} layers become {after}: they are repeated in their order"));
+        }
         let mut filled = self.model.fill_refitted(parameters, &names.model, &refit)?;
         if let Some(generator) = &self.generator {
+            let refit = Refit { layers: None, ..refit };
             let of_generator = generator.fill_refitted(parameters, &names.generator, &refit)?;
             filled.new.extend(of_generator.new);
         } else {
@@ -166,7 +195,12 @@ impl Origin {
     fn refit(&self, model: &ModelConfig, tokenizer: &Tokenizer) -> Refit {
         let rows = model.encoder.vocab_size;
         let words = self.other_tokenizer.as_ref().map(|before| matches(before, tokenizer, rows));
-        Refit { words, position_offsets: (self.model.config.position_offset(), model.position_offset()) }
+        let before = &self.model.config;
+        Refit {
+            words,
+            position_offsets: (before.position_offset(), model.position_offset()),
+            layers: Some(before.encoder.num_hidden_layers),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use candle_core::Device;
 use serde_json::Value;
 
 use crate::pretrain::electra::MODEL;
@@ -110,6 +111,34 @@ fn more_positions_repeat_the_rows_and_fewer_are_refused() {
     assert!(done.stderr.contains("34 positions become 70"), "{}", done.stderr);
     run_on(&place, &["model.max_position_embeddings=20"])
         .refused(2, &["model.max_position_embeddings", "34"]);
+}
+
+#[test]
+fn more_layers_repeat_those_that_are_there_in_their_order_and_fewer_are_refused() {
+    let place = with_model(&[]);
+    let deeper = ["model.num_hidden_layers=5", "training.max_steps=0"];
+    let done = run_on(&place, &deeper).ok();
+    assert!(done.stderr.contains("2 layers become 5: they are repeated in their order"), "{}", done.stderr);
+    assert_eq!(place.json("final/config.json")["num_hidden_layers"], 5);
+    let tensors = |run: &str| {
+        let path = place.path(run).join("final/model.safetensors");
+        candle_core::safetensors::load(path, &Device::Cpu).unwrap()
+    };
+    let (before, after) = (tensors("first"), tensors("run"));
+    for (name, tensor) in &after {
+        let layer = |number: usize| format!(".layer.{number}.");
+        let number = (0..5).find(|&number| name.contains(&layer(number))).unwrap_or(0);
+        let repeated = &before[&name.replace(&layer(number), &layer(number % 2))];
+        let [values, wanted] =
+            [tensor, repeated].map(|tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+        assert!(values == wanted, "{name}");
+    }
+    assert_eq!(after.keys().filter(|name| name.contains(".layer.4.")).count(), 16);
+
+    fs::remove_dir_all(place.path("run")).unwrap();
+    run_on(&place, &["model.num_hidden_layers=1"]).refused(2, &["model.num_hidden_layers", "has 2"]);
+    let from_nothing = place.run(&["model.num_hidden_layers=4"], &[]);
+    from_nothing.refused(2, &["`model.num_hidden_layers` is given, but `model.path` is not"]);
 }
 
 #[test]
