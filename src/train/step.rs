@@ -6,6 +6,7 @@ use crate::batches::Batch;
 use crate::distributed::World;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
+use crate::ops::cuda;
 use crate::ops::norm;
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
@@ -101,7 +102,7 @@ impl Stepper {
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
         // --- from here on the device is waited for: once a step ---
         let losses = summed(&losses)?;
-        let grad_norm = norm.to_vec1::<f64>()?[0] / scale;
+        let grad_norm = cuda::read(&norm)?[0] / scale;
         let skipped = self.judge(&losses, grad_norm);
         if skipped.is_some() {
             self.optimizer.was_skipped();
