@@ -152,6 +152,7 @@ impl Case {
             labels: label_positions.iter().map(|&t| id(t as usize, 2)).collect(),
             label_positions,
             sample_ids: (0..self.rows as u64).collect(),
+            ..Batch::default()
         }
     }
 

@@ -79,6 +79,7 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
         label_positions,
         sample_ids: (0..u64::from(tokens.div_ceil(64))).collect(),
         cu_seqlens: (0..tokens).step_by(64).chain([tokens]).collect(),
+        ..Batch::default()
     }
 }
 

@@ -29,6 +29,7 @@ use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::ops::upload::Numbers;
+use crate::ops::upload::Plans;
 use crate::ops::upload::upload;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -278,8 +279,8 @@ fn uploaded_segments_give_the_same_bits() {
         let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
         let Some(gpu) = Gpu::of(&q).unwrap() else { return };
         let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
-        let [on_gpu, keys_on_gpu] =
-            upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
+        let arrays = [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)];
+        let [on_gpu, keys_on_gpu] = upload(&gpu, arrays, &Plans::of(arrays)).unwrap();
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
         let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
             let segments =

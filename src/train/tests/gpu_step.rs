@@ -10,16 +10,25 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
 
+use crate::batches::Batch;
 use crate::config::ComputeType;
 use crate::config::RtdConfig;
+use crate::config::TrainingConfig;
 use crate::families::named_model;
+use crate::machine::Machine;
+use crate::models::Model;
 use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda;
 use crate::ops::cuda::Event;
 use crate::ops::cuda::described::Description;
 use crate::ops::cuda::rules;
 use crate::ops::linear;
+use crate::precision::Hardware;
+use crate::precision::Policy;
+use crate::tasks::Task;
+use crate::tasks::masked_lm::MaskedLm;
 use crate::train::bench::Case;
+use crate::train::run;
 
 fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
     let mut model = named_model(name).unwrap();
@@ -184,6 +193,34 @@ fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
         assert!(products(&events).len() >= 18, "{:?}", case.model.family);
         print_figures("one layer", 1, &events, &events);
     }
+}
+
+/// What the next step reads is on its way before anything of this one is read back, and the step that it is
+/// for copies nothing.
+#[test]
+fn the_next_batch_is_sent_before_the_loss_is_read() {
+    cuda::recorded(|| {
+        let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
+        let task = MaskedLm { model };
+        let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
+        let machine = Machine::alone(&Device::Cpu, policy);
+        let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
+        let batch = || [Batch::of_segment((5..105).collect(), vec![3, 50, 77])];
+        stepper.run(&task, &batch(), 1, 1e-3).unwrap();
+        cuda::take();
+        let [mut ahead] = batch();
+        task.planner().expect("there is a GPU to plan for")(&mut ahead);
+        stepper.run_beside(&task, &batch(), 2, 1e-3, || task.send(&mut ahead).unwrap()).unwrap();
+        let copies = |events: &[Event]| {
+            let is_copy = |(_, event): &(usize, &Event)| matches!(event, Event::Copy(_));
+            events.iter().enumerate().filter(is_copy).map(|(at, _)| at).collect::<Vec<usize>>()
+        };
+        let events = cuda::take();
+        assert_eq!(copies(&events), [0, events.len() - 3]);
+        assert_eq!(events[events.len() - 2..], [Event::Read, Event::Read]);
+        stepper.run(&task, &[ahead], 3, 1e-3).unwrap();
+        assert_eq!(copies(&cuda::take()), [0; 0]);
+    });
 }
 
 /// A classifier's last map has as many outputs as labels: two or three.
