@@ -203,6 +203,7 @@ impl Shapes {
             };
             self.outline.memory(&StepSizes {
                 tokens,
+                length: self.length as u64,
                 targets,
                 compute: machine.policy.compute,
                 gradient_checkpointing: training.gradient_checkpointing.is_on(),

@@ -86,6 +86,7 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
 fn sizes(batch: &Batch, gradient_checkpointing: bool) -> StepSizes {
     StepSizes {
         tokens: batch.num_tokens() as u64,
+        length: batch.max_seqlen() as u64,
         targets: batch.num_labels() as u64,
         compute: DType::F32,
         gradient_checkpointing,
