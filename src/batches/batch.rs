@@ -5,6 +5,8 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::batches::Ahead;
+
 /// `T` tokens of several rows; attention stays inside a segment (one document piece, one example).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,9 @@ pub struct Batch {
     pub labels: Vec<u32>,
     /// Ids of the samples in this batch, to name them when a loss is not finite.
     pub sample_ids: Vec<u64>,
+    /// What was worked out ahead of its step.
+    #[serde(skip)]
+    pub ahead: Ahead,
 }
 
 impl Batch {
@@ -45,6 +50,7 @@ impl Batch {
             label_positions,
             sample_ids: vec![0],
             ids,
+            ahead: Ahead::default(),
         }
     }
 
@@ -65,6 +71,7 @@ impl Batch {
         }
         self.token_keys.clear();
         self.sample_ids.clear();
+        self.ahead.clear();
     }
 
     /// Makes room for `tokens` tokens in the arrays that have one entry a token.

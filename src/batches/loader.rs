@@ -128,7 +128,7 @@ impl Loader {
         options.check()?;
         let frame = Frame { max_seq_length: options.plan.at(options.first_step).max_seq_length, ..frame };
         let packer = Packer::new(shards, options.order.clone(), frame, cursor)?;
-        let workers = Workers::start(options.workers, masking.clone())?;
+        let workers = Workers::start(options.workers, masking.clone(), &staging)?;
         let step = options.first_step;
         let maker = Maker { packer, masking, workers, staging: Arc::clone(&staging), options, step };
         let (sender, steps) = sync_channel(STEPS_AHEAD);

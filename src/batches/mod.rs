@@ -3,6 +3,7 @@
 //! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers
 //! and micro-batches.
 
+mod ahead;
 mod batch;
 mod best_fit;
 mod classes;
@@ -21,6 +22,8 @@ mod staging;
 mod steps;
 mod workers;
 
+pub use ahead::Ahead;
+pub use ahead::Planner;
 pub use batch::Batch;
 pub use cursor::Cursor;
 pub use efficiency::PackingReport;

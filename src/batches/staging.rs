@@ -7,20 +7,32 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use crate::batches::Batch;
+use crate::batches::Planner;
 
 /// Gives out empty batches with room and takes back used ones.
 pub trait Staging: Send + Sync {
     /// An empty batch whose token arrays hold `tokens` without being moved.
     fn take(&self, tokens: usize) -> Batch;
 
+    /// Is shown a batch that was just made, by the thread that made it.
+    fn made(&self, _batch: &mut Batch) {}
+
     /// Takes back a batch that is no longer needed.
     fn give_back(&self, batch: Batch);
 }
 
 /// Plain memory, used again.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct HostMemory {
     spare: Mutex<Vec<Batch>>,
+    planner: Option<Planner>,
+}
+
+impl HostMemory {
+    /// Memory whose batches are worked out ahead by `planner`, if there is one.
+    pub fn planned(planner: Option<Planner>) -> Self {
+        Self { planner, ..Self::default() }
+    }
 }
 
 impl Staging for HostMemory {
@@ -32,7 +44,16 @@ impl Staging for HostMemory {
         batch
     }
 
-    fn give_back(&self, batch: Batch) {
+    fn made(&self, batch: &mut Batch) {
+        if let Some(planner) = &self.planner {
+            planner(batch);
+        }
+    }
+
+    fn give_back(&self, mut batch: Batch) {
+        // Here and not where its memory is used again: copies on a device are dropped by the thread that used
+        // them.
+        batch.ahead.clear();
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
     }
 }

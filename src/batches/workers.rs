@@ -15,6 +15,7 @@ use anyhow::Result;
 use crate::batches::Batch;
 use crate::batches::MaskBuffers;
 use crate::batches::Masking;
+use crate::batches::Staging;
 use crate::batches::collate::StepSettings;
 use crate::batches::collate::Unmasked;
 use crate::error::Problem;
@@ -43,16 +44,16 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Starts `count` threads, at least one.
-    pub(super) fn start(count: usize, masking: Masking) -> Result<Self> {
+    pub(super) fn start(count: usize, masking: Masking, staging: &Arc<dyn Staging>) -> Result<Self> {
         let count = count.max(1);
         let (sender, receiver) = sync_channel(count);
         let (jobs, masking) = (Arc::new(Mutex::new(receiver)), Arc::new(masking));
         let mut workers = Self { jobs: Some(sender), threads: Vec::with_capacity(count) };
         for number in 0..count {
-            let (jobs, masking) = (Arc::clone(&jobs), Arc::clone(&masking));
+            let (jobs, masking, staging) = (Arc::clone(&jobs), Arc::clone(&masking), Arc::clone(staging));
             let thread = std::thread::Builder::new()
                 .name(format!("loader-{number}"))
-                .spawn(move || work(&jobs, &masking))
+                .spawn(move || work(&jobs, &masking, staging.as_ref()))
                 .context("cannot start a loader thread")?;
             workers.threads.push(thread);
         }
@@ -78,13 +79,15 @@ impl Drop for Workers {
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>, masking: &Masking) {
+fn work(jobs: &Mutex<Receiver<Job>>, masking: &Masking, staging: &dyn Staging) {
     let mut buffers = MaskBuffers::default();
     loop {
         // The lock is held while waiting: the next thread waits for the lock instead of the job.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { rows, settings, reply }) = job else { return };
+        let mut batch = rows.finish(masking, settings, &mut buffers);
+        staging.made(&mut batch);
         // When the loader is being dropped, the answer is not waited for.
-        let _ = reply.send(rows.finish(masking, settings, &mut buffers));
+        let _ = reply.send(batch);
     }
 }

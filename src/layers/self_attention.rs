@@ -100,6 +100,12 @@ impl SelfAttention {
         self.output.saved() + Footprint { values: 4 * hidden, statistics_bytes: 4 * heads }
     }
 
+    /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
+    /// dropped.
+    pub fn kept_bytes(&self, tokens: u64, length: u64) -> u64 {
+        if self.dropout > 0.0 { attention::kept_bytes(self.heads as u64, tokens, length) } else { 0 }
+    }
+
     /// The most that backward needs besides: the gradients of the block's output and of its middle, of the
     /// attention output, of the input, of q, k and v, while the hidden states behind the block are gone.
     pub fn temporary(&self) -> Footprint {

@@ -132,6 +132,14 @@ impl Encoder {
         taken.fold(begun + hidden, Footprint::add)
     }
 
+    /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
+    /// dropped.
+    pub fn kept_bytes(&self, tokens: u64, length: u64, gradient_checkpointing: bool) -> u64 {
+        let layers = self.trained().map(|layer| layer.attention.kept_bytes(tokens, length));
+        // Where it is computed again, that of one layer at a time.
+        if gradient_checkpointing { layers.max().unwrap_or(0) } else { layers.sum() }
+    }
+
     /// The most that backward needs besides, for each token.
     pub fn temporary(&self, gradient_checkpointing: bool) -> Footprint {
         let Some(layer) = self.layers.first() else { return Footprint::default() };

@@ -36,13 +36,15 @@ pub fn checkpoint_bytes(parameters: u64) -> u64 {
 pub struct StepSizes {
     /// Tokens of a micro-batch (T).
     pub tokens: u64,
+    /// Tokens of its segments, at most (S).
+    pub length: u64,
     /// Rows of it that reach the head (M).
     pub targets: u64,
     /// Type of activations and products.
     pub compute: DType,
     /// Whether layers save their input only.
     pub gradient_checkpointing: bool,
-    /// Whether it runs on a GPU, where the logits come in larger pieces.
+    /// Whether it runs on a GPU, where the logits come in larger pieces and what attention drops is kept.
     pub on_gpu: bool,
 }
 
@@ -119,9 +121,14 @@ pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes)
     let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
     let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
     let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
+    let dropped = if step.on_gpu {
+        encoder.kept_bytes(step.tokens, step.length, step.gradient_checkpointing)
+    } else {
+        0
+    };
     Prediction {
         state_bytes: 0,
-        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + kept + head.saved_bytes,
+        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + kept + dropped + head.saved_bytes,
         temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + besides + head.temporary_bytes,
         evaluation_bytes: (of(encoder.inferring()) + besides)
             .max(of(encoder.inferred()) + head.saved_bytes + head.temporary_bytes),
@@ -142,8 +149,14 @@ mod tests {
     }
 
     fn base(compute: DType, gradient_checkpointing: bool) -> Prediction {
-        let sizes = StepSizes { tokens: 1024, targets: 153, compute, gradient_checkpointing, on_gpu: false };
-        roberta().memory(&sizes)
+        roberta().memory(&StepSizes {
+            tokens: 1024,
+            length: 128,
+            targets: 153,
+            compute,
+            gradient_checkpointing,
+            on_gpu: false,
+        })
     }
 
     /// Parameters, with the gaps that align them.
@@ -161,14 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_holds_more_logits_at_once() {
-        let besides = |on_gpu| {
-            let (tokens, targets) = (8192, 1229);
-            let sizes =
-                StepSizes { tokens, targets, compute: DType::BF16, gradient_checkpointing: false, on_gpu };
-            roberta().memory(&sizes).temporary_bytes
-        };
-        assert_eq!(besides(true) - besides(false), (1229 * 50_304 - 250 * 50_265) * 6);
+    fn a_gpu_holds_more_logits_at_once_and_a_bit_for_each_probability() {
+        let [host, gpu] = [false, true].map(|on_gpu| {
+            let (tokens, length, targets, compute) = (8192, 128, 1229, DType::BF16);
+            let gradient_checkpointing = false;
+            let sizes = StepSizes { tokens, length, targets, compute, gradient_checkpointing, on_gpu };
+            roberta().memory(&sizes)
+        });
+        assert_eq!(gpu.temporary_bytes - host.temporary_bytes, (1229 * 50_304 - 250 * 50_265) * 6);
+        assert_eq!(gpu.activation_bytes - host.activation_bytes, 12 * 12 * 64 * 128 * 128 / 8);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub enum Numbers<'a> {
 }
 
 /// What was worked out on the host.
+#[derive(Debug)]
 enum PlanOnHost {
     None,
     Scatter(Groups),
@@ -66,11 +67,25 @@ impl PlanOnHost {
     }
 }
 
-/// Uploads the arrays of a batch and their plans.
-pub fn upload<const N: usize>(gpu: &Gpu, arrays: [Numbers<'_>; N]) -> Result<[Uploaded; N]> {
-    let plans = arrays.map(PlanOnHost::of);
+/// The plans of a batch's arrays. Making them sorts ids: any thread can do it beforehand.
+#[derive(Debug)]
+pub struct Plans<const N: usize>([PlanOnHost; N]);
+
+impl<const N: usize> Plans<N> {
+    /// The plans of these arrays.
+    pub fn of(arrays: [Numbers<'_>; N]) -> Self {
+        Self(arrays.map(PlanOnHost::of))
+    }
+}
+
+/// Uploads the arrays of a batch and their plans, which must be those of these arrays.
+pub fn upload<const N: usize>(
+    gpu: &Gpu,
+    arrays: [Numbers<'_>; N],
+    Plans(plans): &Plans<N>,
+) -> Result<[Uploaded; N]> {
     let mut values = Vec::new();
-    for (numbers, plan) in arrays.iter().zip(&plans) {
+    for (numbers, plan) in arrays.iter().zip(plans) {
         values.push(match *numbers {
             Numbers::Scattered { rows: numbers, .. } | Numbers::Bounds(numbers) | Numbers::Plain(numbers) => {
                 Values::U32(numbers)

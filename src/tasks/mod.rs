@@ -34,6 +34,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
+use crate::batches::Planner;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::layers::Part;
@@ -80,6 +81,17 @@ pub trait Task {
         scales: &[f32],
         gradients: &Gradients,
     ) -> Result<Vec<PendingLoss>>;
+
+    /// What can be worked out of a batch before [`Self::accumulate`] takes it, by the thread that makes it:
+    /// plans for a GPU. `None` where there is nothing to work out.
+    fn planner(&self) -> Option<Planner> {
+        None
+    }
+
+    /// Begins to copy to a GPU what [`Self::accumulate`] will read of `batch`, beside what is computed there.
+    fn send(&self, _batch: &mut Batch) -> Result<()> {
+        Ok(())
+    }
 
     /// Shows `seen` the hidden states, `[T, D]`, that the forward pass of [`Self::accumulate`] goes through:
     /// of which model of the run, behind which part of it.

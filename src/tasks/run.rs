@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::batches::Cursor;
+use crate::batches::Planner;
 use crate::batches::StepBatches;
 use crate::config::TrainingConfig;
 use crate::families::ModelConfig;
@@ -86,6 +87,9 @@ pub struct Beginning {
 
 /// Where batches and scores come from.
 pub trait Data {
+    /// From the next start on, batches that are made by threads of their own are shown to `planner` there.
+    fn plan_with(&mut self, _planner: Planner) {}
+
     /// Gets ready to give the steps from `beginning` on.
     fn start(&mut self, beginning: Beginning) -> Result<()>;
 
@@ -199,6 +203,7 @@ impl Shapes {
             };
             self.outline.memory(&StepSizes {
                 tokens,
+                length: self.length as u64,
                 targets,
                 compute: machine.policy.compute,
                 gradient_checkpointing: training.gradient_checkpointing.is_on(),

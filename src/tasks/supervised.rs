@@ -7,6 +7,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
+use crate::batches::Planner;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
@@ -17,6 +18,7 @@ use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
 use crate::tasks::Seen;
 use crate::tasks::Task;
+use crate::tasks::inputs;
 use crate::tasks::inputs::Inputs;
 
 /// A model that learns labels.
@@ -70,6 +72,14 @@ impl<H: Head> Task for Supervised<H> {
         drop(hidden_td);
         encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
         Ok(vec![PendingLoss::of_totals(totals, batch.num_labels())])
+    }
+
+    fn planner(&self) -> Option<Planner> {
+        inputs::planner(&self.model.config, self.model.parameters.flat().device())
+    }
+
+    fn send(&self, batch: &mut Batch) -> Result<()> {
+        inputs::send(batch, &self.model.config, self.model.parameters.flat().device())
     }
 
     fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> Result<()> {

@@ -63,6 +63,7 @@ fn batch() -> Batch {
         label_positions,
         sample_ids: (0..cu_seqlens.len() as u64 - 1).collect(),
         cu_seqlens,
+        ..Batch::default()
     }
 }
 
@@ -115,6 +116,21 @@ fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
             on_each_device(|| assert_same("masked language model", dtype, &pass(&device()), &want));
         }
     }
+}
+
+/// On a GPU: what another thread has planned, and what was sent before the pass.
+#[test]
+fn a_batch_that_was_made_ready_ahead_gives_the_same_bits() {
+    on_each_device(|| {
+        let task = MaskedLm { model: Model::masked_lm(&config(), 1, &device()).unwrap() };
+        let Some(planner) = task.planner() else { return };
+        let (mut planned, mut sent) = (batch(), batch());
+        std::thread::scope(|scope| scope.spawn(|| planner(&mut planned)).join().unwrap());
+        task.send(&mut sent).unwrap();
+        let all = [batch(), planned, sent].map(|batch| gradients(&task, &batch));
+        let [plain, planned, sent] = all.map(|(loss, gradients)| (loss.to_bits(), bits(&gradients)));
+        assert!(plain == planned && plain == sent);
+    });
 }
 
 #[test]

@@ -116,6 +116,7 @@ impl Case {
     pub fn predicted_bytes(&self, on_gpu: bool) -> Result<u64> {
         let step = StepSizes {
             tokens: self.tokens() as u64,
+            length: self.length as u64,
             targets: self.masked() as u64,
             compute: precision::dtype(self.compute),
             gradient_checkpointing: self.gradient_checkpointing,
@@ -152,6 +153,7 @@ impl Case {
             labels: label_positions.iter().map(|&t| id(t as usize, 2)).collect(),
             label_positions,
             sample_ids: (0..self.rows as u64).collect(),
+            ..Batch::default()
         }
     }
 

@@ -30,6 +30,7 @@ mod tests;
 use anyhow::Result;
 
 use crate::batches::BatchPlan;
+use crate::batches::StepBatches;
 use crate::distributed::World;
 use crate::ops::memory;
 use crate::optim::schedule::Schedule;
@@ -126,7 +127,8 @@ impl Trainer<'_> {
     fn steps(&mut self, state: &mut TrainState, clock: &mut Clock) -> Result<End> {
         // A signal may have cut off the evaluation that was due when the last sitting ended.
         self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
-        let mut unlogged = None;
+        // The step after this one, where it is made ready while a GPU computes.
+        let (mut unlogged, mut ahead, goes_ahead) = (None, None, self.task.planner().is_some());
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock) {
                 // A run logs its last step. One that a signal stops has not come to it.
@@ -135,10 +137,17 @@ impl Trainer<'_> {
                 }
                 return Ok(end);
             }
-            let batches = clock.waiting(|| self.data.next_step())?;
+            let batches = match ahead.take() {
+                Some(batches) => batches?,
+                None => clock.waiting(|| self.data.next_step())?,
+            };
             self.heed_phase(state);
             let lr = self.schedule.lr_at(state.step);
-            let outcome = self.stepper.run(self.task, &batches.micro, state.step + 1, lr)?;
+            let more = goes_ahead && state.step + 1 < self.cadence.total_steps();
+            let (task, data) = (self.task, &mut *self.data);
+            let outcome = self.stepper.run_beside(task, &batches.micro, state.step + 1, lr, || {
+                ahead = more.then(|| clock.waiting(|| sent_step(task, data)));
+            })?;
             state.advance(&batches, &outcome);
             state.loss_scale = self.stepper.loss_scale.as_ref().map(LossScale::snapshot);
             state.elapsed_seconds = clock.elapsed_seconds();
@@ -146,7 +155,7 @@ impl Trainer<'_> {
             self.meter.step(outcome.flops, clock.step_seconds());
             if self.diverges(state, &outcome, &batches.micro) {
                 self.roll_back(state, &outcome, &batches)?;
-                unlogged = None;
+                (unlogged, ahead) = (None, None);
                 clock.restart();
                 continue;
             }
@@ -296,6 +305,13 @@ impl Trainer<'_> {
         }
         Ok(true)
     }
+}
+
+/// The next step, its first micro-batch on the way to the device. The others follow while it computes.
+fn sent_step(task: &dyn Task, data: &mut dyn Data) -> Result<StepBatches> {
+    let mut batches = data.next_step()?;
+    batches.micro.first_mut().map_or(Ok(()), |first| task.send(first))?;
+    Ok(batches)
 }
 
 /// The mean loss since the last record, and where it has several terms each of them.

@@ -158,6 +158,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let resumed = found.as_ref().map(|found| &found.resumed);
     let mut folder = RunFolder::open(options, resumed, progress)?;
     folder.require_space(task.parameters(), training, data.finish_bytes())?;
+    if let Some(planner) = task.planner() {
+        data.plan_with(planner);
+    }
     data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
     let cadence = Cadence::new(training, total_steps);
     let mut trainer = Trainer {

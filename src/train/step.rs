@@ -6,6 +6,7 @@ use crate::batches::Batch;
 use crate::distributed::World;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
+use crate::ops::cuda;
 use crate::ops::norm;
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
@@ -72,6 +73,19 @@ impl Stepper {
     /// Trains on the micro-batches of step number `step` (from 1). Where loss or norm are not finite, the step
     /// is skipped: parameters and optimizer are as before it.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
+        self.run_beside(task, micro, step, lr, || ())
+    }
+
+    /// As [`Self::run`]; `meanwhile` is called when a GPU was given all of the step and before it is waited
+    /// for.
+    pub fn run_beside(
+        &mut self,
+        task: &dyn Task,
+        micro: &[Batch],
+        step: u64,
+        lr: f64,
+        meanwhile: impl FnOnce(),
+    ) -> Result<StepOutcome> {
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
         // The buffer is to hold the gradient of the means over the targets of the whole step, times the loss
@@ -99,9 +113,10 @@ impl Stepper {
         }
         let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
+        meanwhile();
         // --- from here on the device is waited for: once a step ---
         let losses = summed(&losses)?;
-        let grad_norm = norm.to_vec1::<f64>()?[0] / scale;
+        let grad_norm = cuda::read(&norm)?[0] / scale;
         let skipped = self.judge(&losses, grad_norm);
         if skipped.is_some() {
             self.optimizer.was_skipped();

@@ -1,5 +1,6 @@
 //! The loop on a toy task: what is observed when, whatever interrupts it. Whole runs of it are in `whole`.
 
+mod ahead;
 mod divergence;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 mod gpu_step;
@@ -8,6 +9,7 @@ mod whole;
 use crate::train::probe::Probe;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +20,7 @@ use candle_core::Tensor;
 use crate::batches::Batch;
 use crate::batches::BatchPlan;
 use crate::batches::Cursor;
+use crate::batches::Planner;
 use crate::batches::StepBatches;
 use crate::config::ComputeType;
 use crate::config::LossScaleConfig;
@@ -66,6 +69,8 @@ struct Parabola {
     overflows_from: f32,
     /// The loss of these samples is said to be this.
     planted: Vec<(Range<u64>, f64)>,
+    /// What is done with samples, where batches are made ready ahead of their steps.
+    log: Option<ahead::Log>,
 }
 
 impl Parabola {
@@ -73,7 +78,13 @@ impl Parabola {
         let mut registry = Registry::default();
         registry.weight("w", &[3, 2], Init::Normal);
         let parameters = Parameters::initialise(registry.layout(), 1.0, 1, &Device::Cpu).unwrap();
-        Self { parameters, overflows_from: f32::INFINITY, planted: Vec::new() }
+        Self { parameters, overflows_from: f32::INFINITY, planted: Vec::new(), log: None }
+    }
+
+    fn note(&self, what: &'static str, batch: &Batch) {
+        if let Some(log) = &self.log {
+            log.lock().unwrap().push((what, batch.sample_ids[0]));
+        }
     }
 
     fn loss(&self) -> candle_core::Result<f64> {
@@ -89,6 +100,7 @@ impl Task for Parabola {
         scales: &[f32],
         gradients: &Gradients,
     ) -> candle_core::Result<Vec<PendingLoss>> {
+        self.note("trained", batch);
         let scale = scales[0];
         let scale = if scale < self.overflows_from { scale } else { f32::INFINITY };
         let values = self.parameters.flat().to_vec1::<f32>()?;
@@ -100,6 +112,15 @@ impl Task for Parabola {
         let planted = self.planted.iter().find(is_in).map(|(_, loss)| *loss);
         let totals = Tensor::new(&[planted.map_or_else(|| self.loss(), Ok)?, 0.0], &Device::Cpu)?;
         Ok(vec![PendingLoss::of(Entropy { log_sum_exp_m: totals.clone(), totals }, 1)])
+    }
+
+    fn planner(&self) -> Option<Planner> {
+        self.log.as_ref().map(|_| Arc::new(|_: &mut Batch| ()) as Planner)
+    }
+
+    fn send(&self, batch: &mut Batch) -> candle_core::Result<()> {
+        self.note("sent", batch);
+        Ok(())
     }
 
     fn observe(&self, _: &Batch, _: Pass, _: &mut Seen<'_>) -> candle_core::Result<()> {

@@ -79,12 +79,14 @@ fn batch(tokens: u32, masked: usize, first: u32, vocabulary: u32) -> Batch {
         label_positions,
         sample_ids: (0..u64::from(tokens.div_ceil(64))).collect(),
         cu_seqlens: (0..tokens).step_by(64).chain([tokens]).collect(),
+        ..Batch::default()
     }
 }
 
 fn sizes(batch: &Batch, gradient_checkpointing: bool) -> StepSizes {
     StepSizes {
         tokens: batch.num_tokens() as u64,
+        length: batch.max_seqlen() as u64,
         targets: batch.num_labels() as u64,
         compute: DType::F32,
         gradient_checkpointing,

@@ -69,6 +69,7 @@ impl Tensors {
             cu_seqlens: ids("cu_seqlens"),
             label_positions: ids("label_positions"),
             labels: ids("labels"),
+            ..Batch::default()
         }
     }
 

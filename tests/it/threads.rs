@@ -40,6 +40,7 @@ fn batch() -> Batch {
         label_positions: masked,
         sample_ids: (0..cu_seqlens.len() as u64 - 1).collect(),
         cu_seqlens,
+        ..Batch::default()
     }
 }
 

@@ -186,7 +186,7 @@ pub(super) fn forward<T: Element>(
     }
     Ok((
         from_vec(output, (tokens, hidden))?,
-        Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))? },
+        Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, segments.heads))?, kept: None },
     ))
 }
 

@@ -4,11 +4,13 @@
 use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
+use candle_core::bail;
 
 use super::Activations;
 use super::Saved;
 use super::Segments;
 use super::Tiles;
+use super::tiles::SQUARE_WORDS;
 use super::tiles::TILE_ROWS;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Array;
@@ -58,7 +60,7 @@ const PLAIN_SHARED_BYTES: usize = 34_560;
 /// Columns of a head's results that a block of the plain kernels computes.
 const PLAIN_COLUMNS: usize = 128;
 /// Bytes of `QueryRows` in `tensor_backward.cuh` for each row.
-const QUERY_ROW_BYTES: usize = 16;
+const QUERY_ROW_BYTES: usize = 8;
 
 /// Twin of `Args` in `kernel.cu`.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +78,8 @@ struct Args {
     delta: Address,
     tiles: Address,
     token_keys: Address,
+    kept: Address,
+    squares: i64,
     hidden: i64,
     dropout: DropoutArgs,
     heads: u32,
@@ -90,7 +94,7 @@ struct Launch {
     dtype: DType,
     head_size: usize,
     tiles: Tiles,
-    _token_keys: Option<Array>,
+    drops: bool,
 }
 
 impl Launch {
@@ -98,12 +102,7 @@ impl Launch {
     fn new(gpu: &Gpu, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
         let (dtype, hidden, heads) = (q.dtype(), q.dim(1)?, segments.heads);
         let tiles = Tiles::of(gpu, segments.cu_seqlens)?;
-        // Kernels that drop nothing read no keys.
         let dropout = Dropout::active(segments.dropout)?;
-        let (token_keys, kept_alive) = match dropout {
-            None => (Address::NULL, None),
-            Some(_) => segments.token_keys.on_gpu(gpu).map(|(address, array)| (address, Some(array)))?,
-        };
         let head_size = hidden / heads;
         let args = Args {
             q: gpu.input(q, dtype)?,
@@ -117,7 +116,9 @@ impl Launch {
             log_sum_exp: Address::NULL,
             delta: Address::NULL,
             tiles: tiles.bounds.address(Kind::U32)?,
-            token_keys,
+            token_keys: Address::NULL,
+            kept: Address::NULL,
+            squares: tiles.squares as i64,
             hidden: hidden as i64,
             dropout: DropoutArgs::of(dropout),
             heads: heads as u32,
@@ -125,7 +126,37 @@ impl Launch {
             scale: 1.0 / (head_size as f32).sqrt(),
             window: segments.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(u32::MAX),
         };
-        Ok(Self { args, dtype, head_size, tiles, _token_keys: kept_alive })
+        Ok(Self { args, dtype, head_size, tiles, drops: dropout.is_some() })
+    }
+
+    /// Keys to draw from, and room for what is decided, where anything is dropped. The array is to live until
+    /// the kernel is launched.
+    fn draws(&mut self, gpu: &Gpu, segments: &Segments<'_>) -> Result<Option<(Tensor, Array)>> {
+        if !self.drops {
+            return Ok(None);
+        }
+        let squares = self.tiles.squares;
+        if u32::try_from(squares).is_err() {
+            bail!("attention: {squares} squares of 16 by 16 probabilities are more than dropout can number");
+        }
+        let kept = gpu.uninitialised((segments.heads, squares as usize, SQUARE_WORDS), DType::U32)?;
+        let (token_keys, keys) = segments.token_keys.on_gpu(gpu)?;
+        self.args.token_keys = token_keys;
+        self.args.kept = gpu.output(&kept, DType::U32)?;
+        Ok(Some((kept, keys)))
+    }
+
+    /// What forward has decided, where anything is dropped.
+    fn finds(&mut self, gpu: &Gpu, kept: Option<&Tensor>, heads: usize) -> Result<()> {
+        if !self.drops {
+            return Ok(());
+        }
+        let Some(kept) = kept else {
+            bail!("attention: backward is to drop probabilities, and forward has kept no decisions")
+        };
+        check_shape("attention: kept", kept, &[heads, self.tiles.squares as usize, SQUARE_WORDS])?;
+        self.args.kept = gpu.input(kept, DType::U32)?;
+        Ok(())
     }
 
     /// Tensor cores take half types of some head sizes, 16 bytes at a time.
@@ -167,11 +198,13 @@ pub(super) fn forward(
     let log_sum_exp_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.o = gpu.output(&o_td, launch.dtype)?;
     launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
+    let drawn = launch.draws(gpu, segments)?;
     let (kernels, tensor_cores) = launch.kernels();
     // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each
-    // token, and tiles lie inside the segments, which end at `T`: all checked by the caller.
+    // token, and tiles lie inside the segments, which end at `T`: all checked by the caller. There is room
+    // for the decisions of all squares of each head.
     unsafe { gpu.launch(kernels.forward, Some(launch.dtype), launch.grid(tensor_cores, 0), &launch.args) }?;
-    Ok((o_td, Saved { log_sum_exp_th }))
+    Ok((o_td, Saved { log_sum_exp_th, kept: drawn.map(|(kept, _)| kept) }))
 }
 
 pub(super) fn backward(
@@ -199,6 +232,7 @@ pub(super) fn backward(
         delta: gpu.output(&delta_th, DType::F32)?,
         ..launch.args
     };
+    launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
     let (kernels, tensor_cores) = launch.kernels();
     // SAFETY: as in `forward`; delta is `[T, H]`, and the kernel of the queries, launched first, writes all
     // of it.

@@ -25,8 +25,10 @@ struct Args {
     void* dv;
     float* log_sum_exp;  // [T, H]
     float* delta;        // [T, H]
-    const u32* tiles;    // start and end of the segment, first row of the tile
+    const u32* tiles;    // start and end of the segment, first row of the tile, squares of the segments before
     const u64* token_keys;
+    u32* kept;           // [H, squares, 8]: what dropout has decided, see `kept_at`
+    i64 squares;         // 16 queries by 16 keys each, of all segments
     i64 hidden;
     Dropout dropout;
     u32 heads;
@@ -39,13 +41,13 @@ constexpr u32 EVERYTHING = 0xffffffff;
 
 constexpr int ROWS = 64;  // of a tile: `TILE_ROWS` in tiles.rs
 
-// Rows of the batch: those of the segment, and the first of the tile.
+// Rows of the batch: those of the segment, and the first of the tile; and the squares of the segments before.
 struct Tile {
-    u32 start, end, first;
+    u32 start, end, first, squares;
 };
 __device__ __forceinline__ Tile tile_of(const Args& a) {
-    const u32* bounds = a.tiles + 3 * i64(blockIdx.x);
-    return {bounds[0], bounds[1], bounds[2]};
+    const u32* bounds = a.tiles + 4 * i64(blockIdx.x);
+    return {bounds[0], bounds[1], bounds[2], bounds[3]};
 }
 
 // Rows of the other side, counted in the segment, that some row of the tile sees: whole tiles, but for the last.
@@ -64,6 +66,14 @@ __device__ __forceinline__ bool sees(const Args& a, u32 query, u32 key) {
 
 // The dropout key of a query's row of probabilities.
 __device__ __forceinline__ u64 row_key(const Args& a, u64 token_key) { return token_key * a.heads + blockIdx.y; }
+
+// What dropout has decided in forward for the 16 queries and 16 keys around these, counted in the segment; backward
+// finds it there, which costs it 32 bytes instead of ten rounds of Philox a lane. Byte 2 i + e of word r is for query
+// 8 i + r and keys 8 e to 8 e + 7, and a set bit keeps.
+__device__ __forceinline__ u32* kept_at(const Args& a, const Tile& tile, u32 query, u32 key) {
+    u32 across = (tile.end - tile.start + 15) / 16;
+    return a.kept + (blockIdx.y * a.squares + tile.squares + i64(query / 16) * across + key / 16) * 8;
+}
 
 #include "plain.cuh"
 #include "tensor.cuh"

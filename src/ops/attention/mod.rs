@@ -12,8 +12,9 @@
 //! others are left out, as far as blocks of rows allow.
 //!
 //! `q`, `k`, `v`, `o` are `[T, D]`; head `h` is columns `h K .. (h + 1) K`. Saved: the log-sum-exp of each
-//! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward and the
-//! dropout drawn again. Nothing accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums
+//! row of `s` (`[T, H]`), `q`, `k`, `v`, `o`; the probabilities are computed again in backward. Dropout is
+//! drawn again there, but on a GPU its decisions are saved, too: a bit for each probability. Nothing
+//! accumulates. `[T, D]` tensors are f32, bf16 or f16; scores, softmax and sums
 //! are f32. Formulation after Dao et al., "FlashAttention" (2022), section 3.
 
 use candle_core::Result;
@@ -33,6 +34,7 @@ mod tiles;
 
 pub use tiles::Tiles;
 pub use tiles::TilesOnHost;
+pub use tiles::kept_bytes;
 
 /// What tokens form a segment, and how probabilities are dropped.
 #[derive(Debug, Clone, Copy)]
@@ -49,10 +51,14 @@ pub struct Segments<'a> {
     pub dropout: Option<&'a Dropout>,
 }
 
-/// Log-sum-exp of the scores of each token and head, `[T, H]`.
+/// What backward needs besides inputs and output.
 #[derive(Debug, Clone)]
 pub struct Saved {
+    /// Log-sum-exp of the scores of each token and head, `[T, H]`.
     pub(in crate::ops) log_sum_exp_th: Tensor,
+    /// Which probabilities a GPU's forward pass has kept, u32 `[H, squares, 8]`, see `kernel.cu`; `None` where
+    /// it drops nothing, and on the CPU.
+    pub(in crate::ops) kept: Option<Tensor>,
 }
 
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.

@@ -112,14 +112,32 @@ struct Plain {
             }
         }
     }
-    // Draws dropout for 64 queries of the batch and 64 keys of the segment. The next products have a barrier
-    // for its readers.
-    __device__ __forceinline__ void draw(i64 first_query, u32 first_key) {
+    // What was decided for a query of the batch and eight keys of the segment.
+    __device__ __forceinline__ unsigned char* kept_byte(i64 query, u32 eighth) {
+        u32 row = u32(query - tile.start);
+        auto* square = reinterpret_cast<unsigned char*>(kept_at(a, tile, row, eighth * 8));
+        return square + row % 8 * 4 + row / 8 % 2 * 2 + eighth % 2;
+    }
+    // Decides dropout for 64 queries of the batch and 64 keys of the segment, or finds what forward has
+    // decided. The next products have a barrier for its readers.
+    template <bool DRAWN>
+    __device__ __forceinline__ void drop(i64 first_query, u32 first_key) {
         if (a.dropout.threshold == 0) return;
         for (u32 i = threadIdx.x; i < ROWS * 8; i += EDGE * EDGE) {
             i64 query = first_query + i / 8;
-            u32 bits = query < tile.end ? keep_bits(a.dropout, row_key(a, a.token_keys[query]), first_key / 8 + i % 8) : 0;
-            reinterpret_cast<unsigned char*>(room.kept[i / 8])[i % 8] = static_cast<unsigned char>(bits);
+            u32 eighth = first_key / 8 + i % 8;
+            unsigned char bits = 0;
+            if (query < tile.end && eighth * 8 < tile.end - tile.start) {
+                unsigned char* kept = kept_byte(query, eighth);
+                if (DRAWN) {
+                    bits = *kept;
+                } else {
+                    bits = static_cast<unsigned char>(keep_bits(a.dropout, row_key(a, a.token_keys[query]), eighth));
+                    // Every block of a wide head decides the same.
+                    if (blockIdx.z == 0) *kept = bits;
+                }
+            }
+            reinterpret_cast<unsigned char*>(room.kept[i / 8])[i % 8] = bits;
         }
     }
     __device__ __forceinline__ float keep(u32 query, u32 key) {
@@ -139,7 +157,7 @@ __device__ void plain_forward(const Args& a) {
 #pragma unroll
     for (int i = 0; i < MINE; i++) highest[i] = -INFINITY, sum[i] = 0.0f;
     for (u32 key = span.first; key < span.end; key += ROWS) {
-        plain.draw(tile.first, key);
+        plain.template drop<false>(tile.first, key);
         Square s;
         plain.scores(s, a.q, tile.first, a.k, i64(tile.start) + key);
 #pragma unroll
@@ -201,7 +219,7 @@ __device__ void plain_backward_queries(const Args& a) {
     Sums dq = {};
     for (u32 key = span.first; key < span.end; key += ROWS) {
         i64 first = i64(tile.start) + key;
-        plain.draw(tile.first, key);
+        plain.template drop<true>(tile.first, key);
         Square s, dp;
         plain.scores(s, a.q, tile.first, a.k, first);
         plain.scores(dp, a.d_out, tile.first, a.v, first);
@@ -230,7 +248,7 @@ __device__ void plain_backward_keys(const Args& a) {
     Sums dk = {}, dv = {};
     for (u32 query = span.first; query < span.end; query += ROWS) {
         i64 first = i64(tile.start) + query;
-        plain.draw(first, tile.first - tile.start);
+        plain.template drop<true>(first, tile.first - tile.start);
         for (u32 i = threadIdx.x; i < ROWS; i += EDGE * EDGE) {
             bool valid = first + i < tile.end;
             plain.room.log_sum_exp[i] = valid ? a.log_sum_exp[plain.of_head(first + i)] : INFINITY;

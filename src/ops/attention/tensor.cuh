@@ -85,17 +85,16 @@ __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&
 }
 
 // Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane %
-// 16. Lane L gets queries L % 8 and L % 8 + 8: byte 2 i + e is for query 8 i + L % 8 and keys 8 e to 8 e + 7,
-// and a set bit keeps.
+// 16. Lane L gets word L % 8 of the square (`kept_at`).
 __device__ __forceinline__ u32 keep_tile(const Dropout& dropout, u64 key, u32 eighth, const Lane& lane) {
     u32 bits = keep_bits(dropout, key, eighth + lane.lane / 16) << (lane.lane / 8 % 2 * 16 + lane.lane / 16 * 8);
     bits |= __shfl_xor_sync(ALL_LANES, bits, 16);
     return bits | __shfl_xor_sync(ALL_LANES, bits, 8);
 }
-// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are `keep_tile`'s of lane `row`, from bit
-// `column` on.
+// Whether to keep c[n][i] of a tile whose rows are queries; `bits` are word `row` of the square (`kept_at`), from
+// bit `column` on.
 __device__ __forceinline__ bool kept(u32 bits, int n, int i) { return bits >> (i / 2 * 16 + n * 8 + i % 2) & 1; }
-// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are those of lanes `column` and `column + 1`,
+// Whether to keep c[n][i] of a tile whose rows are keys; `bits` are words `column` and `column + 1` of the square,
 // from bit `row` on.
 __device__ __forceinline__ bool kept_transposed(const u32 (&bits)[2], int n, int i) { return bits[i % 2] >> (n * 16 + i / 2 * 8) & 1; }
 

@@ -51,8 +51,6 @@ __device__ void tensor_backward_queries(const Args& a) {
         log_sum_exp[half] = row < tile.end ? a.log_sum_exp[row * a.heads + blockIdx.y] * LOG2_E : INFINITY;
         if (lane.column == 0 && row < tile.end) a.delta[row * a.heads + blockIdx.y] = delta[half];
     }
-    u64 random_key = 0;
-    if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
 
     float dq[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
@@ -68,12 +66,11 @@ __device__ void tensor_backward_queries(const Args& a) {
         for (u32 first = 0; first < some; first += 16) {
             const T* rows = room + stage * STAGE + first * STRIDE;
             float p[2][4], ds[2][4];
+            // Asked for before the products, which it then takes no longer than.
+            u32 bits = ALL_LANES;
+            if (a.dropout.threshold != 0) bits = kept_at(a, tile, u32(own - tile.start), key + first)[lane.row] >> lane.column;
             times_transposed<T, K>(p, query, rows, lane);
             times_transposed<T, K>(ds, gradient, rows + STREAM * STRIDE, lane);
-            u32 bits = ALL_LANES;
-            if (a.dropout.threshold != 0) {
-                bits = __shfl_sync(ALL_LANES, keep_tile(a.dropout, random_key, (key + first) / 8, lane), lane.row) >> lane.column;
-            }
 #pragma unroll
             for (int n = 0; n < 2; n++) {
 #pragma unroll
@@ -96,7 +93,6 @@ __device__ void tensor_backward_queries(const Args& a) {
 // What a stage of streamed queries has besides the rows.
 template <int STREAM>
 struct QueryRows {
-    u64 token_keys[STREAM];
     float log_sum_exp[STREAM];
     float delta[STREAM];
 };
@@ -122,7 +118,6 @@ __device__ void tensor_backward_keys(const Args& a) {
         i64 row = valid ? first + threadIdx.x : first, at = row * a.heads + blockIdx.y;
         QueryRows<STREAM>& rows = of_rows[stage];
         copy_async<4>(&rows.delta[threadIdx.x], a.delta + at, valid);
-        if (a.dropout.threshold != 0) copy_async<8>(&rows.token_keys[threadIdx.x], a.token_keys + row, valid);
         // Probabilities of rows that do not exist are 0.
         if (valid) {
             copy_async<4>(&rows.log_sum_exp[threadIdx.x], a.log_sum_exp + at, true);
@@ -143,8 +138,7 @@ __device__ void tensor_backward_keys(const Args& a) {
 
     float dk[K / 8][4] = {}, dv[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
-    const u32 queries = tile.end - tile.start, eighth = (tile.first - tile.start) / 8 + lane.warp * 2;
-    const u32 row = u32(own - tile.start) + lane.row;
+    const u32 queries = tile.end - tile.start, row = u32(own - tile.start) + lane.row;
     u32 stage = 0;
     for (u32 query = span.first; query < span.end; query += STREAM, stage ^= 1) {
         wait_for_copies();
@@ -157,14 +151,14 @@ __device__ void tensor_backward_keys(const Args& a) {
             const T* rows = room + stage * STAGE + first * STRIDE;
             const QueryRows<STREAM>& of_row = of_rows[stage];
             float p[2][4], ds[2][4];
-            times_transposed<T, K>(p, key, rows, lane);
-            times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
             u32 bits[2] = {ALL_LANES, ALL_LANES};
             if (a.dropout.threshold != 0) {
-                u32 drawn = keep_tile(a.dropout, row_key(a, of_row.token_keys[first + lane.lane % 16]), eighth, lane);
-#pragma unroll
-                for (int i = 0; i < 2; i++) bits[i] = __shfl_sync(ALL_LANES, drawn, lane.column + i) >> lane.row;
+                const u32* words = kept_at(a, tile, query + first, u32(own - tile.start)) + lane.column;
+                Vec<u32, 2> both = load_whole<u32, 2>(words);
+                bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
             }
+            times_transposed<T, K>(p, key, rows, lane);
+            times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
 #pragma unroll
             for (int n = 0; n < 2; n++) {
                 float log_sum_exp[2], delta[2];

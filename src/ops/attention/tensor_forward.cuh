@@ -48,13 +48,14 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
     }
 }
 
-// One streamed tile of keys and values, `key` the first one's index in the segment of `keys`, `query_row` that of
-// the warp's first query.
+// One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
+// of the warp's first query.
 template <typename T, int K>
 __device__ __forceinline__ void forward_tile(
-    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, u32 query_row, u32 key, u32 keys,
-    u64 random_key, const Lane& lane) {
+    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile, u32 query_row,
+    u32 key, u64 random_key, const Lane& lane) {
     constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
+    const u32 keys = tile.end - tile.start;
     float scores[CHUNKS][2][4];
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) times_transposed<T, K>(scores[j], query, rows + j * 16 * STRIDE, lane);
@@ -76,7 +77,9 @@ __device__ __forceinline__ void forward_tile(
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) {
         if (a.dropout.threshold != 0) {
-            u32 bits = __shfl_sync(ALL_LANES, keep_tile(a.dropout, random_key, key / 8 + j * 2, lane), lane.row) >> lane.column;
+            u32 first = key + j * 16, drawn = keep_tile(a.dropout, random_key, first / 8, lane);
+            if (lane.lane < 8 && first < keys) kept_at(a, tile, query_row, first)[lane.lane] = drawn;
+            u32 bits = __shfl_sync(ALL_LANES, drawn, lane.row) >> lane.column;
 #pragma unroll
             for (int n = 0; n < 2; n++) {
 #pragma unroll
@@ -113,7 +116,6 @@ __device__ void tensor_forward(const Args& a) {
     Softmax<K> softmax;
     u64 random_key = 0;
     if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
-    const u32 keys = tile.end - tile.start;
     u32 stage = 0;
     for (u32 key = span.first; key < span.end; key += STREAM, stage ^= 1) {
         // This stage has arrived, and no thread reads the other one any more.
@@ -121,7 +123,7 @@ __device__ void tensor_forward(const Args& a) {
         __syncthreads();
         if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
         if (own >= tile.end) continue;
-        forward_tile<T, K>(a, softmax, query, room + stage * STAGE, u32(own - tile.start), key, keys, random_key, lane);
+        forward_tile<T, K>(a, softmax, query, room + stage * STAGE, tile, u32(own - tile.start), key, random_key, lane);
     }
     __syncthreads();
     if (own >= tile.end) return;

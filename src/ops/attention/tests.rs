@@ -29,6 +29,7 @@ use crate::ops::testing::on_each_device;
 use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::ops::upload::Numbers;
+use crate::ops::upload::Plans;
 use crate::ops::upload::upload;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -278,8 +279,8 @@ fn uploaded_segments_give_the_same_bits() {
         let [q, k, v] = [1, 2, 3].map(|id| fresh_in((70, 64), id, DType::F16));
         let Some(gpu) = Gpu::of(&q).unwrap() else { return };
         let (cu_seqlens, keys) = (bounds(&[3, 67]), (100..170).collect::<Vec<u64>>());
-        let [on_gpu, keys_on_gpu] =
-            upload(&gpu, [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)]).unwrap();
+        let arrays = [Numbers::Bounds(&cu_seqlens), Numbers::Keys(&keys)];
+        let [on_gpu, keys_on_gpu] = upload(&gpu, arrays, &Plans::of(arrays)).unwrap();
         let uploaded = (Indices::uploaded(&cu_seqlens, &on_gpu), Indices::uploaded(&keys, &keys_on_gpu));
         let outputs = [uploaded, ((&cu_seqlens).into(), (&keys).into())].map(|(cu_seqlens, token_keys)| {
             let segments =
@@ -290,6 +291,52 @@ fn uploaded_segments_give_the_same_bits() {
             (bits(&o), gradients.map(|t| bits(&t)))
         });
         assert_eq!(outputs[0], outputs[1]);
+    });
+}
+
+/// Drawn once: backward of a GPU is given other keys, and drops what forward has dropped. It also does where
+/// it goes another way, because its gradient begins at an odd address.
+#[test]
+fn backward_on_a_gpu_finds_what_forward_has_decided() {
+    let dropout = Dropout { probability: 0.4, stream: Stream::new(7, Purpose::Dropout, 3) };
+    let windows = [None, Some(40)];
+    let sizes = [(DType::F32, 24), (DType::BF16, 64), (DType::F16, 128), (DType::BF16, 160)];
+    on_each_device(|| {
+        for ((dtype, head_size), window) in sizes.into_iter().flat_map(|size| windows.map(|w| (size, w))) {
+            let hidden = 2 * head_size;
+            let [q, k, v] = [1, 2, 3].map(|id| fresh_in((109, hidden), id, dtype));
+            let both = fresh_in(109 * hidden + 1, 4, dtype);
+            let at =
+                |first: usize| both.narrow(0, first, 109 * hidden).unwrap().reshape((109, hidden)).unwrap();
+            if Gpu::of(&q).unwrap().is_none() {
+                return;
+            }
+            let cu_seqlens = bounds(&[70, 0, 39]);
+            let keys = [0, 1000].map(|first| (first..first + 109).collect::<Vec<u64>>());
+            let segments = keys.each_ref().map(|keys| Segments {
+                heads: 2,
+                cu_seqlens: (&cu_seqlens).into(),
+                token_keys: keys.into(),
+                window,
+                dropout: Some(&dropout),
+            });
+            let (o, saved) = attention::forward(&q, &k, &v, &segments[0]).unwrap();
+            let kept = saved.kept.as_ref().map_or(0, Tensor::elem_count) * size_of::<u32>();
+            let of_segment = |length| attention::kept_bytes(2, length, length);
+            assert_eq!(kept as u64, of_segment(70) + of_segment(39));
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let [same, other] = segments
+                .each_ref()
+                .map(|segments| attention::backward(&at(0), activations, &saved, segments).unwrap());
+            assert_eq!(same.each_ref().map(bits), other.map(|t| bits(&t)), "{dtype:?}, heads of {head_size}");
+            let odd = at(1);
+            let aligned = odd.affine(1.0, 0.0).unwrap();
+            let [odd, aligned] = [odd, aligned]
+                .map(|d_out| attention::backward(&d_out, activations, &saved, &segments[0]).unwrap());
+            for (odd, aligned) in odd.iter().zip(&aligned) {
+                assert_close("at an odd address", odd, &double(aligned), 4.0 * rounding(dtype).max(1e-6));
+            }
+        }
     });
 }
 

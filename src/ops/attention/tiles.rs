@@ -11,31 +11,49 @@ use crate::ops::indices::Indices;
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
 
+/// Queries and keys of a square, for which dropout is decided and kept together.
+const SQUARE_ROWS: u32 = 16;
+/// u32 words of its decisions, a bit for each pair: `kept_at` in `kernel.cu`.
+pub(super) const SQUARE_WORDS: usize = 8;
+
+/// Bytes in which a GPU keeps, for backward, which probabilities of `tokens` tokens are dropped: segments of
+/// `length` tokens, with so many heads.
+pub fn kept_bytes(heads: u64, tokens: u64, length: u64) -> u64 {
+    let (segments, across) = (tokens.div_ceil(length.max(1)), length.div_ceil(SQUARE_ROWS.into()));
+    heads * segments * across.pow(2) * size_of::<[u32; SQUARE_WORDS]>() as u64
+}
+
 /// The tiles of all segments, the longest segments first, so that their blocks, which take longest, do not
 /// begin last.
 #[derive(Debug, Clone)]
-pub struct TilesOnHost(Vec<[u32; 3]>);
+pub struct TilesOnHost {
+    bounds: Vec<[u32; 4]>,
+    squares: u64,
+}
 
 impl TilesOnHost {
     /// The tiles of the segments between `cu_seqlens`.
     pub fn of(cu_seqlens: &[u32]) -> Self {
-        Self(tiles(cu_seqlens))
+        let (bounds, squares) = tiles(cu_seqlens);
+        Self { bounds, squares }
     }
 
     /// What is uploaded.
     pub(in crate::ops) fn values(&self) -> Values<'_> {
-        Values::U32(self.0.as_flattened())
+        Values::U32(self.bounds.as_flattened())
     }
 }
 
 /// The tiles of all segments, on the GPU.
 #[derive(Debug, Clone)]
 pub struct Tiles {
-    /// Start and end of the segment and first row of the tile (counted in the batch) for each tile: u32,
-    /// `[tiles * 3]`.
+    /// Start and end of the segment, first row of the tile (all counted in the batch) and squares of the
+    /// segments before, for each tile: u32, `[tiles * 4]`.
     pub bounds: Array,
     /// Number of tiles.
     pub count: usize,
+    /// Squares of all segments, of each head: 16 queries by 16 keys, those at the end of a segment cut short.
+    pub squares: u64,
 }
 
 impl Tiles {
@@ -50,16 +68,22 @@ impl Tiles {
 
     /// The tiles with their array.
     pub(in crate::ops) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
-        Self { count: tiles.0.len(), bounds }
+        Self { count: tiles.bounds.len(), bounds, squares: tiles.squares }
     }
 }
 
-fn tiles(cu_seqlens: &[u32]) -> Vec<[u32; 3]> {
+/// The tiles and the number of squares. More squares than a tile can count are an error of the op that keeps
+/// something for each; the others do not look at them.
+fn tiles(cu_seqlens: &[u32]) -> (Vec<[u32; 4]>, u64) {
     let mut segments: Vec<(u32, u32)> = cu_seqlens.windows(2).map(|w| (w[0], w[1])).collect();
     segments.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
-    let tiles_of =
-        |(start, end): (u32, u32)| (start..end).step_by(TILE_ROWS).map(move |row| [start, end, row]);
-    segments.into_iter().flat_map(tiles_of).collect()
+    let (mut bounds, mut squares) = (Vec::new(), 0u64);
+    for (start, end) in segments {
+        let tile = |row| [start, end, row, squares as u32];
+        bounds.extend((start..end).step_by(TILE_ROWS).map(tile));
+        squares += u64::from((end - start).div_ceil(SQUARE_ROWS)).pow(2);
+    }
+    (bounds, squares)
 }
 
 #[cfg(test)]
@@ -68,10 +92,11 @@ mod tests {
 
     #[test]
     fn every_row_is_in_one_tile_and_long_segments_come_first() {
+        let (bounds, squares) = tiles(&[0, 3, 3, 133, 134]);
         assert_eq!(
-            tiles(&[0, 3, 3, 133, 134]),
-            [[3, 133, 3], [3, 133, 67], [3, 133, 131], [0, 3, 0], [133, 134, 133]]
+            bounds,
+            [[3, 133, 3, 0], [3, 133, 67, 0], [3, 133, 131, 0], [0, 3, 0, 81], [133, 134, 133, 82]]
         );
-        assert!(tiles(&[0]).is_empty());
+        assert_eq!((squares, tiles(&[0])), (9 * 9 + 2, (vec![], 0)));
     }
 }

@@ -21,6 +21,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::ops::cuda::Gpu;
+use crate::ops::cuda::read;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::indices::Indices;
@@ -49,7 +50,7 @@ pub struct Totals {
 impl Totals {
     /// Reads the totals of an [`Entropy`]; waits for the device.
     pub fn read(totals: &Tensor) -> Result<Self> {
-        let values = totals.to_vec1::<f64>()?;
+        let values = read(totals)?;
         Ok(Self { loss_sum: values[0], correct: values[1] as usize })
     }
 }

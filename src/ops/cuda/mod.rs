@@ -136,6 +136,14 @@ pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(copy)
 }
 
+/// The values of an f64 vector; waits for the device. All that a step reads back goes through here.
+pub fn read(t: &Tensor) -> Result<Vec<f64>> {
+    match Gpu::of(t)? {
+        None => t.to_vec1(),
+        Some(gpu) => gpu.0.read(t),
+    }
+}
+
 impl Gpu {
     /// The GPU that a tensor lies on; `None` on the CPU.
     pub fn of(t: &Tensor) -> Result<Option<Self>> {

@@ -215,7 +215,7 @@ pub(super) fn forward<T: Element>(
         output.set_len(tokens * hidden);
         log_sum_exp_th.set_len(tokens * heads);
     }
-    let saved = Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, heads))? };
+    let saved = Saved { log_sum_exp_th: from_vec(log_sum_exp_th, (tokens, heads))?, kept: None };
     Ok((from_vec(output, (tokens, hidden))?, saved))
 }
 

@@ -13,6 +13,7 @@ use crate::ops::testing::on_each_device;
 use crate::ops::testing::reference_gradients;
 use crate::ops::testing::within;
 use crate::ops::upload::Numbers;
+use crate::ops::upload::Plans;
 use crate::ops::upload::upload;
 
 fn tables(tensors: &[Tensor]) -> Tables<'_> {
@@ -142,7 +143,8 @@ fn a_plan_made_beforehand_changes_nothing() {
         let Some(gpu) = Gpu::of(&dy).unwrap() else { return };
         let (word, position, types) = (fresh_ids(500, 30, 2), fresh_ids(500, 20, 3), vec![0; 500]);
         let arrays = [(&word, Some(4)), (&position, Some(2)), (&types, None)];
-        let [w, p, t] = upload(&gpu, arrays.map(|(rows, skip)| Numbers::Scattered { rows, skip })).unwrap();
+        let arrays = arrays.map(|(rows, skip)| Numbers::Scattered { rows, skip });
+        let [w, p, t] = upload(&gpu, arrays, &Plans::of(arrays)).unwrap();
         let with_plans = Ids {
             word: Indices::uploaded(&word, &w).into(),
             position: Indices::uploaded(&position, &p),

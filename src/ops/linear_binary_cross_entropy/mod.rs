@@ -23,6 +23,7 @@ use candle_core::Tensor;
 
 use crate::ops::computed::AnyIndices;
 use crate::ops::cuda::Gpu;
+use crate::ops::cuda::read;
 use crate::ops::element::by_dtype;
 use crate::ops::gather_rows::check_ids;
 use crate::ops::tensor::check_len;
@@ -53,7 +54,7 @@ pub struct Totals {
 impl Totals {
     /// Reads the totals that [`forward`] gave, f64 `[4]`; waits for the device.
     pub fn read(totals: &Tensor) -> Result<Self> {
-        let values = totals.to_vec1::<f64>()?;
+        let values = read(totals)?;
         let count = |index: usize| values[index] as usize;
         Ok(Self { loss_sum: values[0], correct: count(1), predicted: count(2), hits: count(3) })
     }

@@ -10,7 +10,7 @@ constexpr u32 HEADS = 4;       // as in cuda.rs
 struct Args {
     void* x;             // [T, heads * head_size], turned in place
     const float* table;  // [places, head_size]: cosines, then sines
-    const u32* tiles;    // start and end of the segment, and first row, for each tile
+    const u32* tiles;    // start and end of the segment, first row, and one more, for each tile
     u32 heads;
     u32 head_size;
     float sign;  // of the sines
@@ -19,7 +19,7 @@ struct Args {
 
 template <typename T, int N>
 __device__ __forceinline__ void rotate_tile(const Args& a) {
-    const u32* tile = a.tiles + i64(blockIdx.x) * 3;
+    const u32* tile = a.tiles + i64(blockIdx.x) * 4;
     u32 start = tile[0], first = tile[2], rows = min(TILE_ROWS, tile[1] - first);
     u32 half = a.head_size / 2, chunks = half / N;
     u32 head = blockIdx.y * HEADS, heads = min(HEADS, a.heads - head);

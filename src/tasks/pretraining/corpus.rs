@@ -8,9 +8,11 @@ use anyhow::Result;
 use crate::batches::Batch;
 use crate::batches::EvaluationBatches;
 use crate::batches::Frame;
+use crate::batches::HostMemory;
 use crate::batches::Loader;
 use crate::batches::LoaderOptions;
 use crate::batches::Masking;
+use crate::batches::Planner;
 use crate::batches::StepBatches;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
@@ -31,6 +33,8 @@ pub struct Corpus {
     /// Its first step, last step and cursor are set by [`Data::start`].
     pub(super) options: LoaderOptions,
     pub(super) loader: Option<Loader>,
+    /// What the loader's threads do with a batch that they have made.
+    pub(super) planner: Option<Planner>,
     pub(super) validation: Validation,
     /// What the summed losses of an evaluation come to.
     pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
@@ -48,11 +52,16 @@ pub(super) struct Validation {
 }
 
 impl Data for Corpus {
+    fn plan_with(&mut self, planner: Planner) {
+        self.planner = Some(planner);
+    }
+
     fn start(&mut self, beginning: Beginning) -> Result<()> {
         let Beginning { cursor, step, total_steps } = beginning;
         let options = LoaderOptions { first_step: step, total_steps, ..self.options.clone() };
         let (train, masking) = (Arc::clone(&self.train), self.masking.clone());
-        self.loader = Some(Loader::start(train, self.frame, masking, options, cursor)?);
+        let memory = Arc::new(HostMemory::planned(self.planner.clone()));
+        self.loader = Some(Loader::start_with(memory, train, self.frame, masking, options, cursor)?);
         Ok(())
     }
 

@@ -220,6 +220,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
                 ..LoaderOptions::new(seed, plan)
             },
             loader: None,
+            planner: None,
             validation,
             scores: T::scores,
             score_names: T::SCORES,

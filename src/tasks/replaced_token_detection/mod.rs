@@ -19,6 +19,7 @@ use candle_core::Device;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
+use crate::batches::Planner;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::RtdConfig;
@@ -51,6 +52,7 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Seen;
 use crate::tasks::Task;
 use crate::tasks::Term;
+use crate::tasks::inputs;
 use crate::tasks::inputs::Inputs;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::pretraining::origin::OfFolders;
@@ -266,6 +268,14 @@ impl Task for ReplacedTokenDetection {
         gradients: &Gradients,
     ) -> candle_core::Result<Vec<PendingLoss>> {
         self.accumulate_with(batch, pass, scales, gradients, None)
+    }
+
+    fn planner(&self) -> Option<Planner> {
+        inputs::planner(&self.pair.discriminator.config, self.pair.parameters.flat().device())
+    }
+
+    fn send(&self, batch: &mut Batch) -> candle_core::Result<()> {
+        inputs::send(batch, &self.pair.discriminator.config, self.pair.parameters.flat().device())
     }
 
     fn observe(&self, batch: &Batch, pass: Pass, seen: &mut Seen<'_>) -> candle_core::Result<()> {

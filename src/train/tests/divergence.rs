@@ -19,10 +19,10 @@ use crate::train::End;
 use crate::train::rollback::FailedStep;
 use crate::train::run::Outcome;
 
-const STEPS: u64 = 40;
+pub(super) const STEPS: u64 = 40;
 
 /// At a constant rate a step does the same whatever its number.
-fn training() -> TrainingConfig {
+pub(super) fn training() -> TrainingConfig {
     TrainingConfig {
         lr_scheduler_type: SchedulerType::Constant,
         save_steps: 4,
@@ -43,7 +43,7 @@ fn run(
 }
 
 /// The weights and moments that a run ended with.
-fn ended_with(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
+pub(super) fn ended_with(folder: &Path, steps: u64) -> Vec<Vec<u8>> {
     let read = |name: &str| std::fs::read(folder.join(format!("checkpoint-{steps}")).join(name)).unwrap();
     ["model.safetensors", "trainer/optimizer.safetensors"].map(read).into()
 }

@@ -10,6 +10,7 @@ use candle_core::Device;
 use super::Parabola;
 use super::Steps;
 use super::TOTAL;
+use super::ahead::Log;
 use super::config;
 use super::policy;
 use crate::config::ComputeType;
@@ -44,6 +45,8 @@ pub(super) struct Toy {
     pub(super) inputs: Inputs,
     /// Losses of samples that are said to be other ones.
     pub(super) planted: Vec<(Range<u64>, f64)>,
+    /// Whether batches are made ready ahead, and what was done with them.
+    pub(super) log: Option<Log>,
 }
 
 impl Kind for Toy {
@@ -62,7 +65,8 @@ impl Kind for Toy {
     }
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Parabola, Steps>> {
-        let (task, data) = (Parabola { planted: self.planted, ..Parabola::new() }, self.data);
+        let task = Parabola { planted: self.planted, log: self.log, ..Parabola::new() };
+        let data = self.data;
         let folders = vec![ModelFolder {
             place: "",
             files: Vec::new(),

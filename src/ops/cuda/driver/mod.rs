@@ -198,6 +198,11 @@ impl Driver {
             .map_err(candle_core::Error::wrap)
     }
 
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) fn read(&self, t: &Tensor) -> Result<Vec<f64>> {
+        t.to_vec1()
+    }
+
     pub(super) unsafe fn launch<A: Copy>(
         &self,
         kernel: Kernel,

@@ -1,5 +1,6 @@
 //! What a GPU would be asked for, written down instead of done: to count launches and bytes of whole steps,
-//! and to see their products, in sizes that the CPU could not compute.
+//! and to see their products, in sizes that the CPU could not compute. Its tensors have no values
+//! (`valueless.rs`), so that nothing is done beside what is written down.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub enum Event {
     Clear(u64),
     /// A copy of so many bytes from the host.
     Copy(u64),
+    /// A copy to the host, which waits for all that was asked for before.
+    Read,
 }
 
 #[derive(Debug, Default)]
@@ -29,14 +32,16 @@ struct Record {
     events: Vec<Event>,
     /// First address and bytes of the tensors that were named so far.
     tensors: BTreeMap<u64, u64>,
+    /// Whether all that is named from now on has to be made by the driver, or was named before.
+    strict: bool,
 }
 
 thread_local! {
     static RECORD: RefCell<Option<Record>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` as [`super::on_host`] does, but kernels and products are only written down: tensors hold zeros.
-/// [`take`] gives what was written so far.
+/// Runs `f` as [`super::on_host`] does, but kernels and products are only written down: tensors have no
+/// values, and what is read back of them is 0. [`take`] gives what was written so far.
 pub fn recorded<R>(f: impl FnOnce() -> R) -> R {
     struct Reset;
     impl Drop for Reset {
@@ -49,15 +54,22 @@ pub fn recorded<R>(f: impl FnOnce() -> R) -> R {
     super::on_host(f)
 }
 
-/// What was asked for on this thread since the last call.
+/// What was asked for on this thread since the last call. From the first call on, a tensor that candle has
+/// made is refused where a kernel or a product is to take it, unless one has taken it before.
 pub fn take() -> Vec<Event> {
-    RECORD
-        .with_borrow_mut(|record| record.as_mut().map(|record| std::mem::take(&mut record.events)))
-        .unwrap_or_default()
+    let taken = |record: &mut Record| {
+        record.strict = true;
+        std::mem::take(&mut record.events)
+    };
+    RECORD.with_borrow_mut(|record| record.as_mut().map(taken)).unwrap_or_default()
 }
 
 pub(super) fn is_on() -> bool {
     RECORD.with_borrow(Option::is_some)
+}
+
+pub(super) fn is_strict() -> bool {
+    RECORD.with_borrow(|record| record.as_ref().is_some_and(|record| record.strict))
 }
 
 /// Writes an event down; false where nothing is recorded, and it is to be done.
