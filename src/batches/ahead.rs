@@ -6,12 +6,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
-
-use crate::batches::Batch;
-
-/// Works something out of a batch, on the thread that made it, and leaves it in [`Batch::ahead`].
-pub type Planner = Arc<dyn Fn(&mut Batch) + Send + Sync>;
 
 /// One thing of any type, or nothing. No part of what a batch is: it is not compared, saved or copied.
 #[derive(Default)]
@@ -56,7 +50,7 @@ impl fmt::Debug for Ahead {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::batches::Batch;
 
     #[test]
     fn a_batch_is_the_same_with_and_without() {
