@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::data::DataConfig;
+use crate::config::decay::DecayFrom;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::ModelSection;
 use crate::config::precision::PrecisionConfig;
@@ -47,6 +48,9 @@ pub struct PretrainConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
+    /// A checkpoint whose learning rate is brought down, and nothing else; the flag `--decay-from` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decay_from: Option<DecayFrom>,
 }
 
 impl PretrainConfig {
@@ -62,6 +66,7 @@ impl PretrainConfig {
             rtd: RtdConfig::default(),
             training: TrainingConfig::default(),
             precision: PrecisionConfig::default(),
+            decay_from: None,
         }
     }
 

@@ -96,6 +96,7 @@ impl Cell {
             output: &self.folder,
             seed: self.seed,
             start: &Start::Auto,
+            parent: None,
         };
         let kind = examples.kind(&self.config, folder);
         let began = Instant::now();

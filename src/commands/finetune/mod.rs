@@ -90,6 +90,7 @@ impl FinetunedVisitor for Training<'_> {
                 output: &output,
                 seed,
                 start: &Start::Auto,
+                parent: None,
             };
             let kind = examples.kind(config, &folder);
             let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;

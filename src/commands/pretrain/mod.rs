@@ -28,6 +28,7 @@ use crate::tasks::pretraining::sample;
 use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
+use crate::train::decay;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Outcome;
@@ -42,6 +43,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
+    let parent = decay::resolve(&mut config, &start)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -54,6 +56,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     let prepared = prepare::ensure_prepared(&resolved, &progress)?;
+    if let Some(line) = decay::told(&config) {
+        progress.note(&line);
+    }
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }
@@ -66,6 +71,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         output: &config.run.output_dir,
         seed: config.run.seed,
         start: &start,
+        parent: parent.as_ref(),
     };
     let signals = Signals::listen()?;
     let training = Training {

@@ -93,6 +93,7 @@ pub(super) fn whole_run(
         output: folder,
         seed: 1,
         start: &Start::Auto,
+        parent: None,
     };
     let signals = toy.data.signals.clone();
     run::run(toy, &request, &machine, &Progress::silent(), &signals)

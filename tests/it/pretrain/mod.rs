@@ -1,11 +1,13 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
 mod deberta;
+mod decay;
 mod diverging;
 pub(super) mod electra;
 mod ending;
 mod interruption;
 mod modernbert;
 mod origin;
+mod phases;
 mod refusals;
 mod report;
