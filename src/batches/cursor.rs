@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 /// Where the next row starts. All of resuming is to start from one of these.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
     /// Passes over the data that are complete.
@@ -21,4 +21,32 @@ pub struct Cursor {
     pub window_row: u64,
     /// The row length that the window was planned with; 0 when none is open (best fit only).
     pub window_seq_length: u64,
+    /// Number of the mix of sources that the epoch is made of, in the order in which mixes come.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub mix: usize,
+    /// Once the mix has changed: where each source stands in the endless order of the first mix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<u64>,
+    /// Once the mix has changed: tokens used in all epochs before this one.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub tokens_before: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_first(mix: &usize) -> bool {
+    *mix == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+impl Cursor {
+    /// The beginning of the next epoch.
+    pub(super) fn next_epoch(self) -> Self {
+        let Self { epoch, mix, positions, tokens, .. } = self;
+        let tokens_before = if positions.is_empty() { 0 } else { self.tokens_before + tokens };
+        Self { epoch: epoch + 1, mix, positions, tokens_before, ..Self::default() }
+    }
 }

@@ -38,6 +38,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Order of the documents.
     pub order: Order,
+    /// Orders of later mixes of the sources, each with the steps that are done when it begins.
+    pub later_orders: Vec<(u64, Order)>,
     /// Sizes of the steps.
     pub plan: BatchPlan,
     /// Steps that are done.
@@ -58,6 +60,7 @@ impl LoaderOptions {
         Self {
             seed,
             order: Order::Shuffled { seed },
+            later_orders: Vec::new(),
             plan,
             first_step: 0,
             total_steps: 1,
@@ -65,6 +68,11 @@ impl LoaderOptions {
             world_size: 1,
             workers: 1,
         }
+    }
+
+    /// Number of the mix of sources in the step after `steps_done`.
+    fn mix_at(&self, steps_done: u64) -> usize {
+        self.later_orders.partition_point(|(from, _)| *from <= steps_done)
     }
 
     fn check(&self) -> Result<()> {
@@ -127,7 +135,9 @@ impl Loader {
     ) -> Result<Self> {
         options.check()?;
         let frame = Frame { max_seq_length: options.plan.at(options.first_step).max_seq_length, ..frame };
-        let packer = Packer::new(shards, options.order.clone(), frame, cursor)?;
+        let later = options.later_orders.iter().map(|(_, order)| order);
+        let orders = [&options.order].into_iter().chain(later).cloned().collect();
+        let packer = Packer::of_mixes(shards, orders, frame, cursor)?;
         let workers = Workers::start(options.workers, masking.clone(), &staging)?;
         let step = options.first_step;
         let maker = Maker { packer, masking, workers, staging: Arc::clone(&staging), options, step };
@@ -216,6 +226,7 @@ impl Maker {
         let rows_of_rank = rows * shape.micro_batches;
         let first_row = rank * rows_of_rank;
         self.packer.set_max_seq_length(max_seq_length);
+        self.packer.set_mix(self.options.mix_at(self.step))?;
         self.packer.skip_rows(first_row)?;
         let mut micro = Vec::with_capacity(shape.micro_batches);
         for number in 0..shape.micro_batches {

@@ -1,6 +1,9 @@
 //! In which order documents come, and how often: a function of seed and epoch alone, in O(1) memory.
 //!
-//! It knows numbers of documents, not documents.
+//! It knows numbers of documents, not documents. What comes where the weights of sources change during a run is
+//! in `mixes.rs`.
+
+mod mixes;
 
 use std::sync::Arc;
 
@@ -60,6 +63,7 @@ impl Order {
         let weight = |number: usize| weights.map_or(1.0, |weights| weights[number]);
         let mut sequence = Sequence {
             seed,
+            sources: sources.len(),
             shares: Vec::with_capacity(sources.len()),
             places: 0,
             tokens: 0.0,
@@ -67,6 +71,10 @@ impl Order {
         };
         for (number, source) in sources.iter().enumerate() {
             sequence.push(number as u64, source, weight(number));
+        }
+        if sequence.places == 0 && sources.iter().any(|source| source.documents > 0) {
+            let message = "only sources without a document for training have a weight above 0";
+            return Err(Problem::new(message).at("data.sources").into());
         }
         Ok(sequence)
     }
@@ -77,7 +85,7 @@ impl Order {
 struct Share {
     source: u64,
     first_place: u64,
-    /// Places in an epoch (V).
+    /// Places in an epoch (V); none where the source is left out.
     places: u64,
     first_document: u64,
     /// Documents (n).
@@ -88,6 +96,8 @@ struct Share {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
     seed: Option<u64>,
+    /// How many sources there are, those without documents included.
+    sources: usize,
     shares: Vec<Share>,
     places: u64,
     tokens: f64,
@@ -100,12 +110,14 @@ impl Sequence {
         if n == 0 {
             return;
         }
-        let places = ((weight * n as f64).round() as u64).max(1);
+        let least = u64::from(weight > 0.0);
+        let places = ((weight * n as f64).round() as u64).max(least);
         let (first_place, first_document) = (self.places, source.first_document);
         self.shares.push(Share { source: number, first_place, places, first_document, documents: n });
         self.places += places;
         self.tokens += source.tokens as f64 * (places as f64 / n as f64);
-        self.tokens_max += source.tokens * places.div_ceil(n);
+        // Unless an epoch is whole passes, it may begin within one and end within another.
+        self.tokens_max += source.tokens * (places.div_ceil(n) + u64::from(!places.is_multiple_of(n)));
     }
 
     /// Documents of an epoch; one that comes twice counts twice.
@@ -133,24 +145,38 @@ impl Sequence {
     /// A source's places are counted on from epoch to epoch, and each run of as many as it has documents is a
     /// permutation of them: so every document comes equally often, give or take one.
     pub fn document(&self, epoch: u64, index: u64) -> u64 {
-        let place = match self.seed {
+        let place = self.place(epoch, index);
+        self.share(place).at(self.seed, epoch, place)
+    }
+
+    fn place(&self, epoch: u64, index: u64) -> u64 {
+        match self.seed {
             Some(seed) => Permutation::new(Stream::new(seed, Purpose::Order, epoch), self.places).at(index),
             None => index,
-        };
-        let next = self.shares.partition_point(|share| share.first_place <= place);
-        let share = &self.shares[next - 1];
-        let offset = place - share.first_place;
-        match self.seed {
-            // Each epoch is one pass: the permutation of the places has shuffled it already.
-            Some(seed) if share.places != share.documents => share.document(seed, u128::from(epoch), offset),
-            _ => share.first_document + offset,
         }
+    }
+
+    fn share(&self, place: u64) -> &Share {
+        let next = self.shares.partition_point(|share| share.first_place <= place);
+        &self.shares[next - 1]
     }
 }
 
 impl Share {
-    fn document(&self, seed: u64, epoch: u128, offset: u64) -> u64 {
-        let number = epoch * u128::from(self.places) + u128::from(offset);
+    /// The document at `place` of `epoch`.
+    fn at(&self, seed: Option<u64>, epoch: u64, place: u64) -> u64 {
+        let offset = place - self.first_place;
+        match seed {
+            // Each epoch is one pass: the permutation of the places has shuffled it already.
+            Some(seed) if self.places != self.documents => {
+                self.numbered(seed, u128::from(epoch) * u128::from(self.places) + u128::from(offset))
+            }
+            _ => self.first_document + offset,
+        }
+    }
+
+    /// Document `number` of the endless order of this source: a permutation for each pass.
+    fn numbered(&self, seed: u64, number: u128) -> u64 {
         let (pass, place) =
             ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
         let id = WITHIN_SOURCE | self.source << PASS_BITS | (pass & ((1 << PASS_BITS) - 1));
@@ -201,7 +227,7 @@ mod tests {
         let sequence = weighted(&documents, &weights);
         // 0.5 x 7 rounds to 4 places, 2.4 x 5 is 12, the one document of the third source always comes.
         assert_eq!(sequence.places(), 4 + 12 + 1 + 100);
-        assert_eq!(sequence.tokens_max(), 70 + 3 * 50 + 10 + 1000);
+        assert_eq!(sequence.tokens_max(), 2 * 70 + 4 * 50 + 10 + 1000);
         let mut counts = vec![0u32; 113];
         for e in 0..9 {
             for document in epoch(&sequence, e) {
@@ -230,8 +256,22 @@ mod tests {
     }
 
     #[test]
+    fn an_epoch_within_two_passes_may_have_a_document_twice() {
+        let sequence = weighted(&[4], &[0.75]);
+        let is_repeated = |e: &u64| {
+            let documents: std::collections::BTreeSet<u64> = epoch(&sequence, *e).into_iter().collect();
+            documents.len() < 3
+        };
+        assert!((0..400).any(|e| is_repeated(&e)));
+        // The longest document may be the one.
+        assert_eq!(sequence.tokens_max(), 2 * 40);
+    }
+
+    #[test]
     fn weights_of_other_sources_are_refused() {
         let refused = Order::Weighted { seed: 1, weights: [1.0].into() }.sequence(&sources(&[2, 3]));
         assert!(refused.unwrap_err().to_string().contains("1 weights for 2 sources"));
+        let empty = Order::Weighted { seed: 1, weights: [1.0, 0.0].into() }.sequence(&sources(&[0, 3]));
+        assert!(empty.unwrap_err().to_string().contains("only sources without a document"));
     }
 }

@@ -67,21 +67,51 @@ impl Documents for Lengths {
 /// Plans rows, one after the other, epoch after epoch.
 pub(super) struct Planner<D: Documents> {
     documents: D,
-    sequence: Sequence,
+    /// The order of the first mix of sources, in which each source goes on in later ones.
+    first: Sequence,
+    /// The order of the mix at hand, once it has changed.
+    mixed: Option<Sequence>,
+    /// The mix, and its order, that begins when the document at hand is used up.
+    next_mix: Option<(usize, Sequence)>,
     packing: Packing,
     max_seq_length: u64,
     cursor: Cursor,
     /// The document at the cursor, once it was looked up.
-    document: Option<(D::Place, u64)>,
+    document: Option<Found<D::Place>>,
     window: Option<Window<D::Place>>,
+    /// Where sources stand behind the window.
+    behind_window: Vec<u64>,
     pieces: Vec<Piece<D::Place>>,
+}
+
+/// A document that was looked up.
+#[derive(Debug, Clone, Copy)]
+struct Found<P> {
+    place: P,
+    tokens: u64,
+    /// Its source and where that stands behind it, where mixes change.
+    moves: Option<(usize, u64)>,
 }
 
 impl<D: Documents> Planner<D> {
     /// Starts at `cursor`, which must be one of these documents.
-    pub(super) fn new(documents: D, sequence: Sequence, frame: Frame, cursor: Cursor) -> Result<Self> {
-        let (places, tokens) = (sequence.places(), sequence.tokens_max());
-        if cursor.index > places || cursor.tokens > tokens {
+    pub(super) fn new(documents: D, first: Sequence, frame: Frame, cursor: Cursor) -> Result<Self> {
+        Self::in_mix(documents, first, None, frame, cursor)
+    }
+
+    /// Starts at `cursor`, which lies in the mix of `mixed`, or in the `first` one.
+    pub(super) fn in_mix(
+        documents: D,
+        first: Sequence,
+        mixed: Option<Sequence>,
+        frame: Frame,
+        cursor: Cursor,
+    ) -> Result<Self> {
+        let places = mixed.as_ref().unwrap_or(&first).places();
+        // How many tokens an epoch of a later mix has depends on where its sources stand.
+        let tokens = if mixed.is_none() { first.tokens_max() } else { u64::MAX };
+        let of_sources = [0, first.num_sources()].contains(&cursor.positions.len());
+        if cursor.index > places || cursor.tokens > tokens || !of_sources {
             let (index, used) = (cursor.index, cursor.tokens);
             return Err(Problem::new(format!(
                 "the position to continue from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
@@ -92,27 +122,39 @@ impl<D: Documents> Planner<D> {
         let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
         Ok(Self {
             documents,
-            sequence,
+            first,
+            mixed,
+            next_mix: None,
             packing,
             max_seq_length,
             cursor,
             document: None,
             window: None,
+            behind_window: Vec::new(),
             pieces: Vec::new(),
         })
     }
 
+    /// The order of the mix at hand.
+    fn sequence(&self) -> &Sequence {
+        self.mixed.as_ref().unwrap_or(&self.first)
+    }
+
     /// Where the next row starts.
-    pub(super) fn cursor(&self) -> Cursor {
-        self.cursor
+    pub(super) fn cursor(&self) -> &Cursor {
+        &self.cursor
     }
 
     /// Passes over the data, with a fraction.
     pub(super) fn epoch(&self) -> f64 {
-        let part = if self.cursor.index == self.sequence.places() {
+        if self.mixed.is_some() {
+            // In epochs of the first mix.
+            return (self.cursor.tokens_before + self.cursor.tokens) as f64 / self.first.tokens();
+        }
+        let part = if self.cursor.index == self.first.places() {
             1.0
         } else {
-            self.cursor.tokens as f64 / self.sequence.tokens()
+            self.cursor.tokens as f64 / self.first.tokens()
         };
         self.cursor.epoch as f64 + part.min(1.0)
     }
@@ -127,16 +169,44 @@ impl<D: Documents> Planner<D> {
         self.max_seq_length = max_seq_length as u64;
     }
 
+    /// The mix that the rows to come are of, but for what is left of a document or of a window.
+    pub(super) fn mix(&self) -> usize {
+        self.next_mix.as_ref().map_or(self.cursor.mix, |(mix, _)| *mix)
+    }
+
+    /// The rows to come are of another mix, from the next document or window on; no row has documents of both.
+    pub(super) fn change_mix(&mut self, mix: usize, sequence: Sequence) {
+        self.next_mix = (mix != self.cursor.mix).then_some((mix, sequence));
+    }
+
+    /// Begins an epoch of the next mix, if there is one and nothing of the last one is left.
+    fn begin_mix(&mut self) {
+        let Cursor { epoch, index, token, row, window_seq_length, .. } = self.cursor;
+        if token > 0 || window_seq_length > 0 {
+            return;
+        }
+        let Some((mix, sequence)) = self.next_mix.take() else { return };
+        if self.mixed.is_none() {
+            self.cursor.positions = self.first.positions(epoch, index);
+            self.cursor.tokens_before = (epoch as f64 * self.first.tokens()).round() as u64;
+        }
+        (self.mixed, self.document, self.cursor.mix) = (Some(sequence), None, mix);
+        if row > 0 || index > 0 {
+            self.cursor = std::mem::take(&mut self.cursor).next_epoch();
+        }
+    }
+
     /// Plans the next row and gives its sample id.
     pub(super) fn next_row(&mut self) -> Result<u64> {
         loop {
+            self.begin_mix();
             if let Some(sample_id) = self.next_row_of_epoch()? {
                 return Ok(sample_id);
             }
             if self.cursor.row == 0 {
                 return Err(Problem::new("the shards are damaged: no document has a token").into());
             }
-            self.cursor = Cursor { epoch: self.cursor.epoch + 1, ..Cursor::default() };
+            self.cursor = std::mem::take(&mut self.cursor).next_epoch();
         }
     }
 
@@ -160,9 +230,9 @@ impl<D: Documents> Planner<D> {
 
     fn row_of_documents(&mut self) -> Result<()> {
         let mut used = 0;
-        while self.cursor.index < self.sequence.places() {
+        while self.cursor.index < self.sequence().places() {
             let Some(room) = self.room(used) else { break };
-            let (place, document_tokens) = self.document()?;
+            let Found { place, tokens: document_tokens, moves } = self.document()?;
             let from = self.cursor.token;
             // Only a cursor that belongs to other shards can point behind the document.
             let left = document_tokens.checked_sub(from).ok_or_else(|| {
@@ -180,6 +250,12 @@ impl<D: Documents> Planner<D> {
                 self.cursor.index += 1;
                 self.cursor.token = 0;
                 self.document = None;
+                if let Some((source, position)) = moves {
+                    self.cursor.positions[source] = position;
+                }
+                if self.next_mix.is_some() {
+                    break;
+                }
             }
         }
         Ok(())
@@ -205,16 +281,31 @@ impl<D: Documents> Planner<D> {
         }
     }
 
-    fn document(&mut self) -> Result<(D::Place, u64)> {
+    fn document(&mut self) -> Result<Found<D::Place>> {
         if let Some(document) = self.document {
             return Ok(document);
         }
-        let index = self.sequence.document(self.cursor.epoch, self.cursor.index);
-        Ok(*self.document.insert(self.documents.locate(index)?))
+        let found = self.find(self.cursor.index, &self.cursor.positions)?;
+        Ok(*self.document.insert(found))
+    }
+
+    /// The document at place `index` of the epoch, where sources stand at `positions`.
+    fn find(&self, index: u64, positions: &[u64]) -> Result<Found<D::Place>> {
+        let epoch = self.cursor.epoch;
+        let (document, moves) = match &self.mixed {
+            None => (self.first.document(epoch, index), None),
+            Some(mixed) => {
+                let source = mixed.source(epoch, index);
+                let (document, position) = self.first.next_of(source, positions[source]);
+                (document, Some((source, position)))
+            }
+        };
+        let (place, tokens) = self.documents.locate(document)?;
+        Ok(Found { place, tokens, moves })
     }
 
     fn row_of_window(&mut self, window_documents: u64) -> Result<()> {
-        while self.pieces.is_empty() && self.cursor.index < self.sequence.places() {
+        while self.pieces.is_empty() && self.cursor.index < self.sequence().places() {
             let window = match self.window.take() {
                 Some(window) => window,
                 None => self.plan_window(window_documents)?,
@@ -227,6 +318,7 @@ impl<D: Documents> Planner<D> {
                 self.window = Some(window);
             } else {
                 self.cursor.index += window.documents;
+                self.cursor.positions = std::mem::take(&mut self.behind_window);
                 (self.cursor.window_row, self.cursor.window_seq_length) = (0, 0);
             }
         }
@@ -235,6 +327,7 @@ impl<D: Documents> Planner<D> {
 
     fn plan_window(&mut self, window_documents: u64) -> Result<Window<D::Place>> {
         let Cursor { epoch, index: first, .. } = self.cursor;
+        let mut positions = self.cursor.positions.clone();
         if self.cursor.window_seq_length == 0 {
             self.cursor.window_seq_length = self.max_seq_length;
         }
@@ -246,16 +339,19 @@ impl<D: Documents> Planner<D> {
             );
             return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());
         }
-        let end = self.sequence.places().min(first.saturating_add(window_documents));
+        let end = self.sequence().places().min(first.saturating_add(window_documents));
         let (mut whole, mut tokens) = (Vec::new(), 0);
         while first + (whole.len() as u64) < end && tokens < WINDOW_ROWS_MAX * length {
-            let document =
-                self.documents.locate(self.sequence.document(epoch, first + whole.len() as u64))?;
-            tokens += document.1;
-            whole.push(document);
+            let found = self.find(first + whole.len() as u64, &positions)?;
+            if let Some((source, position)) = found.moves {
+                positions[source] = position;
+            }
+            tokens += found.tokens;
+            whole.push((found.place, found.tokens));
         }
+        self.behind_window = positions;
         let id = WINDOWS | (epoch & 0x3fff) << ROW_BITS | first & ((1 << ROW_BITS) - 1);
-        let shuffle = self.sequence.seed().map(|seed| Stream::new(seed, Purpose::Order, id));
+        let shuffle = self.first.seed().map(|seed| Stream::new(seed, Purpose::Order, id));
         Ok(Window::plan(whole.len() as u64, &whole, length, shuffle))
     }
 }

@@ -91,10 +91,9 @@ mod tests {
     #[test]
     fn phases_follow_each_other_and_the_ramp_grows_inside_them() {
         let phase = |until_step, max_seq_length, rows, micro| TrainingPhase {
-            until_step,
-            max_seq_length,
             per_device_train_batch_size: rows,
             gradient_accumulation_steps: micro,
+            ..TrainingPhase::of_length(until_step, max_seq_length)
         };
         let training = TrainingConfig {
             per_device_train_batch_size: 8.into(),

@@ -18,6 +18,7 @@ use crate::tokenizer::TrainerOptions;
 
 mod loading;
 mod masking;
+mod mixes;
 mod packing;
 mod ranks;
 

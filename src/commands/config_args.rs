@@ -30,15 +30,23 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        self.load_with(None)
+        self.load_with(None, None)
     }
 
-    /// As [`ConfigArgs::load`], with the model of a folder instead of the file's.
-    fn load_with(&self, model: Option<&Path>) -> Result<Loaded<PretrainConfig>, Problems> {
+    /// As [`ConfigArgs::load`], with the model of a folder instead of the file's, or with a checkpoint whose
+    /// learning rate is brought down.
+    fn load_with(
+        &self,
+        model: Option<&Path>,
+        decay_from: Option<&Path>,
+    ) -> Result<Loaded<PretrainConfig>, Problems> {
         let mut overrides =
             Vec::from_iter(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         let model = model.map(|path| Override::flag("--model", "model", serde_json::json!({"path": path})));
         overrides.extend(model);
+        overrides.extend(decay_from.map(|path| {
+            Override::flag("--decay-from", "decay_from", serde_json::json!({"checkpoint": path}))
+        }));
         overrides.extend(config::overrides(&self.set)?);
         config::load_pretrain_with(&self.config, &overrides)
     }
@@ -54,6 +62,10 @@ pub struct PretrainArgs {
     /// has one (key `model.path`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
+    /// Checkpoint whose learning rate is brought down to its end over `training.lr_decay_steps`, in a run folder
+    /// of its own: one from the stable part of a run, or a model folder of weights only (key `decay_from`)
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub decay_from: Option<PathBuf>,
     /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),
     /// or a checkpoint
     #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
@@ -66,7 +78,7 @@ pub struct PretrainArgs {
 impl PretrainArgs {
     /// The configuration with the flags and then the `--set` values put over it.
     pub fn load(&self) -> Result<Loaded<PretrainConfig>, Problems> {
-        self.config.load_with(self.model.as_deref())
+        self.config.load_with(self.model.as_deref(), self.decay_from.as_deref())
     }
 }
 

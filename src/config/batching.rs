@@ -1,4 +1,4 @@
-//! How documents become rows, and rows become batches over the steps: packing, phases, ramp.
+//! How documents become rows, and rows become batches over the steps: packing, ramp.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,23 +39,6 @@ impl Default for PackingConfig {
     fn default() -> Self {
         Self { mode: PackingMode::Segments, separator: true, window_documents: 1024 }
     }
-}
-
-/// Other rows for the first steps of a run, such as short ones before long ones.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingPhase {
-    /// The last step of the phase, counted from the beginning of the run. After the last phase
-    /// `data.max_seq_length` holds.
-    pub until_step: u64,
-    /// Longest sequence in tokens, special tokens included; at most `data.max_seq_length`.
-    pub max_seq_length: usize,
-    /// Rows a device takes at once; as in `training` when absent.
-    #[serde(default)]
-    pub per_device_train_batch_size: Option<usize>,
-    /// Micro-batches of one update; as in `training` when absent.
-    #[serde(default)]
-    pub gradient_accumulation_steps: Option<usize>,
 }
 
 /// Smaller batches at the beginning: the number of micro-batches of an update grows along a straight line.

@@ -26,6 +26,9 @@ use crate::families::Family;
 /// The key that holds a family's table in one kind of configuration and a folder in the other.
 const MODEL: &str = "model";
 
+/// Where the tables of phases stand.
+const PHASES: &str = "training.phases.";
+
 /// What came of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
@@ -77,6 +80,8 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
         && own != key
     {
         format!("{} calls it `{own}`", family.title)
+    } else if path.starts_with(PHASES) && !elsewhere.is_empty() {
+        format!("a phase does not change it; what it can change: {}", quoted(&names[1..]))
     } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
         hint.to_string()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {

@@ -16,6 +16,11 @@ const KEYS: &[(&[&str], &str)] = &[
         &["warmup", "warmup_fraction", "num_warmup_steps"],
         "write `training.warmup_steps`; below 1 it is a share",
     ),
+    (
+        &["num_decay_steps", "decay_steps", "lr_scheduler_kwargs"],
+        "write `training.lr_decay_steps`, `decay_type` and `min_lr_ratio`, or `lr_power`",
+    ),
+    (&["rope_theta"], "write `global_rope_theta`, in `model.modernbert` or in a phase"),
     (&["optimizer"], "write `training.optim`"),
     (&["betas"], "write `training.adam_beta1` and `training.adam_beta2`"),
     (&["eps", "epsilon"], "write `training.adam_epsilon`"),

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::data::DataConfig;
+use crate::config::decay::DecayFrom;
 use crate::config::evaluation::EvaluationConfig;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::ModelSection;
@@ -51,6 +52,9 @@ pub struct PretrainConfig {
     /// What is measured on tasks while it is trained.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// A checkpoint whose learning rate is brought down, and nothing else; the flag `--decay-from` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decay_from: Option<DecayFrom>,
 }
 
 impl PretrainConfig {
@@ -67,6 +71,7 @@ impl PretrainConfig {
             training: TrainingConfig::default(),
             precision: PrecisionConfig::default(),
             evaluation: EvaluationConfig::default(),
+            decay_from: None,
         }
     }
 

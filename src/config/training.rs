@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::config::batch_size::BatchSize;
 use crate::config::batching::BatchSizeRamp;
-use crate::config::batching::TrainingPhase;
 use crate::config::checkpointing::GradientCheckpointing;
 use crate::config::frozen_layers::FrozenLayers;
+use crate::config::phases::TrainingPhase;
 
 /// How gradients become updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,20 @@ pub enum SchedulerType {
     WarmupStableDecay,
 }
 
+/// The curve of the decay of `warmup_stable_decay`, as `get_wsd_schedule` of transformers calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DecayType {
+    /// A straight line.
+    #[serde(rename = "linear")]
+    Linear,
+    /// Half a cosine.
+    #[serde(rename = "cosine")]
+    Cosine,
+    /// `1 - sqrt(progress)`: quick at first, then slower and slower.
+    #[serde(rename = "1-sqrt")]
+    OneMinusSqrt,
+}
+
 /// The optimizer, its schedule, the batch, and when to look, save and stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -67,7 +81,8 @@ pub struct TrainingConfig {
     /// `activation_checkpointing`). It takes far less memory and about a third more time; no number changes.
     /// `auto`: where a step would not fit into memory otherwise, by prediction.
     pub gradient_checkpointing: GradientCheckpointing,
-    /// Other rows for the first steps, such as short sequences before long ones; needs `max_steps`.
+    /// Other rows, learning rates, positions or data for the first steps, such as short sequences before long
+    /// ones; needs `max_steps`.
     pub phases: Vec<TrainingPhase>,
     /// Fewer micro-batches at the beginning; needs `max_steps`.
     pub batch_size_ramp: BatchSizeRamp,
@@ -87,6 +102,10 @@ pub struct TrainingConfig {
     pub warmup_steps: f64,
     /// Steps of the final decay of `warmup_stable_decay`; a value below 1 is a share of all steps.
     pub lr_decay_steps: f64,
+    /// Curve of the decay of `warmup_stable_decay`.
+    pub decay_type: DecayType,
+    /// Share of the peak at which `warmup_stable_decay` begins its warm-up and ends its decay.
+    pub min_lr_ratio: f64,
     /// Exponent of `polynomial`.
     pub lr_power: f64,
     /// Weight decay of all weights but biases and LayerNorm: decoupled for `adamw`, part of the update for
@@ -158,6 +177,25 @@ impl TrainingConfig {
         }
     }
 
+    /// The phase of the step after `steps_done`; `None` behind the last one.
+    pub fn phase_at(&self, steps_done: u64) -> Option<&TrainingPhase> {
+        self.phases.iter().find(|phase| steps_done < phase.until_step)
+    }
+
+    /// For each change of what `of` makes of a phase (`None` behind the last one): the steps that are done when
+    /// it comes, and what it changes to. The first entry is that of step 0.
+    pub fn changes<T: PartialEq>(&self, of: impl Fn(Option<&TrainingPhase>) -> T) -> Vec<(u64, T)> {
+        let begins = self.phases.iter().map(|phase| phase.until_step);
+        let mut changes: Vec<(u64, T)> = vec![(0, of(self.phase_at(0)))];
+        for steps_done in begins {
+            let value = of(self.phase_at(steps_done));
+            if changes.last().is_none_or(|(_, before)| *before != value) {
+                changes.push((steps_done, value));
+            }
+        }
+        changes
+    }
+
     /// Rows of an update, where neither a phase nor the ramp says otherwise.
     pub fn rows_per_update(&self) -> usize {
         self.rows_at_once().saturating_mul(self.gradient_accumulation_steps)
@@ -182,6 +220,8 @@ impl Default for TrainingConfig {
             lr_scheduler_type: SchedulerType::Linear,
             warmup_steps: 0.0,
             lr_decay_steps: 0.1,
+            decay_type: DecayType::Cosine,
+            min_lr_ratio: 0.0,
             lr_power: 1.0,
             weight_decay: 0.0,
             adam_beta1: 0.9,
@@ -205,5 +245,22 @@ impl Default for TrainingConfig {
             metric_for_best_model: None,
             load_best_model_at_end: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::value_at;
+
+    #[test]
+    fn phases_that_are_alike_are_no_change() {
+        let phases =
+            [(10, 64), (20, 64), (30, 128)].map(|(until, length)| TrainingPhase::of_length(until, length));
+        let training = TrainingConfig { phases: phases.to_vec(), ..TrainingConfig::default() };
+        let lengths = training.changes(|phase| phase.map_or(256, |phase| phase.max_seq_length));
+        assert_eq!(lengths, [(0, 64), (20, 128), (30, 256)]);
+        let at = |step| *value_at(&lengths, step);
+        assert_eq!([at(0), at(19), at(20), at(29), at(30), at(u64::MAX)], [64, 64, 128, 128, 256, 256]);
     }
 }

@@ -24,6 +24,7 @@ use crate::layers::linear::Linear;
 use crate::layers::relative_positions::PositionTable;
 use crate::layers::relative_positions::RelativePositions;
 use crate::layers::relative_positions::SharedPositions;
+use crate::layers::self_attention::Positions;
 use crate::models::encoder::parts::Parts;
 
 /// Embeddings and layers; parameter names are those of Hugging Face, prefix included.
@@ -154,6 +155,16 @@ impl Encoder {
         let mut again = layer.saved();
         again.values -= self.hidden as u64;
         layer.temporary() + again
+    }
+
+    /// Turns queries and keys of the layers that attend to all tokens by angles of another base, where
+    /// positions are angles.
+    pub fn set_global_rope_theta(&self, theta: f64) {
+        for layer in &self.layers {
+            if let (Positions::Rotary(angles), None) = (&layer.attention.positions, layer.attention.window) {
+                angles.set_theta(theta);
+            }
+        }
     }
 
     /// Whether attention meets a table of relative positions.

@@ -3,17 +3,33 @@
 //!
 //! It keeps no counter: the optimizer asks for the rate of each step, so there is nothing to save or restore.
 
+use crate::config::DecayType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
+use crate::config::value_at;
+
+/// Where the learning rate of a run stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Stage {
+    /// It still rises.
+    Warmup,
+    /// It is this.
+    Stable(f64),
+    /// It falls, or has fallen.
+    Decay,
+}
 
 /// The learning rate of every step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     kind: SchedulerType,
-    peak: f64,
+    /// The peak from a number of steps on: that of each phase.
+    peaks: Vec<(u64, f64)>,
     power: f64,
     warmup_steps: u64,
     decay_steps: u64,
+    decay_type: DecayType,
+    min_lr_ratio: f64,
     total_steps: u64,
 }
 
@@ -25,10 +41,13 @@ impl Schedule {
     pub fn new(config: &TrainingConfig, total_steps: u64) -> Self {
         Self {
             kind: config.lr_scheduler_type,
-            peak: config.learning_rate,
+            peaks: config
+                .changes(|phase| phase.and_then(|p| p.learning_rate).unwrap_or(config.learning_rate)),
             power: config.lr_power,
             warmup_steps: whole_steps(config.warmup_steps, total_steps),
             decay_steps: whole_steps(config.lr_decay_steps, total_steps),
+            decay_type: config.decay_type,
+            min_lr_ratio: config.min_lr_ratio,
             total_steps,
         }
     }
@@ -40,7 +59,17 @@ impl Schedule {
 
     /// The learning rate of the update that follows `step` finished ones: the first update asks for step 0.
     pub fn lr_at(&self, step: u64) -> f64 {
-        self.peak * self.factor(step)
+        value_at(&self.peaks, step) * self.factor(step)
+    }
+
+    /// Where the learning rate stands when `step` updates are done.
+    pub fn stage_after(&self, step: u64) -> Stage {
+        let is_warming_up = self.kind != SchedulerType::Constant && step < self.warmup_steps;
+        match self.factor(step) {
+            _ if is_warming_up => Stage::Warmup,
+            factor if factor < 1.0 => Stage::Decay,
+            _ => Stage::Stable(*value_at(&self.peaks, step.saturating_sub(1))),
+        }
     }
 
     fn factor(&self, step: u64) -> f64 {
@@ -48,7 +77,9 @@ impl Schedule {
             return 1.0;
         }
         if step < self.warmup_steps {
-            return step as f64 / self.warmup_steps as f64;
+            let warmed = step as f64 / self.warmup_steps as f64;
+            let is_raised = self.kind == SchedulerType::WarmupStableDecay;
+            return if is_raised { self.above_min(warmed) } else { warmed };
         }
         match self.kind {
             SchedulerType::Constant | SchedulerType::ConstantWithWarmup => 1.0,
@@ -72,17 +103,25 @@ impl Schedule {
         self.total_steps.saturating_sub(step) as f64 / steps as f64
     }
 
-    /// `get_wsd_schedule` with its defaults: linear warm-up, cosine decay to 0 over the last
-    /// `lr_decay_steps`.
+    /// `get_wsd_schedule`: linear warm-up, then a decay of some type over the last `lr_decay_steps`.
     fn stable_then_decay(&self, step: u64) -> f64 {
         let decay_start = self.total_steps.saturating_sub(self.decay_steps).max(self.warmup_steps);
         if step < decay_start {
             return 1.0;
         }
         if step >= decay_start + self.decay_steps {
-            return 0.0;
+            return self.min_lr_ratio;
         }
-        half_cosine((step - decay_start) as f64 / self.decay_steps as f64)
+        let progress = (step - decay_start) as f64 / self.decay_steps as f64;
+        self.above_min(match self.decay_type {
+            DecayType::Linear => 1.0 - progress,
+            DecayType::Cosine => half_cosine(progress),
+            DecayType::OneMinusSqrt => 1.0 - progress.sqrt(),
+        })
+    }
+
+    fn above_min(&self, factor: f64) -> f64 {
+        factor * (1.0 - self.min_lr_ratio) + self.min_lr_ratio
     }
 }
 
@@ -97,6 +136,7 @@ fn whole_steps(value: f64, total_steps: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TrainingPhase;
     use proptest::prelude::*;
 
     const STEPS: [u64; 12] = [0, 1, 5, 10, 11, 40, 55, 89, 90, 91, 99, 100];
@@ -207,6 +247,105 @@ mod tests {
                 0.0,
             ],
         );
+    }
+
+    /// `get_wsd_schedule` with its `decay_type` and `min_lr_ratio`.
+    #[test]
+    fn kinds_of_decay_are_those_of_transformers() {
+        let golden: [(DecayType, f64, [f64; 12]); 3] = [
+            (
+                DecayType::Linear,
+                0.0,
+                [0.0, 3e-5, 1.5e-4, 3e-4, 3e-4, 3e-4, 3e-4, 1.65e-4, 1.5e-4, 1.35e-4, 1.5e-5, 0.0],
+            ),
+            (
+                DecayType::OneMinusSqrt,
+                0.1,
+                [
+                    3e-5,
+                    5.7e-5,
+                    1.65e-4,
+                    3e-4,
+                    3e-4,
+                    3e-4,
+                    3e-4,
+                    0.000_118_878_493_822_517_01,
+                    0.000_109_081_169_079_632_14,
+                    9.976_264_084_841_71e-5,
+                    3.683_655_269_015_799e-5,
+                    3e-5,
+                ],
+            ),
+            (
+                DecayType::Cosine,
+                0.25,
+                [
+                    7.5e-5,
+                    9.75e-5,
+                    1.875e-4,
+                    3e-4,
+                    3e-4,
+                    3e-4,
+                    3e-4,
+                    0.000_205_098_877_317_025_96,
+                    0.000_187_5,
+                    0.000_169_901_122_682_974_03,
+                    7.638_506_168_304_701e-5,
+                    7.5e-5,
+                ],
+            ),
+        ];
+        for (decay_type, min_lr_ratio, golden) in golden {
+            let config = TrainingConfig {
+                lr_scheduler_type: SchedulerType::WarmupStableDecay,
+                warmup_steps: 10.0,
+                lr_decay_steps: 20.0,
+                learning_rate: 3e-4,
+                decay_type,
+                min_lr_ratio,
+                ..TrainingConfig::default()
+            };
+            let schedule = Schedule::new(&config, 100);
+            for (step, want) in STEPS.into_iter().zip(golden) {
+                let got = schedule.lr_at(step);
+                assert!(
+                    (got - want).abs() <= 1e-12 * want,
+                    "{decay_type:?} step {step}: {got} and not {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_phase_has_a_peak_of_its_own() {
+        let phase = TrainingPhase { learning_rate: Some(1e-3), ..TrainingPhase::of_length(40, 64) };
+        let config = TrainingConfig {
+            lr_scheduler_type: SchedulerType::WarmupStableDecay,
+            warmup_steps: 10.0,
+            lr_decay_steps: 20.0,
+            learning_rate: 2e-4,
+            phases: vec![phase],
+            ..TrainingConfig::default()
+        };
+        let schedule = Schedule::new(&config, 100);
+        let rates = [5, 39, 40, 79, 90].map(|step| schedule.lr_at(step).to_bits());
+        assert_eq!(rates, [5e-4_f64, 1e-3, 2e-4, 2e-4, 1e-4].map(f64::to_bits));
+        let stages = [9, 10, 40, 41, 80, 81, 100].map(|step| schedule.stage_after(step));
+        let stable = Stage::Stable;
+        assert_eq!(
+            stages,
+            [
+                Stage::Warmup,
+                stable(1e-3),
+                stable(1e-3),
+                stable(2e-4),
+                stable(2e-4),
+                Stage::Decay,
+                Stage::Decay
+            ]
+        );
+        let linear = TrainingConfig { lr_scheduler_type: SchedulerType::Linear, ..config.clone() };
+        assert_eq!(Schedule::new(&linear, 100).stage_after(50), Stage::Decay);
     }
 
     #[test]

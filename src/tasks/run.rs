@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::batches::Cursor;
 use crate::batches::Planner;
@@ -23,6 +24,9 @@ use crate::scores::Better;
 use crate::tasks::Task;
 use crate::telemetry::Progress;
 use crate::tokenizer::Tokenizer;
+
+/// The description of a model in its folder.
+const CONFIG_JSON: &str = "config.json";
 
 /// Scores by Trainer's names.
 pub type Scores = Vec<(String, f64)>;
@@ -75,7 +79,7 @@ pub struct Parts<T, D> {
 }
 
 /// Where a run begins.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Beginning {
     /// Where the next batch comes from.
     pub cursor: Cursor,
@@ -102,6 +106,12 @@ pub trait Data {
     /// Scores of the model as it is, `loss` first; `None` where it was interrupted. What the model predicted
     /// may be kept until the next evaluation.
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>>;
+
+    /// The share that each source has of the tokens of the step after `steps_done`, where that changes during
+    /// the run.
+    fn mix(&self, _steps_done: u64) -> Vec<(String, f64)> {
+        Vec::new()
+    }
 
     /// The names of the scores that evaluations may give.
     fn score_names(&self) -> Vec<String> {
@@ -160,9 +170,22 @@ impl ModelFolder {
             };
             config.extra.insert((*key).to_string(), id.into());
         }
-        let mut files = vec![("config.json".to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
+        let mut files = vec![(CONFIG_JSON.to_string(), format!("{:#}\n", config.to_json()).into_bytes())];
         files.extend(tokenizer.files().iter().cloned());
         Self { place, files, names, added: Vec::new() }
+    }
+
+    /// Its files, `config.json` with this base of the angles of layers that attend to all tokens, where it is
+    /// given.
+    pub fn files_with(&self, global_rope_theta: Option<f64>) -> Result<Vec<(String, Vec<u8>)>> {
+        let mut files = self.files.clone();
+        let Some(theta) = global_rope_theta else { return Ok(files) };
+        for (_, bytes) in files.iter_mut().filter(|(name, _)| name == CONFIG_JSON) {
+            let mut config: Value = serde_json::from_slice(bytes)?;
+            config["global_rope_theta"] = theta.into();
+            *bytes = format!("{config:#}\n").into_bytes();
+        }
+        Ok(files)
     }
 
     /// The same with the sums of these pairs of parameters under the names of the first ones.

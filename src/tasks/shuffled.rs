@@ -62,7 +62,7 @@ impl Shuffled {
             Cursor { epoch, index: next as u64, ..Cursor::default() }
         };
         StepBatches {
-            cursor_after: self.cursor,
+            cursor_after: self.cursor.clone(),
             epoch: self.cursor.epoch as f64 + self.cursor.index as f64 / examples.len() as f64,
             rows: chosen.len(),
             tokens: micro.iter().map(Batch::num_tokens).sum(),

@@ -104,6 +104,10 @@ impl<H: Head> Task for Supervised<H> {
         &self.model.parameters
     }
 
+    fn set_global_rope_theta(&self, theta: f64) {
+        self.model.encoder.set_global_rope_theta(theta);
+    }
+
     fn flops(&self, batch: &Batch) -> f64 {
         self.model.flops(batch.num_tokens() as f64, mean_length(batch), batch.label_positions.len() as f64)
     }

@@ -336,10 +336,9 @@ mod tests {
         assert_eq!(lighter(1, &refused, shapes, &machine()), None);
         // The largest step may be that of a phase.
         let phase = TrainingPhase {
-            until_step: 10,
-            max_seq_length: 128,
             per_device_train_batch_size: Some(32),
             gradient_accumulation_steps: Some(1),
+            ..TrainingPhase::of_length(10, 128)
         };
         let phased = TrainingConfig { phases: vec![phase], ..given.clone() };
         assert!(lighter(needs(16, false), &phased, shapes, &machine()).is_some());

@@ -8,9 +8,11 @@ pub mod batch_size;
 pub mod bench;
 pub mod cadence;
 pub mod clock;
+pub mod decay;
 pub mod divergence;
 pub mod inspect;
 pub mod meter;
+pub mod phases;
 pub mod probe;
 pub mod replay;
 pub mod results;
@@ -29,7 +31,6 @@ mod tests;
 
 use anyhow::Result;
 
-use crate::batches::BatchPlan;
 use crate::batches::StepBatches;
 use crate::distributed::World;
 use crate::ops::memory;
@@ -45,6 +46,7 @@ use crate::train::cadence::Due;
 use crate::train::clock::Clock;
 use crate::train::clock::Rates;
 use crate::train::meter::Meter;
+use crate::train::phases::Phases;
 use crate::train::probe::Probe;
 use crate::train::run_folder::RunFolder;
 use crate::train::signals::Signals;
@@ -92,8 +94,8 @@ pub struct Trainer<'a> {
     pub cadence: Cadence,
     /// When to end early.
     pub rules: StopRules,
-    /// The sizes of each step: where rows get longer, losses are others.
-    pub plan: BatchPlan,
+    /// Where rows, angles or data change.
+    pub phases: Phases,
     /// From which loss on a step is bad, in robust standard deviations; 0 for no such limit.
     pub loss_spike_threshold: f64,
     /// The score that decides which checkpoint is best.
@@ -119,6 +121,7 @@ impl Trainer<'_> {
         if let (Some(loss_scale), Some(saved)) = (&mut self.stepper.loss_scale, state.loss_scale) {
             loss_scale.restore(saved);
         }
+        self.use_angles(self.phases.theta_of(state.step));
         // A run that has come to its end only lacks what is made from its checkpoint: not one step more.
         let end = if state.finished { End::Steps } else { self.steps(state, &mut clock)? };
         Ok((self.finish(state, end, &mut clock)?, clock.rates()))
@@ -129,6 +132,9 @@ impl Trainer<'_> {
         self.observe(state, Due { save: false, ..self.cadence.after(state.step) }, clock)?;
         // The step after this one, where it is made ready while a GPU computes.
         let (mut unlogged, mut ahead, goes_ahead) = (None, None, self.task.planner().is_some());
+        if !self.phases.is_border(state.step) {
+            self.tell_phase(state.step);
+        }
         while state.step < self.cadence.total_steps() {
             if let Some(end) = self.early_end(state, clock) {
                 // A run logs its last step. One that a signal stops has not come to it.
@@ -183,12 +189,30 @@ impl Trainer<'_> {
         Due { save: due.save && (is_good || due.last), ..due }
     }
 
-    /// Losses of rows of another length are not to be held against those before.
+    /// Goes on with the angles of the next step. Losses of other rows, angles or data are not to be held against
+    /// those before.
     fn heed_phase(&self, state: &mut TrainState) {
-        let length = |steps_done: u64| self.plan.at(steps_done).max_seq_length;
-        if state.step > 0 && length(state.step) != length(state.step - 1) {
+        self.use_angles(self.phases.theta_at(state.step));
+        if self.phases.is_border(state.step) {
             state.divergence.forget_losses();
+            self.tell_phase(state.step);
         }
+    }
+
+    fn use_angles(&self, global_rope_theta: Option<f64>) {
+        if let Some(theta) = global_rope_theta {
+            self.task.set_global_rope_theta(theta);
+        }
+    }
+
+    /// Says what the steps after `steps_done` are made of, where that changes during the run.
+    fn tell_phase(&self, steps_done: u64) {
+        let Some(text) = self.phases.text_at(steps_done) else { return };
+        let mix = self.data.mix(steps_done);
+        let share = |(name, share): &(String, f64)| format!("{name} {:.0} %", 100.0 * share);
+        let shares: Vec<String> = mix.iter().map(share).collect();
+        let of = if shares.is_empty() { String::new() } else { format!(", tokens of {}", shares.join(", ")) };
+        self.folder.note(&format!("from step {}: {text}{of}", steps_done + 1));
     }
 
     /// Evaluates and saves what is due after a step that is not the last one: [`Trainer::finish`] does that.
@@ -253,12 +277,14 @@ impl Trainer<'_> {
             (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
         let rollbacks = state.divergence.rollbacks();
         let rollbacks = (rollbacks > 0).then_some(("train/rollbacks", rollbacks as f64));
+        let mix = self.data.mix(state.step - 1).into_iter();
+        let mix = mix.map(|(name, share)| (format!("data/{name}_share"), share));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
         // The loss of a step without targets and the norm of one that was skipped are not numbers.
         let values = values.into_iter().chain(precision).chain(skipped).chain(rollbacks).chain(machine);
         let values = values.map(|(tag, value)| (tag.to_string(), value));
         let losses = loss_values(self.task.terms(), &mut state.window);
-        let values = losses.into_iter().chain(values).filter(|(_, v)| v.is_finite()).collect();
+        let values = losses.into_iter().chain(values).chain(mix).filter(|(_, v)| v.is_finite()).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
     }
 
@@ -295,7 +321,7 @@ impl Trainer<'_> {
             Ok(None) => return Ok(false),
             Ok(Some(scores)) => {
                 let values = scores.iter().map(|(name, value)| (tag(name), *value)).collect();
-                self.folder.note(&Record { step: state.step, epoch: state.epoch, values });
+                self.folder.record_aside(&Record { step: state.step, epoch: state.epoch, values });
                 self.probed = scores;
             }
             Err(e) => {

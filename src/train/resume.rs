@@ -82,13 +82,22 @@ pub fn find<C: Serialize + DeserializeOwned>(
 
 /// Refuses to go on with other inputs than those that the run began with.
 pub fn agree_on_inputs(resumed: &Resumed, inputs: &Inputs) -> Result<()> {
+    let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
+    agree(resumed, inputs, "when this run began", hint)
+}
+
+/// Refuses to go on from a checkpoint of another run with other inputs than it had.
+pub fn agree_with_parent(parent: &Resumed, inputs: &Inputs) -> Result<()> {
+    let hint = "a decay goes on with the tokenizer and the data of its checkpoint: set `data.prepared_dir` to \
+                where they lie";
+    agree(parent, inputs, "in the run of the checkpoint", hint)
+}
+
+fn agree(resumed: &Resumed, inputs: &Inputs, when: &str, hint: &str) -> Result<()> {
     let keys: BTreeSet<&String> = resumed.inputs.keys().chain(inputs.keys()).collect();
     let differs = |key: &&String| resumed.inputs.get(*key) != inputs.get(*key);
-    let problem = |key: &String| {
-        let message = "its content is not what it was when this run began";
-        let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
-        Problem::usage(message).at(key).hint(hint)
-    };
+    let problem =
+        |key: &String| Problem::usage(format!("its content is not what it was {when}")).at(key).hint(hint);
     let problems: Vec<Problem> = keys.into_iter().filter(differs).map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
 }

@@ -112,7 +112,7 @@ impl Trainer<'_> {
         let step = back.state.step;
         self.folder.go_back(step, state.step)?;
         let passed = TrainState {
-            cursor: state.cursor,
+            cursor: state.cursor.clone(),
             num_input_tokens_seen: state.num_input_tokens_seen,
             total_flos: state.total_flos,
             elapsed_seconds: state.elapsed_seconds,
@@ -125,7 +125,7 @@ impl Trainer<'_> {
         }
         *state = passed;
         let total_steps = self.cadence.total_steps();
-        self.data.start(Beginning { cursor: state.cursor, step, total_steps })?;
+        self.data.start(Beginning { cursor: state.cursor.clone(), step, total_steps })?;
         self.folder.warn(&format!(
             "{trouble}: training goes on from the checkpoint of step {step}, with the data that follows them \
              (rollback {})",

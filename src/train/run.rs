@@ -22,6 +22,7 @@ use crate::config::to_yaml;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::interop::read_folder;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::machine::Machine;
@@ -45,6 +46,7 @@ use crate::train::batch_size;
 use crate::train::cadence::Cadence;
 use crate::train::clock::Clock;
 use crate::train::meter::Meter;
+use crate::train::phases::Phases;
 use crate::train::probe::Probe;
 use crate::train::results;
 use crate::train::resume;
@@ -53,6 +55,7 @@ use crate::train::room;
 use crate::train::run_folder::FINAL;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
+use crate::train::saved::Resumed;
 use crate::train::saved::load_checkpoint;
 use crate::train::signals::Signals;
 use crate::train::state::TrainState;
@@ -78,6 +81,8 @@ pub struct Request<'a, C> {
     pub start: &'a Start,
     /// What else is measured of the weights while they are trained.
     pub probe: Option<&'a dyn Probe>,
+    /// The checkpoint of another run that it goes on from where it has none of its own.
+    pub parent: Option<&'a Resumed>,
 }
 
 /// What a run came to.
@@ -111,9 +116,14 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(found) = &found {
         resume::agree_on_inputs(&found.resumed, &inputs)?;
     }
+    let parent = request.parent.filter(|_| found.is_none());
+    if let Some(parent) = parent {
+        resume::agree_with_parent(parent, &inputs)?;
+    }
     let shapes = kind.shapes()?;
     let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
     let plan = BatchPlan::new(training, request.max_seq_length);
+    let phases = Phases::new(training, request.max_seq_length, shapes.model.encoder.global_rope_theta);
     room::require_memory(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
@@ -128,6 +138,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         let is_complete = (found.is_complete || state.step >= total_steps) && results::are_whole(&results);
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
             load_checkpoint(&model, &folders, task.parameters())?;
+            use_angles_of(&output.join(FINAL), &phases, &task)?;
             let is_cut_off =
                 data.wants_evaluation() && data.evaluate(&task, &|| signals.received().is_some())?.is_none();
             let end = is_cut_off.then(|| End::Signal(signals.received().unwrap_or(0)));
@@ -138,6 +149,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         state.finished = found.is_complete;
         let place = found.resumed.checkpoint.path().display();
         progress.note(&format!("resuming after step {} of `{place}`", state.step));
+    }
+    if let Some(parent) = parent {
+        parent.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
+        state = parent.state.of_another_run(better);
     }
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     if machine.world.is_first() {
@@ -152,6 +167,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         inputs,
         training,
         total_steps,
+        phases: phases.clone(),
+        first_step: state.step,
         tensorboard: request.run.tensorboard,
         world: machine.world,
     };
@@ -161,7 +178,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(planner) = task.planner() {
         data.plan_with(planner);
     }
-    data.start(Beginning { cursor: state.cursor, step: state.step, total_steps })?;
+    data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps })?;
     let cadence = Cadence::new(training, total_steps);
     let mut trainer = Trainer {
         task: &task,
@@ -169,7 +186,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         schedule: Schedule::new(training, total_steps),
         cadence: request.probe.map_or(cadence.clone(), |probe| cadence.probing(probe.every())),
         rules: stop_rules(training, machine, signals)?,
-        plan,
+        phases,
         loss_spike_threshold: training.loss_spike_threshold,
         best_metric: &best_metric,
         keep_best: training.load_best_model_at_end,
@@ -229,6 +246,14 @@ fn whole_final(output: &Path, progress: &Progress) -> Option<Checkpoint> {
     }
 }
 
+/// Turns queries and keys as the model of a folder does, where the phases of the run change that.
+fn use_angles_of(model: &Path, phases: &Phases, task: &dyn Task) -> Result<()> {
+    if phases.theta_at(0).is_some() {
+        task.set_global_rope_theta(read_folder(model)?.config.encoder.global_rope_theta);
+    }
+    Ok(())
+}
+
 /// Writes the final model, the best one's weights if that is wanted, and gives its scores; `None` when a
 /// signal came in.
 fn finish(
@@ -241,12 +266,17 @@ fn finish(
     signals: &Signals,
 ) -> Result<Option<Scores>> {
     let mut scores = state.last_eval.clone();
+    let mut trained_until = state.step;
     let best = state.best.step().filter(|&step| training.load_best_model_at_end && step != state.step);
     let mut is_loaded = false;
     match best.map(|step| folder.checkpoint(step)) {
         None => {}
         Some(Ok(checkpoint)) => {
             load_checkpoint(&checkpoint, folder.folders(), task.parameters())?;
+            trained_until = checkpoint.step();
+            if let Some(theta) = folder.phases().theta_of(trained_until) {
+                task.set_global_rope_theta(theta);
+            }
             is_loaded = true;
         }
         // It was never saved where `load_best_model_at_end` was set only after it.
@@ -261,7 +291,7 @@ fn finish(
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
-    folder.finish(task.parameters(), state.step)?;
+    folder.finish(task.parameters(), state.step, trained_until)?;
     if folder.writes() {
         let Some(more) = data.finish(output, &interrupted)? else { return Ok(None) };
         scores.extend(more);

@@ -36,6 +36,7 @@ use crate::telemetry::Sinks;
 use crate::telemetry::TensorBoard;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
+use crate::train::phases::Phases;
 use crate::train::room;
 use crate::train::saved::ADDED;
 use crate::train::saved::CONFIG;
@@ -75,6 +76,10 @@ pub struct RunFolderOptions<'a> {
     pub training: &'a TrainingConfig,
     /// Updates in all.
     pub total_steps: u64,
+    /// Updates that are done when it begins.
+    pub first_step: u64,
+    /// The angles over the steps, which `config.json` names.
+    pub phases: Phases,
     /// Whether to write TensorBoard events.
     pub tensorboard: bool,
     /// The processes of the run, of which the first one writes.
@@ -86,6 +91,7 @@ pub struct RunFolder {
     path: PathBuf,
     store: CheckpointStore,
     folders: Vec<ModelFolder>,
+    phases: Phases,
     config: Value,
     inputs: Inputs,
     in_background: bool,
@@ -110,8 +116,8 @@ impl RunFolder {
         resumed: Option<&Resumed>,
         progress: &Progress,
     ) -> Result<Self> {
-        let RunFolderOptions { path, folders, config, inputs, training, total_steps, tensorboard, world } =
-            options;
+        let RunFolderOptions { path, folders, config, inputs, training, total_steps, .. } = options;
+        let RunFolderOptions { first_step, phases, tensorboard, world, .. } = options;
         let step = resumed.map(|resumed| resumed.state.step);
         let in_trouble = resumed.iter().filter(|resumed| resumed.state.divergence.bad_steps() > 0);
         let in_trouble = in_trouble.map(|resumed| resumed.state.step);
@@ -126,6 +132,7 @@ impl RunFolder {
             path: path.to_path_buf(),
             store: CheckpointStore::new(path),
             folders,
+            phases,
             world,
             config,
             inputs,
@@ -133,7 +140,7 @@ impl RunFolder {
             limit: training.save_total_limit,
             total_bytes: training.save_total_bytes,
             progress: progress.clone(),
-            bar: progress.training(total_steps, step.unwrap_or(0)),
+            bar: progress.training(total_steps, first_step),
             sinks,
             tensorboard,
             trainer_state,
@@ -198,11 +205,11 @@ impl RunFolder {
     /// Hands a record to every sink; a sink that fails is told once and stops nothing.
     pub fn record(&mut self, record: &Record) {
         self.trainer_state.observe(record);
-        self.note(record);
+        self.record_aside(record);
     }
 
     /// As [`Self::record`], but nothing of it is part of a checkpoint.
-    pub fn note(&mut self, record: &Record) {
+    pub fn record_aside(&mut self, record: &Record) {
         let mut warnings = self.sinks.write(record);
         warnings.extend(self.bar.write(record).err().map(|e| format!("{e:#}")));
         for warning in &warnings {
@@ -224,11 +231,16 @@ impl RunFolder {
     ) -> Result<R> {
         self.settle();
         let target = self.path.join(PROBED);
-        let parts = self.model_parts(&parameters.named()?)?;
+        let parts = self.model_parts(&parameters.named()?, step)?;
         self.publish(&target, &Snapshot { step, parts })?;
         let made = what(&target);
         fs::remove_folder(&target)?;
         made
+    }
+
+    /// Says something.
+    pub fn note(&self, text: &str) {
+        self.progress.note(text);
     }
 
     /// Shows a warning.
@@ -309,7 +321,7 @@ impl RunFolder {
             (TRAINER_STATE.to_string(), Part::Json(self.trainer_state.to_json())),
         ];
         parts.extend(self.added_part(&named));
-        parts.extend(self.model_parts(&named)?);
+        parts.extend(self.model_parts(&named, state.step)?);
         Ok(Snapshot { step: state.step, parts })
     }
 
@@ -321,15 +333,21 @@ impl RunFolder {
         (!added.is_empty()).then(|| (ADDED.to_string(), Part::Tensors(tensors)))
     }
 
-    /// All files of the model folders.
-    fn model_parts(&self, named: &[(String, Tensor)]) -> Result<Vec<(String, Part)>> {
+    /// All files of the model folders, with the angles that the model of `step` was trained with.
+    fn model_parts(&self, named: &[(String, Tensor)], step: u64) -> Result<Vec<(String, Part)>> {
+        let theta = self.phases.theta_of(step);
         let mut parts = Vec::new();
         for folder in &self.folders {
             parts.push((place(folder, MODEL), Part::Tensors(tensors_of(folder, named)?)));
-            let files = folder.files.iter();
-            parts.extend(files.map(|(name, bytes)| (place(folder, name), Part::Bytes(bytes.clone()))));
+            let files = folder.files_with(theta)?.into_iter();
+            parts.extend(files.map(|(name, bytes)| (place(folder, &name), Part::Bytes(bytes))));
         }
         Ok(parts)
+    }
+
+    /// The phases of the run.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
     }
 
     /// The model folders that a checkpoint holds.
@@ -371,7 +389,7 @@ impl RunFolder {
         ];
         let named = parameters.named()?;
         parts.extend(self.added_part(&named));
-        parts.extend(self.model_parts(&named)?);
+        parts.extend(self.model_parts(&named, step)?);
         let target = self.path.join(format!("diverged-{step}"));
         self.publish(&target, &Snapshot { step, parts })?;
         Ok(target)
@@ -383,8 +401,9 @@ impl RunFolder {
         Checkpoint::open(&self.store.path_of(step))
     }
 
-    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes.
-    pub fn finish(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
+    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes; its
+    /// weights are those of step `trained_until`.
+    pub fn finish(&mut self, parameters: &Parameters, step: u64, trained_until: u64) -> Result<()> {
         self.settle();
         let mut warnings = self.sinks.finish();
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
@@ -394,7 +413,7 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
-        let parts = self.model_parts(&parameters.named()?)?;
+        let parts = self.model_parts(&parameters.named()?, trained_until)?;
         self.publish(&self.path.join(FINAL), &Snapshot { step, parts })
     }
 

@@ -108,6 +108,22 @@ impl TrainState {
         }
     }
 
+    /// The beginning of another run that goes on from here: with the same data, and with scores and a clock of
+    /// its own.
+    #[must_use]
+    pub fn of_another_run(&self, better: Better) -> Self {
+        Self {
+            step: self.step,
+            epoch: self.epoch,
+            num_input_tokens_seen: self.num_input_tokens_seen,
+            total_flos: self.total_flos,
+            loss_scale: self.loss_scale,
+            skipped_steps: self.skipped_steps,
+            divergence: self.divergence.clone(),
+            ..Self::new(self.cursor.clone(), better)
+        }
+    }
+
     /// What a checkpoint holds of it; an error where that could not be read back as it is, since JSON has no
     /// name for numbers that are not finite.
     pub fn to_json(&self) -> Result<Value> {
@@ -140,7 +156,7 @@ impl TrainState {
         self.step += 1;
         self.skipped_steps += u64::from(outcome.skipped.is_some());
         self.epoch = batches.epoch;
-        self.cursor = batches.cursor_after;
+        self.cursor = batches.cursor_after.clone();
         self.num_input_tokens_seen += outcome.tokens as u64;
         self.total_flos += outcome.flops;
         self.window.resize(outcome.losses.len(), LossWindow::default());

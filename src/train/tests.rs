@@ -18,7 +18,6 @@ use candle_core::Device;
 use candle_core::Tensor;
 
 use crate::batches::Batch;
-use crate::batches::BatchPlan;
 use crate::batches::Cursor;
 use crate::batches::Planner;
 use crate::batches::StepBatches;
@@ -53,6 +52,7 @@ use crate::train::End;
 use crate::train::Trainer;
 use crate::train::cadence::Cadence;
 use crate::train::meter::Meter;
+use crate::train::phases::Phases;
 use crate::train::run;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
@@ -176,7 +176,14 @@ impl Data for Steps {
         }
         self.cursor.index += 1;
         let micro = vec![Batch { sample_ids: vec![sample], ..Batch::default() }];
-        Ok(StepBatches { micro, cursor_after: self.cursor, epoch: 0.5, rows: 1, tokens: 1, label_count: 1 })
+        Ok(StepBatches {
+            micro,
+            cursor_after: self.cursor.clone(),
+            epoch: 0.5,
+            rows: 1,
+            tokens: 1,
+            label_count: 1,
+        })
     }
 
     fn evaluate(&mut self, task: &dyn Task, _interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
@@ -272,6 +279,8 @@ fn probed_sitting(
         inputs: Inputs::new(),
         training: config,
         total_steps: TOTAL,
+        phases: Phases::new(config, 1, 0.0),
+        first_step: state.step,
         tensorboard: false,
         world: machine.world,
     };
@@ -284,7 +293,7 @@ fn probed_sitting(
         schedule: Schedule::new(config, TOTAL),
         cadence: Cadence::new(config, TOTAL).probing(0),
         rules: run::stop_rules(config, &machine, &signals).unwrap(),
-        plan: BatchPlan::new(config, 1),
+        phases: Phases::new(config, 1, 0.0),
         loss_spike_threshold: config.loss_spike_threshold,
         best_metric: "loss",
         keep_best: config.load_best_model_at_end,

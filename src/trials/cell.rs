@@ -102,6 +102,7 @@ impl Cell {
             seed: self.seed,
             start: &Start::Auto,
             probe: None,
+            parent: None,
         };
         let began = Instant::now();
         let trained = machine::in_pool(|| train::run::run(kind, &request, machine, progress, signals));

@@ -173,7 +173,7 @@ fn packing_goes_on_from_any_row_in_every_mode() {
         }
         let mut skipping = start(Cursor::default());
         skipping.skip_rows(100).unwrap();
-        assert_eq!((skipping.cursor(), &skipping.next_row().unwrap()), (rows[100].0, &rows[100].1));
+        assert_eq!((skipping.cursor(), &skipping.next_row().unwrap()), (rows[100].0.clone(), &rows[100].1));
     }
 }
 

@@ -20,7 +20,7 @@ struct Whole {
 fn whole(ranks: &[StepBatches]) -> Whole {
     let batches = || ranks.iter().flat_map(|step| &step.micro);
     assert!(
-        ranks.iter().all(|step| (step.cursor_after, step.epoch) == (ranks[0].cursor_after, ranks[0].epoch))
+        ranks.iter().all(|step| (&step.cursor_after, step.epoch) == (&ranks[0].cursor_after, ranks[0].epoch))
     );
     let labels = |b: &Batch| {
         b.label_positions
@@ -38,7 +38,7 @@ fn whole(ranks: &[StepBatches]) -> Whole {
         segment_lengths: batches()
             .flat_map(|b| b.cu_seqlens.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>())
             .collect(),
-        cursor_after: ranks[0].cursor_after,
+        cursor_after: ranks[0].cursor_after.clone(),
         epoch: ranks[0].epoch,
     }
 }
@@ -111,12 +111,7 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
     let phases = |micro: usize| crate::config::TrainingConfig {
         per_device_train_batch_size: 2.into(),
         gradient_accumulation_steps: micro,
-        phases: vec![crate::config::TrainingPhase {
-            until_step: 3,
-            max_seq_length: 12,
-            per_device_train_batch_size: None,
-            gradient_accumulation_steps: None,
-        }],
+        phases: vec![crate::config::TrainingPhase::of_length(3, 12)],
         ..crate::config::TrainingConfig::default()
     };
     for packing in PACKINGS {
@@ -143,7 +138,7 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
             );
         }
         for stop in 0..5 {
-            let mut resumed = start(0, 1, stop as u64 + 1, expected[stop].cursor_after);
+            let mut resumed = start(0, 1, stop as u64 + 1, expected[stop].cursor_after.clone());
             assert_eq!(resumed.next_step().unwrap(), expected[stop + 1], "{packing:?} after step {stop}");
         }
     }

@@ -91,6 +91,7 @@ impl FinetunedVisitor for Training<'_> {
                 seed,
                 start: &Start::Auto,
                 probe: None,
+                parent: None,
             };
             let kind = examples.kind(config, &folder);
             let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;

@@ -26,6 +26,7 @@ use crate::tasks::pretraining::sample;
 use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
+use crate::train::decay;
 use crate::train::probe::Probe;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
@@ -44,6 +45,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(path.clone()),
     };
+    let parent = decay::resolve(&mut config, &start)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -56,6 +58,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     let prepared = prepare::ensure_prepared(&resolved, &progress)?;
+    if let Some(line) = decay::told(&config) {
+        progress.note(&line);
+    }
     for line in prepare::summary(&resolved, &prepared) {
         progress.note(&line);
     }
@@ -72,6 +77,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         seed: config.run.seed,
         start: &start,
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
+        parent: parent.as_ref(),
     };
     let training = Training {
         request: &request,

@@ -14,10 +14,13 @@ use crate::models::memory::checkpoint_bytes;
 use crate::prepare::Space;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
+use crate::shards::Manifest;
 use crate::tasks::list::shapes;
+use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::planned_model;
 use crate::tasks::run::Shapes;
 use crate::train::batch_size;
+use crate::train::decay;
 use crate::train::room;
 
 /// The lines of `pretrain --dry-run`.
@@ -58,10 +61,12 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         format!("{rows} rows, at most {} tokens", format_count(rows * shape.max_seq_length as u64))
     };
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
+    let more = Changing::new(&config, model.encoder.global_rope_theta);
     for phase in &config.training.phases {
-        row(&format!("update {}", phase.until_step), update(plan.at(phase.until_step.saturating_sub(1))));
+        let last = phase.until_step.saturating_sub(1);
+        row(&format!("update {}", phase.until_step), format!("{}{}", update(plan.at(last)), more.at(last)));
     }
-    row("update", update(plan.at(u64::MAX)));
+    row("update", format!("{}{}", update(plan.at(u64::MAX)), more.at(u64::MAX)));
     let steps = match config.training.max_steps {
         steps if steps >= 0 => format_count(steps as u64),
         _ => format!("{} epochs (counted when the shards are there)", config.training.num_train_epochs),
@@ -78,6 +83,9 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
             "probes",
             format!("of {}, {every}; their time and memory are not in this forecast", files.join(", ")),
         );
+    }
+    if let Some(text) = decay::told(&config) {
+        row("decay", text);
     }
     if let Some(limit) = &config.training.max_train_time {
         let cut = "if time runs out first, training ends before the learning rate has decayed";
@@ -96,6 +104,40 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     }
     row("output", config.run.output_dir.display().to_string());
     Ok(lines)
+}
+
+/// What phases change beside the sizes of updates.
+struct Changing<'a> {
+    training: &'a TrainingConfig,
+    theta: f64,
+    mixes: Mixes,
+}
+
+impl<'a> Changing<'a> {
+    /// Of a run whose angles have the base `theta` where no phase says otherwise.
+    fn new(config: &'a PretrainConfig, theta: f64) -> Self {
+        // Shares of sources can be told once their tokens are counted.
+        let manifest = Manifest::read(&config.prepared_dir().join("shards")).ok();
+        Self { training: &config.training, theta, mixes: Mixes::new(config, manifest.as_ref()) }
+    }
+
+    /// What holds in the step after `steps_done`, each with a semicolon before it.
+    fn at(&self, steps_done: u64) -> String {
+        let (phases, phase) = (&self.training.phases, self.training.phase_at(steps_done));
+        let mut parts = vec![String::new()];
+        if phases.iter().any(|phase| phase.learning_rate.is_some()) {
+            let peak = phase.and_then(|phase| phase.learning_rate).unwrap_or(self.training.learning_rate);
+            parts.push(format!("learning rate up to {peak}"));
+        }
+        if phases.iter().any(|phase| phase.global_rope_theta.is_some()) {
+            let theta = phase.and_then(|phase| phase.global_rope_theta).unwrap_or(self.theta);
+            parts.push(format!("global_rope_theta {theta}"));
+        }
+        if self.mixes.change() {
+            parts.push(self.mixes.text_at(steps_done));
+        }
+        parts.join("; ")
+    }
 }
 
 /// What a checkpoint takes, and all of them at most.

@@ -349,6 +349,8 @@ fn show_names_the_origin_of_each_value() {
       lr_scheduler_type: linear       # default
       warmup_steps: 0.0               # default
       lr_decay_steps: 0.1             # default
+      decay_type: cosine              # default
+      min_lr_ratio: 0.0               # default
       lr_power: 1.0                   # default
       weight_decay: 0.0               # default
       adam_beta1: 0.9                 # default

@@ -1,4 +1,4 @@
-//! Packing, phases and the ramp of the batch size, the schedule of masking.
+//! Packing, the ramp of the batch size, the schedule of masking.
 
 use crate::config::DataConfig;
 use crate::config::FinetuneConfig;
@@ -6,12 +6,10 @@ use crate::config::MlmConfig;
 use crate::config::PackingMode;
 use crate::config::PretrainConfig;
 use crate::config::TrainingConfig;
-use crate::config::TrainingPhase;
 use crate::config::validate::Findings;
 
 pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
     packing(&config.data, findings);
-    phases(&config.training, config.data.max_seq_length, findings);
     ramp(&config.training, findings);
     masking_schedule(&config.mlm, findings);
 }
@@ -36,48 +34,6 @@ fn packing(data: &DataConfig, findings: &mut Findings) {
     findings.count("data.loader_workers", data.loader_workers as u64, 1, 256);
     if data.packing.mode == PackingMode::BestFit {
         findings.count("data.packing.window_documents", data.packing.window_documents, 1, 1 << 20);
-    }
-}
-
-fn phases(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {
-    let mut before: Option<&TrainingPhase> = None;
-    for (index, phase) in training.phases.iter().enumerate() {
-        let path = format!("training.phases.{index}");
-        let (until, length) = (format!("{path}.until_step"), format!("{path}.max_seq_length"));
-        let (last_step, last_length) = before.map_or((0, 3), |p| (p.until_step, p.max_seq_length));
-        if phase.until_step <= last_step {
-            let message = format!("`{until}` is {}, it must be above {last_step}", phase.until_step);
-            findings.add(
-                &[&until, &path],
-                message,
-                "phases follow each other; each names its last step, counted from the beginning of the run",
-            );
-        }
-        if phase.max_seq_length < last_length || phase.max_seq_length > max_seq_length {
-            let message = format!(
-                "`{length}` is {}, it must lie between {last_length} and `data.max_seq_length` {max_seq_length}",
-                phase.max_seq_length
-            );
-            findings.add(
-                &[&length, &path],
-                message,
-                "sequences may only grow from phase to phase, up to `data.max_seq_length`",
-            );
-        }
-        let rows = phase.per_device_train_batch_size.unwrap_or(1);
-        findings.count(&format!("{path}.per_device_train_batch_size"), rows as u64, 1, u64::MAX);
-        // Token positions of a batch are 32-bit numbers.
-        if rows.saturating_mul(phase.max_seq_length) > i32::MAX as usize {
-            let message =
-                format!("`{path}`: {rows} rows of {} tokens are over 2^31 tokens", phase.max_seq_length);
-            findings.add(&[&path], message, "use more `gradient_accumulation_steps` for a larger batch");
-        }
-        let micro = phase.gradient_accumulation_steps.unwrap_or(1);
-        findings.count(&format!("{path}.gradient_accumulation_steps"), micro as u64, 1, 1 << 20);
-        before = Some(phase);
-    }
-    if !training.phases.is_empty() {
-        needs_max_steps("phases", training, findings);
     }
 }
 
@@ -112,7 +68,7 @@ fn ramp(training: &TrainingConfig, findings: &mut Findings) {
     needs_max_steps("batch_size_ramp", training, findings);
 }
 
-fn needs_max_steps(key: &str, training: &TrainingConfig, findings: &mut Findings) {
+pub(super) fn needs_max_steps(key: &str, training: &TrainingConfig, findings: &mut Findings) {
     if training.max_steps == -1 {
         let path = format!("training.{key}");
         let message = format!(

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::config::ClassifyData;
-use crate::config::DataConfig;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::config::MlmConfig;
@@ -28,8 +27,9 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
     }
 }
 
-pub(super) fn corpus(data: &DataConfig, findings: &mut Findings) {
-    sources::sources(data, findings);
+pub(super) fn corpus(config: &PretrainConfig, findings: &mut Findings) {
+    let data = &config.data;
+    sources::sources(data, &config.training.phases, findings);
     findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
     let fraction = data.validation_fraction;
     if !(fraction > 0.0 && fraction <= 0.5) {

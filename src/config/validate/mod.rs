@@ -4,6 +4,7 @@
 
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
+use crate::config::SchedulerType;
 use crate::error::Problem;
 
 mod batching;
@@ -11,6 +12,7 @@ mod curation;
 mod data;
 mod deduplication;
 mod model;
+mod phases;
 mod precision;
 mod sources;
 mod tokenizer;
@@ -45,13 +47,21 @@ pub fn validate_finetune(config: &FinetuneConfig) -> Vec<Problem> {
 
 pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
+    let mut decaying = config.clone();
+    if config.decay_from.is_some() {
+        // Its length and its schedule follow from the checkpoint.
+        decaying.training.max_steps = 0;
+        decaying.training.lr_scheduler_type = SchedulerType::WarmupStableDecay;
+    }
+    let config = &decaying;
     data::run(&config.run, &mut findings);
-    data::corpus(&config.data, &mut findings);
+    data::corpus(config, &mut findings);
     deduplication::deduplication(&config.data.deduplication, &mut findings);
     curation::curation(&config.data, &mut findings);
     tokenizer::tokenizer(&config.tokenizer, &mut findings);
     data::masking(&config.mlm, &mut findings);
     batching::batching(config, &mut findings);
+    phases::phases(config, &mut findings);
     data::sample_text(config, &mut findings);
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);

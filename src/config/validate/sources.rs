@@ -5,12 +5,13 @@
 use crate::config::DataConfig;
 use crate::config::Format;
 use crate::config::SourceConfig;
+use crate::config::TrainingPhase;
 use crate::config::validate::Findings;
 
 /// A weight above this takes each document so often that a typing error is likelier.
-const WEIGHT_MAX: f64 = 1000.0;
+pub(super) const WEIGHT_MAX: f64 = 1000.0;
 
-pub(super) fn sources(data: &DataConfig, findings: &mut Findings) {
+pub(super) fn sources(data: &DataConfig, phases: &[TrainingPhase], findings: &mut Findings) {
     if data.sources.is_empty() {
         let hint = "write `sources:` and below it `- files: [corpus/*.txt]`";
         findings.add(
@@ -25,7 +26,15 @@ pub(super) fn sources(data: &DataConfig, findings: &mut Findings) {
         files(&path, source, findings);
         fields(&path, source, findings);
         separator(&path, source, findings);
-        weight(&path, source.weight, findings);
+        let is_drawn_in_a_phase = phases.iter().any(|phase| phase.weights(&data.sources)[index] > 0.0);
+        weight(&path, source.weight, is_drawn_in_a_phase, findings);
+    }
+    if !phases.is_empty()
+        && !data.sources.is_empty()
+        && data.sources.iter().all(|source| source.weight == 0.0)
+    {
+        let message = "`data.sources` all have the weight 0: nothing is left for the steps behind the phases";
+        findings.add(&["data.sources"], message.to_string(), "give one of them a weight above 0");
     }
     standard_input(&data.sources, findings);
     findings.count("data.max_line_bytes", data.max_line_bytes, 1024, 1 << 30);
@@ -105,9 +114,11 @@ fn separator(path: &str, source: &SourceConfig, findings: &mut Findings) {
     }
 }
 
-fn weight(path: &str, weight: f64, findings: &mut Findings) {
+/// A source that only phases take has the weight 0 behind them.
+fn weight(path: &str, weight: f64, is_drawn_in_a_phase: bool, findings: &mut Findings) {
     let path = format!("{path}.weight");
-    if !(weight.is_finite() && weight > 0.0 && weight <= WEIGHT_MAX) {
+    let is_enough = weight > 0.0 || weight == 0.0 && is_drawn_in_a_phase;
+    if !(weight.is_finite() && is_enough && weight <= WEIGHT_MAX) {
         let message = format!("`{path}` is {weight}, it must be above 0 and at most {WEIGHT_MAX}");
         findings.add(
             &[&path],

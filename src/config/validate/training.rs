@@ -189,6 +189,7 @@ fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     if kind != SchedulerType::WarmupStableDecay {
         return;
     }
+    findings.below_one("training.min_lr_ratio", training.min_lr_ratio, "0.1");
     let decay =
         steps_or_share("training.lr_decay_steps", training.lr_decay_steps, training.max_steps, findings);
     if let (Some(warmup), Some(decay)) = (warmup, decay)

@@ -83,18 +83,17 @@ fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
 /// What neither kind of run reads.
 pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
     let (defaults, kind) = (TrainingConfig::default(), training.lr_scheduler_type);
+    let differs = |value: f64, default: f64| value.total_cmp(&default).is_ne();
+    let polynomial = (SchedulerType::Polynomial, "polynomial");
+    let stable = (SchedulerType::WarmupStableDecay, "warmup_stable_decay");
     let keys = [
-        ("lr_power", training.lr_power, defaults.lr_power, SchedulerType::Polynomial, "polynomial"),
-        (
-            "lr_decay_steps",
-            training.lr_decay_steps,
-            defaults.lr_decay_steps,
-            SchedulerType::WarmupStableDecay,
-            "warmup_stable_decay",
-        ),
+        ("lr_power", differs(training.lr_power, defaults.lr_power), polynomial),
+        ("lr_decay_steps", differs(training.lr_decay_steps, defaults.lr_decay_steps), stable),
+        ("decay_type", training.decay_type != defaults.decay_type, stable),
+        ("min_lr_ratio", differs(training.min_lr_ratio, defaults.min_lr_ratio), stable),
     ];
-    for (key, value, default, reader, name) in keys {
-        if kind != reader && value.total_cmp(&default).is_ne() {
+    for (key, is_given, (reader, name)) in keys {
+        if kind != reader && is_given {
             let path = format!("training.{key}");
             let message = format!("`{path}` is given, but only the schedule `{name}` reads it");
             let hint = format!("remove it, or use `lr_scheduler_type: {name}`");
@@ -249,13 +248,17 @@ mod tests {
 
     #[test]
     fn keys_of_another_schedule() {
-        insta::assert_snapshot!(found(&json!({"training": {"lr_power": 2.0, "lr_decay_steps": 50}})), @"
+        insta::assert_snapshot!(found(&json!({"training": {"lr_power": 2.0, "lr_decay_steps": 50,
+            "decay_type": "1-sqrt", "min_lr_ratio": 0.1}})), @"
         `training.lr_power` is given, but only the schedule `polynomial` reads it
         `training.lr_decay_steps` is given, but only the schedule `warmup_stable_decay` reads it
+        `training.decay_type` is given, but only the schedule `warmup_stable_decay` reads it
+        `training.min_lr_ratio` is given, but only the schedule `warmup_stable_decay` reads it
         ");
         for right in [
             json!({"training": {"lr_power": 2.0, "lr_scheduler_type": "polynomial"}}),
-            json!({"training": {"lr_decay_steps": 50, "lr_scheduler_type": "warmup_stable_decay"}}),
+            json!({"training": {"lr_decay_steps": 50, "decay_type": "linear", "min_lr_ratio": 0.1,
+                "lr_scheduler_type": "warmup_stable_decay"}}),
         ] {
             assert_eq!(found(&right), "");
         }

@@ -18,6 +18,7 @@ use crate::shards::ShardSet;
 use crate::tasks::Loss;
 use crate::tasks::Task;
 use crate::tasks::Term;
+use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
@@ -35,6 +36,8 @@ pub struct Corpus {
     pub(super) loader: Option<Loader>,
     /// What the loader's threads do with a batch that they have made.
     pub(super) planner: Option<Planner>,
+    /// Which sources come how often.
+    pub(super) mixes: Mixes,
     pub(super) validation: Validation,
     /// What the summed losses of an evaluation come to.
     pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
@@ -79,6 +82,10 @@ impl Data for Corpus {
         let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
         let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
         Ok(evaluate(task, batches, interrupted)?.map(|losses| (self.scores)(task.terms(), &losses)))
+    }
+
+    fn mix(&self, steps_done: u64) -> Vec<(String, f64)> {
+        self.mixes.shares_at(steps_done).filter(|_| self.mixes.change()).unwrap_or_default()
     }
 
     fn score_names(&self) -> Vec<String> {

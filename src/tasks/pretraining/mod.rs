@@ -3,6 +3,7 @@
 //! What a task brings along is [`Pretrained`]; `corpus.rs` holds the batches and scores of a run.
 
 pub mod corpus;
+pub mod mixes;
 pub mod origin;
 pub mod scored;
 
@@ -26,9 +27,11 @@ use crate::batches::rows_per_epoch;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
+use crate::config::TrainingPhase;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
+use crate::families::PositionKind;
 use crate::models::memory::Outline;
 use crate::prepare::Prepared;
 use crate::scores::Better;
@@ -41,6 +44,7 @@ use crate::tasks::fill_mask::Candidate;
 use crate::tasks::fill_mask::fill_mask;
 use crate::tasks::pretraining::corpus::Corpus;
 use crate::tasks::pretraining::corpus::Validation;
+use crate::tasks::pretraining::mixes::Mixes;
 use crate::tasks::pretraining::origin::OfFolders;
 use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::run::Inputs;
@@ -107,6 +111,7 @@ impl<'a, T: Pretrained> Pretraining<'a, T> {
     pub fn new(config: &'a PretrainConfig, prepared: Prepared, origin: Option<Origin>) -> Result<Self> {
         let model = config.model().context("validation lets only one model family pass")?;
         let model = fitted_model(model, &prepared.tokenizer)?;
+        angles(config, &model)?;
         Ok(Self { config, prepared, model, origin, task: PhantomData })
     }
 }
@@ -152,6 +157,18 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
     Ok(model)
 }
 
+/// Refuses angles in a phase for a model that has none; of a folder that is known only now.
+fn angles(config: &PretrainConfig, model: &ModelConfig) -> Result<(), Problem> {
+    let is_given = |phase: &TrainingPhase| phase.global_rope_theta.is_some();
+    let given = config.training.phases.iter().position(is_given);
+    let Some(index) = given.filter(|_| model.family.positions != PositionKind::Rotary) else {
+        return Ok(());
+    };
+    Err(Problem::usage(format!("is given, but positions of {} are no angles", model.family.title))
+        .at(format!("training.phases.{index}.global_rope_theta"))
+        .hint("remove it: it is for `modernbert`"))
+}
+
 /// Says which padding token `fitted` has, where its configuration says another one.
 fn padding_note(config: &PretrainConfig, fitted: &ModelConfig) -> Option<String> {
     let (given, taken) = (config.model()?.encoder.pad_token_id, fitted.encoder.pad_token_id);
@@ -183,7 +200,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         if let Some(note) = padding_note(config, &model) {
             progress.note(&note);
         }
-        let Prepared { tokenizer, train, validation, .. } = prepared;
+        let Prepared { tokenizer, train, validation, manifest, .. } = prepared;
         let task = T::build(config, &model, setting)?;
         if let Some(origin) = origin {
             let names = task.of_folders();
@@ -197,7 +214,8 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         // Evaluation is always packed in segments, so that runs with other packings can be compared.
         let eval_frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
         let frame = eval_frame.with_packing(Packing::new(&config.data.packing));
-        let order = order(config);
+        let mixes = Mixes::new(config, Some(&manifest));
+        let (order, later_orders) = mixes.orders(config.run.seed);
         // Where the steps are given, no epoch has to be played through.
         let rows = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
         let validation = Validation {
@@ -214,6 +232,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             frame,
             options: LoaderOptions {
                 order,
+                later_orders,
                 workers: config.data.loader_workers,
                 rank: machine.world.rank,
                 world_size: machine.world.size,
@@ -221,6 +240,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             },
             loader: None,
             planner: None,
+            mixes,
             validation,
             scores: T::scores,
             score_names: T::SCORES,
@@ -246,7 +266,7 @@ pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Re
     })
 }
 
-/// The order of training: each source as often as its weight says.
+/// The order of training behind all phases: each source as often as its weight says.
 fn order(config: &PretrainConfig) -> Order {
     let weights = config.data.sources.iter().map(|source| source.weight).collect();
     Order::Weighted { seed: config.run.seed, weights }

@@ -98,6 +98,7 @@ pub(super) fn whole_run(
         seed: 1,
         start: &Start::Auto,
         probe: None,
+        parent: None,
     };
     let signals = toy.data.signals.clone();
     run::run(toy, &request, &machine, &Progress::silent(), &signals)

@@ -1,6 +1,7 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
 mod deberta;
+mod decay;
 mod diverging;
 pub(super) mod electra;
 mod ending;
@@ -8,6 +9,7 @@ mod family;
 mod interruption;
 mod modernbert;
 mod origin;
+mod phases;
 mod probes;
 mod refusals;
 mod report;

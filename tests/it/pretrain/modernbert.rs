@@ -9,7 +9,7 @@ use crate::workplace::Workplace;
 
 /// A small ModernBERT in the place of the configuration's model: rows of 32 tokens are longer than the eight
 /// that two of its layers see at once.
-const MODERNBERT: [&str; 2] = [
+pub(super) const MODERNBERT: [&str; 2] = [
     "model={modernbert: {hidden_size: 32, num_hidden_layers: 3, num_attention_heads: 2, intermediate_size: 48, \
      local_attention: 8, max_position_embeddings: 40, embedding_dropout: 0.1, attention_dropout: 0.1, \
      mlp_dropout: 0.1, classifier_dropout: 0.1, classifier_pooling: mean, initializer_range: 0.05}}",

@@ -1,0 +1,120 @@
+//! Mixes of sources that change during a run: the same steps for any number of ranks and after a resume.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const STEPS: u64 = 12;
+
+/// Mixes that begin after 3 and after 7 steps, the last one without the first source.
+fn loader(packing: Packing, rank: usize, world_size: usize, first_step: u64, cursor: Cursor) -> Loader {
+    let order = |weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() };
+    let shape = StepShape { max_seq_length: 16, rows_per_micro_batch: 2, micro_batches: 4 / world_size };
+    let options = LoaderOptions {
+        order: order([1.0, 1.0]),
+        later_orders: vec![(3, order([0.5, 2.0])), (7, order([0.0, 1.0]))],
+        first_step,
+        rank,
+        world_size,
+        ..LoaderOptions::new(3, BatchPlan::constant(shape))
+    };
+    Loader::start(two_sources(), frame(16).with_packing(packing), masking(), options, cursor).unwrap()
+}
+
+/// Short documents: those of the first source have ids below 150, those of the second above.
+fn two_sources() -> Arc<ShardSet> {
+    let documents = |first: u32, count: u32| -> Vec<Vec<u32>> {
+        (0..count).map(|number| vec![first + number; 3 + number as usize % 7]).collect()
+    };
+    let (web, books) = (documents(20, 60), documents(150, 25));
+    Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], 200))
+}
+
+/// The ids of the text of a step, as they were before masking.
+fn text(step: &StepBatches) -> Vec<u32> {
+    let mut all = Vec::new();
+    for batch in &step.micro {
+        let mut ids = batch.ids.clone();
+        for (&position, &label) in batch.label_positions.iter().zip(&batch.labels) {
+            ids[position as usize] = label;
+        }
+        all.extend(ids.into_iter().filter(|id| *id >= 20));
+    }
+    all
+}
+
+#[test]
+fn a_change_of_the_mix_gives_the_same_steps_to_any_number_of_ranks_and_after_a_resume() {
+    for packing in PACKINGS {
+        let mut alone = loader(packing, 0, 1, 0, Cursor::default());
+        let expected: Vec<StepBatches> = (0..STEPS).map(|_| alone.next_step().unwrap()).collect();
+        let mut two = [0, 1].map(|rank| loader(packing, rank, 2, 0, Cursor::default()));
+        for step in &expected {
+            let parts: Vec<StepBatches> = two.iter_mut().map(|rank| rank.next_step().unwrap()).collect();
+            assert_eq!([text(&parts[0]), text(&parts[1])].concat(), text(step), "{packing:?}");
+            assert_eq!(parts[1].cursor_after, step.cursor_after);
+        }
+        for (done, step) in expected.iter().enumerate() {
+            let bytes = serde_json::to_vec(&step.cursor_after).unwrap();
+            let cursor: Cursor = serde_json::from_slice(&bytes).unwrap();
+            let mut resumed = loader(packing, 0, 1, done as u64 + 1, cursor);
+            for later in &expected[done + 1..] {
+                assert_eq!(resumed.next_step().unwrap(), *later, "{packing:?} after step {}", done + 1);
+            }
+        }
+        let ids: Vec<u64> =
+            expected.iter().flat_map(|s| &s.micro).flat_map(|b| b.sample_ids.clone()).collect();
+        let different: std::collections::BTreeSet<&u64> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len(), "each row has masks of its own");
+    }
+}
+
+#[test]
+fn what_is_read_is_of_the_mix_of_the_step() {
+    // Documents are short: of the mix before no more than one is left when the next one begins.
+    let mut loader = loader(Packing::Segments, 0, 1, 0, Cursor::default());
+    let mut read: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut epochs = Vec::new();
+    // The first row of the last mix may hold the rest of a document.
+    let mut tokens = [[0; 2]; 3];
+    for step in 1..=STEPS {
+        let step_batches = loader.next_step().unwrap();
+        let (web, books): (Vec<u32>, Vec<u32>) = text(&step_batches).into_iter().partition(|id| *id < 150);
+        let phase = usize::from(step > 3) + usize::from(step > 8);
+        tokens[phase][0] += web.len();
+        tokens[phase][1] += books.len();
+        for id in web.into_iter().chain(books) {
+            *read.entry(id).or_default() += 1;
+        }
+        epochs.push(step_batches.epoch);
+    }
+    let [[web, books], [fewer_web, more_books], [no_web, _]] = tokens;
+    assert!(web > books && fewer_web < more_books && no_web == 0, "{tokens:?}");
+    assert!(epochs.is_sorted() && epochs[0] > 0.0, "{epochs:?}");
+    // Of each source every document has been read as often as any other, give or take one that is begun.
+    let times = |first: u32, count: u32| -> Vec<u32> {
+        let of = |number: u32| read.get(&(first + number)).map_or(0, |tokens| tokens / (3 + number % 7));
+        (0..count).map(of).collect()
+    };
+    for times in [times(20, 60), times(150, 25)] {
+        let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+        assert!(most - least <= 1, "{times:?}");
+    }
+}
+
+#[test]
+fn a_position_of_another_run_is_refused() {
+    let set = two_sources();
+    let orders = vec![Order::Weighted { seed: 3, weights: [1.0, 1.0].into() }];
+    for (cursor, why) in [
+        (
+            Cursor { mix: 1, positions: vec![4, 4], ..Cursor::default() },
+            "is of mix 1 of the sources, there are 1",
+        ),
+        (Cursor { positions: vec![4], ..Cursor::default() }, "beyond the 85 documents"),
+    ] {
+        let refused = Packer::of_mixes(Arc::clone(&set), orders.clone(), frame(16), cursor);
+        let message = refused.err().expect("is refused").to_string();
+        assert!(message.contains(why), "{message}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Phases: their order, and what each of them changes.
+
+use crate::config::PretrainConfig;
+use crate::config::SourceConfig;
+use crate::config::TrainingPhase;
+use crate::config::validate::Findings;
+use crate::config::validate::batching::needs_max_steps;
+use crate::config::validate::sources::WEIGHT_MAX;
+use crate::families::PositionKind;
+
+pub(super) fn phases(config: &PretrainConfig, findings: &mut Findings) {
+    let training = &config.training;
+    let mut before: Option<&TrainingPhase> = None;
+    for (index, phase) in training.phases.iter().enumerate() {
+        let path = format!("training.phases.{index}");
+        order(&path, phase, before, config.data.max_seq_length, findings);
+        rows(&path, phase, findings);
+        findings.positive(&format!("{path}.learning_rate"), phase.learning_rate.unwrap_or(1.0));
+        theta(&path, phase, config, findings);
+        sources(&path, phase, &config.data.sources, findings);
+        before = Some(phase);
+    }
+    if !training.phases.is_empty() {
+        needs_max_steps("phases", training, findings);
+    }
+}
+
+/// Steps and lengths that grow from phase to phase.
+fn order(
+    path: &str,
+    phase: &TrainingPhase,
+    before: Option<&TrainingPhase>,
+    max_seq_length: usize,
+    findings: &mut Findings,
+) {
+    let (until, length) = (format!("{path}.until_step"), format!("{path}.max_seq_length"));
+    let (last_step, last_length) = before.map_or((0, 3), |p| (p.until_step, p.max_seq_length));
+    if phase.until_step <= last_step {
+        let message = format!("`{until}` is {}, it must be above {last_step}", phase.until_step);
+        findings.add(
+            &[&until, path],
+            message,
+            "phases follow each other; each names its last step, counted from the beginning of the run",
+        );
+    }
+    if phase.max_seq_length < last_length || phase.max_seq_length > max_seq_length {
+        let message = format!(
+            "`{length}` is {}, it must lie between {last_length} and `data.max_seq_length` {max_seq_length}",
+            phase.max_seq_length
+        );
+        findings.add(
+            &[&length, path],
+            message,
+            "sequences may only grow from phase to phase, up to `data.max_seq_length`",
+        );
+    }
+}
+
+fn rows(path: &str, phase: &TrainingPhase, findings: &mut Findings) {
+    let rows = phase.per_device_train_batch_size.unwrap_or(1);
+    findings.count(&format!("{path}.per_device_train_batch_size"), rows as u64, 1, u64::MAX);
+    // Token positions of a batch are 32-bit numbers.
+    if rows.saturating_mul(phase.max_seq_length) > i32::MAX as usize {
+        let message =
+            format!("`{path}`: {rows} rows of {} tokens are over 2^31 tokens", phase.max_seq_length);
+        findings.add(&[path], message, "use more `gradient_accumulation_steps` for a larger batch");
+    }
+    let micro = phase.gradient_accumulation_steps.unwrap_or(1);
+    findings.count(&format!("{path}.gradient_accumulation_steps"), micro as u64, 1, 1 << 20);
+}
+
+/// Angles, which only some families have; the family of a folder is seen when it is read.
+fn theta(path: &str, phase: &TrainingPhase, config: &PretrainConfig, findings: &mut Findings) {
+    let Some(theta) = phase.global_rope_theta else { return };
+    let path = format!("{path}.global_rope_theta");
+    findings.positive(&path, theta);
+    let Some(family) = config.model().map(|model| model.family) else { return };
+    if family.positions != PositionKind::Rotary {
+        let message = format!("`{path}` is given, but positions of {} are no angles", family.title);
+        findings.add(&[&path], message, "remove it: it is for `modernbert`");
+    }
+}
+
+fn sources(path: &str, phase: &TrainingPhase, all: &[SourceConfig], findings: &mut Findings) {
+    for (index, own) in phase.sources.iter().enumerate() {
+        let at = format!("{path}.sources.{index}");
+        let named = all.iter().filter(|source| source.display_name() == own.name).count();
+        let is_repeated = phase.sources[..index].iter().any(|other| other.name == own.name);
+        let names: Vec<String> = all.iter().map(|source| format!("`{}`", source.display_name())).collect();
+        let (is, hint) = match named {
+            0 => ("is the name of no source", format!("there are {}", names.join(", "))),
+            1 if is_repeated => ("is named twice in this phase", "keep one of the two".to_string()),
+            1 => ("", String::new()),
+            _ => ("is the name of several sources", "give each a `name` of its own".to_string()),
+        };
+        if !is.is_empty() {
+            findings.add(&[&format!("{at}.name"), path], format!("`{}` {is}", own.name), hint);
+        }
+        if !(0.0..=WEIGHT_MAX).contains(&own.weight) {
+            let message =
+                format!("`{at}.weight` is {}, it must be at least 0 and at most {WEIGHT_MAX}", own.weight);
+            findings.add(&[&format!("{at}.weight")], message, "`1` takes each document once an epoch");
+        }
+    }
+    let is_left_out = |weight: &f64| *weight <= 0.0;
+    if !phase.sources.is_empty() && phase.weights(all).iter().all(is_left_out) {
+        let message = format!("`{path}.sources` leave out every source");
+        findings.add(&[&format!("{path}.sources"), path], message, "give one of them a weight above 0");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use crate::config::PretrainConfig;
+    use crate::config::validate_pretrain;
+
+    /// The problems of phases of a run over the sources `web` and `news`, a line each.
+    fn found(model: &Value, phases: &Value) -> String {
+        let sources = json!([{"files": ["web.txt"]}, {"name": "news", "files": ["b.txt"]}]);
+        let all = json!({"data": {"sources": sources}, "model": model,
+            "training": {"max_steps": 100, "phases": phases}});
+        let config: PretrainConfig = serde_json::from_value(all).unwrap();
+        validate_pretrain(&config).iter().map(|p| p.message.clone()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn angles_rates_and_sources_may_change() {
+        let phases = json!([
+            {"until_step": 10, "max_seq_length": 64, "global_rope_theta": 1e4, "learning_rate": 1e-3},
+            {"until_step": 20, "max_seq_length": 64, "sources": [{"name": "web", "weight": 0}]}]);
+        assert_eq!(found(&json!({"modernbert": {}}), &phases), "");
+        assert_eq!(
+            found(&json!({"roberta": {}}), &phases),
+            "`training.phases.0.global_rope_theta` is given, but positions of RoBERTa are no angles"
+        );
+    }
+
+    #[test]
+    fn each_wrong_value_is_found() {
+        let phase = |more: Value| {
+            let mut phase = json!({"until_step": 10, "max_seq_length": 64});
+            phase.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            found(&json!({"modernbert": {}}), &json!([phase]))
+        };
+        insta::assert_snapshot!(phase(json!({"learning_rate": 0, "global_rope_theta": -1})), @r"
+        `training.phases.0.learning_rate` is 0, it must be above 0 and finite
+        `training.phases.0.global_rope_theta` is -1, it must be above 0 and finite
+        ");
+        let sources = |sources: Value| phase(json!({"sources": sources}));
+        let web = json!({"name": "web", "weight": 0});
+        insta::assert_snapshot!(sources(json!([{"name": "books", "weight": -1}])), @r"
+        `books` is the name of no source
+        `training.phases.0.sources.0.weight` is -1, it must be at least 0 and at most 1000
+        ");
+        assert_eq!(sources(json!([web, web])), "`web` is named twice in this phase");
+        assert_eq!(
+            sources(json!([web, {"name": "news", "weight": 0}])),
+            "`training.phases.0.sources` leave out every source"
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! `decay_from`: what a run that brings a learning rate down takes from a checkpoint.
+//!
+//! A checkpoint of a run gives everything but the schedule, a model folder of somebody else its weights.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::checkpoint::Checkpoint;
+use crate::checkpoint::CheckpointStore;
+use crate::config::ComputeChoice;
+use crate::config::DecayFrom;
+use crate::config::ModelSection;
+use crate::config::PretrainConfig;
+use crate::config::TokenizerConfig;
+use crate::config::compare_for_decay;
+use crate::error::Problem;
+use crate::fs;
+use crate::interop::read_folder;
+use crate::optim::schedule::Schedule;
+use crate::optim::schedule::Stage;
+use crate::tokenizer::Tokenizer;
+use crate::train::resume::Start;
+use crate::train::saved::CONFIG;
+use crate::train::saved::Resumed;
+use crate::train::saved::STATE;
+
+/// The key that names the checkpoint.
+const KEY: &str = "decay_from.checkpoint";
+
+/// What seals a checkpoint, and so stands for all of it.
+const MANIFEST_JSON: &str = "manifest.json";
+
+const CONFIG_CAP_BYTES: u64 = 16 << 20;
+
+/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash. The checkpoint is
+/// given where the run begins with its state: not where it has begun already, and not where there are weights
+/// only.
+pub fn resolve(config: &mut PretrainConfig, start: &Start) -> Result<Option<Resumed>> {
+    let Some(given) = config.decay_from.clone() else { return Ok(None) };
+    if let Some(begun) = begun(config, start)? {
+        config.decay_from = begun.decay_from;
+        config.data.prepared_dir = config.data.prepared_dir.take().or(begun.data.prepared_dir);
+        if begun.model.path.is_some() {
+            config.model = begun.model;
+        }
+        config.settle_decay()?;
+        return Ok(None);
+    }
+    let path = given.checkpoint.clone();
+    if fs::exists(&path.join(STATE)) {
+        return of_run(config, given).map(Some);
+    }
+    if !fs::exists(&path.join("config.json")) {
+        return Err(neither(&path)?.into());
+    }
+    of_folder(config, given)?;
+    Ok(None)
+}
+
+/// What a decay does, for people; `None` where `config`, which is resolved, is of none.
+pub fn told(config: &PretrainConfig) -> Option<String> {
+    let DecayFrom { checkpoint, step, .. } = config.decay_from.as_ref()?;
+    let (place, training) = (checkpoint.display(), &config.training);
+    let curve = serde_json::to_value(training.decay_type).ok()?;
+    let falls = format!(
+        "the learning rate {} falls to {} over {} steps ({})",
+        training.learning_rate,
+        training.learning_rate * training.min_lr_ratio,
+        training.lr_decay_steps,
+        curve.as_str().unwrap_or_default()
+    );
+    Some(match step {
+        Some(step) => {
+            format!(
+                "`{place}`: {falls} from step {step} on; weights, moments and the place in the data go on"
+            )
+        }
+        None => {
+            format!("`{place}`: {falls}; it has weights only: moments are fresh, and the data begin anew")
+        }
+    })
+}
+
+/// The configuration of the run as it was saved with its newest checkpoint, where it has begun and brings down
+/// the learning rate of the same checkpoint.
+fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig>> {
+    let folders = match start {
+        Start::Fresh => Vec::new(),
+        Start::At(path) => vec![path.clone()],
+        Start::Auto => {
+            let store = CheckpointStore::new(&config.run.output_dir);
+            store.steps()?.into_iter().rev().map(|step| store.path_of(step)).collect()
+        }
+    };
+    let named = |config: &PretrainConfig| config.decay_from.as_ref().map(|from| from.checkpoint.clone());
+    // A checkpoint that is damaged is told of when the run goes on from another one.
+    let read = |folder: &Path| {
+        let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
+        serde_json::from_slice::<PretrainConfig>(&bytes).ok()
+    };
+    let saved = folders.iter().find_map(|folder| read(folder));
+    Ok(saved.filter(|saved| named(saved) == named(config)))
+}
+
+/// The state of a run.
+fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
+    let path = &given.checkpoint;
+    let resumed = Resumed::read(Checkpoint::open(path)?)?;
+    let parent: PretrainConfig = serde_json::from_value(resumed.config.clone()).map_err(|e| {
+        Problem::usage(format!("`{}` is not a checkpoint of pretraining: {e}", path.display())).at(KEY)
+    })?;
+    let step = resumed.state.step;
+    let learning_rate = stable_rate(&Schedule::new(&parent.training, resumed.log.max_steps), step, path)?;
+    let sha256 = agreed(&given, fs::sha256_of_file(&path.join(MANIFEST_JSON))?)?;
+    config.decay_from =
+        Some(DecayFrom { step: Some(step), initial_learning_rate: Some(learning_rate), sha256, ..given });
+    config.settle_decay()?;
+    if config.data.prepared_dir.is_none() {
+        let folder = parent.prepared_dir();
+        if !fs::exists(&folder.join("shards").join(MANIFEST_JSON)) {
+            let message = "the tokenizer and the shards of the checkpoint's run are not there";
+            let hint = "set `data.prepared_dir` to where they lie, or to a folder to make them again";
+            return Err(Problem::new(message).at(folder.display()).hint(hint).into());
+        }
+        config.data.prepared_dir = Some(folder);
+    }
+    if config.precision.compute == ComputeChoice::Auto {
+        config.precision.compute = parent.precision.compute;
+    }
+    compare_for_decay(&parent, config, step)?;
+    Ok(resumed)
+}
+
+/// The learning rate after `step` steps, which must be neither rising nor falling.
+fn stable_rate(schedule: &Schedule, step: u64, path: &Path) -> Result<f64, Problem> {
+    let (why, hint) = match schedule.stage_after(step) {
+        Stage::Stable(learning_rate) => return Ok(learning_rate),
+        Stage::Warmup => ("its learning rate still rises", "take a checkpoint from behind the warm-up"),
+        Stage::Decay => (
+            "its learning rate has fallen already",
+            "`--decay-from` wants a checkpoint from the stable part of `warmup_stable_decay` or \
+             `constant_with_warmup`",
+        ),
+    };
+    Err(Problem::usage(format!("`{}`: {why} after step {step}", path.display())).at(KEY).hint(hint))
+}
+
+/// The weights of a model folder.
+fn of_folder(config: &mut PretrainConfig, given: DecayFrom) -> Result<()> {
+    if let Some(path) = config.model.path.as_ref().filter(|path| **path != given.checkpoint) {
+        let message = format!("is `{}`, and `{KEY}` names weights as well", path.display());
+        return Err(Problem::usage(message).at("model.path").hint("keep one of the two").into());
+    }
+    let folder = read_folder(&given.checkpoint)?;
+    let sha256 = agreed(&given, folder.sha256()?)?;
+    if config.tokenizer != TokenizerConfig::default() {
+        let own = config.tokenizer.path.as_deref().map(Tokenizer::load).transpose()?;
+        let is_same = match own {
+            Some(own) => own.fingerprint() == Tokenizer::load(&folder.path)?.fingerprint(),
+            None => false,
+        };
+        if !is_same {
+            let message =
+                format!("is another one than that of `{}`, whose weights go on", given.checkpoint.display());
+            let hint =
+                "leave `tokenizer` out to take the folder's; with another one, train on with `--model`";
+            return Err(Problem::usage(message).at("tokenizer").hint(hint).into());
+        }
+    }
+    config.model = ModelSection { path: Some(given.checkpoint.clone()), ..ModelSection::default() };
+    config.decay_from = Some(DecayFrom { sha256, step: None, initial_learning_rate: None, ..given });
+    config.settle_decay()?;
+    Ok(())
+}
+
+/// The hash that was found, unless another one is given.
+fn agreed(given: &DecayFrom, found: String) -> Result<Option<String>, Problem> {
+    match &given.sha256 {
+        Some(sha256) if *sha256 != found => {
+            let message = format!("is `{sha256}`, and that of `{}` is `{found}`", given.checkpoint.display());
+            Err(Problem::usage(message)
+                .at("decay_from.sha256")
+                .hint("restore the checkpoint, or leave it out"))
+        }
+        _ => Ok(Some(found)),
+    }
+}
+
+/// What is wrong with a folder that has no state and no model.
+fn neither(path: &Path) -> Result<Problem> {
+    let problem =
+        Problem::usage(format!("`{}` is neither a checkpoint nor a model folder", path.display())).at(KEY);
+    let store = CheckpointStore::new(path);
+    let newest = if fs::is_folder(path) { store.steps()?.last().copied() } else { None };
+    Ok(match newest {
+        Some(step) => problem.hint(format!("did you mean `{}`?", store.path_of(step).display())),
+        None => problem.hint("name a folder such as `runs/mine/checkpoint-1000`"),
+    })
+}
