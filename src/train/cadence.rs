@@ -47,10 +47,10 @@ impl Cadence {
         Self { total_steps, log_every, eval_every, save_every, probe_every: None }
     }
 
-    /// The same with a probe every so many steps; 0 for one with each evaluation.
+    /// The same with a probe every so many steps; 0 for one with each evaluation, `None` for none.
     #[must_use]
-    pub fn probing(self, every: u64) -> Self {
-        Self { probe_every: Some(every), ..self }
+    pub fn probing(self, every: Option<u64>) -> Self {
+        Self { probe_every: every, ..self }
     }
 
     /// Updates in all.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn probes_come_before_the_first_step_and_with_evaluations_or_by_their_own_count() {
         let due = |every, steps: &[u64]| {
-            let cadence = cadence(10, 4, 0).probing(every);
+            let cadence = cadence(10, 4, 0).probing(Some(every));
             steps.iter().filter(|step| cadence.after(**step).probe).copied().collect::<Vec<u64>>()
         };
         let steps: Vec<u64> = (0..10).collect();

@@ -15,8 +15,13 @@ use crate::train::state::TrainState;
 const ALL_RESULTS: &str = "all_results.json";
 const CAP_BYTES: u64 = 1 << 20;
 
-/// What training itself says, by the Trainer's names; `eval_runtime` is of the latest evaluation.
-pub fn of_training(state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
+/// What training itself says, by the Trainer's names, and the scores of the final model; `eval_runtime` is of
+/// the latest evaluation.
+pub fn of_run(
+    state: &TrainState,
+    rates: Rates,
+    scores: impl IntoIterator<Item = (String, f64)>,
+) -> BTreeMap<String, f64> {
     let values = [
         ("train_runtime", state.elapsed_seconds),
         ("train_tokens_per_second", rates.tokens_per_second),
@@ -26,7 +31,8 @@ pub fn of_training(state: &TrainState, rates: Rates) -> BTreeMap<String, f64> {
         ("epoch", state.epoch),
     ];
     let evaluation = rates.eval_seconds.map(|seconds| ("eval_runtime", seconds));
-    values.into_iter().chain(evaluation).map(|(name, value)| (name.to_string(), value)).collect()
+    let values = values.into_iter().chain(evaluation).map(|(name, value)| (name.to_string(), value));
+    values.chain(scores.into_iter().map(|(name, value)| (format!("eval_{name}"), value))).collect()
 }
 
 /// Writes `eval_results.json`, `train_results.json` and `all_results.json`.

@@ -179,12 +179,11 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         data.plan_with(planner);
     }
     data.start(Beginning { cursor: state.cursor.clone(), step: state.step, total_steps })?;
-    let cadence = Cadence::new(training, total_steps);
     let mut trainer = Trainer {
         task: &task,
         stepper,
         schedule: Schedule::new(training, total_steps),
-        cadence: request.probe.map_or(cadence.clone(), |probe| cadence.probing(probe.every())),
+        cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
         rules: stop_rules(training, machine, signals)?,
         phases,
         loss_spike_threshold: training.loss_spike_threshold,
@@ -203,10 +202,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if !matches!(end, End::Signal(_)) {
         match finish(training, &task, &mut folder, &state, &mut data, output, signals)? {
             Some(scores) => {
-                results = results::of_training(&state, rates);
-                results.extend(
-                    scores.into_iter().chain(probed).map(|(name, value)| (format!("eval_{name}"), value)),
-                );
+                results = results::of_run(&state, rates, scores.into_iter().chain(probed));
                 if machine.world.is_first() {
                     results::save(output, &results)?;
                 }

@@ -291,7 +291,7 @@ fn probed_sitting(
         task,
         stepper,
         schedule: Schedule::new(config, TOTAL),
-        cadence: Cadence::new(config, TOTAL).probing(0),
+        cadence: Cadence::new(config, TOTAL).probing(probe.map(Probe::every)),
         rules: run::stop_rules(config, &machine, &signals).unwrap(),
         phases: Phases::new(config, 1, 0.0),
         loss_spike_threshold: config.loss_spike_threshold,
