@@ -9,5 +9,6 @@ mod interruption;
 mod modernbert;
 mod origin;
 mod phases;
+mod recipe;
 mod refusals;
 mod report;
