@@ -1,7 +1,7 @@
 //! In which order documents come, and how often: a function of seed and epoch alone, in O(1) memory.
 //!
-//! It knows numbers of documents, not documents. What comes where the weights of sources change during a run is
-//! in `mixes.rs`.
+//! It knows numbers of documents, not documents. What comes where the weights of sources change during a run
+//! is in `mixes.rs`.
 
 mod mixes;
 

@@ -174,7 +174,8 @@ impl<D: Documents> Planner<D> {
         self.next_mix.as_ref().map_or(self.cursor.mix, |(mix, _)| *mix)
     }
 
-    /// The rows to come are of another mix, from the next document or window on; no row has documents of both.
+    /// The rows to come are of another mix, from the next document or window on; no row has documents of
+    /// both.
     pub(super) fn change_mix(&mut self, mix: usize, sequence: Sequence) {
         self.next_mix = (mix != self.cursor.mix).then_some((mix, sequence));
     }

@@ -70,8 +70,8 @@ pub enum Command {
   mlmtrain pretrain --config configs/quickstart.yaml --set training.max_steps=200 --set run.output_dir=runs/short
   mlmtrain pretrain --config configs/roberta-base.yaml --dry-run
   mlmtrain pretrain --config my.yaml --model runs/quickstart/final
-  mlmtrain pretrain --config my.yaml --decay-from runs/mine/checkpoint-9000 --set training.lr_decay_steps=1000 \\
-      --set run.output_dir=runs/decayed
+  mlmtrain pretrain --config my.yaml --decay-from runs/mine/checkpoint-9000 \\
+      --set training.lr_decay_steps=1000 --set run.output_dir=runs/decayed
   mlmtrain pretrain --config configs/quickstart.yaml --resume runs/quickstart/checkpoint-500")]
     Pretrain(PretrainArgs),
     /// Make the tokenizer and the shards of a configuration, without training

@@ -62,8 +62,9 @@ pub struct PretrainArgs {
     /// has one (key `model.path`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Checkpoint whose learning rate is brought down to its end over `training.lr_decay_steps`, in a run folder
-    /// of its own: one from the stable part of a run, or a model folder of weights only (key `decay_from`)
+    /// Checkpoint whose learning rate is brought down to its end over `training.lr_decay_steps`, in a run
+    /// folder of its own: one from the stable part of a run, or a model folder of weights only (key
+    /// `decay_from`)
     #[arg(long, value_name = "CHECKPOINT")]
     pub decay_from: Option<PathBuf>,
     /// Where to start: `auto` (the newest valid checkpoint, if any), `never` (refuses a used output folder),

@@ -10,11 +10,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DecayFrom {
-    /// A checkpoint of a run, from the stable part of its schedule; or a model folder of somebody else, which has
-    /// weights only.
+    /// A checkpoint of a run, from the stable part of its schedule; or a model folder of somebody else, which
+    /// has weights only.
     pub checkpoint: PathBuf,
-    /// SHA-256 of its `manifest.json`, or of a model folder. The run writes it down; where it is given, another
-    /// one is refused.
+    /// SHA-256 of its `manifest.json`, or of a model folder. The run writes it down; where it is given,
+    /// another one is refused.
     #[serde(default)]
     pub sha256: Option<String>,
     /// Steps of the checkpoint; the run writes it down.

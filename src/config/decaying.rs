@@ -1,5 +1,5 @@
-//! What follows from `decay_from` for the other keys, and which of them may differ from those of the run that the
-//! checkpoint is of.
+//! What follows from `decay_from` for the other keys, and which of them may differ from those of the run that
+//! the checkpoint is of.
 
 use crate::config::data::DataConfig;
 use crate::config::decay::DecayFrom;
@@ -15,8 +15,8 @@ use crate::error::Problems;
 
 impl PretrainConfig {
     /// Gives training the schedule of the decay: `lr_decay_steps` behind the step of the checkpoint, from the
-    /// learning rate that it had. A share below 1 is one of all steps, as elsewhere. Weights alone may be warmed
-    /// up first.
+    /// learning rate that it had. A share below 1 is one of all steps, as elsewhere. Weights alone may be
+    /// warmed up first.
     pub fn settle_decay(&mut self) -> Result<(), Problem> {
         let Some(DecayFrom { step, initial_learning_rate, .. }) = self.decay_from else { return Ok(()) };
         let training = &mut self.training;
@@ -46,8 +46,8 @@ impl PretrainConfig {
     }
 }
 
-/// Refuses a run that would bring down the learning rate of a checkpoint of `step` steps of `parent` and differs
-/// from it in more than its schedule, its cadence and the phases behind that step.
+/// Refuses a run that would bring down the learning rate of a checkpoint of `step` steps of `parent` and
+/// differs from it in more than its schedule, its cadence and the phases behind that step.
 pub fn compare_for_decay(parent: &PretrainConfig, child: &PretrainConfig, step: u64) -> Result<(), Problems> {
     let mut alike = child.clone();
     alike.decay_from.clone_from(&parent.decay_from);

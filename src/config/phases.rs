@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::config::sources::SourceConfig;
 
-/// Other rows, another learning rate, other positions or other data for the first steps of a run, such as short
-/// rows before long ones.
+/// Other rows, another learning rate, other positions or other data for the first steps of a run, such as
+/// short rows before long ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingPhase {

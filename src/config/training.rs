@@ -182,8 +182,8 @@ impl TrainingConfig {
         self.phases.iter().find(|phase| steps_done < phase.until_step)
     }
 
-    /// For each change of what `of` makes of a phase (`None` behind the last one): the steps that are done when
-    /// it comes, and what it changes to. The first entry is that of step 0.
+    /// For each change of what `of` makes of a phase (`None` behind the last one): the steps that are done
+    /// when it comes, and what it changes to. The first entry is that of step 0.
     pub fn changes<T: PartialEq>(&self, of: impl Fn(Option<&TrainingPhase>) -> T) -> Vec<(u64, T)> {
         let begins = self.phases.iter().map(|phase| phase.until_step);
         let mut changes: Vec<(u64, T)> = vec![(0, of(self.phase_at(0)))];

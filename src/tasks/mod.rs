@@ -107,8 +107,8 @@ pub trait Task {
     /// The values that training changes.
     fn parameters(&self) -> &Parameters;
 
-    /// Goes on with angles of another base in the layers that attend to all tokens; nothing where positions are
-    /// no angles.
+    /// Goes on with angles of another base in the layers that attend to all tokens; nothing where positions
+    /// are no angles.
     fn set_global_rope_theta(&self, _theta: f64) {}
 
     /// Floating-point operations of forward and backward of `batch`.

@@ -33,9 +33,9 @@ const MANIFEST_JSON: &str = "manifest.json";
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
 
-/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash. The checkpoint is
-/// given where the run begins with its state: not where it has begun already, and not where there are weights
-/// only.
+/// Puts into `config` what follows from its `decay_from`: schedule, place of the data, hash. The checkpoint
+/// is given where the run begins with its state: not where it has begun already, and not where there are
+/// weights only.
 pub fn resolve(config: &mut PretrainConfig, start: &Start) -> Result<Option<Resumed>> {
     let Some(given) = config.decay_from.clone() else { return Ok(None) };
     if let Some(begun) = begun(config, start)? {
@@ -82,8 +82,8 @@ pub fn told(config: &PretrainConfig) -> Option<String> {
     })
 }
 
-/// The configuration of the run as it was saved with its newest checkpoint, where it has begun and brings down
-/// the learning rate of the same checkpoint.
+/// The configuration of the run as it was saved with its newest checkpoint, where it has begun and brings
+/// down the learning rate of the same checkpoint.
 fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig>> {
     let folders = match start {
         Start::Fresh => Vec::new(),

@@ -189,8 +189,8 @@ impl Trainer<'_> {
         Due { save: due.save && (is_good || due.last), ..due }
     }
 
-    /// Goes on with the angles of the next step. Losses of other rows, angles or data are not to be held against
-    /// those before.
+    /// Goes on with the angles of the next step. Losses of other rows, angles or data are not to be held
+    /// against those before.
     fn heed_phase(&self, state: &mut TrainState) {
         self.use_angles(self.phases.theta_at(state.step));
         if self.phases.is_border(state.step) {

@@ -16,8 +16,8 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The phases of a run whose rows have `max_seq_length` tokens, and whose angles the base `theta`, where no
-    /// phase says otherwise.
+    /// The phases of a run whose rows have `max_seq_length` tokens, and whose angles the base `theta`, where
+    /// no phase says otherwise.
     pub fn new(training: &TrainingConfig, max_seq_length: usize, theta: f64) -> Self {
         let length = |phase: Option<&TrainingPhase>| phase.map_or(max_seq_length, |p| p.max_seq_length);
         let own_theta = |phase: Option<&TrainingPhase>| phase.and_then(|p| p.global_rope_theta);
@@ -38,8 +38,8 @@ impl Phases {
         }
     }
 
-    /// Whether the step after `steps_done` has other rows, angles or data than the one before it: losses there
-    /// are not to be held against those before.
+    /// Whether the step after `steps_done` has other rows, angles or data than the one before it: losses
+    /// there are not to be held against those before.
     pub fn is_border(&self, steps_done: u64) -> bool {
         self.borders.contains(&steps_done)
     }

@@ -88,8 +88,8 @@ pub fn agree_on_inputs(resumed: &Resumed, inputs: &Inputs) -> Result<()> {
 
 /// Refuses to go on from a checkpoint of another run with other inputs than it had.
 pub fn agree_with_parent(parent: &Resumed, inputs: &Inputs) -> Result<()> {
-    let hint = "a decay goes on with the tokenizer and the data of its checkpoint: set `data.prepared_dir` to \
-                where they lie";
+    let hint = "a decay goes on with the tokenizer and the data of its checkpoint: set \
+                `data.prepared_dir` to where they lie";
     agree(parent, inputs, "in the run of the checkpoint", hint)
 }
 

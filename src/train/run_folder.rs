@@ -401,8 +401,8 @@ impl RunFolder {
         Checkpoint::open(&self.store.path_of(step))
     }
 
-    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes; its
-    /// weights are those of step `trained_until`.
+    /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes;
+    /// its weights are those of step `trained_until`.
     pub fn finish(&mut self, parameters: &Parameters, step: u64, trained_until: u64) -> Result<()> {
         self.settle();
         let mut warnings = self.sinks.finish();

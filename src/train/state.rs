@@ -108,8 +108,8 @@ impl TrainState {
         }
     }
 
-    /// The beginning of another run that goes on from here: with the same data, and with scores and a clock of
-    /// its own.
+    /// The beginning of another run that goes on from here: with the same data, and with scores and a clock
+    /// of its own.
     #[must_use]
     pub fn of_another_run(&self, better: Better) -> Self {
         Self {

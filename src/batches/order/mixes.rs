@@ -1,7 +1,8 @@
 //! The order of documents where the weights of sources change during a run.
 //!
 //! Each epoch of a later mix says which source comes, and every source goes on where it stands in the endless
-//! order of the *first* mix. So all documents of a source come equally often, whatever the mixes are, and what a run reads before its first change is what it reads without one.
+//! order of the *first* mix. So all documents of a source come equally often, whatever the mixes are, and
+//! what a run reads before its first change is what it reads without one.
 
 use crate::batches::order::Sequence;
 use crate::batches::order::Share;

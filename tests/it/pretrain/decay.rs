@@ -42,8 +42,8 @@ fn a_decayed_checkpoint_is_that_of_a_run_that_decays_by_itself() {
     let done = decay(&place, "stable/checkpoint-24", &[]).ok();
     assert!(
         done.stderr.contains(
-            "`stable/checkpoint-24`: the learning rate 0.003 falls to 0 over 10 steps (1-sqrt) from step 24 on; \
-             weights, moments and the place in the data go on"
+            "`stable/checkpoint-24`: the learning rate 0.003 falls to 0 over 10 steps (1-sqrt) from step 24 \
+             on; weights, moments and the place in the data go on"
         ),
         "{}",
         done.stderr

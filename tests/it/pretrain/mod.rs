@@ -11,5 +11,6 @@ mod modernbert;
 mod origin;
 mod phases;
 mod probes;
+mod recipe;
 mod refusals;
 mod report;

@@ -1,5 +1,5 @@
-//! Phases that change the angles of a ModernBERT and the mix of its sources: what is trained, said and written,
-//! and stopped in between.
+//! Phases that change the angles of a ModernBERT and the mix of its sources: what is trained, said and
+//! written, and stopped in between.
 
 use std::fs;
 
