@@ -15,6 +15,7 @@
 //! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
 
 pub(in crate::ops) mod activation;
+pub(in crate::ops) mod apart;
 pub(in crate::ops) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;

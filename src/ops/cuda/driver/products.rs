@@ -15,6 +15,7 @@ use candle_core::cuda::cudarc::cublaslt::result::CublasError;
 use candle_core::cuda::cudarc::cublaslt::sys;
 use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
 use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatrixLayoutAttribute_t as LayoutOf;
 use candle_core::cuda::cudarc::driver::CudaSlice;
 use candle_core::cuda::cudarc::driver::CudaStream;
 use candle_core::cuda::cudarc::driver::DevicePtr;
@@ -97,7 +98,7 @@ impl Products {
         };
         match done {
             Ok(()) => Ok(true),
-            Err(_) if key.epilogue != Epilogue::Nothing => {
+            Err(_) if key.may_be_refused() => {
                 self.plans.insert(key, None);
                 Ok(false)
             }
@@ -123,12 +124,12 @@ struct Plan {
 }
 
 impl Plan {
-    /// `None` for a bias that the library cannot add, or row sums that it cannot write, beside this product; a
-    /// product that it cannot do at all is an error.
+    /// `None` for a bias that the library cannot add, row sums that it cannot write beside this product, or a
+    /// batch that it cannot do at once; a product that it cannot do at all is an error.
     fn new(handle: sys::cublasLtHandle_t, asked: &Description) -> candle_core::Result<Option<Self>> {
         match Self::described(asked).and_then(|plan| plan.with_algorithm(handle, asked)) {
             Ok(plan) => Ok(Some(plan)),
-            Err(_) if asked.epilogue != Epilogue::Nothing => Ok(None),
+            Err(_) if asked.may_be_refused() => Ok(None),
             Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
         }
     }
@@ -158,10 +159,20 @@ impl Plan {
         if let Some(epilogue) = epilogue {
             plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &data_type(asked.vector)?)?;
+            if asked.batch_count() > 1 {
+                let stride = asked.vector_stride as i64;
+                plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &stride)?;
+            }
         }
-        for (made, Layout { dtype, rows, cols, leading }) in plan.layouts.iter_mut().zip(asked.layouts) {
+        for (made, layout) in plan.layouts.iter_mut().zip(asked.layouts) {
+            let Layout { dtype, rows, cols, leading, batch_count, batch_stride } = layout;
             *made =
                 result::create_matrix_layout(data_type(dtype)?, rows as u64, cols as u64, leading as i64)?;
+            if batch_count > 1 {
+                set_layout(*made, LayoutOf::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &(batch_count as i32))?;
+                let stride = batch_stride as i64;
+                set_layout(*made, LayoutOf::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride)?;
+            }
         }
         Ok(plan)
     }
@@ -203,6 +214,16 @@ impl Plan {
             )
         }
     }
+}
+
+fn set_layout<T>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: LayoutOf,
+    value: &T,
+) -> Result<(), CublasError> {
+    let value_at = std::ptr::from_ref(value).cast();
+    // SAFETY: the layout lives, and each attribute is given a value of its own type.
+    unsafe { result::set_matrix_layout_attribute(layout, attribute, value_at, size_of::<T>()) }
 }
 
 impl Drop for Plan {

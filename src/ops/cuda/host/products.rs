@@ -26,6 +26,16 @@ impl Places {
         let vector = gemm.bias.map(|bias| bias.address).or(sums).unwrap_or(Address::NULL);
         Self { matrices: [gemm.b.address, gemm.a.address, gemm.out.address], vector }
     }
+
+    /// Those of the product of this number in its batch.
+    fn of_batch(&self, product: &Description, number: usize) -> Self {
+        let mut places = *self;
+        for (matrix, layout) in places.matrices.iter_mut().zip(&product.layouts) {
+            *matrix = matrix.plus(number * layout.batch_stride * layout.dtype.size_in_bytes());
+        }
+        let bytes = number * product.vector_stride * product.vector.size_in_bytes();
+        Self { vector: self.vector.plus(bytes), ..places }
+    }
 }
 
 /// An error where the product breaks a rule of the library.
@@ -36,11 +46,17 @@ pub(super) fn check(product: &Description) -> candle_core::Result<()> {
     }
 }
 
-/// Carries a product out.
+/// Carries all products of a batch out.
 ///
 /// # Safety
-/// The matrices and the vector are as large as the description says.
+/// The matrices and the vectors are as large as the description says.
 pub(super) unsafe fn run(product: &Description, places: Places) -> candle_core::Result<()> {
+    // SAFETY: the caller's promise.
+    (0..product.batch_count())
+        .try_for_each(|number| unsafe { one(product, places.of_batch(product, number)) })
+}
+
+unsafe fn one(product: &Description, places: Places) -> candle_core::Result<()> {
     let [a, _, d] = product.layouts.map(|layout| layout.dtype);
     // SAFETY: the caller's promise.
     unsafe {
@@ -88,6 +104,7 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::gemm::Batch;
     use super::super::super::gemm::Operand;
     use super::*;
 
@@ -109,6 +126,7 @@ mod tests {
                 out_dtype: DType::F32,
                 accumulate: false,
                 bias: None,
+                batch: Batch::ONE,
             };
             let mut product = Description::of(&gemm, None);
             product.layouts[1].leading = leading;
