@@ -6,12 +6,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
-
-use crate::batches::Batch;
-
-/// Works something out of a batch, on the thread that made it, and leaves it in [`Batch::ahead`].
-pub type Planner = Arc<dyn Fn(&mut Batch) + Send + Sync>;
 
 /// One thing of any type, or nothing. No part of what a batch is: it is not compared, saved or copied.
 #[derive(Default)]
@@ -51,25 +45,5 @@ impl Eq for Ahead {}
 impl fmt::Debug for Ahead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "something" } else { "nothing" })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_is_the_same_with_and_without() {
-        let plain = Batch { ids: vec![1, 2], ..Batch::default() };
-        let mut planned = plain.clone();
-        planned.ahead.set(7u8);
-        assert_eq!((planned.ahead.get::<u8>(), planned.ahead.get::<u16>()), (Some(&7), None));
-        assert_eq!(planned, plain);
-        assert!(planned.clone().ahead.get::<u8>().is_none());
-        let text = serde_json::to_string(&planned).unwrap();
-        assert_eq!(text, serde_json::to_string(&plain).unwrap());
-        assert_eq!(serde_json::from_str::<Batch>(&text).unwrap(), plain);
-        planned.clear();
-        assert!(planned.ahead.get::<u8>().is_none());
     }
 }

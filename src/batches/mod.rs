@@ -23,7 +23,6 @@ mod steps;
 mod workers;
 
 pub use ahead::Ahead;
-pub use ahead::Planner;
 pub use batch::Batch;
 pub use cursor::Cursor;
 pub use efficiency::PackingReport;
@@ -42,6 +41,7 @@ pub use order::Order;
 pub use order::Sequence;
 pub use pack::Packer;
 pub use staging::HostMemory;
+pub use staging::Planner;
 pub use staging::Staging;
 pub use steps::BatchPlan;
 pub use steps::StepShape;

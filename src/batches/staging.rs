@@ -3,11 +3,14 @@
 //! The seam for GPUs: a build that copies batches to a device page-locks the arrays of a batch when it is
 //! made, and that pays because the same ones come back.
 
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use crate::batches::Batch;
-use crate::batches::Planner;
+
+/// Works something out of a batch, on the thread that made it, and leaves it in [`Batch::ahead`].
+pub type Planner = Arc<dyn Fn(&mut Batch) + Send + Sync>;
 
 /// Gives out empty batches with room and takes back used ones.
 pub trait Staging: Send + Sync {
