@@ -208,8 +208,9 @@ pub(super) fn forward(
     Ok((o_td, Saved { log_sum_exp_th, kept: drawn.map(|(kept, _)| kept) }))
 }
 
-/// Room for the gradients of `q`, `k` and `v`. Where these are parts of one tensor, as the outputs of maps that
-/// are one product, so are their gradients, in the same order: the gradients of the maps are one product, too.
+/// Room for the gradients of `q`, `k` and `v`. Where these are parts of one tensor, as the outputs of maps
+/// that are one product, so are their gradients, in the same order: the gradients of the maps are one
+/// product, too.
 fn gradients(gpu: &Gpu, launch: &Launch, (tokens, hidden): (usize, usize)) -> Result<[Tensor; 3]> {
     let Args { q, k, v, .. } = launch.args;
     let apart = Apart::of(&[q, k, v], launch.dtype, |address| Ok(*address))?;

@@ -125,6 +125,13 @@ impl Description {
         2.0 * self.batch_count() as f64 * m as f64 * n as f64 * k as f64
     }
 
+    /// Bytes from the first value of the output to behind its last one, in all products of the batch.
+    #[cfg(feature = "cuda")]
+    pub(super) fn out_bytes(&self) -> usize {
+        let Layout { dtype, rows, cols, leading, batch_count, batch_stride } = self.layouts[2];
+        ((batch_count - 1) * batch_stride + leading * (cols - 1) + rows) * dtype.size_in_bytes()
+    }
+
     /// Bytes of the operands, each once, and of the output, twice where it is added to.
     pub fn bytes(&self) -> u64 {
         let bytes = |layout: &Layout| {

@@ -16,6 +16,8 @@
 
 pub(in crate::ops) mod activation;
 pub(in crate::ops) mod apart;
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+mod candidates;
 pub(in crate::ops) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;
@@ -58,6 +60,8 @@ pub use driver::recorded;
 pub use driver::take;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::take_turns;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::with_candidates;
 pub use machine::Memory;
 pub use machine::Properties;
 pub use machine::Unavailable;

@@ -1,6 +1,6 @@
-//! Several maps of one input on the GPU as one product each way, where their weights lie at equal distances, as
-//! those of queries, keys and values do in the buffer of all parameters. Elsewhere, and where the library has
-//! no such product, nothing is done here, and each map is one by itself.
+//! Several maps of one input on the GPU as one product each way, where their weights lie at equal distances,
+//! as those of queries, keys and values do in the buffer of all parameters. Elsewhere, and where the library
+//! has no such product, nothing is done here, and each map is one by itself.
 
 use candle_core::DType;
 use candle_core::Result;

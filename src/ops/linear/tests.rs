@@ -131,9 +131,9 @@ fn a_gpu_adds_a_bias_that_is_rounded_already_to_the_same_bits() {
     });
 }
 
-/// Weights, biases and gradients as they lie in the buffers of all parameters, key, query and value by name: at
-/// equal distances, that of the queries in the middle; or one of them elsewhere. First gradients and further
-/// ones.
+/// Weights, biases and gradients as they lie in the buffers of all parameters, key, query and value by name:
+/// at equal distances, that of the queries in the middle; or one of them elsewhere. First gradients and
+/// further ones.
 #[test]
 fn several_maps_of_one_input_are_the_maps_by_themselves() {
     on_each_device(|| {
