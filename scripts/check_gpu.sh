@@ -77,8 +77,11 @@ op_names() { "$work/tests" --list 2> /dev/null | sed -n 's/^ops::\([a-z_0-9]*\):
 not_on_gpu() { [ "$device" != cpu ] && grep -q 'skipped on the GPU' "$1"; }
 
 one_op() { # op, seconds: one line for the log, one word for the table
-    local log=$work/op-$1.log
-    if ! timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion > "$log" 2>&1; then
+    local log=$work/op-$1.log code=0
+    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion > "$log" 2>&1 || code=$?
+    if [ "$code" -eq 124 ]; then
+        echo "FAILED $1: it did not end in $2 seconds"
+    elif [ "$code" -ne 0 ]; then
         echo "FAILED $1: $(grep -m3 -E 'panicked|FAILED|error' "$log" | tr '\n' ' ')"
     elif not_on_gpu "$log"; then
         echo "FAILED $1: $(grep -m1 'skipped on the GPU' "$log")"
@@ -114,13 +117,19 @@ far_rows() {
 }
 
 train() { # name, settings...
-    local name=$1
+    local name=$1 code=0 seconds
     shift
-    timeout "$(left 150)" "$work/mlmtrain" --quiet pretrain --config "$root/configs/quickstart.yaml" --set "run.output_dir=$work/$name" \
+    seconds=$(left 150)
+    timeout "$seconds" "$work/mlmtrain" --quiet pretrain --config "$root/configs/quickstart.yaml" --set "run.output_dir=$work/$name" \
         --set "data.prepared_dir=$work/prepared" --set tokenizer.vocab_size=4093 --set tokenizer.pad_vocab_to_multiple_of=1 \
         --set model.roberta.hidden_dropout_prob=0.1 --set model.roberta.attention_probs_dropout_prob=0.1 \
         --set "training.max_steps=${STEPS:-200}" --set training.logging_steps=1 --set training.eval_steps=0 \
-        --set training.save_steps=0 "$@" > "$work/$name.log" 2>&1 && return
+        --set training.save_steps=0 "$@" > "$work/$name.log" 2>&1 || code=$?
+    [ "$code" -ne 0 ] || return 0
+    if [ "$code" -eq 124 ]; then
+        line "$name" "FAILED: it did not end in $seconds seconds"
+        return 1
+    fi
     line "$name" "FAILED: $(grep -m1 error "$work/$name.log" || tail -1 "$work/$name.log" || echo 'no word')"
     return 1
 }
@@ -189,14 +198,15 @@ speed() {
     [ ! -s "$output/bench.jsonl" ] || python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
 }
 
-# The sums of a bias gradient beside the product of its weight, or by a kernel of ours; what cuBLASLt says of its choices.
-row_sums() {
+# The sums of a bias gradient beside the product of its weight, or by a kernel of ours; for each product the algorithm
+# that cuBLASLt names first, as in the lines above, or the fastest of eight; what cuBLASLt says of its choices.
+choices() {
     local how
     local one=(--quiet bench --device "$device" --model "${first%%,*}" --batch 64 --length 128 --compute bf16)
     [ "$device" = cpu ] && one=(--quiet bench --device cpu --model tiny --batch 8 --length 64 --compute f32)
-    for how in beside apart; do
-        line "row sums $how" "$(MLMTRAIN_ROW_SUMS=$how timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json 2> "$work/sums.log" |
-            grep -oE '"step_seconds":[0-9.e-]+' || echo "FAILED: $(tail -1 "$work/sums.log")")"
+    for how in MLMTRAIN_ROW_SUMS=beside MLMTRAIN_ROW_SUMS=apart MLMTRAIN_PRODUCTS=timed; do
+        line "$how" "$(env "$how" timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json 2> "$work/choices.log" |
+            grep -oE '"step_seconds":[0-9.e-]+' || echo "FAILED: $(tail -1 "$work/choices.log")")"
     done
     CUBLASLT_LOG_LEVEL=4 CUBLASLT_LOG_FILE=$output/cublaslt.log timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps 1 > /dev/null 2>&1 ||
         line "log of cuBLASLt" "FAILED"
@@ -225,7 +235,7 @@ run() { # part, output
     "$work/mlmtrain" --version | tee -a "$output/table"
     case $1 in
         correctness) ops; curves; sanitized memcheck; sanitized racecheck; far_rows ;;
-        speed) peers; speed; row_sums; profile ;;
+        speed) peers; speed; choices; profile ;;
         *) usage ;;
     esac
     line "seconds" "$SECONDS"

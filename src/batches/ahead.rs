@@ -47,23 +47,3 @@ impl fmt::Debug for Ahead {
         f.write_str(if self.0.is_some() { "something" } else { "nothing" })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::batches::Batch;
-
-    #[test]
-    fn a_batch_is_the_same_with_and_without() {
-        let plain = Batch { ids: vec![1, 2], ..Batch::default() };
-        let mut planned = plain.clone();
-        planned.ahead.set(7u8);
-        assert_eq!((planned.ahead.get::<u8>(), planned.ahead.get::<u16>()), (Some(&7), None));
-        assert_eq!(planned, plain);
-        assert!(planned.clone().ahead.get::<u8>().is_none());
-        let text = serde_json::to_string(&planned).unwrap();
-        assert_eq!(text, serde_json::to_string(&plain).unwrap());
-        assert_eq!(serde_json::from_str::<Batch>(&text).unwrap(), plain);
-        planned.clear();
-        assert!(planned.ahead.get::<u8>().is_none());
-    }
-}

@@ -62,9 +62,13 @@ impl Linear {
 
     /// `x W^T + b`. A GPU's product adds a bias of the compute type, which the parameters hold already.
     pub fn forward(&self, x: &Tensor, ctx: &Context<'_>) -> Result<Tensor> {
-        let on_gpu = Gpu::of(x)?.is_some();
+        let linear::Map { weight_oi, bias_o } = self.map(Gpu::of(x)?.is_some(), ctx);
+        linear::forward(x, weight_oi, bias_o)
+    }
+
+    fn map<'a>(&self, on_gpu: bool, ctx: &Context<'a>) -> linear::Map<'a> {
         let rounded = self.bias.filter(|_| on_gpu).map(|id| ctx.parameters.compute(id));
-        linear::forward(x, ctx.parameters.compute(self.weight), rounded.or(self.bias(ctx)))
+        linear::Map { weight_oi: ctx.parameters.compute(self.weight), bias_o: rounded.or(self.bias(ctx)) }
     }
 
     /// `x W^T`, for an op that adds the bias itself.
@@ -105,6 +109,30 @@ impl Linear {
     pub fn backward_parameters(&self, dy: &Tensor, x: &Tensor, gradients: &Gradients) -> Result<()> {
         linear::backward_parameters(dy, x, gradients.accumulator(self.weight), self.d_bias(gradients))
     }
+}
+
+/// [`Linear::forward`] of several maps of one input.
+pub fn forward_maps<const N: usize>(
+    maps: [&Linear; N],
+    x: &Tensor,
+    ctx: &Context<'_>,
+) -> Result<[Tensor; N]> {
+    let on_gpu = Gpu::of(x)?.is_some();
+    linear::forward_maps(x, maps.map(|map| map.map(on_gpu, ctx)))
+}
+
+/// [`Linear::backward_parameters`] of several maps of one input, each with the gradient of its output.
+pub fn backward_parameters_of_maps<const N: usize>(
+    maps: [(&Linear, &Tensor); N],
+    x: &Tensor,
+    gradients: &Gradients,
+) -> Result<()> {
+    let maps = maps.map(|(map, dy_to)| linear::MapGradients {
+        dy_to,
+        dweight_oi: gradients.accumulator(map.weight),
+        dbias_o: map.d_bias(gradients),
+    });
+    linear::backward_parameters_of_maps(x, maps)
 }
 
 /// The gradient of what a block began with: that of its input through the block's `maps` (gradient of the

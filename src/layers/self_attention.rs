@@ -127,8 +127,7 @@ impl SelfAttention {
         shared: Option<&SharedPositions>,
         ctx: &Context<'_>,
     ) -> Result<(Stream, Saved)> {
-        let of = |map: &Linear| map.forward(&x.input, ctx);
-        let (q, k, v) = (of(&self.query)?, of(&self.key)?, of(&self.value)?);
+        let [q, k, v] = linear::forward_maps([&self.query, &self.key, &self.value], &x.input, ctx)?;
         for turned in [&q, &k] {
             self.positions.turn(turned, self.heads, ctx, Direction::Forward)?;
         }
@@ -183,9 +182,8 @@ impl SelfAttention {
         for turned in [&dq, &dk] {
             self.positions.turn(turned, self.heads, ctx, Direction::Backward)?;
         }
-        for (map, d) in [(&self.query, &dq), (&self.key, &dk), (&self.value, &dv)] {
-            map.backward_parameters(d, &saved.x.input, gradients)?;
-        }
+        let maps = [(&self.query, &dq), (&self.key, &dk), (&self.value, &dv)];
+        linear::backward_parameters_of_maps(maps, &saved.x.input, gradients)?;
         let weight = |map: &Linear| ctx.parameters.compute(map.weight);
         let maps = [(&dq, weight(&self.query)), (&dk, weight(&self.key)), (&dv, weight(&self.value))];
         linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())

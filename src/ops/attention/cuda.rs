@@ -18,6 +18,7 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::Kind;
+use crate::ops::cuda::apart::Apart;
 use crate::ops::cuda::wide;
 use crate::ops::dropout::Dropout;
 use crate::ops::dropout::DropoutArgs;
@@ -207,6 +208,21 @@ pub(super) fn forward(
     Ok((o_td, Saved { log_sum_exp_th, kept: drawn.map(|(kept, _)| kept) }))
 }
 
+/// Room for the gradients of `q`, `k` and `v`. Where these are parts of one tensor, as the outputs of maps
+/// that are one product, so are their gradients, in the same order: the gradients of the maps are one
+/// product, too.
+fn gradients(gpu: &Gpu, launch: &Launch, (tokens, hidden): (usize, usize)) -> Result<[Tensor; 3]> {
+    let Args { q, k, v, .. } = launch.args;
+    let apart = Apart::of(&[q, k, v], launch.dtype, |address| Ok(*address))?;
+    let room = |parts: usize| gpu.uninitialised((parts, tokens, hidden), launch.dtype);
+    let Some(apart) = apart.filter(|apart| apart.stride == tokens * hidden) else {
+        return Ok([room(1)?.get(0)?, room(1)?.get(0)?, room(1)?.get(0)?]);
+    };
+    let all = room(3)?;
+    let [of_q, of_k, of_v] = apart.ranks;
+    Ok([all.get(of_q)?, all.get(of_k)?, all.get(of_v)?])
+}
+
 pub(super) fn backward(
     gpu: &Gpu,
     do_td: &Tensor,
@@ -219,8 +235,7 @@ pub(super) fn backward(
     check_shape("attention: log-sum-exp", &saved.log_sum_exp_th, &[tokens, segments.heads])?;
     let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
     let dtype = launch.dtype;
-    let gradient = || gpu.uninitialised((tokens, hidden), dtype);
-    let (dq_td, dk_td, dv_td) = (gradient()?, gradient()?, gradient()?);
+    let [dq_td, dk_td, dv_td] = gradients(gpu, &launch, (tokens, hidden))?;
     let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args = Args {
         o: gpu.input(o_td, dtype)?,

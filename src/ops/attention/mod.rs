@@ -56,8 +56,8 @@ pub struct Segments<'a> {
 pub struct Saved {
     /// Log-sum-exp of the scores of each token and head, `[T, H]`.
     pub(in crate::ops) log_sum_exp_th: Tensor,
-    /// Which probabilities a GPU's forward pass has kept, u32 `[H, squares, 8]`, see `kernel.cu`; `None` where
-    /// it drops nothing, and on the CPU.
+    /// Which probabilities a GPU's forward pass has kept, u32 `[H, squares, 8]`, see `kernel.cu`; `None`
+    /// where it drops nothing, and on the CPU.
     pub(in crate::ops) kept: Option<Tensor>,
 }
 

@@ -28,7 +28,8 @@ pub enum Epilogue {
     ColumnSumsOfB,
 }
 
-/// A matrix by columns: column `c` begins `leading * c` values after the first.
+/// A matrix by columns: column `c` begins `leading * c` values after the first. Of a batch of products, each
+/// has its own, `batch_stride` values after the one before, or all have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Type of its values.
@@ -39,6 +40,10 @@ pub struct Layout {
     pub cols: usize,
     /// Values from one column to the next.
     pub leading: usize,
+    /// Products that have such a matrix.
+    pub batch_count: usize,
+    /// Values from one product's matrix to the next one's.
+    pub batch_stride: usize,
 }
 
 /// `D = op(A) op(B)`, with beta = 1 plus D as it was, in f32 inside.
@@ -52,6 +57,8 @@ pub struct Description {
     pub epilogue: Epilogue,
     /// Type of the bias or of the sums.
     pub vector: DType,
+    /// Values from one product's bias or sums to those of the next.
+    pub vector_stride: usize,
     /// Whether beta is 1.
     pub accumulate: bool,
     /// Powers of two that the addresses of A, B, D and the vector are multiples of, at most 256.
@@ -63,17 +70,18 @@ pub struct Description {
 impl Description {
     /// Of a product, with the sums of the rows of its `a` where they are asked for.
     pub(super) fn of(gemm: &Gemm, sums: Option<Address>) -> Self {
-        let layout = |dtype, rows: usize, cols: usize, operand: &Operand| {
+        let batch = gemm.batch;
+        let layout = |dtype, rows: usize, cols: usize, operand: &Operand, batch_stride| {
             let (rows, cols) = if operand.transposed { (cols, rows) } else { (rows, cols) };
-            Layout { dtype, rows, cols, leading: operand.stride }
+            Layout { dtype, rows, cols, leading: operand.stride, batch_count: batch.count, batch_stride }
         };
         let alignment = |address: Address| (1 << address.0.trailing_zeros().min(8)).min(MOST_ALIGNMENT);
         let vector = gemm.bias.map(|bias| bias.address).or(sums);
         Self {
             layouts: [
-                layout(gemm.dtype, gemm.n, gemm.k, &gemm.b),
-                layout(gemm.dtype, gemm.k, gemm.m, &gemm.a),
-                layout(gemm.out_dtype, gemm.n, gemm.m, &gemm.out),
+                layout(gemm.dtype, gemm.n, gemm.k, &gemm.b, batch.b),
+                layout(gemm.dtype, gemm.k, gemm.m, &gemm.a, batch.a),
+                layout(gemm.out_dtype, gemm.n, gemm.m, &gemm.out, batch.out),
             ],
             transposed: [gemm.b.transposed, gemm.a.transposed],
             epilogue: match (gemm.bias, sums) {
@@ -82,6 +90,7 @@ impl Description {
                 (None, Some(_)) => Epilogue::ColumnSumsOfB,
             },
             vector: gemm.bias.map_or(gemm.out_dtype, |bias| bias.dtype),
+            vector_stride: batch.vector,
             accumulate: gemm.accumulate,
             alignments: [
                 alignment(gemm.b.address),
@@ -93,7 +102,18 @@ impl Description {
         }
     }
 
-    /// m, n and k of the product as the library knows them.
+    /// Whether the library may have no such product without that being an error: there are ways around.
+    #[cfg(any(feature = "cuda", feature = "cuda-on-host"))]
+    pub(super) fn may_be_refused(&self) -> bool {
+        self.epilogue != Epilogue::Nothing || self.batch_count() > 1
+    }
+
+    /// Products that are done at once.
+    pub fn batch_count(&self) -> usize {
+        self.layouts[2].batch_count
+    }
+
+    /// m, n and k of each product as the library knows them.
     pub fn sizes(&self) -> [usize; 3] {
         let [a, _, d] = self.layouts;
         [d.rows, d.cols, if self.transposed[0] { a.rows } else { a.cols }]
@@ -102,12 +122,22 @@ impl Description {
     /// Floating-point operations.
     pub fn flops(&self) -> f64 {
         let [m, n, k] = self.sizes();
-        2.0 * m as f64 * n as f64 * k as f64
+        2.0 * self.batch_count() as f64 * m as f64 * n as f64 * k as f64
+    }
+
+    /// Bytes from the first value of the output to behind its last one, in all products of the batch.
+    #[cfg(feature = "cuda")]
+    pub(super) fn out_bytes(&self) -> usize {
+        let Layout { dtype, rows, cols, leading, batch_count, batch_stride } = self.layouts[2];
+        ((batch_count - 1) * batch_stride + leading * (cols - 1) + rows) * dtype.size_in_bytes()
     }
 
     /// Bytes of the operands, each once, and of the output, twice where it is added to.
     pub fn bytes(&self) -> u64 {
-        let bytes = |layout: &Layout| (layout.rows * layout.cols * layout.dtype.size_in_bytes()) as u64;
+        let bytes = |layout: &Layout| {
+            let matrices = if layout.batch_stride == 0 { 1 } else { layout.batch_count };
+            (matrices * layout.rows * layout.cols * layout.dtype.size_in_bytes()) as u64
+        };
         let [a, b, d] = &self.layouts;
         bytes(a) + bytes(b) + bytes(d) * (1 + u64::from(self.accumulate))
     }

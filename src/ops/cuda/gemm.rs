@@ -34,6 +34,23 @@ impl Operand {
     }
 }
 
+/// Several products of one shape at once: how many, and the values from what one of them names to what the
+/// next one does. What they share is 0 apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::ops) struct Batch {
+    pub(in crate::ops) count: usize,
+    pub(in crate::ops) a: usize,
+    pub(in crate::ops) b: usize,
+    pub(in crate::ops) out: usize,
+    /// Of the bias, or of the sums of rows.
+    pub(in crate::ops) vector: usize,
+}
+
+impl Batch {
+    /// A single product.
+    pub(in crate::ops) const ONE: Self = Self { count: 1, a: 0, b: 0, out: 0, vector: 0 };
+}
+
 /// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums
 /// are f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +69,7 @@ pub(in crate::ops) struct Gemm {
     pub(in crate::ops) accumulate: bool,
     /// cuBLASLt adds one of the output's type: any other is f32 and is rounded to it first.
     pub(in crate::ops) bias: Option<Bias>,
+    pub(in crate::ops) batch: Batch,
 }
 
 /// `[n]` values for the rows of a product.
@@ -69,21 +87,33 @@ impl Gpu {
     /// # Safety
     /// As [`Gpu::gemm`].
     pub(in crate::ops) unsafe fn gemm_with_row_sums(&self, gemm: &Gemm, sums: Address) -> Result<bool> {
+        debug_assert!(gemm.bias.is_none() && gemm.k > 0, "there is one epilogue, and rows to sum");
+        // SAFETY: the caller's promise.
+        unsafe { self.gemm_batch(gemm, Some(sums)) }
+    }
+
+    /// Runs a batch of products, with biases of the output's type, or with the sums of the rows of each `a`
+    /// as [`Gpu::gemm_with_row_sums`] has them. False where the library has no such product, and then nothing
+    /// was done.
+    ///
+    /// # Safety
+    /// As [`Gpu::gemm`], for each product of the batch.
+    pub(in crate::ops) unsafe fn gemm_batch(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
         static APART: LazyLock<bool> =
             LazyLock::new(|| std::env::var_os("MLMTRAIN_ROW_SUMS").is_some_and(|value| value == "apart"));
-        debug_assert!(gemm.bias.is_none() && gemm.k > 0, "there is one epilogue, and rows to sum");
-        if *APART {
+        if sums.is_some() && *APART {
             return Ok(false);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.0.gemm(gemm, Some(sums)) }
+        unsafe { self.0.gemm(gemm, sums) }
     }
 
-    /// Runs a product.
+    /// Runs a single product.
     ///
     /// # Safety
     /// The operands and the output are matrices of these sizes and types.
     pub(in crate::ops) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+        debug_assert_eq!(gemm.batch, Batch::ONE, "ways around a product are for one at a time");
         debug_assert!(
             !(gemm.accumulate && gemm.bias.is_some()),
             "a bias and what is there cannot both be the start"

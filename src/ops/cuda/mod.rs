@@ -15,6 +15,9 @@
 //! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
 
 pub(in crate::ops) mod activation;
+pub(in crate::ops) mod apart;
+#[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
+mod candidates;
 pub(in crate::ops) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;
@@ -57,6 +60,8 @@ pub use driver::recorded;
 pub use driver::take;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 pub use driver::take_turns;
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+pub use driver::with_candidates;
 pub use machine::Memory;
 pub use machine::Properties;
 pub use machine::Unavailable;

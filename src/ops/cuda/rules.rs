@@ -29,6 +29,7 @@ pub fn check(product: &Description) -> Result<(), String> {
     }
     sizes(product)?;
     types(product)?;
+    batch(product)?;
     vector(product)?;
     for (name, (layout, alignment)) in NAMES.iter().zip(product.layouts.iter().zip(product.alignments)) {
         let size = layout.dtype.size_in_bytes();
@@ -82,6 +83,24 @@ fn types(product: &Description) -> Result<(), String> {
     Ok(())
 }
 
+/// All matrices are of one batch, and no product writes what another one does.
+fn batch(product: &Description) -> Result<(), String> {
+    let counts = product.layouts.map(|layout| layout.batch_count);
+    if counts[0] == 0 || counts != [counts[0]; 3] {
+        return Err(format!("batches of {counts:?} products are not one batch"));
+    }
+    let Layout { rows, cols, leading, batch_stride, .. } = product.layouts[2];
+    let values = leading * (cols - 1) + rows;
+    if counts[0] > 1 && batch_stride < values {
+        return Err(format!("D: products lie {batch_stride} values apart, and each has {values}"));
+    }
+    let sums = product.epilogue == Epilogue::ColumnSumsOfB;
+    if counts[0] > 1 && sums && product.vector_stride < cols {
+        return Err(format!("vectors of {cols} sums lie {} values apart", product.vector_stride));
+    }
+    Ok(())
+}
+
 fn vector(product: &Description) -> Result<(), String> {
     if product.epilogue == Epilogue::Nothing {
         return Ok(());
@@ -97,6 +116,10 @@ fn vector(product: &Description) -> Result<(), String> {
     if alignment < VECTOR_ALIGNMENT {
         return Err(format!("the vector begins at a multiple of {alignment} bytes, 16 are wanted"));
     }
+    let bytes = product.vector_stride * vector.size_in_bytes();
+    if !bytes.is_multiple_of(VECTOR_ALIGNMENT as usize) {
+        return Err(format!("vectors lie {bytes} bytes apart, no multiple of 16"));
+    }
     Ok(())
 }
 
@@ -109,6 +132,10 @@ pub fn slow(product: &Description) -> Vec<String> {
         if !bytes.is_multiple_of(FAST_BYTES) {
             reasons.push(format!("{name}: leading dimension of {bytes} bytes"));
         }
+        let bytes = layout.batch_stride * layout.dtype.size_in_bytes();
+        if !bytes.is_multiple_of(FAST_BYTES) {
+            reasons.push(format!("{name}: products {bytes} bytes apart"));
+        }
         if (alignment as usize) < FAST_BYTES {
             reasons.push(format!("{name}: address at a multiple of {alignment} bytes"));
         }
@@ -119,6 +146,7 @@ pub fn slow(product: &Description) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Address;
+    use super::super::gemm::Batch;
     use super::super::gemm::Bias;
     use super::super::gemm::Gemm;
     use super::super::gemm::Operand;
@@ -137,7 +165,14 @@ mod tests {
             out_dtype: DType::BF16,
             accumulate: false,
             bias: Some(Bias { address: Address(4 << 20), dtype: DType::BF16 }),
+            batch: Batch::ONE,
         }
+    }
+
+    /// Three of them with the same input, whose weights, biases and outputs lie apart.
+    fn three() -> Gemm {
+        let (b, out, vector) = (768 * 512 + 768, 96 * 768, 768 * 512 + 768);
+        Gemm { batch: Batch { count: 3, a: 0, b, out, vector }, ..forward() }
     }
 
     fn described(change: impl FnOnce(&mut Description)) -> Result<(), String> {
@@ -191,6 +226,37 @@ mod tests {
             described(|product| product.layouts[0].leading -= 1).unwrap_err(),
             "A: its leading dimension 511 is less than its 512 rows"
         );
+    }
+
+    #[test]
+    fn three_maps_of_one_input_are_a_product_and_a_wrong_batch_is_found() {
+        type Change = fn(&mut Description);
+        let product = Description::of(&three(), None);
+        check(&product).unwrap();
+        assert!(slow(&product).is_empty(), "{product:?}");
+        let one = Description::of(&forward(), None);
+        assert_eq!(product.flops().to_bits(), (3.0 * one.flops()).to_bits());
+        // The input is read once.
+        assert_eq!(product.bytes(), 3 * one.bytes() - 2 * 2 * 96 * 512);
+        let broken: [(&str, Change); 5] = [
+            ("batches of [3, 1, 3] products are not one batch", |p| p.layouts[1].batch_count = 1),
+            ("batches of [0, 0, 0] products are not one batch", |p| {
+                p.layouts.iter_mut().for_each(|layout| layout.batch_count = 0);
+            }),
+            ("D: products lie 73727 values apart, and each has 73728", |p| p.layouts[2].batch_stride -= 1),
+            ("vectors lie 2 bytes apart, no multiple of 16", |p| p.vector_stride = 1),
+            ("vectors of 96 sums lie 95 values apart", |p| {
+                (p.epilogue, p.vector_stride) = (Epilogue::ColumnSumsOfB, 95);
+            }),
+        ];
+        for (message, change) in broken {
+            let mut product = Description::of(&three(), None);
+            change(&mut product);
+            assert_eq!(check(&product).unwrap_err(), message);
+        }
+        let mut odd = product;
+        odd.layouts[0].batch_stride -= 1;
+        assert_eq!((check(&odd), slow(&odd)), (Ok(()), vec!["A: products 787966 bytes apart".to_string()]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::columns::Columns;
 use crate::ops::cuda::columns::WARPS;
+use crate::ops::cuda::gemm::Batch;
 use crate::ops::cuda::gemm::Bias;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
@@ -43,6 +44,7 @@ pub(super) fn forward(gpu: &Gpu, x: &Tensor, weight: &Tensor, bias: Option<&Tens
         out_dtype: dtype,
         accumulate: false,
         bias: bias.map(|bias| added(gpu, bias)).transpose()?,
+        batch: Batch::ONE,
     };
     // SAFETY: `x` is `[rows, inputs]`, the weight `[outputs, inputs]`, the bias `[outputs]`, `y` `[rows,
     // outputs]`.
@@ -78,6 +80,7 @@ fn input_gradient(gpu: &Gpu, dy: &Tensor, weight: &Tensor, dx: &Tensor, accumula
         out_dtype: dtype,
         accumulate,
         bias: None,
+        batch: Batch::ONE,
     };
     // SAFETY: `dy` is `[rows, outputs]`, the weight `[outputs, inputs]`, `dx` `[rows, inputs]`.
     unsafe { gpu.gemm(&gemm) }
@@ -105,6 +108,7 @@ pub(super) fn backward_parameters(
         out_dtype: DType::F32,
         accumulate: dweight.begun,
         bias: None,
+        batch: Batch::ONE,
     };
     // SAFETY: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, the gradients `[outputs, inputs]` and
     // `[outputs]` in f32.

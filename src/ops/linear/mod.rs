@@ -20,25 +20,51 @@ use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::tensor::check_shape;
 
+mod batched;
 mod cpu;
 pub(in crate::ops) mod cuda;
 pub mod reference;
 
+/// One of several maps of an input.
+#[derive(Debug, Clone, Copy)]
+pub struct Map<'a> {
+    /// `[O, I]`.
+    pub weight_oi: &'a Tensor,
+    /// `[O]`, where there is one.
+    pub bias_o: Option<&'a Tensor>,
+}
+
+/// The gradient of the output of one of several maps of an input, and where those of its parameters go.
+#[derive(Debug, Clone, Copy)]
+pub struct MapGradients<'a> {
+    /// `[T, O]`.
+    pub dy_to: &'a Tensor,
+    /// `[O, I]`.
+    pub dweight_oi: Accumulator<'a>,
+    /// `[O]`, where there is a bias.
+    pub dbias_o: Option<Accumulator<'a>>,
+}
+
 /// `y_to = x_ti W_oi^T + b_o`; without a bias where the next op adds it. A GPU rounds the bias to the type of
 /// `y`, and takes one that already has it.
 pub fn forward(x_ti: &Tensor, weight_oi: &Tensor, bias_o: Option<&Tensor>) -> Result<Tensor> {
-    check(x_ti, weight_oi, 1)?;
-    if let Some(bias) = bias_o {
-        check_shape("linear: bias", bias, &[weight_oi.dim(0)?])?;
-        let gpu_takes = bias.dtype() == x_ti.dtype() && Gpu::of(x_ti)?.is_some();
-        if bias.dtype() != DType::F32 && !gpu_takes {
-            bail!("linear: the bias is {:?}, the input {:?}", bias.dtype(), x_ti.dtype());
-        }
-    }
+    check_map(x_ti, Map { weight_oi, bias_o })?;
     match Gpu::of(x_ti)? {
         None => by_dtype!("linear", x_ti, T => cpu::forward::<T>(x_ti, weight_oi, bias_o)),
         Some(gpu) => cuda::forward(&gpu, x_ti, weight_oi, bias_o),
     }
+}
+
+/// As [`forward`] for several maps of one input, which a GPU takes in one product where it can.
+pub fn forward_maps<const N: usize>(x_ti: &Tensor, maps: [Map<'_>; N]) -> Result<[Tensor; N]> {
+    if let Some(gpu) = Gpu::of(x_ti)? {
+        maps.iter().try_for_each(|map| check_map(x_ti, *map))?;
+        if let Some(outputs) = batched::forward(&gpu, x_ti, maps)? {
+            return Ok(outputs);
+        }
+    }
+    let outputs = maps.iter().map(|map| forward(x_ti, map.weight_oi, map.bias_o));
+    Ok(outputs.collect::<Result<Vec<Tensor>>>()?.try_into().expect("there is an output for each map"))
 }
 
 /// `dx_ti = dy_to W_oi`.
@@ -75,18 +101,42 @@ pub fn backward_parameters<'a>(
     dbias_o: Option<Accumulator<'a>>,
 ) -> Result<()> {
     let dweight_oi = dweight_oi.into();
-    let ((rows, outputs), inputs) = (dy_to.dims2()?, x_ti.dims2()?.1);
-    check_shape("linear: x", x_ti, &[rows, inputs])?;
-    check_shape("linear: weight gradient", dweight_oi.sum, &[outputs, inputs])?;
-    if let Some(dbias) = dbias_o {
-        check_shape("linear: bias gradient", dbias.sum, &[outputs])?;
-    }
+    check_gradients(x_ti, MapGradients { dy_to, dweight_oi, dbias_o })?;
     match Gpu::of(dy_to)? {
         None => {
             by_dtype!("linear", dy_to, T => cpu::backward_parameters::<T>(dy_to, x_ti, dweight_oi, dbias_o))
         }
         Some(gpu) => cuda::backward_parameters(&gpu, dy_to, x_ti, dweight_oi, dbias_o),
     }
+}
+
+/// As [`backward_parameters`] for several maps of one input, which a GPU takes in one product where it can.
+pub fn backward_parameters_of_maps<const N: usize>(x_ti: &Tensor, maps: [MapGradients<'_>; N]) -> Result<()> {
+    if let Some(gpu) = Gpu::of(x_ti)? {
+        maps.iter().try_for_each(|map| check_gradients(x_ti, *map))?;
+        if batched::backward_parameters(&gpu, x_ti, maps)? {
+            return Ok(());
+        }
+    }
+    maps.iter().try_for_each(|map| backward_parameters(map.dy_to, x_ti, map.dweight_oi, map.dbias_o))
+}
+
+fn check_map(x_ti: &Tensor, Map { weight_oi, bias_o }: Map<'_>) -> Result<()> {
+    check(x_ti, weight_oi, 1)?;
+    let Some(bias) = bias_o else { return Ok(()) };
+    check_shape("linear: bias", bias, &[weight_oi.dim(0)?])?;
+    let gpu_takes = bias.dtype() == x_ti.dtype() && Gpu::of(x_ti)?.is_some();
+    if bias.dtype() != DType::F32 && !gpu_takes {
+        bail!("linear: the bias is {:?}, the input {:?}", bias.dtype(), x_ti.dtype());
+    }
+    Ok(())
+}
+
+fn check_gradients(x_ti: &Tensor, map: MapGradients<'_>) -> Result<()> {
+    let ((rows, outputs), inputs) = (map.dy_to.dims2()?, x_ti.dims2()?.1);
+    check_shape("linear: x", x_ti, &[rows, inputs])?;
+    check_shape("linear: weight gradient", map.dweight_oi.sum, &[outputs, inputs])?;
+    map.dbias_o.map_or(Ok(()), |dbias| check_shape("linear: bias gradient", dbias.sum, &[outputs]))
 }
 
 fn check(rows: &Tensor, weight: &Tensor, weight_dim: usize) -> Result<()> {

@@ -130,3 +130,64 @@ fn a_gpu_adds_a_bias_that_is_rounded_already_to_the_same_bits() {
         }
     });
 }
+
+/// Weights, biases and gradients as they lie in the buffers of all parameters, key, query and value by name:
+/// at equal distances, that of the queries in the middle; or one of them elsewhere. First gradients and
+/// further ones.
+#[test]
+fn several_maps_of_one_input_are_the_maps_by_themselves() {
+    on_each_device(|| {
+        let sizes = [(7usize, 24usize, 16usize), (65, 16, 40), (3, 5, 6)];
+        for (dtype, (rows, inputs, outputs)) in
+            DTYPES.into_iter().flat_map(|dtype| sizes.map(|size| (dtype, size)))
+        {
+            for (places, has_bias) in [([1, 0, 2], true), ([0, 1, 2], false), ([1, 0, 3], true)] {
+                let (step, weight) = (64 + (outputs * inputs).next_multiple_of(64), outputs * inputs);
+                let part = |t: &Tensor, first: usize, len: usize| t.narrow(0, first, len).unwrap();
+                let weights_of = |t: &Tensor| {
+                    places.map(|p| part(t, p * step + 64, weight).reshape((outputs, inputs)).unwrap())
+                };
+                let biases_of = |t: &Tensor| places.map(|p| part(t, p * step, outputs));
+                let flat = fresh_in(4 * step, 1, dtype);
+                let (weights, biases) = (weights_of(&flat), biases_of(&flat));
+                let x = fresh_in((rows, inputs), 2, dtype);
+                // A CPU takes biases of f32 only.
+                let biases = biases.map(|bias| match Gpu::of(&x).unwrap() {
+                    Some(_) => bias,
+                    None => bias.to_dtype(DType::F32).unwrap(),
+                });
+                let map =
+                    |i: usize| linear::Map { weight_oi: &weights[i], bias_o: has_bias.then_some(&biases[i]) };
+                let outputs_of = linear::forward_maps(&x, [0, 1, 2].map(map)).unwrap();
+                for (i, y) in outputs_of.iter().enumerate() {
+                    let want = linear::forward(&x, &weights[i], has_bias.then_some(&biases[i])).unwrap();
+                    assert_close(
+                        &format!("map {i} of {places:?}"),
+                        y,
+                        &double(&want),
+                        within(dtype, 1e-6, 1.0),
+                    );
+                }
+                let all = fresh_in((4, rows, outputs), 3, dtype);
+                let dys = places.map(|p| all.get(p).unwrap());
+                for begun in [false, true] {
+                    let [together, apart] = [fresh(4 * step, 4), fresh(4 * step, 4)];
+                    let of = |t: &Tensor| (weights_of(t), biases_of(t));
+                    let sum = |sum| Accumulator { sum, begun };
+                    let (into, alone) = (of(&together), of(&apart));
+                    let gradients = [0, 1, 2].map(|i| linear::MapGradients {
+                        dy_to: &dys[i],
+                        dweight_oi: sum(&into.0[i]),
+                        dbias_o: has_bias.then_some(sum(&into.1[i])),
+                    });
+                    linear::backward_parameters_of_maps(&x, gradients).unwrap();
+                    for (i, dy) in dys.iter().enumerate() {
+                        let dbias = has_bias.then_some(sum(&alone.1[i]));
+                        linear::backward_parameters(dy, &x, sum(&alone.0[i]), dbias).unwrap();
+                    }
+                    assert_close("gradients of maps", &together, &double(&apart), 1e-6);
+                }
+            }
+        }
+    });
+}

@@ -21,6 +21,7 @@ use crate::ops::cuda::Array;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Grid;
 use crate::ops::cuda::Kernel;
+use crate::ops::cuda::gemm::Batch;
 use crate::ops::cuda::gemm::Bias;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
@@ -100,6 +101,7 @@ impl Decoder<'_> {
             out_dtype: DType::F32,
             accumulate: false,
             bias: Some(Bias { address: self.bias, dtype: DType::F32 }),
+            batch: Batch::ONE,
         };
         // SAFETY: the piece lies within `x` `[rows, inputs]`, the weight is `[classes, inputs]`, the bias
         // `[classes]`.
@@ -153,6 +155,7 @@ impl Decoder<'_> {
             out_dtype: dtype,
             accumulate: false,
             bias: None,
+            batch: Batch::ONE,
         };
         let x = Operand::rows(self.x_at(piece.start), inputs);
         let of_weight = Gemm {
@@ -166,6 +169,7 @@ impl Decoder<'_> {
             out_dtype: DType::F32,
             accumulate: into.dweight_vd.begun,
             bias: None,
+            batch: Batch::ONE,
         };
         // SAFETY: the gradient is `[rows of the piece, classes]`, the piece lies within `x` and `dx`, both `[..,
         // inputs]`; weight and gradient are `[classes, inputs]`.

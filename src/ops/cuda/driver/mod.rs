@@ -7,6 +7,7 @@
 mod kernels;
 mod memory;
 mod open;
+mod plan;
 mod products;
 mod slot;
 
@@ -49,7 +50,7 @@ pub(super) use memory::memory;
 pub(super) use memory::reserve;
 pub(super) use open::open;
 pub(super) use open::properties;
-pub(super) use products::set_tf32;
+pub(super) use plan::set_tf32;
 pub(super) use slot::Slot;
 
 /// A device and what we keep of it.

@@ -1,39 +1,26 @@
 //! Products by cuBLASLt: for each description one plan, with the algorithm that the library's heuristic names
-//! first. Its GELU epilogues are not used: they are the tanh form, the models' is erf.
+//! first, or the fastest of several (`candidates.rs`). Its GELU epilogues are not used: they are the tanh
+//! form, the models' is erf.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 
-use candle_core::DType;
-use candle_core::bail;
-use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
 use candle_core::cuda::cudarc::cublaslt::result;
 use candle_core::cuda::cudarc::cublaslt::result::CublasError;
 use candle_core::cuda::cudarc::cublaslt::sys;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
-use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
 use candle_core::cuda::cudarc::driver::CudaSlice;
 use candle_core::cuda::cudarc::driver::CudaStream;
 use candle_core::cuda::cudarc::driver::DevicePtr;
+use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::driver::sys::CUevent_flags;
 
 use super::super::Address;
+use super::super::candidates::fastest;
 use super::super::described::Description;
-use super::super::described::Epilogue;
-use super::super::described::Layout;
 use super::super::described::WORKSPACE_BYTES;
 use super::super::gemm::Gemm;
-
-/// Whether products of f32 may round their operands to TF32.
-static TF32: AtomicBool = AtomicBool::new(false);
-
-/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it.
-/// Plans made before keep what they have.
-pub(in super::super) fn set_tf32(on: bool) {
-    TF32.store(on, Ordering::Relaxed);
-}
+use super::plan::Plan;
 
 /// Plans, and the memory that products may use meanwhile.
 pub(super) struct Products {
@@ -64,40 +51,25 @@ impl Products {
     /// each row.
     pub(super) unsafe fn run(&mut self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
         let key = Description::of(gemm, sums);
-        if !self.plans.contains_key(&key) {
+        let is_new = !self.plans.contains_key(&key);
+        if is_new {
             self.plans.insert(key, Plan::new(self.handle, &key)?);
         }
         let Some(plan) = self.plans.get_mut(&key).expect("it was just put there") else { return Ok(false) };
-        let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
-        let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
-        let pointer = |address: Address| address.0 as *mut c_void;
         if let Some(vector) = gemm.bias.map(|bias| bias.address).or(sums) {
             plan.set_vector(vector).map_err(candle_core::Error::wrap)?;
         }
-        // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
-        let done = unsafe {
-            result::matmul(
-                self.handle,
-                plan.product,
-                std::ptr::from_ref(&alpha).cast(),
-                std::ptr::from_ref(&beta).cast(),
-                pointer(gemm.b.address),
-                plan.layouts[0],
-                pointer(gemm.a.address),
-                plan.layouts[1],
-                pointer(gemm.out.address),
-                plan.layouts[2],
-                pointer(gemm.out.address),
-                plan.layouts[2],
-                &raw const plan.algorithm,
-                pointer(Address(workspace)),
-                WORKSPACE_BYTES,
-                self.stream.cu_stream().cast(),
-            )
-        };
+        let (workspace, _guard) = self.workspace.device_ptr(&self.stream);
+        let at = Place { handle: self.handle, stream: &self.stream, workspace: Address(workspace) };
+        if is_new {
+            // SAFETY: the caller's promise.
+            unsafe { at.choose(plan, &key, gemm) };
+        }
+        // SAFETY: the caller's promise.
+        let done = unsafe { at.run(plan, plan.algorithms[0], gemm, gemm.out.address) };
         match done {
             Ok(()) => Ok(true),
-            Err(_) if key.epilogue != Epilogue::Nothing => {
+            Err(_) if key.may_be_refused() => {
                 self.plans.insert(key, None);
                 Ok(false)
             }
@@ -114,142 +86,90 @@ impl Drop for Products {
     }
 }
 
-/// Descriptors and algorithm of products of one kind.
-struct Plan {
-    product: sys::cublasLtMatmulDesc_t,
-    /// Of b, a and out, as cuBLASLt wants them.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+/// Where products run.
+struct Place<'a> {
+    handle: sys::cublasLtHandle_t,
+    stream: &'a Arc<CudaStream>,
+    workspace: Address,
 }
 
-impl Plan {
-    /// `None` for a bias that the library cannot add, or row sums that it cannot write, beside this product; a
-    /// product that it cannot do at all is an error.
-    fn new(handle: sys::cublasLtHandle_t, asked: &Description) -> candle_core::Result<Option<Self>> {
-        match Self::described(asked).and_then(|plan| plan.with_algorithm(handle, asked)) {
-            Ok(plan) => Ok(Some(plan)),
-            Err(_) if asked.epilogue != Epilogue::Nothing => Ok(None),
-            Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
-        }
-    }
-
-    fn described(asked: &Description) -> Result<Self, CublasError> {
-        let compute = match asked.layouts[0].dtype {
-            DType::F32 if TF32.load(Ordering::Relaxed) => {
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
-            }
-            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-        };
-        let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
-        // Dropped, with what it has by then, when one of the next steps fails.
-        let mut plan = Self {
-            product,
-            layouts: [std::ptr::null_mut(); 3],
-            algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
-        };
-        let [of_a, of_b] = asked.transposed.map(operation);
-        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of_a)?;
-        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of_b)?;
-        let epilogue = match asked.epilogue {
-            Epilogue::Nothing => None,
-            Epilogue::Bias => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS),
-            Epilogue::ColumnSumsOfB => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB),
-        };
-        if let Some(epilogue) = epilogue {
-            plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
-            plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &data_type(asked.vector)?)?;
-        }
-        for (made, Layout { dtype, rows, cols, leading }) in plan.layouts.iter_mut().zip(asked.layouts) {
-            *made =
-                result::create_matrix_layout(data_type(dtype)?, rows as u64, cols as u64, leading as i64)?;
-        }
-        Ok(plan)
-    }
-
-    fn with_algorithm(
-        mut self,
-        handle: sys::cublasLtHandle_t,
-        asked: &Description,
-    ) -> Result<Self, CublasError> {
-        let preference = Preference(result::create_matmul_pref()?);
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &asked.workspace_bytes)?;
-        let [a, b, out, _] = asked.alignments;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a)?;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b)?;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
-        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
-        let [first, second, out] = self.layouts;
-        // SAFETY: all descriptors were just made and live.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(handle, self.product, first, second, out, out, preference.0)?
-        };
-        self.algorithm = found.algo;
-        Ok(self)
-    }
-
-    /// The bias, or where the row sums go; in the type of the output.
-    fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
-        self.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
-    }
-
-    fn set<T>(&self, attribute: Attribute, value: &T) -> Result<(), CublasError> {
-        // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
+impl Place<'_> {
+    /// # Safety
+    /// As [`Products::run`]; `out` is a matrix as the product's own.
+    unsafe fn run(
+        &self,
+        plan: &Plan,
+        algorithm: sys::cublasLtMatmulAlgo_t,
+        gemm: &Gemm,
+        out: Address,
+    ) -> Result<(), CublasError> {
+        let (alpha, beta) = (1.0f32, if gemm.accumulate { 1.0f32 } else { 0.0 });
+        let pointer = |address: Address| address.0 as *mut c_void;
+        // SAFETY: the plan's descriptors live as long as it, and the caller promises the matrices.
         unsafe {
-            result::set_matmul_desc_attribute(
-                self.product,
-                attribute,
-                std::ptr::from_ref(value).cast(),
-                size_of::<T>(),
+            result::matmul(
+                self.handle,
+                plan.product,
+                std::ptr::from_ref(&alpha).cast(),
+                std::ptr::from_ref(&beta).cast(),
+                pointer(gemm.b.address),
+                plan.layouts[0],
+                pointer(gemm.a.address),
+                plan.layouts[1],
+                pointer(out),
+                plan.layouts[2],
+                pointer(out),
+                plan.layouts[2],
+                &raw const algorithm,
+                pointer(self.workspace),
+                WORKSPACE_BYTES,
+                self.stream.cu_stream().cast(),
             )
         }
     }
-}
 
-impl Drop for Plan {
-    fn drop(&mut self) {
-        // SAFETY: each is freed once; a failure cannot be reported from here.
-        unsafe {
-            for layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
-                let _ = result::destroy_matrix_layout(*layout);
-            }
-            let _ = result::destroy_matmul_desc(self.product);
+    /// Leaves the plan with the candidate that is fastest; with the first where none could be timed. A
+    /// product that is added to what is there is timed into memory of its own; the others write what they
+    /// will write anyway.
+    ///
+    /// # Safety
+    /// As [`Products::run`].
+    unsafe fn choose(&self, plan: &mut Plan, product: &Description, gemm: &Gemm) {
+        if plan.algorithms.len() > 1 {
+            // Without room or clock the heuristic's first choice stays.
+            // SAFETY: the caller's promise.
+            let chosen = unsafe { self.timed(plan, product, gemm) }.ok().flatten().unwrap_or(0);
+            plan.algorithms.swap(0, chosen);
         }
+        plan.algorithms.truncate(1);
     }
-}
 
-/// What the heuristic is to heed.
-struct Preference(sys::cublasLtMatmulPreference_t);
-
-impl Preference {
-    fn set<T>(&self, attribute: PreferenceOf, value: &T) -> Result<(), CublasError> {
-        // SAFETY: the preference lives, and each attribute is given a value of its own type.
-        unsafe {
-            result::set_matmul_pref_attribute(
-                self.0,
-                attribute,
-                std::ptr::from_ref(value).cast(),
-                size_of::<T>(),
-            )
-        }
-    }
-}
-
-impl Drop for Preference {
-    fn drop(&mut self) {
-        // SAFETY: it is freed once.
-        let _ = unsafe { result::destroy_matmul_pref(self.0) };
-    }
-}
-
-fn operation(transposed: bool) -> cublasOperation_t {
-    if transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
-}
-
-fn data_type(dtype: DType) -> Result<sys::cudaDataType_t, CublasError> {
-    match dtype {
-        DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
-        DType::BF16 => Ok(sys::cudaDataType_t::CUDA_R_16BF),
-        DType::F16 => Ok(sys::cudaDataType_t::CUDA_R_16F),
-        _ => Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
+    /// # Safety
+    /// As [`Products::run`].
+    unsafe fn timed(
+        &self,
+        plan: &Plan,
+        product: &Description,
+        gemm: &Gemm,
+    ) -> Result<Option<usize>, DriverError> {
+        let elsewhere = if gemm.accumulate {
+            // SAFETY: what it holds is added to and thrown away.
+            Some(unsafe { self.stream.alloc::<u8>(product.out_bytes()) }?)
+        } else {
+            None
+        };
+        let (out, _guard) = elsewhere
+            .as_ref()
+            .map(|room| room.device_ptr(self.stream))
+            .map_or((gemm.out.address, None), |(at, guard)| (Address(at), Some(guard)));
+        let event = || self.stream.context().new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+        let (begin, end) = (event()?, event()?);
+        Ok(fastest(plan.algorithms.len(), |candidate| {
+            begin.record(self.stream).ok()?;
+            // SAFETY: the caller's promise; `out` is its own, or as large.
+            unsafe { self.run(plan, plan.algorithms[candidate], gemm, out) }.ok()?;
+            end.record(self.stream).ok()?;
+            begin.elapsed_ms(&end).ok().map(f64::from)
+        }))
     }
 }

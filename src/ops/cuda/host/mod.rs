@@ -2,6 +2,7 @@
 //! take the way of the GPU.
 
 mod kernels;
+mod library;
 mod products;
 mod record;
 mod slot;
@@ -35,6 +36,7 @@ use products::Places;
 
 pub use kernels::Turns;
 pub use kernels::take_turns;
+pub use library::with_candidates;
 pub use record::Event;
 pub use record::recorded;
 pub use record::take;
@@ -161,15 +163,16 @@ impl Driver {
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) unsafe fn gemm(&self, gemm: &Gemm, sums: Option<Address>) -> candle_core::Result<bool> {
-        // As if the library had no epilogues, so that every test takes the ways around them, too.
-        if (sums.is_some() || gemm.bias.is_some()) && kernels::turns() == Turns::Backwards {
+        // As if the library had no epilogues and no batches, so that every test takes the ways around them,
+        // too.
+        let product = Description::of(gemm, sums);
+        if product.may_be_refused() && kernels::turns() == Turns::Backwards {
             return Ok(false);
         }
-        let product = Description::of(gemm, sums);
         products::check(&product)?;
         if !record::write(|| Event::Product(product)) {
             // SAFETY: the caller's promise.
-            unsafe { products::run(&product, Places::of(gemm, sums)) }?;
+            unsafe { products::run(&product, Places::of(gemm, sums), library::algorithm(&product)) }?;
         }
         Ok(true)
     }

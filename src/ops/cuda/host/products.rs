@@ -26,6 +26,16 @@ impl Places {
         let vector = gemm.bias.map(|bias| bias.address).or(sums).unwrap_or(Address::NULL);
         Self { matrices: [gemm.b.address, gemm.a.address, gemm.out.address], vector }
     }
+
+    /// Those of the product of this number in its batch.
+    fn of_batch(&self, product: &Description, number: usize) -> Self {
+        let mut places = *self;
+        for (matrix, layout) in places.matrices.iter_mut().zip(&product.layouts) {
+            *matrix = matrix.plus(number * layout.batch_stride * layout.dtype.size_in_bytes());
+        }
+        let bytes = number * product.vector_stride * product.vector.size_in_bytes();
+        Self { vector: self.vector.plus(bytes), ..places }
+    }
 }
 
 /// An error where the product breaks a rule of the library.
@@ -36,27 +46,35 @@ pub(super) fn check(product: &Description) -> candle_core::Result<()> {
     }
 }
 
-/// Carries a product out.
+/// Carries all products of a batch out. Algorithm 0 adds up in the order of the values, 1 every other one
+/// first, and so on.
 ///
 /// # Safety
-/// The matrices and the vector are as large as the description says.
-pub(super) unsafe fn run(product: &Description, places: Places) -> candle_core::Result<()> {
+/// The matrices and the vectors are as large as the description says.
+pub(super) unsafe fn run(product: &Description, places: Places, algorithm: usize) -> candle_core::Result<()> {
+    (0..product.batch_count()).try_for_each(|number| {
+        // SAFETY: the caller's promise.
+        unsafe { one(product, places.of_batch(product, number), algorithm) }
+    })
+}
+
+unsafe fn one(product: &Description, places: Places, algorithm: usize) -> candle_core::Result<()> {
     let [a, _, d] = product.layouts.map(|layout| layout.dtype);
     // SAFETY: the caller's promise.
     unsafe {
         match (a, d) {
-            (DType::F32, DType::F32) => typed::<f32, f32>(product, places),
-            (DType::BF16, DType::BF16) => typed::<bf16, bf16>(product, places),
-            (DType::BF16, DType::F32) => typed::<bf16, f32>(product, places),
-            (DType::F16, DType::F16) => typed::<f16, f16>(product, places),
-            (DType::F16, DType::F32) => typed::<f16, f32>(product, places),
+            (DType::F32, DType::F32) => typed::<f32, f32>(product, places, algorithm),
+            (DType::BF16, DType::BF16) => typed::<bf16, bf16>(product, places, algorithm),
+            (DType::BF16, DType::F32) => typed::<bf16, f32>(product, places, algorithm),
+            (DType::F16, DType::F16) => typed::<f16, f16>(product, places, algorithm),
+            (DType::F16, DType::F32) => typed::<f16, f32>(product, places, algorithm),
             (a, b) => bail!("no product of {a:?} to {b:?}"),
         }
     }
     Ok(())
 }
 
-unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places) {
+unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places, algorithm: usize) {
     let [m, n, k] = product.sizes();
     let place = |layout: &Layout, row: usize, col: usize| layout.leading * col + row;
     let at = |index: usize, row: usize, col: usize| {
@@ -80,7 +98,11 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places) {
                 // SAFETY: a bias has a value for each row.
                 start += unsafe { *vector.add(row) }.widen();
             }
-            let sum: f32 = (0..k).map(|depth| at(0, row, depth) * at(1, depth, col)).sum();
+            let part = |first| {
+                let depths = (first..k).step_by(algorithm + 1);
+                depths.map(|depth| at(0, row, depth) * at(1, depth, col)).sum::<f32>()
+            };
+            let sum: f32 = (0..=algorithm).map(part).sum();
             *out = O::narrow(start + sum);
         }
     }
@@ -88,6 +110,7 @@ unsafe fn typed<T: Element, O: Element>(product: &Description, places: Places) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::gemm::Batch;
     use super::super::super::gemm::Operand;
     use super::*;
 
@@ -109,12 +132,13 @@ mod tests {
                 out_dtype: DType::F32,
                 accumulate: false,
                 bias: None,
+                batch: Batch::ONE,
             };
             let mut product = Description::of(&gemm, None);
             product.layouts[1].leading = leading;
             check(&product).unwrap();
             // SAFETY: all matrices lie within their buffers for the leading dimensions below.
-            unsafe { run(&product, Places::of(&gemm, None)) }.unwrap();
+            unsafe { run(&product, Places::of(&gemm, None), 0) }.unwrap();
             out.map(f32::to_bits)
         };
         assert_eq!(outcome(3), [6.0f32, 6.0, 15.0, 15.0].map(f32::to_bits));

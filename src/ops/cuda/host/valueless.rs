@@ -1,10 +1,10 @@
 //! Tensors of a GPU that is only written down (`record.rs`): they have a type, a shape and an address, but no
 //! values.
 //!
-//! An operation of candle's that would be a kernel on a GPU finds none and panics. One that reads memory without
-//! looking (a product) gives a tensor that has values, and so has whatever candle makes from nothing; that is
-//! refused where a kernel is to take it, once the record is strict. Views touch no values, and a copy of a whole
-//! tensor, which is no kernel on a GPU either, has none.
+//! An operation of candle's that would be a kernel on a GPU finds none and panics. One that reads memory
+//! without looking (a product) gives a tensor that has values, and so has whatever candle makes from nothing;
+//! that is refused where a kernel is to take it, once the record is strict. Views touch no values, and a copy
+//! of a whole tensor, which is no kernel on a GPU either, has none.
 
 use candle_core::CpuStorage;
 use candle_core::DType;

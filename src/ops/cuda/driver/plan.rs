@@ -1,0 +1,213 @@
+//! What cuBLASLt is told of products of one kind, and the algorithms that its heuristic names for them.
+
+use std::ffi::c_int;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use candle_core::DType;
+use candle_core::bail;
+use candle_core::cuda::cudarc::cublas::sys::cublasOperation_t;
+use candle_core::cuda::cudarc::cublaslt::result;
+use candle_core::cuda::cudarc::cublaslt::result::CublasError;
+use candle_core::cuda::cudarc::cublaslt::sys;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceOf;
+use candle_core::cuda::cudarc::cublaslt::sys::cublasLtMatrixLayoutAttribute_t as LayoutOf;
+
+use super::super::Address;
+use super::super::candidates::wanted;
+use super::super::described::Description;
+use super::super::described::Epilogue;
+use super::super::described::Layout;
+
+/// Whether products of f32 may round their operands to TF32.
+static TF32: AtomicBool = AtomicBool::new(false);
+
+/// Lets products of f32 round their operands to TF32 (10 bits of mantissa), on generations that have it.
+/// Plans made before keep what they have.
+pub(in super::super) fn set_tf32(on: bool) {
+    TF32.store(on, Ordering::Relaxed);
+}
+
+/// Descriptors and algorithms of products of one kind.
+pub(super) struct Plan {
+    pub(super) product: sys::cublasLtMatmulDesc_t,
+    /// Of b, a and out, as cuBLASLt wants them.
+    pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
+    /// As the heuristic names them; once one was chosen, that one.
+    pub(super) algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
+}
+
+impl Plan {
+    /// `None` for a bias that the library cannot add, row sums that it cannot write beside this product, or a
+    /// batch that it cannot do at once; a product that it cannot do at all is an error.
+    pub(super) fn new(
+        handle: sys::cublasLtHandle_t,
+        asked: &Description,
+    ) -> candle_core::Result<Option<Self>> {
+        match Self::described(asked).and_then(|plan| plan.with_algorithm(handle, asked)) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) if asked.may_be_refused() => Ok(None),
+            Err(e) => bail!("cuBLASLt has no algorithm: {e}"),
+        }
+    }
+
+    fn described(asked: &Description) -> Result<Self, CublasError> {
+        let compute = match asked.layouts[0].dtype {
+            DType::F32 if TF32.load(Ordering::Relaxed) => {
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+            }
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        let product = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
+        // Dropped, with what it has by then, when one of the next steps fails.
+        let mut plan = Self { product, layouts: [std::ptr::null_mut(); 3], algorithms: Vec::new() };
+        let [of_a, of_b] = asked.transposed.map(operation);
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &of_a)?;
+        plan.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &of_b)?;
+        let epilogue = match asked.epilogue {
+            Epilogue::Nothing => None,
+            Epilogue::Bias => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS),
+            Epilogue::ColumnSumsOfB => Some(sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB),
+        };
+        if let Some(epilogue) = epilogue {
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+            plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &data_type(asked.vector)?)?;
+            if asked.batch_count() > 1 {
+                let stride = asked.vector_stride as i64;
+                plan.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &stride)?;
+            }
+        }
+        for (made, layout) in plan.layouts.iter_mut().zip(asked.layouts) {
+            let Layout { dtype, rows, cols, leading, batch_count, batch_stride } = layout;
+            *made =
+                result::create_matrix_layout(data_type(dtype)?, rows as u64, cols as u64, leading as i64)?;
+            if batch_count > 1 {
+                set_layout(*made, LayoutOf::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &(batch_count as i32))?;
+                let stride = batch_stride as i64;
+                set_layout(*made, LayoutOf::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    fn with_algorithm(
+        mut self,
+        handle: sys::cublasLtHandle_t,
+        asked: &Description,
+    ) -> Result<Self, CublasError> {
+        let preference = Preference(result::create_matmul_pref()?);
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &asked.workspace_bytes)?;
+        let [a, b, out, _] = asked.alignments;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out)?;
+        preference.set(PreferenceOf::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out)?;
+        let [first, second, out] = self.layouts;
+        // SAFETY: plain numbers, all of which may be 0.
+        let mut found = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; wanted()];
+        let mut count = 0;
+        // SAFETY: all descriptors were just made and live, and there is room for as many results as are asked
+        // for.
+        unsafe {
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                handle,
+                self.product,
+                first,
+                second,
+                out,
+                out,
+                preference.0,
+                found.len() as c_int,
+                found.as_mut_ptr(),
+                &raw mut count,
+            )
+            .result()?;
+        }
+        found.truncate(usize::try_from(count).unwrap_or(0));
+        let works = |found: &&sys::cublasLtMatmulHeuristicResult_t| {
+            found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS
+        };
+        self.algorithms = found.iter().filter(works).map(|found| found.algo).collect();
+        if self.algorithms.is_empty() {
+            return Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED));
+        }
+        Ok(self)
+    }
+
+    /// The bias, or where the row sums go; in the type of the output.
+    pub(super) fn set_vector(&mut self, vector: Address) -> Result<(), CublasError> {
+        self.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector.0)
+    }
+
+    fn set<T>(&self, attribute: Attribute, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the descriptor lives, and each attribute above is given a value of its own type.
+        unsafe {
+            result::set_matmul_desc_attribute(
+                self.product,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
+    }
+}
+
+fn set_layout<T>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: LayoutOf,
+    value: &T,
+) -> Result<(), CublasError> {
+    let value_at = std::ptr::from_ref(value).cast();
+    // SAFETY: the layout lives, and each attribute is given a value of its own type.
+    unsafe { result::set_matrix_layout_attribute(layout, attribute, value_at, size_of::<T>()) }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: each is freed once; a failure cannot be reported from here.
+        unsafe {
+            for layout in self.layouts.iter().filter(|layout| !layout.is_null()) {
+                let _ = result::destroy_matrix_layout(*layout);
+            }
+            let _ = result::destroy_matmul_desc(self.product);
+        }
+    }
+}
+
+/// What the heuristic is to heed.
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn set<T>(&self, attribute: PreferenceOf, value: &T) -> Result<(), CublasError> {
+        // SAFETY: the preference lives, and each attribute is given a value of its own type.
+        unsafe {
+            result::set_matmul_pref_attribute(
+                self.0,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn operation(transposed: bool) -> cublasOperation_t {
+    if transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
+}
+
+fn data_type(dtype: DType) -> Result<sys::cudaDataType_t, CublasError> {
+    match dtype {
+        DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
+        DType::BF16 => Ok(sys::cudaDataType_t::CUDA_R_16BF),
+        DType::F16 => Ok(sys::cudaDataType_t::CUDA_R_16F),
+        _ => Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)),
+    }
+}

@@ -1,0 +1,78 @@
+//! What the stand-in for cuBLASLt names for a product: one algorithm, or in a test several with the times
+//! that they would take.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::super::candidates::fastest;
+use super::super::described::Description;
+
+#[derive(Debug)]
+struct Library {
+    /// Of each candidate of every product; `None` fails.
+    seconds: Vec<Option<f64>>,
+    chosen: HashMap<Description, usize>,
+}
+
+thread_local! {
+    static LIBRARY: RefCell<Option<Library>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` with a library that names several candidates for every product, the n-th of which takes
+/// `seconds[n]`, or fails; and in how many products it had to choose.
+pub fn with_candidates<R>(seconds: &[Option<f64>], f: impl FnOnce() -> R) -> (R, usize) {
+    LIBRARY.set(Some(Library { seconds: seconds.to_vec(), chosen: HashMap::new() }));
+    let outcome = f();
+    (outcome, LIBRARY.take().map_or(0, |library| library.chosen.len()))
+}
+
+/// The algorithm that a product is done by: chosen when it is first asked for.
+pub(super) fn algorithm(product: &Description) -> usize {
+    LIBRARY.with_borrow_mut(|library| {
+        let Some(Library { seconds, chosen }) = library else { return 0 };
+        let choose = || fastest(seconds.len(), |candidate| seconds[candidate]).unwrap_or(0);
+        *chosen.entry(*product).or_insert_with(choose)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::ops::cuda::on_host;
+    use crate::ops::linear;
+    use crate::ops::testing::bits;
+    use crate::ops::testing::fresh;
+
+    /// Products of every kind of a linear map, with candidates that take these seconds.
+    fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {
+        let (x, weight, bias, dy) =
+            (fresh((50, 70), 1), fresh((24, 70), 2), fresh(24, 3), fresh((50, 24), 4));
+        let dweight = fresh((24, 70), 5).to_device(&Device::Cpu).unwrap();
+        let pass = || {
+            let y = linear::forward(&x, &weight, Some(&bias)).unwrap();
+            let dx = linear::backward_input(&dy, &weight).unwrap();
+            linear::backward_parameters(&dy, &x, &dweight, None).unwrap();
+            [y, dx].map(|t| bits(&t))
+        };
+        // The second pass finds what the first one has chosen.
+        let ([first, second], products) = with_candidates(seconds, || on_host(|| [pass(), pass()]));
+        assert_eq!((products, &first), (3, &second));
+        first.into_iter().chain([bits(&dweight)]).collect()
+    }
+
+    /// Algorithms add up in different orders: the bits say which one was taken.
+    #[test]
+    fn the_fastest_candidate_does_the_product() {
+        let [first, second] = [&[Some(1.0)][..], &[Some(2.0), Some(1.0)]].map(products);
+        for (one, other) in first.iter().zip(&second) {
+            assert_ne!(one, other);
+        }
+        assert_eq!(products(&[Some(3.0), Some(1.0), Some(2.0)]), second);
+        assert_eq!(products(&[Some(1.0), Some(3.0), Some(1.0)]), first);
+        assert_eq!(products(&[None, Some(3.0), None]), second);
+        // The heuristic's own choice where none can be timed.
+        assert_eq!(products(&[None, None]), first);
+    }
+}
