@@ -41,7 +41,7 @@ impl MetricsLog {
         Ok(Self { log: AppendLog::open(path)? })
     }
 
-    /// The values of the records of `step` in the file at `path`, the last of each tag; none without it.
+    /// The numbers in the lines of `step` of the file at `path`, the last of each tag; none without it.
     pub fn values_at(path: &Path, step: u64) -> Result<BTreeMap<String, f64>> {
         let mut values = BTreeMap::new();
         if fs::exists(path) {
@@ -219,7 +219,8 @@ mod tests {
         let mut text = std::fs::read(&path).unwrap();
         text.extend(b"{\"step\":2,\"eval/a\":0.9");
         std::fs::write(&path, text).unwrap();
-        let wanted = [("eval/a", 0.5), ("train/grad_norm", 1.0), ("train/loss", 8.0)];
+        let wanted =
+            [("epoch", 0.5), ("eval/a", 0.5), ("step", 2.0), ("train/grad_norm", 1.0), ("train/loss", 8.0)];
         let wanted = wanted.map(|(tag, value)| (tag.to_string(), value));
         assert_eq!(MetricsLog::values_at(&path, 2).unwrap(), wanted.into());
     }

@@ -9,8 +9,7 @@
 //! the step's loss by `loss_sum`. Nothing is saved but the logits.
 //!
 //! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic is f32, the loss is
-//! f64. There are few classes and a row for each example: candle's own functions are fast enough on each
-//! device.
+//! f64. There are few classes and a row for each example: they are computed on the CPU, and a GPU is waited for.
 
 pub mod reference;
 #[cfg(test)]
@@ -18,6 +17,7 @@ mod tests;
 
 use candle_core::D;
 use candle_core::DType;
+use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -52,12 +52,12 @@ pub fn forward(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result
     if labels.is_empty() {
         return Tensor::zeros(2, DType::F64, logits_mc.device());
     }
-    let logits = logits_mc.to_dtype(DType::F32)?;
+    let logits = on_host(logits_mc)?;
     let losses = candle_nn::ops::log_softmax(&logits, D::Minus1)?.mul(&targets)?;
     let loss = losses.to_dtype(DType::F64)?.sum_all()?.neg()?.reshape(1)?;
     let labels = Tensor::from_slice(labels, labels.len(), logits.device())?;
     let right = logits.argmax(D::Minus1)?.eq(&labels)?.to_dtype(DType::F64)?.sum_all()?.reshape(1)?;
-    Tensor::cat(&[&loss, &right], 0)
+    Tensor::cat(&[&loss, &right], 0)?.to_device(logits_mc.device())
 }
 
 /// The gradient of the logits, `[M, C]`.
@@ -66,12 +66,17 @@ pub fn backward(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets, scale: f
     if labels.is_empty() {
         return Ok(logits_mc.clone());
     }
-    let log_probabilities = candle_nn::ops::log_softmax(&logits_mc.to_dtype(DType::F32)?, D::Minus1)?;
+    let log_probabilities = candle_nn::ops::log_softmax(&on_host(logits_mc)?, D::Minus1)?;
     let pulled = log_probabilities.exp()?.broadcast_mul(&targets.sum_keepdim(D::Minus1)?)?;
-    ((pulled - targets)? * f64::from(scale))?.to_dtype(logits_mc.dtype())
+    let gradient = ((pulled - targets)? * f64::from(scale))?;
+    gradient.to_dtype(logits_mc.dtype())?.to_device(logits_mc.device())
 }
 
-/// The targets on the device of the logits, f32; an error names a label that is not below `C`.
+fn on_host(logits: &Tensor) -> Result<Tensor> {
+    logits.to_device(&Device::Cpu)?.to_dtype(DType::F32)
+}
+
+/// The targets on the CPU, f32; an error names a label that is not below `C`.
 fn targets(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result<Tensor> {
     let (rows, classes) = logits_mc.dims2()?;
     check_len("soft cross entropy: labels", labels.len(), rows)?;
@@ -79,5 +84,5 @@ fn targets(logits_mc: &Tensor, labels: &[u32], soft: &SoftTargets) -> Result<Ten
     if let Some(label) = labels.iter().find(|label| **label as usize >= classes) {
         candle_core::bail!("soft cross entropy: label {label} is not below {classes}")
     }
-    Tensor::from_vec(soft.of(labels), (rows, classes), logits_mc.device())
+    Tensor::from_vec(soft.of(labels), (rows, classes), &Device::Cpu)
 }
