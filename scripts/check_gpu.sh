@@ -70,6 +70,15 @@ line() { printf '%-40s %s\n' "$1" "$2" | tee -a "$output/table"; }
 # The seconds that a check may take, out of those that it asks for.
 left() { local rest=$((limit - SECONDS)); echo $((rest < 1 ? 1 : rest < $1 ? rest : $1)); }
 
+# Why a program failed: out of time, its error, or its last word.
+why() { # exit code, seconds, log
+    if [ "$1" -eq 124 ]; then
+        echo "FAILED: it did not end in $2 seconds"
+    else
+        echo "FAILED: $(grep -m1 error "$3" || tail -1 "$3" || echo 'no word')"
+    fi
+}
+
 # The folders of the ops as the tests are named, one a line.
 op_names() { "$work/tests" --list 2> /dev/null | sed -n 's/^ops::\([a-z_0-9]*\)::.*: test$/\1/p' | sort -u; }
 
@@ -109,11 +118,11 @@ ops() {
 
 # Tests that copy whole storages of gigabytes: last, and one at a time.
 far_rows() {
-    if timeout "$(left 60)" "$work/tests" two_billion --test-threads 1 > "$output/far_rows.log" 2>&1; then
-        line "rows behind two billion values" "$(grep -oE '[0-9]+ passed' "$output/far_rows.log")"
-    else
-        line "rows behind two billion values" "FAILED: $(tail -1 "$output/far_rows.log")"
-    fi
+    local code=0 seconds log=$output/far_rows.log
+    seconds=$(left 60)
+    timeout "$seconds" "$work/tests" two_billion --test-threads 1 > "$log" 2>&1 || code=$?
+    line "rows behind two billion values" \
+        "$([ "$code" -eq 0 ] && grep -oE '[0-9]+ passed' "$log" || why "$code" "$seconds" "$log")"
 }
 
 train() { # name, settings...
@@ -126,11 +135,7 @@ train() { # name, settings...
         --set "training.max_steps=${STEPS:-200}" --set training.logging_steps=1 --set training.eval_steps=0 \
         --set training.save_steps=0 "$@" > "$work/$name.log" 2>&1 || code=$?
     [ "$code" -ne 0 ] || return 0
-    if [ "$code" -eq 124 ]; then
-        line "$name" "FAILED: it did not end in $seconds seconds"
-        return 1
-    fi
-    line "$name" "FAILED: $(grep -m1 error "$work/$name.log" || tail -1 "$work/$name.log" || echo 'no word')"
+    line "$name" "$(why "$code" "$seconds" "$work/$name.log")"
     return 1
 }
 
@@ -187,13 +192,15 @@ peers() {
 }
 
 speed() {
-    local shape size rows length types=bf16,f32
+    local shape size rows length code seconds types=bf16,f32
     [ "$device" = cpu ] && types=f32
     for shape in $shapes; do
         IFS=, read -r size rows length <<< "$shape"
-        timeout "$(left 60)" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" --length "$length" \
-            --compute "$types" --steps "$steps" --json >> "$output/bench.jsonl" 2> "$work/bench.log" ||
-            line "bench $shape" "FAILED: $(tail -1 "$work/bench.log")"
+        seconds=$(left 60) code=0
+        timeout "$seconds" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" \
+            --length "$length" --compute "$types" --steps "$steps" --json \
+            >> "$output/bench.jsonl" 2> "$work/bench.log" || code=$?
+        [ "$code" -eq 0 ] || line "bench $shape" "$(why "$code" "$seconds" "$work/bench.log")"
     done
     [ ! -s "$output/bench.jsonl" ] || python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
 }
@@ -201,15 +208,20 @@ speed() {
 # The sums of a bias gradient beside the product of its weight, or by a kernel of ours; for each product the algorithm
 # that cuBLASLt names first, as in the lines above, or the fastest of eight; what cuBLASLt says of its choices.
 choices() {
-    local how
+    local how code seconds
     local one=(--quiet bench --device "$device" --model "${first%%,*}" --batch 64 --length 128 --compute bf16)
     [ "$device" = cpu ] && one=(--quiet bench --device cpu --model tiny --batch 8 --length 64 --compute f32)
     for how in MLMTRAIN_ROW_SUMS=beside MLMTRAIN_ROW_SUMS=apart MLMTRAIN_PRODUCTS=timed; do
-        line "$how" "$(env "$how" timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json 2> "$work/choices.log" |
-            grep -oE '"step_seconds":[0-9.e-]+' || echo "FAILED: $(tail -1 "$work/choices.log")")"
+        seconds=$(left 40) code=0
+        env "$how" timeout "$seconds" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json \
+            > "$work/choices.json" 2> "$work/choices.log" || code=$?
+        line "$how" "$(grep -oE '"step_seconds":[0-9.e-]+' "$work/choices.json" ||
+            why "$code" "$seconds" "$work/choices.log")"
     done
-    CUBLASLT_LOG_LEVEL=4 CUBLASLT_LOG_FILE=$output/cublaslt.log timeout "$(left 40)" "$work/mlmtrain" "${one[@]}" --steps 1 > /dev/null 2>&1 ||
-        line "log of cuBLASLt" "FAILED"
+    seconds=$(left 40) code=0
+    CUBLASLT_LOG_LEVEL=4 CUBLASLT_LOG_FILE=$output/cublaslt.log timeout "$seconds" "$work/mlmtrain" "${one[@]}" \
+        --steps 1 > "$work/choices.log" 2>&1 || code=$?
+    [ "$code" -eq 0 ] || line "log of cuBLASLt" "$(why "$code" "$seconds" "$work/choices.log")"
 }
 
 profile() {
