@@ -1,0 +1,206 @@
+//! What a training step takes with candle's own parts: autograd, candle-nn's `AdamW`, f32.
+//!
+//! `cargo bench --bench candle -- small,16,128 base,8,128` prints two lines for each size, rows and length:
+//!
+//! - `candle-transformers`: its `BertForMaskedLM` as it is. Its LayerNorm has no backward and cuts the graph
+//!   without a word: the line says how many of its tensors get a gradient, and the rest stays as it began. It
+//!   is no training; it is what a user sees who does not look.
+//! - `candle-nn`: the same model of candle-nn's parts, with norms composed of operations that have a gradient.
+//!
+//! No dropout, logits of all rows, the loss of 15 % of them: what its users write.
+
+use std::io::Write;
+use std::time::Instant;
+
+use candle_core::D;
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Module;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_nn::AdamW;
+use candle_nn::Embedding;
+use candle_nn::Linear;
+use candle_nn::Optimizer;
+use candle_nn::ParamsAdamW;
+use candle_nn::VarBuilder;
+use candle_nn::VarMap;
+use candle_nn::loss::cross_entropy;
+use candle_nn::ops::softmax;
+use candle_transformers::models::bert::BertForMaskedLM;
+use candle_transformers::models::bert::Config;
+use mlmtrain::families::named_model;
+use mlmtrain::rng::Purpose;
+use mlmtrain::rng::Stream;
+
+const WARM_UP_STEPS: usize = 2;
+const STEPS: usize = 5;
+const MASKED_SHARE: f64 = 0.15;
+
+/// Post-norm layers and a tied head, as BERT has them.
+struct Composed {
+    words: Embedding,
+    positions: Tensor,
+    norm: Norm,
+    layers: Vec<Layer>,
+    transform: (Linear, Norm),
+    bias: Tensor,
+    heads: usize,
+}
+
+struct Layer {
+    attention: [Linear; 4],
+    feed_forward: [Linear; 2],
+    norms: [Norm; 2],
+}
+
+/// LayerNorm of operations that autograd knows.
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Norm {
+    fn new(width: usize, vb: &VarBuilder) -> Result<Self> {
+        let ones = candle_nn::Init::Const(1.0);
+        Ok(Self { weight: vb.get_with_hints(width, "weight", ones)?, bias: vb.get(width, "bias")? })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+        let normed = centred.broadcast_div(&(variance + 1e-12)?.sqrt()?)?;
+        normed.broadcast_mul(&self.weight)?.broadcast_add(&self.bias)
+    }
+}
+
+impl Composed {
+    fn new(config: &Config, vb: &VarBuilder) -> Result<Self> {
+        let (d, f) = (config.hidden_size, config.intermediate_size);
+        let linear = |from, to, name: String| candle_nn::linear(from, to, vb.pp(name));
+        let norm = |name: String| Norm::new(d, &vb.pp(name));
+        let layer = |n: usize| {
+            Ok(Layer {
+                attention: [
+                    linear(d, d, format!("{n}.q"))?,
+                    linear(d, d, format!("{n}.k"))?,
+                    linear(d, d, format!("{n}.v"))?,
+                    linear(d, d, format!("{n}.o"))?,
+                ],
+                feed_forward: [linear(d, f, format!("{n}.up"))?, linear(f, d, format!("{n}.down"))?],
+                norms: [norm(format!("{n}.norm1"))?, norm(format!("{n}.norm2"))?],
+            })
+        };
+        Ok(Self {
+            words: candle_nn::embedding(config.vocab_size, d, vb.pp("words"))?,
+            positions: vb.get((config.max_position_embeddings, d), "positions")?,
+            norm: norm("norm".to_string())?,
+            layers: (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?,
+            transform: (linear(d, d, "transform".to_string())?, norm("transform_norm".to_string())?),
+            bias: vb.get(config.vocab_size, "bias")?,
+            heads: config.num_attention_heads,
+        })
+    }
+
+    /// Logits `[rows, length, V]`.
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let (rows, length) = ids.dims2()?;
+        let x = self.words.forward(ids)?.broadcast_add(&self.positions.narrow(0, 0, length)?)?;
+        let mut x = self.norm.forward(&x)?;
+        for layer in &self.layers {
+            let [q, k, v, o] = &layer.attention;
+            let split = |map: &Linear| {
+                map.forward(&x)?.reshape((rows, length, self.heads, ()))?.transpose(1, 2)?.contiguous()
+            };
+            let (q, k, v) = (split(q)?, split(k)?, split(v)?);
+            let scale = (q.dim(D::Minus1)? as f64).sqrt();
+            let scores = (q.matmul(&k.t()?.contiguous()?)? / scale)?;
+            let mixed = softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)?.flatten_from(2)?;
+            x = layer.norms[0].forward(&(&x + o.forward(&mixed)?)?)?;
+            let [up, down] = &layer.feed_forward;
+            x = layer.norms[1].forward(&(&x + down.forward(&up.forward(&x)?.gelu_erf()?)?)?)?;
+        }
+        let (map, norm) = &self.transform;
+        let hidden = norm.forward(&map.forward(&x)?.gelu_erf()?)?;
+        hidden.flatten_to(1)?.matmul(&self.words.embeddings().t()?)?.broadcast_add(&self.bias)
+    }
+}
+
+/// Median seconds of a step, and how many of the model's tensors get a gradient.
+fn measure(
+    variables: &VarMap,
+    (ids, rows, labels): (&Tensor, &Tensor, &Tensor),
+    forward: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<(f64, usize)> {
+    let parameters = ParamsAdamW { lr: 1e-4, weight_decay: 0.01, ..ParamsAdamW::default() };
+    let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
+    let (mut seconds, mut reached) = (Vec::new(), 0);
+    for _ in 0..WARM_UP_STEPS + STEPS {
+        let start = Instant::now();
+        let logits = forward(ids)?;
+        let logits = if logits.rank() == 3 { logits.flatten_to(1)? } else { logits };
+        let gradients = cross_entropy(&logits.index_select(rows, 0)?, labels)?.backward()?;
+        optimizer.step(&gradients)?;
+        seconds.push(start.elapsed().as_secs_f64());
+        reached = variables.all_vars().iter().filter(|var| gradients.get(var).is_some()).count();
+    }
+    seconds.drain(..WARM_UP_STEPS);
+    seconds.sort_by(f64::total_cmp);
+    Ok((seconds[STEPS / 2], reached))
+}
+
+fn run(case: &str) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let parts: Vec<&str> = case.split(',').collect();
+    let [size, rows, length] = parts[..] else {
+        return Err(format!("`{case}` is not SIZE,ROWS,LENGTH").into());
+    };
+    let model = named_model(size).ok_or_else(|| format!("no model is called `{size}`"))?.encoder;
+    let (rows, length): (usize, usize) = (rows.parse()?, length.parse()?);
+    let config = Config {
+        vocab_size: model.vocab_size,
+        hidden_size: model.hidden_size,
+        num_hidden_layers: model.num_hidden_layers,
+        num_attention_heads: model.num_attention_heads,
+        intermediate_size: model.intermediate_size,
+        ..Config::default()
+    };
+    let device = Device::Cpu;
+    let stream = Stream::new(1, Purpose::Test, 0);
+    let tokens = rows * length;
+    let drawn = |n: usize| stream.below(n as u64, model.vocab_size as u64) as u32;
+    let ids = Tensor::from_iter((0..tokens).map(drawn), &device)?.reshape((rows, length))?;
+    let masked = (tokens as f64 * MASKED_SHARE) as usize;
+    let places = Tensor::from_iter((0..masked).map(|n| (n * tokens / masked) as u32), &device)?;
+    let labels = Tensor::from_iter((0..masked).map(|n| drawn(tokens + n)), &device)?;
+    let batch = (&ids, &places, &labels);
+    let line = |name: &str, variables: &VarMap, (seconds, reached): (f64, usize)| {
+        let all = variables.all_vars().len();
+        let speed = tokens as f64 / seconds;
+        writeln!(
+            std::io::stdout(),
+            "{case} f32 {name:20} {speed:7.0} tokens/s, gradients of {reached} of {all} tensors"
+        )
+    };
+
+    let variables = VarMap::new();
+    let vb = VarBuilder::from_varmap(&variables, DType::F32, &device);
+    let theirs = BertForMaskedLM::load(vb, &config)?;
+    let types = ids.zeros_like()?;
+    line(
+        "candle-transformers",
+        &variables,
+        measure(&variables, batch, |ids| theirs.forward(ids, &types, None))?,
+    )?;
+    drop(theirs);
+
+    let variables = VarMap::new();
+    let composed = Composed::new(&config, &VarBuilder::from_varmap(&variables, DType::F32, &device))?;
+    line("candle-nn", &variables, measure(&variables, batch, |ids| composed.forward(ids))?)?;
+    Ok(())
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    // cargo passes `--bench`.
+    let cases: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    cases.iter().try_for_each(|case| run(case))
+}
