@@ -38,6 +38,7 @@
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
 //! | [`machine`] | what a run computes on: device, number types, threads, processes |
+//! | [`recipe`] | a configuration for a text, a budget and the speed of a machine |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
 //! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
@@ -113,6 +114,8 @@ pub mod optim;
 pub mod interop;
 
 pub mod machine;
+
+pub mod recipe;
 
 pub mod tasks;
 

@@ -100,6 +100,16 @@ pub fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_string() } else { text }
 }
 
+/// A span of time in its largest unit: `59s`, `3m`, `47h`, `12d`.
+pub fn format_age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=7_199 => format!("{}m", seconds / 60),
+        7_200..=172_799 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// Reads a byte count: a plain number, or one with a decimal (`KB`, `MB`, `GB`, `TB`) or binary (`KiB` ...
 /// `TiB`) unit.
 ///
@@ -287,5 +297,11 @@ mod tests {
         fn any_text_is_a_value_or_an_error(text in "\\PC*") {
             let _ = (parse_duration(&text), parse_bytes(&text), parse_count(&text));
         }
+    }
+
+    #[test]
+    fn an_age_has_one_unit() {
+        let texts: Vec<String> = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(format_age).into();
+        assert_eq!(texts, ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
     }
 }

@@ -18,7 +18,9 @@ use crate::commands::config_args::PretrainArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::embed::EmbedArgs;
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::init::InitArgs;
 use crate::commands::replay::ReplayArgs;
+use crate::commands::runs::RunsArgs;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::PredictArgs;
 use crate::commands::shards::args::ShardsCommand;
@@ -61,6 +63,16 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write a configuration for a text and a budget of time
+    ///
+    /// Looks at the text, measures for some seconds how fast this machine trains models of several sizes, and
+    /// writes the configuration of the largest one that the budget trains well, with the reason of each choice
+    /// beside it.
+    #[command(after_help = "Examples:
+  mlmtrain init --text corpus/*.txt --budget 2h
+  mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml
+  mlmtrain init --text corpus/ --field content --budget 3d --device H100 --output -")]
+    Init(InitArgs),
     /// Train a masked language model, or an ELECTRA, on raw text
     ///
     /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration
@@ -142,6 +154,14 @@ pub enum Command {
   mlmtrain embed --model models/minilm --file news.csv.gz --text-column title --output titles.npy --normalize
   mlmtrain embed --model runs/agnews/final --file pairs.jsonl --pooling cls --output pairs.npy")]
     Embed(EmbedArgs),
+    /// List the runs below a folder: task, state, step, loss and score of each
+    ///
+    /// A run is `running` while a process holds its folder, `complete`, `diverged`, or `stopped`: the command
+    /// that began it goes on with it.
+    #[command(after_help = "Examples:
+  mlmtrain runs
+  mlmtrain runs /data/experiments --json")]
+    Runs(RunsArgs),
     /// Do the last step of a run that diverged again, and say where the first value comes up that is not finite
     ///
     /// A run that ends with exit code 76 leaves a folder `diverged-<step>`: the model before that step, and

@@ -13,10 +13,12 @@ pub mod doctor;
 pub mod embed;
 pub mod evaluate;
 pub mod finetune;
+pub mod init;
 pub mod predict;
 pub mod prepare;
 pub mod pretrain;
 pub mod replay;
+pub mod runs;
 pub mod scoring_args;
 pub mod shards;
 pub mod terminal;
@@ -41,6 +43,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
     instructions::choice()?;
     match &cli.command {
+        Command::Init(args) => init::run(args),
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),
@@ -49,6 +52,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Predict(args) => predict::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Shards(command) => shards::run(command),
         Command::Checkpoint(command) => checkpoint::run(command),
         Command::VerifyResume(args) => verify_resume::run(args),

@@ -50,6 +50,7 @@ pub use keys::Constant;
 pub use keys::Keys;
 pub use named::MODEL_NAMES;
 pub use named::named_model;
+pub use named::plain_model;
 pub use names::AttentionNames;
 pub use names::EncoderNames;
 pub use names::NormNames;

@@ -34,16 +34,26 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
         }
         _ => return None,
     };
-    let encoder = EncoderConfig {
+    let encoder = sized(family, num_hidden_layers, hidden_size, vocab_size);
+    Some(ModelConfig { family, encoder: EncoderConfig { embedding_size, ..encoder } })
+}
+
+/// A RoBERTa, the family that most things are tried with first, in the usual proportions: heads of 64, and four
+/// widths between the maps of a layer.
+pub fn plain_model(num_hidden_layers: usize, hidden_size: usize, vocab_size: usize) -> ModelConfig {
+    let family = Family::ROBERTA;
+    ModelConfig { family, encoder: sized(family, num_hidden_layers, hidden_size, vocab_size) }
+}
+
+fn sized(family: Family, num_hidden_layers: usize, hidden_size: usize, vocab_size: usize) -> EncoderConfig {
+    EncoderConfig {
         vocab_size,
-        embedding_size,
         hidden_size,
         num_hidden_layers,
         num_attention_heads: hidden_size / 64,
         intermediate_size: 4 * hidden_size,
         ..EncoderConfig::of(family)
-    };
-    Some(ModelConfig { family, encoder })
+    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,12 @@ impl FolderLock {
     }
 }
 
+/// Whether another process holds this folder. It leaves nothing behind.
+pub fn is_locked(folder: &Path) -> bool {
+    let Ok(file) = super::open(&folder.join(".lock")) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +113,7 @@ mod tests {
         let pid = std::process::id();
         assert!(message.contains(&format!("is in use by another run (pid {pid} on host ")), "{message}");
         assert!(FolderLock::take_if_free(folder.path()).unwrap().is_none());
+        assert!(is_locked(folder.path()));
         let path = folder.path().to_path_buf();
         let (sender, receiver) = std::sync::mpsc::channel();
         let next = std::thread::spawn(move || FolderLock::wait_for(&path, || sender.send(()).unwrap()));
@@ -115,6 +122,7 @@ mod tests {
         assert!(next.join().unwrap().is_ok());
         let told = FolderLock::wait_for(folder.path(), || panic!("it is free")).unwrap();
         drop(told);
+        assert!(!is_locked(folder.path()) && !is_locked(&folder.path().join("none")));
         assert!(FolderLock::take_if_free(folder.path()).unwrap().is_some());
     }
 

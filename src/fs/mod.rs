@@ -43,6 +43,7 @@ pub use hash::sha256_of_reader;
 pub use std::fs::File;
 
 pub use lock::FolderLock;
+pub use lock::is_locked;
 pub use memory::available_bytes;
 pub use memory::available_bytes_below;
 pub use memory::end_me_first;
@@ -52,6 +53,7 @@ pub use read::open;
 pub use read::open_stream;
 pub use read::read_capped;
 pub use read::read_system_text;
+pub use read::read_tail;
 pub use read::read_text_capped;
 pub use read::read_text_stream_capped;
 pub use scratch::ScratchFile;

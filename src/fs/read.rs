@@ -7,6 +7,8 @@ use std::fs::FileType;
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::io::Read;
+use std::io::Seek;
+use std::io::SeekFrom;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -15,6 +17,17 @@ use anyhow::Context;
 use anyhow::Result;
 
 use crate::error::Problem;
+
+/// The last bytes of a text file, at most so many; what is no UTF-8 there (a character that is cut) is replaced.
+pub fn read_tail(path: &Path, most_bytes: u64) -> Result<String> {
+    let mut file = open(path)?;
+    let cannot_read = || format!("cannot read `{}`", path.display());
+    let end = file.seek(SeekFrom::End(0)).with_context(cannot_read)?;
+    file.seek(SeekFrom::Start(end.saturating_sub(most_bytes))).with_context(cannot_read)?;
+    let mut bytes = Vec::new();
+    file.take(most_bytes).read_to_end(&mut bytes).with_context(cannot_read)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
 
 /// Opens a regular file for reading, also through links. A pipe, a socket or a device in its place, on which
 /// opening or reading could wait for ever, is an error.

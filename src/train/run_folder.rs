@@ -57,7 +57,7 @@ const ROOM_FACTOR: u64 = 2;
 pub const FINAL: &str = "final";
 
 /// Name of its records.
-const METRICS: &str = "metrics.jsonl";
+pub const METRICS: &str = "metrics.jsonl";
 
 /// Name of the model folder that a probe looks at.
 const PROBED: &str = "probed";

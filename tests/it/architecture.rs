@@ -17,7 +17,7 @@ use source::Source;
 use source::is_part_of_name;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 28] = [
+const MODULES: [&str; 29] = [
     "error",
     "pages",
     "quantity",
@@ -42,6 +42,7 @@ const MODULES: [&str; 28] = [
     "optim",
     "interop",
     "machine",
+    "recipe",
     "tasks",
     "train",
     "trials",

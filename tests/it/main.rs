@@ -15,6 +15,7 @@ mod golden;
 mod golden_pair;
 mod gradients;
 mod hostile;
+mod init;
 mod limits;
 mod material;
 mod minimal_pairs;
@@ -26,6 +27,7 @@ mod pretrain;
 #[path = "../readers/mod.rs"]
 #[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
 mod readers;
+mod runs;
 mod shards;
 mod threads;
 mod two_models;

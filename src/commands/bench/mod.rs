@@ -29,6 +29,7 @@ use crate::commands::terminal;
 use crate::config;
 use crate::config::BatchSize;
 use crate::config::ComputeType;
+use crate::config::DeviceChoice;
 use crate::config::PretrainTask;
 use crate::config::RtdConfig;
 use crate::error::Problem;
@@ -221,6 +222,40 @@ fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progre
     });
     machine.notes.iter().for_each(|note| progress.note(note));
     Ok(machine)
+}
+
+/// Tokens of training a second of a masked language model, by steps of `rows` rows of `length` tokens for about
+/// a second, in a process of its own; `None` where they do not fit into memory.
+pub(super) fn tokens_per_second(
+    model: &ModelConfig,
+    (rows, length): (usize, usize),
+    masked_share: f64,
+    (device, compute): (DeviceChoice, ComputeType),
+    threads: usize,
+) -> Result<Option<f64>> {
+    let steps = Steps {
+        model: model.clone(),
+        task: None,
+        rtd: RtdConfig::default(),
+        compute,
+        device,
+        tf32: false,
+        batch: rows,
+        length,
+        masked_share,
+        short: false,
+        gradient_checkpointing: false,
+        least: 3,
+        least_seconds: 1.0,
+    };
+    match job::start(&Job::Steps(Box::new(steps)), threads, || {})? {
+        Ended::Steps(timed) => Ok(Some((rows * length) as f64 / timed.median_seconds)),
+        Ended::OutOfMemory => Ok(None),
+        Ended::Failed(message) => {
+            Err(Problem::new(format!("the speed could not be measured: {message}")).into())
+        }
+        Ended::Machine(_) => Err(Problem::new("the process measured something else").into()),
+    }
 }
 
 fn measure(

@@ -16,6 +16,7 @@ use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
+use crate::quantity::format_age;
 use crate::quantity::format_bytes;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
@@ -141,7 +142,7 @@ fn table(rows: &[Row], now: u64) -> Vec<String> {
     let mut lines = vec![line(["step", "age", "size", "", "valid", "eval loss"])];
     for row in rows {
         let step = row.step.map_or(FINAL.to_string(), |step| step.to_string());
-        let age = row.age_seconds(now).map_or("-".to_string(), age_text);
+        let age = row.age_seconds(now).map_or("-".to_string(), format_age);
         let loss = row.eval_loss.map_or("-".to_string(), |loss| format!("{loss:.4}"));
         let best = if row.is_best { "best" } else { "" };
         let valid = if row.fault.is_none() { "yes" } else { "no" };
@@ -151,25 +152,9 @@ fn table(rows: &[Row], now: u64) -> Vec<String> {
     lines
 }
 
-/// A span of time in its largest unit: `59s`, `3m`, `47h`, `12d`.
-fn age_text(seconds: u64) -> String {
-    match seconds {
-        0..=119 => format!("{seconds}s"),
-        120..=7_199 => format!("{}m", seconds / 60),
-        7_200..=172_799 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_age_has_one_unit() {
-        let texts: Vec<String> = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(age_text).into();
-        assert_eq!(texts, ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
-    }
 
     #[test]
     fn the_table_says_what_is_known_and_the_reasons_follow() {

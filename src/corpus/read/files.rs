@@ -63,6 +63,11 @@ impl SourceFile {
         self.is_standard_input
     }
 
+    /// Whether it holds text and nothing else: no fields, no columns.
+    pub fn is_plain_text(&self) -> bool {
+        matches!(self.reading, Reading::Text(_))
+    }
+
     pub(super) fn open(&self) -> Result<TextFile> {
         if self.is_standard_input { fs::standard_input() } else { fs::open_text(&self.path) }
     }

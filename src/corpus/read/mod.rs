@@ -79,6 +79,13 @@ impl Corpus {
         self.files.iter().map(|f| f.size_bytes).sum()
     }
 
+    /// One of the files alone, by its index.
+    #[must_use]
+    pub fn only(&self, file: usize) -> Self {
+        let files = vec![self.files[file].clone()];
+        Self { files, source_names: self.source_names.clone(), limits: self.limits }
+    }
+
     /// All documents in order, from the start.
     pub fn documents(&self) -> Documents<'_> {
         Documents { corpus: self, next_file: 0, current: None, finished_bytes: 0 }

@@ -1,0 +1,292 @@
+//! `mlmtrain init`: a commented configuration for a text and a budget of time, by a short measurement.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use clap::ValueEnum;
+
+use crate::commands::bench;
+use crate::commands::device;
+use crate::commands::terminal;
+use crate::config::ComputeType;
+use crate::config::DataConfig;
+use crate::config::DeviceChoice;
+use crate::config::DocumentUnit;
+use crate::config::SourceConfig;
+use crate::config::language_code;
+use crate::corpus::Corpus;
+use crate::error::Problem;
+use crate::families::ModelConfig;
+use crate::fs;
+use crate::machine;
+use crate::models::Blueprint;
+use crate::ops::peak::gpu::data_sheet;
+use crate::precision;
+use crate::precision::Hardware;
+use crate::quantity::format_bytes;
+use crate::quantity::format_count;
+use crate::quantity::format_duration;
+use crate::quantity::parse_duration;
+use crate::recipe;
+use crate::recipe::Plan;
+use crate::recipe::SHORT_LENGTH;
+use crate::recipe::TextSample;
+use crate::recipe::Wish;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+
+/// The share of the budget that training gets; the rest is for preparing, evaluating and saving.
+const TRAINING_SHARE: f64 = 0.9;
+
+/// The share of a GPU's data sheet that steps are taken to reach where there is no such GPU to measure.
+const GPU_SHARE: f64 = 0.35;
+
+/// Seconds that a micro-batch takes on such a GPU at least: a small model waits for its launches.
+const GPU_LEAST_SECONDS: f64 = 3e-3;
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Files, folders or patterns of the text, as `data.sources` takes them
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub text: Vec<String>,
+    /// Field or column that holds the text, of .jsonl, .csv, .tsv and .parquet
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    pub field: String,
+    /// What one document of plain text is; found out when not given
+    #[arg(long, value_enum)]
+    pub document: Option<UnitChoice>,
+    /// Language of the text, e.g. `fi`: documents in another one are left out
+    #[arg(long, value_name = "CODE", value_parser = language)]
+    pub language: Option<String>,
+    /// How long the run may take, e.g. `10m`, `2h`, `3d`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Duration,
+    /// Where it will run: cpu, cuda, cuda:1, auto (the first GPU where there is one), or the name of a GPU that is
+    /// not here, e.g. H100, A100, L4, T4, "RTX 4090"
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+    /// Threads; 0 means one for each core that this process may use
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// Where the configuration goes; `-` is standard output
+    #[arg(long, short, value_name = "FILE|-", default_value = "pretrain.yaml")]
+    pub output: PathBuf,
+    /// Folder of the run (key `run.output_dir`)
+    #[arg(long, value_name = "DIR", default_value = "runs/pretrain")]
+    pub output_dir: String,
+}
+
+/// What one document of plain text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UnitChoice {
+    /// The whole file
+    File,
+    /// A run of lines between blank lines
+    Paragraph,
+    /// A line
+    Line,
+}
+
+impl From<UnitChoice> for DocumentUnit {
+    fn from(choice: UnitChoice) -> Self {
+        match choice {
+            UnitChoice::File => Self::File,
+            UnitChoice::Paragraph => Self::Paragraph,
+            UnitChoice::Line => Self::Line,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn language(code: &str) -> Result<String, String> {
+    let known = language_code(code).map(|_| code.to_ascii_lowercase());
+    known.ok_or_else(|| {
+        "no language that can be told apart; codes are those of ISO 639, such as `fi`".to_string()
+    })
+}
+
+/// Rows that are computed at once, at most: enough to keep the device busy, and few enough for its memory.
+const CPU_ROWS: usize = 32;
+const GPU_ROWS: usize = 128;
+
+/// Where the speed comes from.
+enum Speed {
+    /// Measured here.
+    Here { device: DeviceChoice, on_gpu: bool, compute: ComputeType, threads: usize },
+    /// Operations a second of a GPU with this name.
+    Elsewhere { name: String, flops_per_second: f64 },
+}
+
+/// Runs the subcommand.
+pub fn run(args: &InitArgs) -> Result<()> {
+    let to_terminal = args.output == Path::new("-");
+    if !to_terminal && fs::exists(&args.output) {
+        let problem = Problem::usage("exists already, and is not written over").at(args.output.display());
+        return Err(problem.hint("name another file with `--output`, or delete this one").into());
+    }
+    machine::use_threads(args.threads)?;
+    let progress = Progress::detect(terminal::is_quiet());
+    let speed = Speed::of(args)?;
+    let data = data(args)?;
+    let sample = TextSample::read(&data)?;
+    progress.note(&format!(
+        "the text: {} in {}, about {} decompressed",
+        format_bytes(sample.disk_bytes),
+        if sample.files == 1 { "a file".to_string() } else { format!("{} files", sample.files) },
+        format_bytes(sample.text_bytes as u64)
+    ));
+    let measuring = progress.stage("measuring the speed of models", Unit::Items, None);
+    let choice = recipe::choose(
+        args.budget.as_secs_f64() * TRAINING_SHARE,
+        |vocab_size| Ok(sample.cut(vocab_size)?.tokens),
+        |size, vocab_size| {
+            let found = speed.tokens_per_second(
+                &size.model(vocab_size, SHORT_LENGTH),
+                SHORT_LENGTH,
+                size.mlm_probability(),
+            )?;
+            measuring.advance(1);
+            Ok(found)
+        },
+    )?;
+    let Some(choice) = choice else {
+        return Err(Problem::new("not even the smallest model fits into memory").into());
+    };
+    let plan = Plan::of(choice, speed.rows(), sample.cut(choice.vocab_size)?.long_share);
+    let long_factor = if plan.has_long_rows() {
+        let model = choice.size.model(choice.vocab_size, plan.max_seq_length);
+        let long = speed.tokens_per_second(&model, plan.max_seq_length, choice.size.mlm_probability())?;
+        long.map_or(1.0, |long| choice.tokens_per_second / long)
+    } else {
+        1.0
+    };
+    measuring.finish("done");
+
+    let wish = Wish {
+        source: data.sources[0].clone(),
+        language: args.language.clone(),
+        budget: format_duration(args.budget),
+        device: speed.device_name(),
+        measured_on: speed.place(),
+        output_dir: args.output_dir.clone(),
+    };
+    let yaml = recipe::to_yaml(&wish, &sample, &plan);
+    if to_terminal {
+        return yaml.lines().try_for_each(terminal::stdout_line);
+    }
+    fs::write_bytes(&args.output, yaml.as_bytes())?;
+    let size = choice.size;
+    let seconds = Duration::from_secs_f64(plan.seconds(long_factor));
+    let lines = [
+        format!(
+            "wrote `{}`: a model of {} layers, {} wide, vocabulary {}",
+            args.output.display(),
+            size.layers,
+            size.hidden,
+            choice.vocab_size
+        ),
+        format!(
+            "predicted: {} of training, {} steps, {} tokens at {} tokens/s; {:.1} times the text",
+            format_duration(seconds),
+            plan.steps,
+            format_count(plan.tokens()),
+            format_count(choice.tokens_per_second as u64),
+            plan.tokens() as f64 / choice.text_tokens,
+        ),
+        format!("next: mlmtrain pretrain --config {}", args.output.display()),
+    ];
+    lines.iter().try_for_each(|line| terminal::stdout_line(line))
+}
+
+/// The section of the text, with what one document is.
+fn data(args: &InitArgs) -> Result<DataConfig> {
+    let mut source = SourceConfig { field: args.field.clone(), ..SourceConfig::of_files(args.text.clone()) };
+    let with = |source: &SourceConfig| DataConfig { sources: vec![source.clone()], ..DataConfig::default() };
+    source.document = match args.document {
+        Some(unit) => unit.into(),
+        None => recipe::document_unit(Corpus::open(&with(&source))?.files())?.unwrap_or(source.document),
+    };
+    Ok(with(&source))
+}
+
+impl Speed {
+    fn of(args: &InitArgs) -> Result<Self> {
+        if let Some(choice) = DeviceChoice::named(&args.device) {
+            let device = device::pick(choice)?;
+            let compute = Hardware::of(&device).best();
+            let on_gpu = !device.is_cpu();
+            return Ok(Self::Here { device: choice, on_gpu, compute, threads: args.threads });
+        }
+        let half = precision::dtype(ComputeType::Bf16);
+        match data_sheet(&args.device, half, false) {
+            Some(peak) => {
+                Ok(Self::Elsewhere { name: args.device.clone(), flops_per_second: GPU_SHARE * peak })
+            }
+            None => Err(Problem::usage(format!(
+                "`{}` is no device that is known",
+                terminal::printable(&args.device)
+            ))
+            .at("--device")
+            .hint("take cpu, cuda, auto, or a GPU's name: H200, H100, A100, A10G, L40S, L4, T4, \"RTX 4090\"")
+            .into()),
+        }
+    }
+
+    fn tokens_per_second(
+        &self,
+        model: &ModelConfig,
+        length: usize,
+        masked_share: f64,
+    ) -> Result<Option<f64>> {
+        match self {
+            Self::Here { device, compute, threads, .. } => {
+                let rows = self.rows() * SHORT_LENGTH / length;
+                bench::tokens_per_second(model, (rows, length), masked_share, (*device, *compute), *threads)
+            }
+            Self::Elsewhere { flops_per_second, .. } => {
+                let tokens = (self.rows() * SHORT_LENGTH) as f64;
+                let flops = Blueprint::masked_lm(model).flops(tokens, length as f64, masked_share * tokens);
+                Ok(Some(tokens / (flops / flops_per_second).max(GPU_LEAST_SECONDS)))
+            }
+        }
+    }
+
+    /// Rows of [`SHORT_LENGTH`] tokens that are computed at once, at most.
+    fn rows(&self) -> usize {
+        if matches!(self, Self::Here { on_gpu: false, .. }) { CPU_ROWS } else { GPU_ROWS }
+    }
+
+    /// `run.device` of the configuration.
+    fn device_name(&self) -> String {
+        match self {
+            Self::Here { device, .. } => device.name(),
+            Self::Elsewhere { .. } => DeviceChoice::Cuda(0).name(),
+        }
+    }
+
+    /// In words, for the head of the configuration.
+    fn place(&self) -> String {
+        match self {
+            Self::Here { compute, .. } => {
+                format!(
+                    "this machine (measured in {}, {})",
+                    compute.name(),
+                    machine::threads_text(rayon::current_num_threads())
+                )
+            }
+            Self::Elsewhere { name, .. } => {
+                format!(
+                    "a GPU of the kind {name} (not measured: {:.0} % of its data sheet)",
+                    100.0 * GPU_SHARE
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `mlmtrain runs`: the runs below a folder, how far each has come, and how well it does.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::commands::terminal;
+use crate::commands::terminal::Output;
+use crate::config;
+use crate::config::AnyLoaded;
+use crate::error::Problem;
+use crate::fs;
+use crate::pages::columns;
+use crate::quantity::format_age;
+use crate::train::results;
+use crate::train::run_folder::METRICS;
+
+/// Folders within folders that are looked into: a run lies at the top of what somebody keeps.
+const DEEPEST: usize = 4;
+
+/// The end of the records, which holds the last ones.
+const TAIL_BYTES: u64 = 1 << 16;
+
+/// Scores of tasks, of which a run has one; of others its loss is all there is.
+const SCORES: [&str; 4] = ["eval_accuracy", "eval_overall_f1", "eval_f1_micro", "eval_pearson"];
+
+/// Arguments of `runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// A folder with runs in it, or below it
+    #[arg(value_name = "DIR", default_value = "runs")]
+    pub folder: PathBuf,
+    /// Print a JSON object for each run instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What has become of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// A process holds its folder.
+    Running,
+    Complete,
+    /// It ended with exit code 76.
+    Diverged,
+    /// It goes on when it is started again.
+    Stopped,
+}
+
+/// A line of the table.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    path: PathBuf,
+    task: String,
+    state: State,
+    step: Option<u64>,
+    loss: Option<f64>,
+    /// Its name without `eval_`, and its value.
+    score: Option<(String, f64)>,
+    /// Seconds since the last record.
+    age_seconds: Option<u64>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &RunsArgs) -> Result<()> {
+    if !fs::is_folder(&args.folder) {
+        let problem = Problem::usage("is no folder").at(args.folder.display());
+        return Err(problem.hint("name the folder that holds your runs").into());
+    }
+    let mut paths = Vec::new();
+    find(&args.folder, DEEPEST, &mut paths)?;
+    let rows: Vec<Row> = paths.into_iter().map(Row::read).collect::<Result<_>>()?;
+    let mut output = Output::stdout();
+    if args.json {
+        rows.iter().try_for_each(|row| output.line(&row.to_json().to_string()))?;
+    } else if rows.is_empty() {
+        output.line(&format!("no run is below `{}`", args.folder.display()))?;
+    } else {
+        for line in table(&rows, &args.folder) {
+            output.line(terminal::printable(&line).trim_end())?;
+        }
+    }
+    output.finish()
+}
+
+/// Folders of runs, in the order of their names. What lies in a run is its own.
+fn find(folder: &Path, deep: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    if is_run(folder) {
+        found.push(folder.to_path_buf());
+        return Ok(());
+    }
+    if deep == 0 {
+        return Ok(());
+    }
+    for entry in fs::list(folder)?.into_iter().filter(|entry| fs::is_folder(entry)) {
+        find(&entry, deep - 1, found)?;
+    }
+    Ok(())
+}
+
+fn is_run(folder: &Path) -> bool {
+    let has = |name: &str| fs::exists(&folder.join(name));
+    has("config.yaml") && (has(METRICS) || has("all_results.json"))
+}
+
+impl Row {
+    fn read(path: PathBuf) -> Result<Self> {
+        // A run of another version may have other keys, and a damaged file none: what can be told is told.
+        let whole = results::read(&path).unwrap_or_default();
+        let last = last_records(&path.join(METRICS));
+        let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
+        let state = if fs::is_locked(&path) {
+            State::Running
+        } else if results::are_whole(&whole) {
+            State::Complete
+        } else if fs::list(&path)?.iter().any(|entry| is_diverged(entry)) {
+            State::Diverged
+        } else {
+            State::Stopped
+        };
+        let score = SCORES.iter().find_map(|name| {
+            let value = whole.get(*name).copied().or_else(|| latest(&name.replacen('_', "/", 1)))?;
+            Some((name.trim_start_matches("eval_").to_string(), value))
+        });
+        let age = fs::modified(&path.join(METRICS)).or_else(|_| fs::modified(&path.join("all_results.json")));
+        let age = age.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        Ok(Self {
+            task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
+            state,
+            step: latest("step").map(|step| step as u64),
+            loss: whole.get("eval_loss").copied().or_else(|| latest("eval/loss")),
+            score,
+            age_seconds: age.map(|age| age.as_secs()),
+            path,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "path": self.path.display().to_string(),
+            "task": self.task,
+            "state": self.state.name(),
+            "step": self.step,
+            "eval_loss": self.loss,
+            "metric": self.score.as_ref().map(|(name, _)| name),
+            "score": self.score.as_ref().map(|(_, value)| value),
+            "age_seconds": self.age_seconds,
+        })
+    }
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Diverged => "diverged",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+fn is_diverged(entry: &Path) -> bool {
+    entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("diverged-"))
+}
+
+/// The task that a configuration is for, as it writes it.
+fn task_of(path: &Path) -> Option<String> {
+    let task = match config::load_any(path, &[]).ok()? {
+        AnyLoaded::Pretrain(loaded) => serde_json::to_value(loaded.config.task()),
+        AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(loaded.config.task),
+        AnyLoaded::Tasks(_) => Ok(Value::from("compare")),
+    };
+    Some(task.ok()?.as_str()?.to_string())
+}
+
+/// The last records of a run; none where there is no file. The first line may be cut, and the last one too
+/// while it is written.
+fn last_records(path: &Path) -> Vec<Value> {
+    let text = fs::read_tail(path, TAIL_BYTES).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn table(rows: &[Row], folder: &Path) -> Vec<String> {
+    let mut cells =
+        vec![["run", "task", "state", "step", "eval loss", "score", "last record"].map(str::to_string)];
+    for row in rows {
+        let name = row.path.strip_prefix(folder).ok().filter(|name| !name.as_os_str().is_empty());
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
+        cells.push([
+            name.unwrap_or(&row.path).display().to_string(),
+            row.task.clone(),
+            row.state.name().to_string(),
+            or_none(row.step.map(|step| step.to_string())),
+            or_none(row.loss.map(|loss| format!("{loss:.4}"))),
+            or_none(row.score.as_ref().map(|(name, value)| format!("{name} {:.2} %", 100.0 * value))),
+            or_none(row.age_seconds.map(|age| format!("{} ago", format_age(age)))),
+        ]);
+    }
+    columns::aligned(&cells, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_is_known() {
+        let row = |name: &str, state, step, loss, score: Option<f64>| Row {
+            path: Path::new("runs").join(name),
+            task: "masked_lm".to_string(),
+            state,
+            step,
+            loss,
+            score: score.map(|value| ("accuracy".to_string(), value)),
+            age_seconds: step.map(|_| 300),
+        };
+        let rows = [
+            row("a", State::Complete, Some(3000), Some(4.36), Some(0.26)),
+            row("b/long", State::Running, Some(5), None, None),
+            row("c", State::Stopped, None, None, None),
+        ];
+        insta::assert_snapshot!(table(&rows, Path::new("runs")).join("\n"), @r"
+        run     task       state     step  eval loss             score  last record
+        a       masked_lm  complete  3000     4.3600  accuracy 26.00 %       5m ago
+        b/long  masked_lm  running      5          -                 -       5m ago
+        c       masked_lm  stopped      -          -                 -            -
+        ");
+    }
+}

@@ -1,0 +1,27 @@
+//! A configuration of `pretrain` for a text, a budget of time and the speed of a machine: what `mlmtrain init`
+//! writes.
+//!
+//! `sample.rs` looks at the text, `size.rs` knows the models that are chosen from, `choose.rs` weighs the two
+//! against the budget, `plan.rs` makes steps of it, and `write.rs` says it all as commented YAML. Nothing here
+//! measures speed: whoever asks brings it along.
+
+mod choose;
+mod plan;
+mod sample;
+mod size;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use choose::Choice;
+pub use choose::Limit;
+pub use choose::choose;
+pub use plan::Plan;
+pub use sample::Cut;
+pub use sample::TextSample;
+pub use sample::document_unit;
+pub use size::SHORT_LENGTH;
+pub use size::Size;
+pub use write::Wish;
+pub use write::to_yaml;

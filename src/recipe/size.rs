@@ -1,0 +1,93 @@
+//! The models that a recipe is chosen from, and what each of them is trained with.
+
+use crate::families::EncoderConfig;
+use crate::families::ModelConfig;
+use crate::families::plain_model;
+
+/// Tokens of a row for most of the training: attention over longer rows costs more and teaches the beginning
+/// no better (BERT trains nine tenths of its steps so).
+pub const SHORT_LENGTH: usize = 128;
+
+/// Vocabularies from small to large; multiples of 64, which suits matrix units.
+const VOCABULARIES: [usize; 5] = [4_096, 8_192, 16_384, 32_768, 50_048];
+
+/// An entry that is seen less often than this in the whole text teaches little.
+const TEXT_TOKENS_PER_ENTRY: f64 = 500.0;
+
+/// Depth and width of an encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Layers (L).
+    pub layers: usize,
+    /// Width (D).
+    pub hidden: usize,
+}
+
+impl Size {
+    /// All that are chosen from, the smallest first; each has two to four times the parameters of the one
+    /// before.
+    pub const ALL: [Self; 8] = [
+        Self { layers: 2, hidden: 128 },
+        Self { layers: 3, hidden: 192 },
+        Self { layers: 4, hidden: 256 },
+        Self { layers: 6, hidden: 384 },
+        Self { layers: 8, hidden: 512 },
+        Self { layers: 12, hidden: 512 },
+        Self { layers: 12, hidden: 768 },
+        Self { layers: 24, hidden: 1024 },
+    ];
+
+    /// Parameters of the layers, without the embeddings: four maps of attention and two of eight widths.
+    pub fn layer_parameters(self) -> u64 {
+        (12 * self.layers * self.hidden * self.hidden) as u64
+    }
+
+    /// Entries of the vocabulary for a text of about so many tokens: its embedding takes no more parameters
+    /// than the layers, and the text shows each entry often enough.
+    pub fn vocab_size(self, text_tokens: f64) -> usize {
+        let fits = |&vocab_size: &usize| {
+            (vocab_size * self.hidden) as u64 <= self.layer_parameters()
+                && vocab_size as f64 * TEXT_TOKENS_PER_ENTRY <= text_tokens
+        };
+        VOCABULARIES.into_iter().rfind(fits).unwrap_or(VOCABULARIES[0])
+    }
+
+    /// A plain model of this size for rows of `max_seq_length` tokens.
+    pub fn model(self, vocab_size: usize, max_seq_length: usize) -> ModelConfig {
+        let model = plain_model(self.layers, self.hidden, vocab_size);
+        let encoder = EncoderConfig {
+            max_position_embeddings: max_seq_length + model.position_offset(),
+            hidden_dropout_prob: self.dropout(),
+            attention_probs_dropout_prob: self.dropout(),
+            initializer_range: self.initializer_range(),
+            ..model.encoder
+        };
+        ModelConfig { encoder, ..model }
+    }
+
+    /// Peak learning rate: 1e-3 for 256 wide, and the less the wider, as the root of the width.
+    pub fn learning_rate(self) -> f64 {
+        let exact = 1e-3 * (256.0 / self.hidden as f64).sqrt();
+        // Two digits: more would pretend to know.
+        (exact * 1e5).round() / 1e5
+    }
+
+    /// Standard deviation of the first weights.
+    pub fn initializer_range(self) -> f64 {
+        if self.hidden < 256 { 0.05 } else { 0.02 }
+    }
+
+    /// Dropout of hidden states and attention.
+    pub fn dropout(self) -> f64 {
+        if self.hidden < 512 { 0.0 } else { 0.1 }
+    }
+
+    /// Share of the tokens to predict: wide models learn more from more targets (Wettig et al. 2023).
+    pub fn mlm_probability(self) -> f64 {
+        match self.hidden {
+            ..384 => 0.15,
+            384..768 => 0.2,
+            _ => 0.3,
+        }
+    }
+}
