@@ -7,14 +7,14 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `distilbert/`, `xlm_roberta/`, `camembert/`,
-`deberta_v2/`
+`deberta_v2/`, `albert/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`,
-`deberta_v2_cls/`
+`deberta_v2_cls/`, `albert_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
 `modernbert_tok/`, `distilbert_tok/`,
-`deberta_v2_tok/`
+`deberta_v2_tok/`, `albert_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
 
@@ -73,6 +73,10 @@ DEBERTA |= dict(position_buckets=8, max_relative_positions=20, pos_att_type="p2c
 # A row for each distance, maps of their own, one kind of scores, no norm, and all that v3 has not.
 OTHER_DEBERTA = DEBERTA | dict(position_buckets=-1, max_relative_positions=12, pos_att_type=["p2c"], share_att_key=False, norm_rel_ebd="none")
 OTHER_DEBERTA |= dict(position_biased_input=True, type_vocab_size=2)
+ALBERT = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=3, intermediate_size=40, vocab_size=67, max_position_embeddings=40, embedding_size=10)
+ALBERT |= dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.0)
+# The other activation, and embeddings of the width of hidden states, behind which the map stands all the same.
+OTHER_ALBERT = ALBERT | dict(hidden_act="gelu", embedding_size=24)
 PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -80,6 +84,7 @@ WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
 FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
 FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
+FINAL += ["embedding_hidden_mapping_in.weight", "albert_layers.0.attention.query.weight", "albert_layers.0.full_layer_layer_norm.weight"]
 
 
 def is_norm(name):
@@ -378,6 +383,10 @@ def write_all(root):
     write(root / "distilbert_tok", transformers.DistilBertForTokenClassification, distilled, 3, 505, tokens=True)
     modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, num_labels=5)
     write(root / "modernbert_tok", transformers.ModernBertForTokenClassification, modern, 5, 410, tokens=True)
+    write(root / "albert", transformers.AlbertForMaskedLM, transformers.AlbertConfig(**ALBERT), 0, 700)
+    albert = transformers.AlbertConfig(**OTHER_ALBERT, num_labels=3)
+    write(root / "albert_cls", transformers.AlbertForSequenceClassification, albert, 3, 701)
+    write(root / "albert_tok", transformers.AlbertForTokenClassification, transformers.AlbertConfig(**ALBERT, num_labels=5), 5, 702, tokens=True)
 
 
 def compare(root):

@@ -47,7 +47,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "cls.predictions.transform.dense",

@@ -73,7 +73,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames {
         attention: AttentionNames::Apart([
             "attention.self.query_proj",

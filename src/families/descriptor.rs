@@ -39,8 +39,11 @@ pub struct Descriptor {
     pub initialisation: Initialisation,
     /// Where values are dropped.
     pub dropouts: fn(&EncoderConfig) -> Dropouts,
-    /// Whether embeddings may have a width of their own (`embedding_size`), with a map behind them.
-    pub projects_embeddings: bool,
+    /// The map behind embeddings that may have a width of their own (`embedding_size`).
+    pub embedding_map: Option<EmbeddingMap>,
+    /// Whether all layers are one: they share its parameters, and each adds to their gradients. Names are
+    /// those of layer 0.
+    pub shares_layers: bool,
     /// Names of the encoder's parameters.
     pub names: EncoderNames,
     /// Names of the masked-LM head.
@@ -111,6 +114,15 @@ pub enum Initialisation {
     /// one of a head divided by `sqrt(2 L)`, for a classifier's last map `D^-0.5`. `_init_weights` of
     /// `modeling_modernbert.py` (transformers 5.23).
     TruncatedByDepth,
+}
+
+/// The map from the width of the embeddings to that of hidden states.
+#[derive(Debug, Clone, Copy)]
+pub struct EmbeddingMap {
+    /// Its name, in the encoder.
+    pub name: &'static str,
+    /// Whether it is there where both widths are the same, too.
+    pub is_always_there: bool,
 }
 
 /// Names of the parameters of the masked-LM head.

@@ -66,7 +66,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         feed_forward_output: 0.0,
         token_classifier: shape.classifier_dropout.unwrap_or(0.0),
     },
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames {
         word: "embeddings.tok_embeddings",
         position: None,

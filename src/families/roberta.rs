@@ -40,7 +40,8 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "lm_head.dense",

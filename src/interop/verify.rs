@@ -167,6 +167,9 @@ mod tests {
             "deberta_v2_tok",
             "deberta_v2_rtd/generator",
             "deberta_v2_rtd/discriminator",
+            "albert",
+            "albert_cls",
+            "albert_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

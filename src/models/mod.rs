@@ -13,11 +13,13 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
+use crate::families::HiddenAct;
 use crate::families::ModelConfig;
 use crate::families::ReplacedTokens;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
+use crate::ops::gelu::Form;
 
 pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
@@ -30,6 +32,14 @@ pub use heads::sequence_classification::Objective;
 pub use heads::token_classification::TokenClassificationHead;
 pub use pair::Pair;
 pub use pair::PairBlueprint;
+
+/// The form of GELU that a configuration names.
+fn gelu_form(hidden_act: HiddenAct) -> Form {
+    match hidden_act {
+        HiddenAct::Gelu => Form::Erf,
+        HiddenAct::GeluNew => Form::Tanh,
+    }
+}
 
 /// An encoder with the head of a task, before its parameters have values.
 #[derive(Debug, Clone)]
@@ -149,12 +159,14 @@ impl Model<TokenClassificationHead> {
     }
 }
 
-impl<H: Head> Model<H> {
+impl<H> Model<H> {
     /// The same model computing in `dtype`; its parameters stay f32.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
+}
 
+impl<H: Head> Model<H> {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which `targets` rows reach the head.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
@@ -202,5 +214,16 @@ mod tests {
         assert!((base.encoder.flops(128.0) / by_hand - 1.0).abs() < 1e-12);
         // `DebertaV2ForMaskedLM` of transformers has as many.
         assert_eq!(base.layout.num_elements(), 184_551_780);
+    }
+
+    /// Twelve layers are computed, and there are the parameters of one.
+    #[test]
+    fn layers_of_albert_cost_each_and_share_their_parameters() {
+        let base = Blueprint::masked_lm(&named_model("albert-base").unwrap());
+        let (maps, map) = (12.0 * 12.0 * 768.0 * 768.0, 128.0 * 768.0);
+        let by_hand: f64 = 6.0 * (maps + map) + 12.0 * 12.0 * 128.0 * 768.0;
+        assert!((base.encoder.flops(128.0) / by_hand - 1.0).abs() < 1e-12);
+        // `AlbertForMaskedLM` of transformers has as many.
+        assert_eq!(base.layout.num_elements(), 11_221_680);
     }
 }

@@ -36,15 +36,19 @@ use crate::tasks::token_classify::TokenClassify;
 const VOCABULARY: u64 = 150;
 
 fn config() -> ModelConfig {
+    config_of(Family::ROBERTA)
+}
+
+fn config_of(family: Family) -> ModelConfig {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
         hidden_size: 64,
         num_hidden_layers: 2,
         num_attention_heads: 2,
         intermediate_size: 136,
-        ..EncoderConfig::of(Family::ROBERTA)
+        ..EncoderConfig::of(family)
     };
-    ModelConfig { family: Family::ROBERTA, encoder }
+    ModelConfig { family, encoder }
 }
 
 /// Segments of one token, a few, and more than a tile of attention.
@@ -101,10 +105,11 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
 
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    for dtype in DTYPES {
-        for gradient_checkpointing in [false, true] {
+    // Layers of their own, and one layer that adds to its gradients again and again.
+    for config in [Family::ROBERTA, Family::ALBERT].map(config_of) {
+        for (dtype, gradient_checkpointing) in DTYPES.into_iter().flat_map(|d| [(d, false), (d, true)]) {
             let pass = |device: &Device| {
-                let mut model = Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap();
+                let mut model = Model::masked_lm(&config, 1, device).unwrap().computing_in(dtype).unwrap();
                 model.encoder.gradient_checkpointing = gradient_checkpointing;
                 gradients(&MaskedLm { model }, &batch())
             };

@@ -175,7 +175,7 @@ impl Golden {
             // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only
             // rounding is there: it is compared with the gradient of the weight beside it.
             // So it is with the bias of keys of positions.
-            let only_shifts = ["self.key.bias", "k_lin.bias", "pos_key_proj.bias"];
+            let only_shifts = ["self.key.bias", "k_lin.bias", "pos_key_proj.bias", "attention.key.bias"];
             let size = if only_shifts.iter().any(|end| spec.name.ends_with(end)) {
                 norm(golden(&spec.name.replace("bias", "weight")))
             } else {
@@ -236,7 +236,9 @@ pub(crate) fn largest(t: &Tensor) -> f64 {
 
 #[test]
 fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
-    for name in ["roberta", "bert", "modernbert", "distilbert", "xlm_roberta", "camembert", "deberta_v2"] {
+    for name in
+        ["roberta", "bert", "modernbert", "distilbert", "xlm_roberta", "camembert", "deberta_v2", "albert"]
+    {
         let golden = Golden::read(name);
         let task = golden.masked_lm();
         golden.check_hidden_states(&task.model);
@@ -258,6 +260,7 @@ fn a_classifier_is_that_of_transformers() {
         "distilbert_cls",
         "xlm_roberta_cls",
         "deberta_v2_cls",
+        "albert_cls",
     ] {
         let golden = Golden::read(name);
         let task = golden.classify();
@@ -270,8 +273,15 @@ fn a_classifier_is_that_of_transformers() {
 
 #[test]
 fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
-    let names =
-        ["roberta_tok", "bert_tok", "electra_tok", "modernbert_tok", "distilbert_tok", "deberta_v2_tok"];
+    let names = [
+        "roberta_tok",
+        "bert_tok",
+        "electra_tok",
+        "modernbert_tok",
+        "distilbert_tok",
+        "deberta_v2_tok",
+        "albert_tok",
+    ];
     for name in names {
         let golden = Golden::read(name);
         let task = golden.token_classify();

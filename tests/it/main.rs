@@ -27,6 +27,7 @@ mod pretrain;
 #[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
 mod readers;
 mod shards;
+mod shared_layers;
 mod threads;
 mod two_models;
 mod verify_resume;

@@ -152,7 +152,7 @@ fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
 fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let path = format!("{table}.embedding_size");
     let Some(width) = model.encoder.embedding_size else { return };
-    if !model.family.projects_embeddings {
+    if model.family.embedding_map.is_none() {
         let message = format!("`{path}` is given, but embeddings of {} have its width", model.family.title);
         findings.add(&[&path], message, "remove it, and set `hidden_size`");
     }
@@ -200,7 +200,7 @@ fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findin
         return;
     }
     let shape = rtd.generator(model).encoder;
-    if !model.family.projects_embeddings && shape.hidden_size != model.encoder.hidden_size {
+    if model.family.embedding_map.is_none() && shape.hidden_size != model.encoder.hidden_size {
         let message = format!(
             "`rtd.generator_hidden_size` {} is not the model's {}, and {} shares embeddings of that width",
             shape.hidden_size, model.encoder.hidden_size, model.family.title

@@ -31,6 +31,7 @@ use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::mean_squared_error;
@@ -151,7 +152,7 @@ impl ClassificationHead {
                 let activated = tanh::forward(&pre_activation, bias)?;
                 (activated.clone(), activated)
             }
-            HeadActivation::Gelu => (gelu::forward(&pre_activation, bias)?, pre_activation),
+            HeadActivation::Gelu => (gelu::forward(Form::Erf, &pre_activation, bias)?, pre_activation),
             HeadActivation::Relu => {
                 let activated = relu::forward(&pre_activation, bias)?;
                 (activated.clone(), activated)
@@ -191,7 +192,9 @@ impl ClassificationHead {
         let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients));
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
-            HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,
+            HeadActivation::Gelu => {
+                gelu::backward(Form::Erf, &d_activation, kept, self.dense.bias(ctx), d_bias)?
+            }
             HeadActivation::Relu => relu::backward(&d_activation, kept, d_bias)?,
         };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
