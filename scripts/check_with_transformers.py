@@ -29,6 +29,7 @@ from make_golden import DebertaDiscriminator
 from safetensors.torch import load_file
 
 TOLERANCE = 1e-4
+PAIRS = ("BertForPreTraining", "AlbertForPreTraining")  # masked LMs with a head for pairs of segments
 BATCH_ROWS = 16
 
 
@@ -46,7 +47,7 @@ def load(folder):
         auto = transformers.AutoModelForSequenceClassification
     elif architecture.endswith("ForTokenClassification"):
         auto = transformers.AutoModelForTokenClassification
-    elif architecture == "ElectraForPreTraining":
+    elif architecture in ("ElectraForPreTraining", *PAIRS):
         auto = transformers.AutoModelForPreTraining
     elif config.model_type == "deberta-v2" and architecture == "none":
         # transformers has no class for a discriminator of DeBERTa; its encoder there has these tensors and no others.
@@ -107,7 +108,9 @@ def masked_lm_difference(model, path):
         inputs = dict(input_ids=padded(rows, model.config.pad_token_id), attention_mask=real)
         if hasattr(model.config, "type_vocab_size"):
             inputs["token_type_ids"] = padded([types[a:b] for a, b in spans], 0)
-        logits = model(**inputs).logits[real.bool()]
+        result = model(**inputs)
+        logits = getattr(result, "prediction_logits", None)
+        logits = (result.logits if logits is None else logits)[real.bool()]
         chosen.append(logits[wanted[spans[0][0] : spans[-1][1]].bool()])
     theirs = torch.cat(chosen)
     if theirs.shape != file["logits"].shape:

@@ -16,6 +16,7 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 `modernbert_tok/`, `distilbert_tok/`,
 `deberta_v2_tok/`, `albert_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
+`bert_nsp/`, `albert_sop/`                    masked LM and pairs of segments: logits of both, the sum of both losses, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
@@ -23,10 +24,11 @@ Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with t
 inputs.safetensors, packed without padding (T tokens of 4 sequences, M labels):
     ids, token_type_ids, position_ids (from 0 in each sequence)   u32 [T]
     cu_seqlens                                                    u32 [5]
+    pair_positions (first token of each sequence), pair_labels    u32 [4]; of pairs of segments only
     label_positions (indices into ids), labels                    u32 [M]; of regression the bits of f32 numbers, u32 [M O]
 outputs.safetensors, f32:
     logits [M, V] or [M, classes], hidden [T, D] (last hidden states), loss [1] (mean over the labels), grad_norm [1],
-    grad.NAME for each parameter, NAME as in model.safetensors
+    grad.NAME for each parameter, NAME as in model.safetensors; of pairs of segments pair_logits [4, 2]
     masked LM, token classification and regression only: step_losses [6] (before each of five steps, and after the last), step_grad_norms [5] (before
     clipping), final.NAME for some parameters after the fifth step
 
@@ -177,13 +179,16 @@ def step_losses(model, batch):
     return losses, norms
 
 
-def write(folder, model_class, config, classes, seed, tokens=False):
-    """One golden folder."""
+def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
+    """One golden folder; `pairs` is what the class calls the labels of pairs of segments."""
     generator = torch.Generator().manual_seed(seed)
     model = random_model(model_class, config, generator)
     packed = packed_inputs(config, classes, generator, tokens)
     if config.problem_type == "regression":
         packed["labels"] = torch.randn(len(LENGTHS) * classes, generator=generator).view(torch.int32).view(torch.uint32)
+    if pairs:
+        packed["pair_positions"] = packed["cu_seqlens"][:-1].clone()
+        packed["pair_labels"] = torch.randint(2, (len(LENGTHS),), generator=generator).to(torch.uint32)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(packed, folder / "inputs.safetensors")
@@ -192,15 +197,19 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     attention = "sdpa" if config.model_type == "modernbert" else "eager"
     model = model_class.from_pretrained(folder, attn_implementation=attention).double().eval()
     batch, real = padded(packed, config, classes, tokens)
+    if pairs:
+        batch[pairs] = packed["pair_labels"].long()
     result = model(**batch)
     result.loss.backward()
-    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).last_hidden_state
+    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name not in ("labels", pairs)}).last_hidden_state
     # A decoder that is tied comes by two names, of which the file has one.
     saved = load_file(folder / "model.safetensors").keys()
     named = {name: p for name, p in model.named_parameters(remove_duplicate=False) if name in saved}
     grads = {name: parameter.grad.clone() for name, parameter in named.items()}
-    logits = result.logits if classes and not tokens else result.logits[real][packed["label_positions"].long()]
-    outputs = dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
+    logits = result.prediction_logits if pairs else result.logits
+    logits = logits if classes and not tokens else logits[real][packed["label_positions"].long()]
+    outputs = dict(pair_logits=result[2]) if pairs else {}
+    outputs |= dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
     outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
     outputs |= {f"grad.{name}": grad for name, grad in grads.items()}
     if not classes or tokens or config.problem_type == "regression":
@@ -383,6 +392,10 @@ def write_all(root):
     write(root / "distilbert_tok", transformers.DistilBertForTokenClassification, distilled, 3, 505, tokens=True)
     modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, num_labels=5)
     write(root / "modernbert_tok", transformers.ModernBertForTokenClassification, modern, 5, 410, tokens=True)
+    bert = transformers.BertConfig(**SMALL_SIZES, **SHARED, **FAMILY["bert"])
+    write(root / "bert_nsp", transformers.BertForPreTraining, bert, 0, 800, pairs="next_sentence_label")
+    albert = transformers.AlbertConfig(**ALBERT)
+    write(root / "albert_sop", transformers.AlbertForPreTraining, albert, 0, 801, pairs="sentence_order_label")
     write(root / "albert", transformers.AlbertForMaskedLM, transformers.AlbertConfig(**ALBERT), 0, 700)
     albert = transformers.AlbertConfig(**OTHER_ALBERT, num_labels=3)
     write(root / "albert_cls", transformers.AlbertForSequenceClassification, albert, 3, 701)

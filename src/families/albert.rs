@@ -11,13 +11,13 @@ use crate::families::EncoderConfig;
 use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadActivation;
-use crate::families::HeadKind;
 use crate::families::HiddenAct;
 use crate::families::Initialisation;
 use crate::families::Keys;
 use crate::families::MaskedLmNames;
 use crate::families::NormNames;
 use crate::families::PositionKind;
+use crate::families::SentencePairNames;
 use crate::families::SpecialNames;
 use crate::families::SpecialRole;
 
@@ -30,7 +30,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "albert",
     title: "ALBERT",
     class: "Albert",
-    other_classes: &[("AlbertForPreTraining", HeadKind::MaskedLm)],
+    other_classes: &[],
     prefix: "albert",
     defaults: BASE,
     // Those of the largest model, as transformers has them.
@@ -73,6 +73,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "predictions.bias",
         decoder: "predictions.decoder",
     },
+    sentence_pairs: Some(SentencePairNames { output: "sop_classifier.classifier", drops_input: true }),
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "albert.pooler",

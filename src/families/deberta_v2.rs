@@ -96,6 +96,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         decoder: "cls.predictions.decoder",
     },
     // Those of v3; transformers has no class for a model with this head.
+    sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
         norm: Some("mask_predictions.LayerNorm"),
         dense: "mask_predictions.dense",

@@ -48,6 +48,8 @@ pub struct Descriptor {
     pub names: EncoderNames,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
+    /// The head that tells pairs of segments, beside the masked-LM head, where the family has it.
+    pub sentence_pairs: Option<SentencePairNames>,
     /// The head that tells replaced tokens, and the generator beside it, where the family has them.
     pub replaced_tokens: Option<ReplacedTokens>,
     /// Names and form of the sequence classifier.
@@ -80,8 +82,11 @@ pub struct Descriptor {
 impl Descriptor {
     /// Name of transformers' class of an encoder with this head; `None` where it has none.
     pub fn architecture(&self, head: HeadKind) -> Option<String> {
-        let has_class = head != HeadKind::ReplacedTokenDetection
-            || self.replaced_tokens.is_some_and(|form| form.has_class);
+        let has_class = match head {
+            HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some_and(|form| form.has_class),
+            HeadKind::SentencePairs => self.sentence_pairs.is_some(),
+            _ => true,
+        };
         has_class.then(|| format!("{}{}", self.class, head.class_suffix()))
     }
 
@@ -97,6 +102,7 @@ impl Descriptor {
     pub fn has(&self, head: HeadKind) -> bool {
         match head {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
+            HeadKind::SentencePairs => self.sentence_pairs.is_some(),
             HeadKind::TokenClassification => self.token_classifier.is_some(),
             HeadKind::None | HeadKind::MaskedLm | HeadKind::SequenceClassification | HeadKind::Regression => {
                 true
@@ -136,6 +142,15 @@ pub struct MaskedLmNames {
     pub bias: &'static str,
     /// The decoder, which some folders save beside the word embedding that it is.
     pub decoder: &'static str,
+}
+
+/// The head that tells pairs of segments: a map behind the pooler, which is the first map of the classifier.
+#[derive(Debug, Clone, Copy)]
+pub struct SentencePairNames {
+    /// Name of the map to two classes.
+    pub output: &'static str,
+    /// Whether its input is dropped, as that of a classifier's last map is.
+    pub drops_input: bool,
 }
 
 /// How models of a family learn to tell replaced tokens.

@@ -74,6 +74,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "vocab_projector.bias",
         decoder: "vocab_projector",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "pre_classifier",

@@ -54,6 +54,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "generator_lm_head.bias",
         decoder: "generator_lm_head",
     },
+    sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
         norm: None,
         dense: "discriminator_predictions.dense",

@@ -40,6 +40,7 @@ pub use descriptor::HeadActivation;
 pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
 pub use descriptor::ReplacedTokens;
+pub use descriptor::SentencePairNames;
 pub use descriptor::SpecialNames;
 pub use descriptor::SpecialRole;
 pub use encoder::Dropouts;

@@ -87,6 +87,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "decoder.bias",
         decoder: "decoder",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "head.dense",

@@ -49,6 +49,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
         bias: "lm_head.bias",
         decoder: "lm_head.decoder",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "classifier.dense",

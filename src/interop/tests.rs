@@ -60,6 +60,7 @@ fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
             Blueprint::replaced_tokens(config, config.family.replaced_tokens.unwrap()).layout
         }
         HeadKind::TokenClassification => Blueprint::token_classifier(config, LABELS.len()).unwrap().layout,
+        HeadKind::SentencePairs => Blueprint::sentence_pairs(config).unwrap().layout,
         HeadKind::MaskedLm | HeadKind::None => Blueprint::masked_lm(config).layout,
     }
 }

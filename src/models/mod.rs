@@ -27,6 +27,7 @@ pub use heads::Head;
 pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::replaced_tokens::ReplacedTokenHead;
+pub use heads::sentence_pairs::SentencePairHeads;
 pub use heads::sequence_classification::ClassificationHead;
 pub use heads::sequence_classification::Objective;
 pub use heads::token_classification::TokenClassificationHead;
@@ -65,6 +66,20 @@ impl Blueprint<MaskedLmHead> {
     /// A masked language model, its decoder tied to the word embedding.
     pub fn masked_lm(config: &ModelConfig) -> Self {
         Self::new(config, |registry, encoder| MaskedLmHead::new(registry, config, encoder.embeddings.word))
+    }
+}
+
+impl Blueprint<SentencePairHeads> {
+    /// A masked language model that tells pairs of segments as well; an error for a family that has no head
+    /// for it.
+    pub fn sentence_pairs(config: &ModelConfig) -> Result<Self> {
+        let Some(names) = config.family.sentence_pairs else {
+            candle_core::bail!("{} has no head that tells pairs of segments", config.family.title)
+        };
+        let head = |registry: &mut Registry, encoder: &Encoder| {
+            SentencePairHeads::new(registry, config, names, encoder.embeddings.word)
+        };
+        Ok(Self::new(config, head))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
+use crate::models::Blueprint;
 use crate::models::Model;
 use crate::ops::element::rounding;
 use crate::ops::norm;
@@ -31,6 +32,8 @@ use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::replaced_token_detection::blueprint;
+use crate::tasks::sentence_pairs::NextSentence;
+use crate::tasks::sentence_pairs::SentencePairs;
 use crate::tasks::token_classify::TokenClassify;
 
 const VOCABULARY: u64 = 150;
@@ -162,6 +165,28 @@ fn a_pass_of_the_token_classifier_is_the_same_on_each_device() {
         };
         let want = pass(&Device::Cpu);
         on_each_device(|| assert_same("token classifier", dtype, &pass(&device()), &want));
+    }
+}
+
+/// The first tokens of segments are pairs, of which one is masked as well.
+#[test]
+fn a_pass_of_masks_and_pairs_is_the_same_on_each_device() {
+    let mut batch = batch();
+    batch.pair_positions = batch.cu_seqlens[..batch.cu_seqlens.len() - 1].to_vec();
+    batch.pair_labels = vec![1, 0, 1];
+    for (config, dtype) in
+        [Family::BERT, Family::ALBERT].into_iter().flat_map(|f| DTYPES.map(|dtype| (config_of(f), dtype)))
+    {
+        let pass = |device: &Device| {
+            let model = Blueprint::sentence_pairs(&config).unwrap().initialise(1, device).unwrap();
+            let task = SentencePairs::<NextSentence>::new(model).computing_in(dtype).unwrap();
+            let gradients = Gradients::new(task.parameters()).unwrap();
+            let losses = task.accumulate(&batch, Pass::new(3, 2), &[0.125, 0.5], &gradients).unwrap();
+            let sum = losses.iter().map(|loss| loss.read().unwrap().sum).sum();
+            (sum, on_cpu(gradients.flat().unwrap()))
+        };
+        let want = pass(&Device::Cpu);
+        on_each_device(|| assert_same("masks and pairs", dtype, &pass(&device()), &want));
     }
 }
 

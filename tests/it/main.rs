@@ -21,6 +21,7 @@ mod minimal_pairs;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod old_folders;
+mod pair_gradients;
 mod prepare;
 mod pretrain;
 #[path = "../readers/mod.rs"]

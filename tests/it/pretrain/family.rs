@@ -5,15 +5,17 @@ use std::fs;
 use serde_json::Value;
 
 use crate::material::examples;
+use crate::workplace::Finished;
 use crate::workplace::Workplace;
 
 /// Trains the configuration with `sets` in its place: the loss falls, and the sample text is filled in.
-pub(super) fn learns(place: &Workplace, sets: &[&str]) {
+pub(super) fn learns(place: &Workplace, sets: &[&str]) -> Finished {
     let done = place.run(sets, &[]).ok();
     assert!(done.stdout.contains("mask 3:"), "{}", done.stdout);
     let losses = place.series("train/loss");
     let (first, last) = (losses[0].1, losses[losses.len() - 1].1);
     assert!(first > 5.0 && last < first - 1.0, "from {first} to {last}");
+    done
 }
 
 /// Fine-tunes what was trained, whose parameters `new` begin fresh, and asks for the labels of a text.

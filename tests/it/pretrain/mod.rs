@@ -15,3 +15,4 @@ mod probes;
 mod recipe;
 mod refusals;
 mod report;
+mod sentence_pairs;
