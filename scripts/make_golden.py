@@ -219,13 +219,13 @@ def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
-def write_texts(folder):
-    """Beside a classifier of DeBERTa a tokenizer as published folders have it (SentencePiece's pieces), and what both make of texts: `texts.json`."""
+def write_texts(folder, tokenizer_class, model_class, special, **options):
+    """Beside a classifier a tokenizer as published folders have it (SentencePiece's pieces behind `special` tokens), and what both make of texts: `texts.json`."""
     words = ["\u2581the", "\u2581cat", "\u2581sees", "\u2581dog", "\u2581a", "\u2581", "at", "og", *"abcdefghijklmnopqrstuvwxyz.,"]
-    pieces = [(token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
-    tokenizer = transformers.DebertaV2Tokenizer(vocab=pieces, unk_id=3)
+    pieces = [(token, 0.0) for token in special] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
+    tokenizer = tokenizer_class(vocab=pieces, **options)
     tokenizer.save_pretrained(folder)
-    model = transformers.DebertaV2ForSequenceClassification.from_pretrained(folder).double().eval()
+    model = model_class.from_pretrained(folder).double().eval()
     rows = []
     for text in ["the cat sees the dogs", " The dog,  a cat\tand \u00f8 ", "catalogs"]:
         inputs = tokenizer(text, return_tensors="pt")
@@ -382,7 +382,8 @@ def write_all(root):
     write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
     write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
-    write_texts(root / "deberta_v2_cls")
+    special = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+    write_texts(root / "deberta_v2_cls", transformers.DebertaV2Tokenizer, transformers.DebertaV2ForSequenceClassification, special, unk_id=3)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
     write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
     classes = dict(generator=transformers.DebertaV2ForMaskedLM, discriminator=DebertaDiscriminator)
@@ -399,6 +400,7 @@ def write_all(root):
     write(root / "albert", transformers.AlbertForMaskedLM, transformers.AlbertConfig(**ALBERT), 0, 700)
     albert = transformers.AlbertConfig(**OTHER_ALBERT, num_labels=3)
     write(root / "albert_cls", transformers.AlbertForSequenceClassification, albert, 3, 701)
+    write_texts(root / "albert_cls", transformers.AlbertTokenizer, transformers.AlbertForSequenceClassification, ("<pad>", "<unk>", "[CLS]", "[SEP]"))
     write(root / "albert_tok", transformers.AlbertForTokenClassification, transformers.AlbertConfig(**ALBERT, num_labels=5), 5, 702, tokens=True)
 
 

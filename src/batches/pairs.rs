@@ -20,8 +20,11 @@ pub(super) const SPECIAL: u64 = 3;
 /// A shorter stretch is one text without a label.
 pub(super) const TOKENS_MIN: u64 = 4;
 
-/// Indices of a stream for one pair.
-const DRAWS: u64 = 8;
+/// Documents that are drawn until one is long enough.
+pub(super) const DOCUMENTS: u64 = 6;
+
+/// Indices of a stream for one pair: three, and two for each document.
+const DRAWS: u64 = 3 + 2 * DOCUMENTS;
 
 /// How one segment of a row is made of its pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +66,9 @@ impl Draw {
         self.stream.below(self.first + 2, tokens - count + 1)
     }
 
-    /// The stream and the first of two indices by which another document is drawn.
-    pub(super) fn of_document(&self) -> (&Stream, u64) {
-        (&self.stream, self.first + 3)
+    /// The stream and the first of two indices by which document number `attempt` is drawn.
+    pub(super) fn document(&self, attempt: u64) -> (&Stream, u64) {
+        (&self.stream, self.first + 3 + 2 * attempt)
     }
 }
 

@@ -303,9 +303,7 @@ impl<D: Documents> Planner<D> {
         let mut texts = [piece(from, first), piece(from + first, count - first)];
         let (mut drawn, mut taken) = (0, count);
         if is_other && kind == SentencePairs::NextSentence {
-            let (stream, index) = draw.of_document();
-            let (place, tokens) =
-                self.documents.locate(self.sequence().drawn(stream, index, found.document))?;
+            let (place, tokens) = self.other_document(&draw, found.document, count - first)?;
             drawn = tokens.min(count - first);
             is_other = drawn > 0;
             if is_other {
@@ -317,6 +315,23 @@ impl<D: Documents> Planner<D> {
         self.pieces.extend(pairs::ordered(kind, is_other, texts));
         self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut: is_cut(taken) });
         Ok(taken)
+    }
+
+    /// Another document than `but`, and its tokens: one of several that are drawn, the first that has `wanted`
+    /// tokens or else the longest, because a shorter text would give away that it is another's.
+    fn other_document(&self, draw: &Draw, but: u64, wanted: u64) -> Result<(D::Place, u64)> {
+        let locate = |(stream, index)| self.documents.locate(self.sequence().drawn(stream, index, but));
+        let mut longest = locate(draw.document(0))?;
+        for attempt in 1..pairs::DOCUMENTS {
+            if longest.1 >= wanted {
+                break;
+            }
+            let other = locate(draw.document(attempt))?;
+            if other.1 > longest.1 {
+                longest = other;
+            }
+        }
+        Ok(longest)
     }
 
     /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is

@@ -99,7 +99,8 @@ fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
         for seed in 0..60 {
             let (batch, _) = epoch(&set, Order::Shuffled { seed }, kind, 24);
             labels.extend(batch.pair_labels.iter().map(|&label| f64::from(label)));
-            for (texts, _) in segments(&batch).iter().filter(|(_, label)| *label == Some(0)) {
+            // Nor do lengths tell the classes apart where documents are long enough.
+            for (texts, _) in segments(&batch).iter().filter(|(_, label)| label.is_some()) {
                 shares.push(texts[0].len() as f64 / (texts[0].len() + texts[1].len()) as f64);
             }
         }

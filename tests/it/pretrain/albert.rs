@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::pretrain::family::comes_to_the_same_bytes;
 use crate::pretrain::family::fine_tunes_with;
+use crate::pretrain::family::is_used_and_trained_further;
 use crate::pretrain::family::learns;
 use crate::workplace::Workplace;
 
@@ -51,4 +52,9 @@ fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
 #[test]
 fn an_interrupted_run_comes_to_the_same_bytes() {
     comes_to_the_same_bytes(&ALBERT);
+}
+
+#[test]
+fn a_folder_with_the_tokenizer_of_published_ones_is_used_and_trained_further() {
+    is_used_and_trained_further(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/albert_cls"));
 }
