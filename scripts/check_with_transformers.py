@@ -29,6 +29,7 @@ from make_golden import DebertaDiscriminator
 from safetensors.torch import load_file
 
 TOLERANCE = 1e-4
+PAIRS = ("BertForPreTraining", "AlbertForPreTraining")  # masked LMs with a head for pairs of segments
 BATCH_ROWS = 16
 
 
@@ -46,7 +47,7 @@ def load(folder):
         auto = transformers.AutoModelForSequenceClassification
     elif architecture.endswith("ForTokenClassification"):
         auto = transformers.AutoModelForTokenClassification
-    elif architecture == "ElectraForPreTraining":
+    elif architecture in ("ElectraForPreTraining", *PAIRS):
         auto = transformers.AutoModelForPreTraining
     elif config.model_type == "deberta-v2" and architecture == "none":
         # transformers has no class for a discriminator of DeBERTa; its encoder there has these tensors and no others.
@@ -72,7 +73,7 @@ def check_tokenizer(tokenizer, config):
     if ids[0] != tokenizer.cls_token_id or ids[-1] != tokenizer.sep_token_id or ids[0] is None:
         raise Mismatch(f"tokenizer.json does not frame a text with its special tokens: {tokenizer.convert_ids_to_tokens(ids)}")
     wanted = {"pad_token_id": tokenizer.pad_token_id}
-    if config.model_type in ("roberta", "modernbert"):
+    if config.model_type in ("roberta", "modernbert", "albert"):
         wanted |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
     if config.model_type == "modernbert":
         wanted |= {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
@@ -107,7 +108,9 @@ def masked_lm_difference(model, path):
         inputs = dict(input_ids=padded(rows, model.config.pad_token_id), attention_mask=real)
         if hasattr(model.config, "type_vocab_size"):
             inputs["token_type_ids"] = padded([types[a:b] for a, b in spans], 0)
-        logits = model(**inputs).logits[real.bool()]
+        result = model(**inputs)
+        logits = getattr(result, "prediction_logits", None)
+        logits = (result.logits if logits is None else logits)[real.bool()]
         chosen.append(logits[wanted[spans[0][0] : spans[-1][1]].bool()])
     theirs = torch.cat(chosen)
     if theirs.shape != file["logits"].shape:

@@ -7,15 +7,16 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `distilbert/`, `xlm_roberta/`, `camembert/`,
-`deberta_v2/`
+`deberta_v2/`, `albert/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`,
-`deberta_v2_cls/`
+`deberta_v2_cls/`, `albert_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
 `modernbert_tok/`, `distilbert_tok/`,
-`deberta_v2_tok/`
+`deberta_v2_tok/`, `albert_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
+`bert_nsp/`, `albert_sop/`                    masked LM and pairs of segments: logits of both, the sum of both losses, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
 
 Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with two more files:
@@ -23,10 +24,11 @@ Each folder is a Hugging Face folder (`config.json`, `model.safetensors`) with t
 inputs.safetensors, packed without padding (T tokens of 4 sequences, M labels):
     ids, token_type_ids, position_ids (from 0 in each sequence)   u32 [T]
     cu_seqlens                                                    u32 [5]
+    pair_positions (first token of each sequence), pair_labels    u32 [4]; of pairs of segments only
     label_positions (indices into ids), labels                    u32 [M]; of regression the bits of f32 numbers, u32 [M O]
 outputs.safetensors, f32:
     logits [M, V] or [M, classes], hidden [T, D] (last hidden states), loss [1] (mean over the labels), grad_norm [1],
-    grad.NAME for each parameter, NAME as in model.safetensors
+    grad.NAME for each parameter, NAME as in model.safetensors; of pairs of segments pair_logits [4, 2]
     masked LM, token classification and regression only: step_losses [6] (before each of five steps, and after the last), step_grad_norms [5] (before
     clipping), final.NAME for some parameters after the fifth step
 
@@ -73,6 +75,10 @@ DEBERTA |= dict(position_buckets=8, max_relative_positions=20, pos_att_type="p2c
 # A row for each distance, maps of their own, one kind of scores, no norm, and all that v3 has not.
 OTHER_DEBERTA = DEBERTA | dict(position_buckets=-1, max_relative_positions=12, pos_att_type=["p2c"], share_att_key=False, norm_rel_ebd="none")
 OTHER_DEBERTA |= dict(position_biased_input=True, type_vocab_size=2)
+ALBERT = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=3, intermediate_size=40, vocab_size=67, max_position_embeddings=40, embedding_size=10)
+ALBERT |= dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.0)
+# The other activation, and embeddings of the width of hidden states, behind which the map stands all the same.
+OTHER_ALBERT = ALBERT | dict(hidden_act="gelu", embedding_size=24)
 PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -80,6 +86,7 @@ WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
 FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
 FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
+FINAL += ["embedding_hidden_mapping_in.weight", "albert_layers.0.attention.query.weight", "albert_layers.0.full_layer_layer_norm.weight"]
 
 
 def is_norm(name):
@@ -172,13 +179,16 @@ def step_losses(model, batch):
     return losses, norms
 
 
-def write(folder, model_class, config, classes, seed, tokens=False):
-    """One golden folder."""
+def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
+    """One golden folder; `pairs` is what the class calls the labels of pairs of segments."""
     generator = torch.Generator().manual_seed(seed)
     model = random_model(model_class, config, generator)
     packed = packed_inputs(config, classes, generator, tokens)
     if config.problem_type == "regression":
         packed["labels"] = torch.randn(len(LENGTHS) * classes, generator=generator).view(torch.int32).view(torch.uint32)
+    if pairs:
+        packed["pair_positions"] = packed["cu_seqlens"][:-1].clone()
+        packed["pair_labels"] = torch.randint(2, (len(LENGTHS),), generator=generator).to(torch.uint32)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(packed, folder / "inputs.safetensors")
@@ -187,15 +197,19 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     attention = "sdpa" if config.model_type == "modernbert" else "eager"
     model = model_class.from_pretrained(folder, attn_implementation=attention).double().eval()
     batch, real = padded(packed, config, classes, tokens)
+    if pairs:
+        batch[pairs] = packed["pair_labels"].long()
     result = model(**batch)
     result.loss.backward()
-    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).last_hidden_state
+    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name not in ("labels", pairs)}).last_hidden_state
     # A decoder that is tied comes by two names, of which the file has one.
     saved = load_file(folder / "model.safetensors").keys()
     named = {name: p for name, p in model.named_parameters(remove_duplicate=False) if name in saved}
     grads = {name: parameter.grad.clone() for name, parameter in named.items()}
-    logits = result.logits if classes and not tokens else result.logits[real][packed["label_positions"].long()]
-    outputs = dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
+    logits = result.prediction_logits if pairs else result.logits
+    logits = logits if classes and not tokens else logits[real][packed["label_positions"].long()]
+    outputs = dict(pair_logits=result[2]) if pairs else {}
+    outputs |= dict(logits=logits, hidden=hidden[real], loss=result.loss.reshape(1))
     outputs["grad_norm"] = torch.stack([g.norm() for g in grads.values()]).norm().reshape(1)
     outputs |= {f"grad.{name}": grad for name, grad in grads.items()}
     if not classes or tokens or config.problem_type == "regression":
@@ -205,13 +219,13 @@ def write(folder, model_class, config, classes, seed, tokens=False):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
-def write_texts(folder):
-    """Beside a classifier of DeBERTa a tokenizer as published folders have it (SentencePiece's pieces), and what both make of texts: `texts.json`."""
+def write_texts(folder, tokenizer_class, model_class, special, **options):
+    """Beside a classifier a tokenizer as published folders have it (SentencePiece's pieces behind `special` tokens), and what both make of texts: `texts.json`."""
     words = ["\u2581the", "\u2581cat", "\u2581sees", "\u2581dog", "\u2581a", "\u2581", "at", "og", *"abcdefghijklmnopqrstuvwxyz.,"]
-    pieces = [(token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]")] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
-    tokenizer = transformers.DebertaV2Tokenizer(vocab=pieces, unk_id=3)
+    pieces = [(token, 0.0) for token in special] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
+    tokenizer = tokenizer_class(vocab=pieces, **options)
     tokenizer.save_pretrained(folder)
-    model = transformers.DebertaV2ForSequenceClassification.from_pretrained(folder).double().eval()
+    model = model_class.from_pretrained(folder).double().eval()
     rows = []
     for text in ["the cat sees the dogs", " The dog,  a cat\tand \u00f8 ", "catalogs"]:
         inputs = tokenizer(text, return_tensors="pt")
@@ -368,7 +382,8 @@ def write_all(root):
     write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
     write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
-    write_texts(root / "deberta_v2_cls")
+    special = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+    write_texts(root / "deberta_v2_cls", transformers.DebertaV2Tokenizer, transformers.DebertaV2ForSequenceClassification, special, unk_id=3)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
     write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
     classes = dict(generator=transformers.DebertaV2ForMaskedLM, discriminator=DebertaDiscriminator)
@@ -378,6 +393,15 @@ def write_all(root):
     write(root / "distilbert_tok", transformers.DistilBertForTokenClassification, distilled, 3, 505, tokens=True)
     modern = transformers.ModernBertConfig(**SMALL_MODERNBERT, **MODERNBERT_SHARED, num_labels=5)
     write(root / "modernbert_tok", transformers.ModernBertForTokenClassification, modern, 5, 410, tokens=True)
+    bert = transformers.BertConfig(**SMALL_SIZES, **SHARED, **FAMILY["bert"])
+    write(root / "bert_nsp", transformers.BertForPreTraining, bert, 0, 800, pairs="next_sentence_label")
+    albert = transformers.AlbertConfig(**ALBERT)
+    write(root / "albert_sop", transformers.AlbertForPreTraining, albert, 0, 801, pairs="sentence_order_label")
+    write(root / "albert", transformers.AlbertForMaskedLM, transformers.AlbertConfig(**ALBERT), 0, 700)
+    albert = transformers.AlbertConfig(**OTHER_ALBERT, num_labels=3)
+    write(root / "albert_cls", transformers.AlbertForSequenceClassification, albert, 3, 701)
+    write_texts(root / "albert_cls", transformers.AlbertTokenizer, transformers.AlbertForSequenceClassification, ("<pad>", "<unk>", "[CLS]", "[SEP]"))
+    write(root / "albert_tok", transformers.AlbertForTokenClassification, transformers.AlbertConfig(**ALBERT, num_labels=5), 5, 702, tokens=True)
 
 
 def compare(root):

@@ -24,6 +24,8 @@ pub enum Purpose {
     Sample = 7,
     /// Which examples and seeds a bootstrap draws; id = replicate.
     Bootstrap = 8,
+    /// Where pairs of segments are cut, and what takes the place of the second one; id = sample.
+    Pairs = 9,
     /// The hash functions of near-duplicate search; id = which of their constants.
     Sketch = 16,
 }

@@ -6,6 +6,7 @@ use std::io::Write;
 use candle_core::Tensor;
 use mlmtrain::ops::dropout;
 use mlmtrain::ops::gelu;
+use mlmtrain::ops::gelu::Form;
 use mlmtrain::ops::layer_norm;
 use mlmtrain::ops::residual_norm;
 
@@ -26,11 +27,11 @@ impl<W: Write> Bench<'_, W> {
             Ok((bench.activations(tokens, f)?, bench.activations(tokens, f)?, vector(f)?, zeros(&[f])?))
         };
         self.line("gelu forward", &Work::Values(2 * wide, 0), activation, |(x, _, bias, _)| {
-            black_box(gelu::forward(x, Some(bias))?);
+            black_box(gelu::forward(Form::Erf, x, Some(bias))?);
             Ok(())
         })?;
         self.line("gelu backward", &Work::Values(3 * wide, 0), activation, |(x, dy, bias, gradient)| {
-            black_box(gelu::backward(dy, x, Some(bias), Some(gradient))?);
+            black_box(gelu::backward(Form::Erf, dy, x, Some(bias), Some(gradient))?);
             Ok(())
         })?;
         let narrow = tokens * d;

@@ -30,6 +30,12 @@ pub struct Batch {
     pub label_positions: Vec<u32>,
     /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers.
     pub labels: Vec<u32>,
+    /// Indices into `ids` of the first tokens of the `P` segments that are a pair with a label of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pair_positions: Vec<u32>,
+    /// Their classes, `[P]`: 0 where the second text of the pair follows the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pair_labels: Vec<u32>,
     /// Ids of the samples in this batch, to name them when a loss is not finite.
     pub sample_ids: Vec<u64>,
     /// What was worked out ahead of its step.
@@ -48,6 +54,8 @@ impl Batch {
             token_keys: (0..tokens as u64).collect(),
             labels: vec![0; label_positions.len()],
             label_positions,
+            pair_positions: Vec::new(),
+            pair_labels: Vec::new(),
             sample_ids: vec![0],
             ids,
             ahead: Ahead::default(),
@@ -82,9 +90,10 @@ impl Batch {
         self.token_keys.reserve(tokens);
     }
 
-    fn arrays(&mut self) -> [&mut Vec<u32>; 6] {
+    fn arrays(&mut self) -> [&mut Vec<u32>; 8] {
         let Self { ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, .. } = self;
-        [ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels]
+        let (pair_positions, pair_labels) = (&mut self.pair_positions, &mut self.pair_labels);
+        [ids, token_type_ids, position_ids, cu_seqlens, label_positions, labels, pair_positions, pair_labels]
     }
 
     /// Length of the longest segment in tokens.

@@ -43,15 +43,14 @@ impl Unmasked {
 
     /// Adds the next row.
     pub(super) fn add_row(&mut self, packer: &mut Packer) -> Result<()> {
-        let sample_id = packer.append_row(&mut self.batch.ids, &mut self.batch.cu_seqlens)?;
+        let sample_id = packer.append_row(&mut self.batch)?;
         self.end_row(sample_id);
         Ok(())
     }
 
     /// Adds the next row of this epoch; `false` at its end.
     pub(super) fn add_row_of_epoch(&mut self, packer: &mut Packer) -> Result<bool> {
-        let sample_id = packer.append_row_of_epoch(&mut self.batch.ids, &mut self.batch.cu_seqlens)?;
-        let Some(sample_id) = sample_id else { return Ok(false) };
+        let Some(sample_id) = packer.append_row_of_epoch(&mut self.batch)? else { return Ok(false) };
         self.end_row(sample_id);
         Ok(true)
     }
@@ -96,6 +95,7 @@ impl Unmasked {
         for segment in batch.cu_seqlens.windows(2) {
             batch.position_ids.extend(0..segment[1] - segment[0]);
         }
+        // Those of pairs are there.
         batch.token_type_ids.resize(batch.ids.len(), 0);
         batch
     }

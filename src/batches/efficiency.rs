@@ -8,6 +8,7 @@ use crate::batches::Cursor;
 use crate::batches::Frame;
 use crate::batches::Order;
 use crate::batches::Packing;
+use crate::batches::best_fit::Piece;
 use crate::batches::planner::Lengths;
 use crate::batches::planner::Planner;
 use crate::quantity::format_count;
@@ -72,13 +73,17 @@ pub fn packing_report(shards: &ShardSet, order: &Order, frame: Frame) -> Result<
         let special = match frame.packing {
             Packing::FullSentences { separator } => 2 + if separator { pieces.len() as u64 - 1 } else { 0 },
             Packing::Segments | Packing::Documents | Packing::BestFit { .. } => 2 * pieces.len() as u64,
+            // A start for each segment, and an end for each piece.
+            Packing::Pairs(_) => (planner.segments().len() + pieces.len()) as u64,
         };
         report.rows += 1;
         report.special_tokens += special;
         report.tokens += special + pieces.iter().map(|piece| piece.count).sum::<u64>();
-        report.documents_cut +=
-            pieces.iter().filter(|piece| piece.from == 0 && piece.count < piece.document_tokens).count()
-                as u64;
+        let is_cut = |piece: &&Piece<()>| piece.from == 0 && piece.count < piece.document_tokens;
+        report.documents_cut += match frame.packing {
+            Packing::Pairs(_) => planner.segments().iter().filter(|segment| segment.is_cut).count() as u64,
+            _ => pieces.iter().filter(is_cut).count() as u64,
+        };
     }
     report.capacity = report.rows * frame.max_seq_length as u64;
     Ok(report)

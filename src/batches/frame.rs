@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::config::PackingConfig;
 use crate::config::PackingMode;
+use crate::config::SentencePairs;
 use crate::error::Problem;
 use crate::tokenizer::Tokenizer;
 
@@ -41,6 +42,9 @@ pub enum Packing {
         /// Documents that are placed together.
         window_documents: u64,
     },
+    /// Pieces of documents, each a segment of its own and a pair of two texts: `pairs.rs` says how they are
+    /// drawn.
+    Pairs(SentencePairs),
 }
 
 impl Packing {

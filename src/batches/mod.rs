@@ -16,6 +16,7 @@ mod loader;
 mod mask;
 mod order;
 mod pack;
+mod pairs;
 mod planner;
 mod spans;
 mod staging;

@@ -149,6 +149,15 @@ impl Sequence {
         self.share(place).at(self.seed, epoch, place)
     }
 
+    /// A document drawn from two numbers of `stream`, those from `index` on: of a source the likelier, the more
+    /// often epochs take it; `but` only where its source has no other.
+    pub(super) fn drawn(&self, stream: &Stream, index: u64, but: u64) -> u64 {
+        let share = self.share(stream.below(index, self.places));
+        let number = stream.below(index + 1, share.documents);
+        let is_taken = share.first_document + number == but;
+        share.first_document + if is_taken { (number + 1) % share.documents } else { number }
+    }
+
     fn place(&self, epoch: u64, index: u64) -> u64 {
         match self.seed {
             Some(seed) => Permutation::new(Stream::new(seed, Purpose::Order, epoch), self.places).at(index),

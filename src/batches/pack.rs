@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::Frame;
 use crate::batches::Order;
@@ -68,17 +69,16 @@ impl Packer {
 
     /// The next row; it is never empty.
     pub fn next_row(&mut self) -> Result<Row> {
-        let mut row = Row::default();
-        row.sample_id = self.append_row(&mut row.ids, &mut row.segment_ends)?;
-        Ok(row)
+        let mut batch = Batch::default();
+        let sample_id = self.append_row(&mut batch)?;
+        Ok(Row { sample_id, ids: batch.ids, segment_ends: batch.cu_seqlens })
     }
 
     /// The next row of this epoch; `None` at its end.
     pub fn next_row_of_epoch(&mut self) -> Result<Option<Row>> {
-        let Some(sample_id) = self.planner.next_row_of_epoch()? else { return Ok(None) };
-        let mut row = Row { sample_id, ..Row::default() };
-        self.read(&mut row.ids, &mut row.segment_ends)?;
-        Ok(Some(row))
+        let mut batch = Batch::default();
+        let sample_id = self.append_row_of_epoch(&mut batch)?;
+        Ok(sample_id.map(|sample_id| Row { sample_id, ids: batch.ids, segment_ends: batch.cu_seqlens }))
     }
 
     /// Passes over rows without reading their tokens.
@@ -86,27 +86,27 @@ impl Packer {
         (0..rows).try_for_each(|_| self.planner.next_row().map(|_| ()))
     }
 
-    /// Adds the next row to `ids`, the ends of its segments in `ids` to `segment_ends`, and gives its sample
-    /// id.
-    pub(super) fn append_row(&mut self, ids: &mut Vec<u32>, segment_ends: &mut Vec<u32>) -> Result<u64> {
+    /// Adds the next row to the ids of `batch`, the ends of its segments to `cu_seqlens`, and gives its sample
+    /// id; of pairs token types and labels as well.
+    pub(super) fn append_row(&mut self, batch: &mut Batch) -> Result<u64> {
         let sample_id = self.planner.next_row()?;
-        self.read(ids, segment_ends)?;
+        self.read(batch)?;
         Ok(sample_id)
     }
 
     /// Like [`append_row`](Self::append_row), but `None` at the end of the epoch.
-    pub(super) fn append_row_of_epoch(
-        &mut self,
-        ids: &mut Vec<u32>,
-        segment_ends: &mut Vec<u32>,
-    ) -> Result<Option<u64>> {
+    pub(super) fn append_row_of_epoch(&mut self, batch: &mut Batch) -> Result<Option<u64>> {
         let Some(sample_id) = self.planner.next_row_of_epoch()? else { return Ok(None) };
-        self.read(ids, segment_ends)?;
+        self.read(batch)?;
         Ok(Some(sample_id))
     }
 
-    fn read(&self, ids: &mut Vec<u32>, segment_ends: &mut Vec<u32>) -> Result<()> {
+    fn read(&self, batch: &mut Batch) -> Result<()> {
         let Frame { cls, sep, packing, .. } = self.frame;
+        if let Packing::Pairs(_) = packing {
+            return self.read_pairs(batch);
+        }
+        let (ids, segment_ends) = (&mut batch.ids, &mut batch.cu_seqlens);
         let pieces = self.planner.pieces();
         for (number, piece) in pieces.iter().enumerate() {
             let (is_first, is_last) = (number == 0, number + 1 == pieces.len());
@@ -124,6 +124,26 @@ impl Packer {
             if is_last || !joined {
                 segment_ends.push(ids.len() as u32);
             }
+        }
+        Ok(())
+    }
+
+    /// `[CLS] A [SEP] B [SEP]`; a piece that was too short for a pair is A alone.
+    fn read_pairs(&self, batch: &mut Batch) -> Result<()> {
+        let mut pieces = self.planner.pieces().iter();
+        for segment in self.planner.segments() {
+            if let Some(label) = segment.label {
+                batch.pair_positions.push(batch.ids.len() as u32);
+                batch.pair_labels.push(label);
+            }
+            batch.ids.push(self.frame.cls);
+            let texts = 1 + usize::from(segment.label.is_some());
+            for (token_type, piece) in (0..).zip(pieces.by_ref().take(texts)) {
+                self.shards.read(&piece.place, piece.from, piece.count, &mut batch.ids)?;
+                batch.ids.push(self.frame.sep);
+                batch.token_type_ids.resize(batch.ids.len(), token_type);
+            }
+            batch.cu_seqlens.push(batch.ids.len() as u32);
         }
         Ok(())
     }

@@ -14,6 +14,10 @@ use crate::batches::Packing;
 use crate::batches::best_fit::Piece;
 use crate::batches::best_fit::Window;
 use crate::batches::order::Sequence;
+use crate::batches::pairs;
+use crate::batches::pairs::Draw;
+use crate::batches::pairs::Segment;
+use crate::config::SentencePairs;
 use crate::error::Problem;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -82,11 +86,14 @@ pub(super) struct Planner<D: Documents> {
     /// Where sources stand behind the window.
     behind_window: Vec<u64>,
     pieces: Vec<Piece<D::Place>>,
+    /// Of pairs: what the pieces are.
+    segments: Vec<Segment>,
 }
 
 /// A document that was looked up.
 #[derive(Debug, Clone, Copy)]
 struct Found<P> {
+    document: u64,
     place: P,
     tokens: u64,
     /// Its source and where that stands behind it, where mixes change.
@@ -120,6 +127,11 @@ impl<D: Documents> Planner<D> {
             .into());
         }
         let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
+        let of_pairs = matches!(packing, Packing::Pairs(_));
+        if of_pairs && max_seq_length < pairs::SPECIAL + pairs::TOKENS_MIN {
+            let message = format!("rows of {max_seq_length} tokens hold no pair of segments");
+            return Err(Problem::new(message).at("data.max_seq_length").into());
+        }
         Ok(Self {
             documents,
             first,
@@ -132,6 +144,7 @@ impl<D: Documents> Planner<D> {
             window: None,
             behind_window: Vec::new(),
             pieces: Vec::new(),
+            segments: Vec::new(),
         })
     }
 
@@ -162,6 +175,11 @@ impl<D: Documents> Planner<D> {
     /// The pieces of the row that was planned last.
     pub(super) fn pieces(&self) -> &[Piece<D::Place>] {
         &self.pieces
+    }
+
+    /// Of pairs, how the segments of that row are made of its pieces.
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     /// The rows to come may be longer than those before. A window that is open is used up as it was planned.
@@ -214,9 +232,10 @@ impl<D: Documents> Planner<D> {
     /// Plans the next row of this epoch; `None` at its end, however often it is asked.
     pub(super) fn next_row_of_epoch(&mut self) -> Result<Option<u64>> {
         self.pieces.clear();
+        self.segments.clear();
         match self.packing {
             Packing::BestFit { window_documents } => self.row_of_window(window_documents)?,
-            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents => {
+            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents | Packing::Pairs(_) => {
                 self.row_of_documents()?;
             }
         }
@@ -225,7 +244,8 @@ impl<D: Documents> Planner<D> {
         }
         let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
         self.cursor.row += 1;
-        self.cursor.tokens += self.pieces.iter().map(|piece| piece.count).sum::<u64>();
+        let drawn: u64 = self.segments.iter().map(|segment| segment.drawn).sum();
+        self.cursor.tokens += self.pieces.iter().map(|piece| piece.count).sum::<u64>() - drawn;
         Ok(Some(sample_id))
     }
 
@@ -233,7 +253,8 @@ impl<D: Documents> Planner<D> {
         let mut used = 0;
         while self.cursor.index < self.sequence().places() {
             let Some(room) = self.room(used) else { break };
-            let Found { place, tokens: document_tokens, moves } = self.document()?;
+            let found = self.document()?;
+            let Found { place, tokens: document_tokens, moves, .. } = found;
             let from = self.cursor.token;
             // Only a cursor that belongs to other shards can point behind the document.
             let left = document_tokens.checked_sub(from).ok_or_else(|| {
@@ -241,8 +262,11 @@ impl<D: Documents> Planner<D> {
                     "the position to continue from is token {from} of a document of {document_tokens}"
                 ))
             })?;
-            let count = left.min(room);
-            if count > 0 {
+            let mut count = left.min(room);
+            if let (Packing::Pairs(kind), 1..) = (self.packing, count) {
+                used += count + self.overhead(used);
+                count = self.push_pair(kind, &found, count)?;
+            } else if count > 0 {
                 self.pieces.push(Piece { place, document_tokens, from, count });
                 used += count + self.overhead(used);
             }
@@ -262,6 +286,54 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
+    /// Adds the pair that the next `count` tokens of a document are for, and gives how many of them it takes.
+    fn push_pair(&mut self, kind: SentencePairs, found: &Found<D::Place>, count: u64) -> Result<u64> {
+        let (from, document_tokens) = (self.cursor.token, found.tokens);
+        let piece = |from, count| Piece { place: found.place, document_tokens, from, count };
+        let is_cut = |taken| from == 0 && taken < document_tokens;
+        if count < pairs::TOKENS_MIN {
+            self.pieces.push(piece(from, count));
+            self.segments.push(Segment { label: None, drawn: 0, is_cut: is_cut(count) });
+            return Ok(count);
+        }
+        let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
+        // The order of an evaluation has no seed, and its pairs are the same in every run.
+        let draw = Draw::new(self.first.seed().unwrap_or(0), sample_id, self.segments.len() as u64);
+        let (first, mut is_other) = (draw.cut(count), draw.is_other());
+        let mut texts = [piece(from, first), piece(from + first, count - first)];
+        let (mut drawn, mut taken) = (0, count);
+        if is_other && kind == SentencePairs::NextSentence {
+            let (place, tokens) = self.other_document(&draw, found.document, count - first)?;
+            drawn = tokens.min(count - first);
+            is_other = drawn > 0;
+            if is_other {
+                let from = draw.start(tokens, drawn);
+                texts[1] = Piece { place, document_tokens: tokens, from, count: drawn };
+                taken = first;
+            }
+        }
+        self.pieces.extend(pairs::ordered(kind, is_other, texts));
+        self.segments.push(Segment { label: Some(u32::from(is_other)), drawn, is_cut: is_cut(taken) });
+        Ok(taken)
+    }
+
+    /// Another document than `but`, and its tokens: one of several that are drawn, the first that has `wanted`
+    /// tokens or else the longest, because a shorter text would give away that it is another's.
+    fn other_document(&self, draw: &Draw, but: u64, wanted: u64) -> Result<(D::Place, u64)> {
+        let locate = |(stream, index)| self.documents.locate(self.sequence().drawn(stream, index, but));
+        let mut longest = locate(draw.document(0))?;
+        for attempt in 1..pairs::DOCUMENTS {
+            if longest.1 >= wanted {
+                break;
+            }
+            let other = locate(draw.document(attempt))?;
+            if other.1 > longest.1 {
+                longest = other;
+            }
+        }
+        Ok(longest)
+    }
+
     /// Tokens that the next piece may have in a row of which `used` places are taken; `None` when the row is
     /// full.
     fn room(&self, used: u64) -> Option<u64> {
@@ -269,7 +341,7 @@ impl<D: Documents> Planner<D> {
         let is_full = match self.packing {
             Packing::Documents => true,
             Packing::FullSentences { .. } => left <= self.overhead(used),
-            Packing::Segments | Packing::BestFit { .. } => left < SEGMENT_PLACES_MIN,
+            Packing::Segments | Packing::BestFit { .. } | Packing::Pairs(_) => left < SEGMENT_PLACES_MIN,
         };
         (used == 0 || !is_full).then(|| left - self.overhead(used))
     }
@@ -278,6 +350,7 @@ impl<D: Documents> Planner<D> {
     fn overhead(&self, used: u64) -> u64 {
         match self.packing {
             Packing::FullSentences { separator } if used > 0 => u64::from(separator),
+            Packing::Pairs(_) => pairs::SPECIAL,
             _ => SPECIAL,
         }
     }
@@ -302,7 +375,7 @@ impl<D: Documents> Planner<D> {
             }
         };
         let (place, tokens) = self.documents.locate(document)?;
-        Ok(Found { place, tokens, moves })
+        Ok(Found { document, place, tokens, moves })
     }
 
     fn row_of_window(&mut self, window_documents: u64) -> Result<()> {

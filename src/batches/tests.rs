@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::MlmConfig;
+use crate::config::SentencePairs;
 use crate::config::TokenizerConfig;
 use crate::corpus::Side;
 use crate::families::Family;
@@ -20,6 +21,7 @@ mod loading;
 mod masking;
 mod mixes;
 mod packing;
+mod pairs;
 mod ranks;
 
 const VOCAB: usize = 1000;
@@ -92,11 +94,13 @@ fn options(seed: u64, rows_per_micro_batch: usize, micro_batches: usize) -> Load
 }
 
 /// All ways of packing.
-const PACKINGS: [Packing; 6] = [
+const PACKINGS: [Packing; 8] = [
     Packing::Segments,
     Packing::FullSentences { separator: true },
     Packing::FullSentences { separator: false },
     Packing::Documents,
     Packing::BestFit { window_documents: 5 },
     Packing::BestFit { window_documents: 1024 },
+    Packing::Pairs(SentencePairs::SentenceOrder),
+    Packing::Pairs(SentencePairs::NextSentence),
 ];

@@ -44,8 +44,10 @@ impl MlmConfig {
     /// The usual masking of a task (BERT's, section 3.1; ELECTRA's code).
     pub fn of(task: PretrainTask) -> Self {
         let (mask, random) = match task {
-            PretrainTask::MaskedLm => BERT_SHARES,
             PretrainTask::ReplacedTokenDetection => (0.85, 0.0),
+            PretrainTask::MaskedLm
+            | PretrainTask::NextSentencePrediction
+            | PretrainTask::SentenceOrderPrediction => BERT_SHARES,
         };
         Self { mask_replace_prob: Some(mask), random_replace_prob: Some(random), ..Self::default() }
     }

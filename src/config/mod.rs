@@ -122,6 +122,7 @@ pub use sweep::Swept;
 pub use sweep::load_plan;
 pub use task::FinetuneTask;
 pub use task::PretrainTask;
+pub use task::SentencePairs;
 pub use tasks_file::NamedTask;
 pub use tasks_file::load_tasks;
 pub use tokenizer::TokenizerAlgorithm;

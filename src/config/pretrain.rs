@@ -26,8 +26,8 @@ pub struct PretrainConfig {
     /// Output folder, seed, device.
     #[serde(default)]
     pub run: RunSection,
-    /// What the model is trained for: `masked_lm`, or `replaced_token_detection`, which is ELECTRA's when
-    /// absent.
+    /// What the model is trained for: `masked_lm`, with pairs of segments `next_sentence_prediction` or
+    /// `sentence_order_prediction`, or `replaced_token_detection`, which is ELECTRA's when absent.
     #[serde(default)]
     pub task: Option<PretrainTask>,
     /// The corpus and its split.

@@ -56,7 +56,7 @@ impl RtdConfig {
         let heads = self.generator_num_attention_heads.unwrap_or((hidden / head).max(1));
         let proportion = shape.intermediate_size * hidden / shape.hidden_size.max(1);
         let mut generator = model.clone();
-        if model.family.projects_embeddings {
+        if model.family.embedding_map.is_some() {
             generator.encoder.embedding_size = Some(shape.embedding_width());
         }
         generator.encoder.hidden_size = hidden;

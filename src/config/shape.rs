@@ -239,7 +239,7 @@ mod tests {
         );
         assert!(shape.field("model").expect("is a field").required);
         assert_eq!(shape.find("seed"), ["run.seed"]);
-        assert_eq!(shape.find("type_vocab_size").len(), 6, "each family has its own keys");
+        assert_eq!(shape.find("type_vocab_size").len(), 7, "each family has its own keys");
         assert_eq!(shape.find("norm_eps"), ["model.modernbert.norm_eps"]);
     }
 

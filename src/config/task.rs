@@ -16,9 +16,32 @@ pub enum PretrainTask {
     MaskedLm,
     /// Telling the tokens that a generator put in from the original ones (ELECTRA).
     ReplacedTokenDetection,
+    /// Finding masked tokens again, and telling whether the second of two segments follows the first (BERT).
+    NextSentencePrediction,
+    /// Finding masked tokens again, and telling whether two segments that follow each other were swapped
+    /// (ALBERT).
+    SentenceOrderPrediction,
+}
+
+/// What the second class of a pair of segments is; of the first, the second segment follows the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SentencePairs {
+    /// The second segment is one of another document.
+    NextSentence,
+    /// The two segments are swapped.
+    SentenceOrder,
 }
 
 impl PretrainTask {
+    /// The pairs of segments that it is about, where it is.
+    pub fn sentence_pairs(self) -> Option<SentencePairs> {
+        match self {
+            Self::MaskedLm | Self::ReplacedTokenDetection => None,
+            Self::NextSentencePrediction => Some(SentencePairs::NextSentence),
+            Self::SentenceOrderPrediction => Some(SentencePairs::SentenceOrder),
+        }
+    }
+
     /// What models of a family are pretrained for unless a configuration says otherwise.
     pub fn of(family: Family) -> Self {
         let is_usual = family.replaced_tokens.is_some_and(|form| form.is_usual);

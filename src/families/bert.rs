@@ -8,11 +8,11 @@ use crate::families::EncoderConfig;
 use crate::families::EncoderNames;
 use crate::families::Family;
 use crate::families::HeadActivation;
-use crate::families::HeadKind;
 use crate::families::Initialisation;
 use crate::families::Keys;
 use crate::families::MaskedLmNames;
 use crate::families::PositionKind;
+use crate::families::SentencePairNames;
 use crate::families::SpecialNames;
 
 impl Family {
@@ -37,7 +37,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "bert",
     title: "BERT",
     class: "Bert",
-    other_classes: &[("BertForPreTraining", HeadKind::MaskedLm)],
+    other_classes: &[],
     prefix: "bert",
     defaults: EncoderConfig::BASE,
     hub_defaults: EncoderConfig { vocab_size: 30_522, ..EncoderConfig::BASE },
@@ -47,7 +47,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "cls.predictions.transform.dense",
@@ -55,6 +56,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "cls.predictions.bias",
         decoder: "cls.predictions.decoder",
     },
+    sentence_pairs: Some(SentencePairNames { output: "cls.seq_relationship", drops_input: false }),
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "bert.pooler.dense",

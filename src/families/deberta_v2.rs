@@ -73,7 +73,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames {
         attention: AttentionNames::Apart([
             "attention.self.query_proj",
@@ -95,6 +96,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         decoder: "cls.predictions.decoder",
     },
     // Those of v3; transformers has no class for a model with this head.
+    sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
         norm: Some("mask_predictions.LayerNorm"),
         dense: "mask_predictions.dense",

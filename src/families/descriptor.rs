@@ -39,12 +39,17 @@ pub struct Descriptor {
     pub initialisation: Initialisation,
     /// Where values are dropped.
     pub dropouts: fn(&EncoderConfig) -> Dropouts,
-    /// Whether embeddings may have a width of their own (`embedding_size`), with a map behind them.
-    pub projects_embeddings: bool,
+    /// The map behind embeddings that may have a width of their own (`embedding_size`).
+    pub embedding_map: Option<EmbeddingMap>,
+    /// Whether all layers are one: they share its parameters, and each adds to their gradients. Names are
+    /// those of layer 0.
+    pub shares_layers: bool,
     /// Names of the encoder's parameters.
     pub names: EncoderNames,
     /// Names of the masked-LM head.
     pub masked_lm: MaskedLmNames,
+    /// The head that tells pairs of segments, beside the masked-LM head, where the family has it.
+    pub sentence_pairs: Option<SentencePairNames>,
     /// The head that tells replaced tokens, and the generator beside it, where the family has them.
     pub replaced_tokens: Option<ReplacedTokens>,
     /// Names and form of the sequence classifier.
@@ -77,8 +82,11 @@ pub struct Descriptor {
 impl Descriptor {
     /// Name of transformers' class of an encoder with this head; `None` where it has none.
     pub fn architecture(&self, head: HeadKind) -> Option<String> {
-        let has_class = head != HeadKind::ReplacedTokenDetection
-            || self.replaced_tokens.is_some_and(|form| form.has_class);
+        let has_class = match head {
+            HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some_and(|form| form.has_class),
+            HeadKind::SentencePairs => self.sentence_pairs.is_some(),
+            _ => true,
+        };
         has_class.then(|| format!("{}{}", self.class, head.class_suffix()))
     }
 
@@ -94,6 +102,7 @@ impl Descriptor {
     pub fn has(&self, head: HeadKind) -> bool {
         match head {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
+            HeadKind::SentencePairs => self.sentence_pairs.is_some(),
             HeadKind::TokenClassification => self.token_classifier.is_some(),
             HeadKind::None | HeadKind::MaskedLm | HeadKind::SequenceClassification | HeadKind::Regression => {
                 true
@@ -113,6 +122,15 @@ pub enum Initialisation {
     TruncatedByDepth,
 }
 
+/// The map from the width of the embeddings to that of hidden states.
+#[derive(Debug, Clone, Copy)]
+pub struct EmbeddingMap {
+    /// Its name, in the encoder.
+    pub name: &'static str,
+    /// Whether it is there where both widths are the same, too.
+    pub is_always_there: bool,
+}
+
 /// Names of the parameters of the masked-LM head.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskedLmNames {
@@ -124,6 +142,15 @@ pub struct MaskedLmNames {
     pub bias: &'static str,
     /// The decoder, which some folders save beside the word embedding that it is.
     pub decoder: &'static str,
+}
+
+/// The head that tells pairs of segments: a map behind the pooler, which is the first map of the classifier.
+#[derive(Debug, Clone, Copy)]
+pub struct SentencePairNames {
+    /// Name of the map to two classes.
+    pub output: &'static str,
+    /// Whether its input is dropped, as that of a classifier's last map is.
+    pub drops_input: bool,
 }
 
 /// How models of a family learn to tell replaced tokens.

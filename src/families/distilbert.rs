@@ -56,7 +56,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         feed_forward_output: shape.hidden_dropout_prob,
         token_classifier: shape.hidden_dropout_prob,
     },
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames {
         token_type: None,
         layers: "transformer.layer",
@@ -73,6 +74,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "vocab_projector.bias",
         decoder: "vocab_projector",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "pre_classifier",

@@ -4,6 +4,7 @@
 use crate::families::ClassificationNames;
 use crate::families::Descriptor;
 use crate::families::Dropouts;
+use crate::families::EmbeddingMap;
 use crate::families::EmbeddingSharing;
 use crate::families::EncoderConfig;
 use crate::families::EncoderNames;
@@ -44,7 +45,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: true,
+    embedding_map: Some(EmbeddingMap { name: "embeddings_project", is_always_there: false }),
+    shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "generator_predictions.dense",
@@ -52,6 +54,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "generator_lm_head.bias",
         decoder: "generator_lm_head",
     },
+    sentence_pairs: None,
     replaced_tokens: Some(ReplacedTokens {
         norm: None,
         dense: "discriminator_predictions.dense",

@@ -19,6 +19,16 @@ pub enum Pooling {
     Mean,
 }
 
+/// What stands between the two maps of a feed-forward block, and in the masked-LM head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenAct {
+    /// GELU, erf form.
+    Gelu,
+    /// GELU, tanh form.
+    GeluNew,
+}
+
 /// Everything that decides the tensors and the arithmetic of an encoder; defaults are RoBERTa-base's. A
 /// family has some of the keys, and calls some of them by names of its own: see [`Family::key`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +37,7 @@ pub struct EncoderConfig {
     /// Entries of the word embedding; 0 means "as many as the tokenizer has".
     pub vocab_size: usize,
     /// Width of the embeddings and of the masked-LM decoder (E), where a map to `hidden_size` follows them
-    /// (ELECTRA); `hidden_size` when absent.
+    /// (ELECTRA, ALBERT); `hidden_size` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_size: Option<usize>,
     /// Width of every hidden state (D).
@@ -38,6 +48,8 @@ pub struct EncoderConfig {
     pub num_attention_heads: usize,
     /// Width between the two feed-forward products (F).
     pub intermediate_size: usize,
+    /// The activation of feed-forward blocks and of the masked-LM head.
+    pub hidden_act: HiddenAct,
     /// Dropout on embeddings, attention output and feed-forward output.
     pub hidden_dropout_prob: f64,
     /// Dropout on attention probabilities; of ModernBERT on attention output, too.
@@ -102,6 +114,7 @@ impl EncoderConfig {
         num_hidden_layers: 12,
         num_attention_heads: 12,
         intermediate_size: 3072,
+        hidden_act: HiddenAct::Gelu,
         hidden_dropout_prob: 0.1,
         attention_probs_dropout_prob: 0.1,
         embedding_dropout: 0.0,

@@ -15,17 +15,20 @@ pub enum HeadKind {
     TokenClassification,
     /// Whether each token was replaced: the discriminator of ELECTRA.
     ReplacedTokenDetection,
+    /// A masked language model, and beside it one of two classes for a pair of segments.
+    SentencePairs,
 }
 
 impl HeadKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::None,
         Self::MaskedLm,
         Self::SequenceClassification,
         Self::Regression,
         Self::TokenClassification,
         Self::ReplacedTokenDetection,
+        Self::SentencePairs,
     ];
 
     /// Whether its outputs have names, which are in `config.json`.
@@ -49,7 +52,7 @@ impl HeadKind {
             Self::MaskedLm => "ForMaskedLM",
             Self::SequenceClassification | Self::Regression => "ForSequenceClassification",
             Self::TokenClassification => "ForTokenClassification",
-            Self::ReplacedTokenDetection => "ForPreTraining",
+            Self::ReplacedTokenDetection | Self::SentencePairs => "ForPreTraining",
         }
     }
 }

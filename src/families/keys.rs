@@ -30,6 +30,8 @@ pub enum Constant {
     Text(&'static str),
     /// A truth value.
     Flag(bool),
+    /// A whole number.
+    Number(u64),
 }
 
 impl Constant {
@@ -38,6 +40,7 @@ impl Constant {
         match self {
             Self::Text(text) => text.into(),
             Self::Flag(flag) => flag.into(),
+            Self::Number(number) => number.into(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! No code outside this folder asks which family a model is of: what depends on it is a field of
 //! [`Descriptor`].
 
+mod albert;
 mod bert;
 mod camembert;
 mod deberta_v2;
@@ -32,16 +33,19 @@ use serde::de::Error;
 
 pub use descriptor::ClassificationNames;
 pub use descriptor::Descriptor;
+pub use descriptor::EmbeddingMap;
 pub use descriptor::EmbeddingSharing;
 pub use descriptor::GeneratorSize;
 pub use descriptor::HeadActivation;
 pub use descriptor::Initialisation;
 pub use descriptor::MaskedLmNames;
 pub use descriptor::ReplacedTokens;
+pub use descriptor::SentencePairNames;
 pub use descriptor::SpecialNames;
 pub use descriptor::SpecialRole;
 pub use encoder::Dropouts;
 pub use encoder::EncoderConfig;
+pub use encoder::HiddenAct;
 pub use encoder::ModelConfig;
 pub use encoder::PaddingRows;
 pub use encoder::Pooling;
@@ -65,7 +69,7 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ROBERTA,
         Self::BERT,
         Self::ELECTRA,
@@ -74,6 +78,7 @@ impl Family {
         Self::DISTILBERT,
         Self::XLM_ROBERTA,
         Self::CAMEMBERT,
+        Self::ALBERT,
     ];
 
     /// The family of this name, as configurations and `config.json` write it.
@@ -149,8 +154,8 @@ mod tests {
             let json = serde_json::to_string(&family).unwrap();
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
-        let all = "`roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta` and \
-                   `camembert`";
+        let all = "`roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, \
+                   `camembert` and `albert`";
         assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
         assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");

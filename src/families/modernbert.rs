@@ -66,7 +66,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         feed_forward_output: 0.0,
         token_classifier: shape.classifier_dropout.unwrap_or(0.0),
     },
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames {
         word: "embeddings.tok_embeddings",
         position: None,
@@ -86,6 +87,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         bias: "decoder.bias",
         decoder: "decoder",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "head.dense",

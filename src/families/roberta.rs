@@ -40,7 +40,8 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     is_gated: false,
     initialisation: Initialisation::Normal,
     dropouts: Dropouts::BERT,
-    projects_embeddings: false,
+    embedding_map: None,
+    shares_layers: false,
     names: EncoderNames::BERT,
     masked_lm: MaskedLmNames {
         dense: "lm_head.dense",
@@ -48,6 +49,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
         bias: "lm_head.bias",
         decoder: "lm_head.decoder",
     },
+    sentence_pairs: None,
     replaced_tokens: None,
     classification: ClassificationNames {
         dense: "classifier.dense",

@@ -77,7 +77,7 @@ impl HubConfig {
         let mut keys: BTreeMap<String, Value> = self.extra.clone().into_iter().collect();
         keys.extend(self.model.to_table());
         let family = self.model.family;
-        if family.projects_embeddings {
+        if family.embedding_map.is_some() {
             keys.insert("embedding_size".to_string(), json!(self.model.encoder.embedding_width()));
         }
         keys.extend(family.keys.constants.iter().map(|(key, value)| (key.to_string(), value.json())));
@@ -198,6 +198,7 @@ impl Reader<'_> {
             ) as usize,
             num_attention_heads: self.size(key("num_attention_heads"), absent.num_attention_heads),
             intermediate_size: self.size(key("intermediate_size"), absent.intermediate_size),
+            hidden_act: self.word(key("hidden_act"), absent.hidden_act, "`gelu` or `gelu_new`"),
             hidden_dropout_prob: self.share(key("hidden_dropout_prob"), absent.hidden_dropout_prob),
             attention_probs_dropout_prob: self
                 .share(key("attention_probs_dropout_prob"), absent.attention_probs_dropout_prob),

@@ -104,7 +104,11 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
-    let head = head.unwrap_or_else(|| head_from_names(model.family, &sources));
+    let head = match head.unwrap_or_else(|| head_from_names(model.family, &sources)) {
+        // Many folders name the class of both heads and hold one of them.
+        HeadKind::SentencePairs if !tells_pairs(model.family, &sources) => HeadKind::MaskedLm,
+        head => head,
+    };
     let id2label =
         head.has_labels().then(|| id2label.unwrap_or_else(|| vec!["LABEL_0".into(), "LABEL_1".into()]));
     let tokenizer_files =
@@ -464,6 +468,7 @@ fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKi
         () if has(family.classification.output) && has(family.classification.dense) => {
             HeadKind::SequenceClassification
         }
+        () if has(family.masked_lm.dense) && tells_pairs(family, sources) => HeadKind::SentencePairs,
         () if has(family.masked_lm.dense) => HeadKind::MaskedLm,
         () if family.token_classifier.is_some_and(has) => HeadKind::TokenClassification,
         () if family.replaced_tokens.is_some_and(|names| has(names.dense)) => {
@@ -471,6 +476,14 @@ fn head_from_names(family: Family, sources: &BTreeMap<String, String>) -> HeadKi
         }
         () => HeadKind::None,
     }
+}
+
+/// Whether all of the head is there that tells pairs of segments.
+fn tells_pairs(family: Family, sources: &BTreeMap<String, String>) -> bool {
+    family.sentence_pairs.is_some_and(|names| {
+        let mut maps = [family.classification.dense, names.output].into_iter();
+        maps.all(|map| ["weight", "bias"].iter().all(|part| sources.contains_key(&format!("{map}.{part}"))))
+    })
 }
 
 fn note_unused(notes: &mut Vec<String>, weights: &Weights, unused: &[&str]) {

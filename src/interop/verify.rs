@@ -46,6 +46,7 @@ impl PretrainedFolder {
             (HeadKind::ReplacedTokenDetection, Some(names)) => {
                 Blueprint::replaced_tokens(&self.config, names).layout
             }
+            (HeadKind::SentencePairs, _) => Blueprint::sentence_pairs(&self.config).ok()?.layout,
             _ => Blueprint::masked_lm(&self.config).layout,
         })
     }
@@ -68,7 +69,7 @@ impl PretrainedFolder {
             faults.extend(fault);
             read(info.map_or(0, |info| info.bytes));
         }
-        if self.head == HeadKind::MaskedLm && faults.is_empty() {
+        if matches!(self.head, HeadKind::MaskedLm | HeadKind::SentencePairs) && faults.is_empty() {
             faults.extend(self.check_tied_decoder().err());
         }
         faults
@@ -167,6 +168,9 @@ mod tests {
             "deberta_v2_tok",
             "deberta_v2_rtd/generator",
             "deberta_v2_rtd/discriminator",
+            "albert",
+            "albert_cls",
+            "albert_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

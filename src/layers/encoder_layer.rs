@@ -6,6 +6,7 @@ use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::NormPlacement;
+use crate::layers::Site;
 use crate::layers::Stream;
 use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
@@ -30,6 +31,17 @@ pub struct Saved {
 }
 
 impl EncoderLayer {
+    /// The same layer, with the same parameters, as number `layer` of a model that repeats it: dropout is its
+    /// own.
+    #[must_use]
+    pub fn again_as(&self, layer: usize) -> Self {
+        let mut again = self.clone();
+        again.attention.site = Site::AttentionProbabilities(layer);
+        again.attention.output.site = Site::AttentionOutput(layer);
+        again.feed_forward.output.site = Site::FeedForward(layer);
+        again
+    }
+
     /// Floating-point operations for each token of segments of mean length `mean_length`.
     pub fn flops(&self, mean_length: f64) -> f64 {
         self.attention.flops(mean_length) + self.feed_forward.flops()

@@ -15,14 +15,15 @@ use crate::ops::dropout;
 use crate::ops::dropout::Dropout;
 use crate::ops::geglu;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 
 /// What stands between the two maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
+pub enum Activation {
     /// GELU of what the first map gives.
-    None,
-    /// The first map gives twice as much: GELU of the first half, times the second half.
-    SecondHalf,
+    Gelu(Form),
+    /// The first map gives twice as much: GELU of the first half, erf form, times the second half.
+    Geglu,
 }
 
 /// The feed-forward block.
@@ -30,8 +31,8 @@ pub enum Gate {
 pub struct FeedForward {
     /// The first map; its bias is added where GELU is computed, so that a gated one has none.
     pub intermediate: Linear,
-    /// Whether what it gives is gated.
-    pub gate: Gate,
+    /// Between the two maps.
+    pub activation: Activation,
     /// Dropout of what the end of the block takes. It draws where that would, which has none beside it.
     pub dropout: f64,
     /// The end of the block, which takes F values.
@@ -74,9 +75,9 @@ impl FeedForward {
     /// The residual plus `dropout(dropout(gelu(x W1 + b1)) W2 + b2)`, and its norm.
     pub fn forward(&self, x: &Stream, ctx: &Context<'_>) -> Result<(Stream, Saved)> {
         let pre_activation = self.intermediate.forward_without_bias(&x.input, ctx)?;
-        let activation_tf = match self.gate {
-            Gate::None => gelu::forward(&pre_activation, self.intermediate.bias(ctx))?,
-            Gate::SecondHalf => geglu::forward(&pre_activation)?,
+        let activation_tf = match self.activation {
+            Activation::Gelu(form) => gelu::forward(form, &pre_activation, self.intermediate.bias(ctx))?,
+            Activation::Geglu => geglu::forward(&pre_activation)?,
         };
         let activation_tf =
             dropout::forward(&activation_tf, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
@@ -97,12 +98,12 @@ impl FeedForward {
         let d_activation =
             dropout::backward(&d_activation, ctx.rows.token_keys, self.activation_dropout(ctx).as_ref())?;
         let map = &self.intermediate;
-        let d_pre = match self.gate {
-            Gate::None => {
+        let d_pre = match self.activation {
+            Activation::Gelu(form) => {
                 let (bias, d_bias) = (map.bias(ctx), map.d_bias(gradients));
-                gelu::backward(&d_activation, &saved.pre_activation, bias, d_bias)?
+                gelu::backward(form, &d_activation, &saved.pre_activation, bias, d_bias)?
             }
-            Gate::SecondHalf => geglu::backward(&d_activation, &saved.pre_activation)?,
+            Activation::Geglu => geglu::backward(&d_activation, &saved.pre_activation)?,
         };
         map.backward_weight(&d_pre, &saved.x.input, gradients)?;
         let maps = [(&d_pre, ctx.parameters.compute(map.weight))];

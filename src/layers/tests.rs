@@ -15,8 +15,8 @@ use crate::layers::Rows;
 use crate::layers::Site;
 use crate::layers::Stream;
 use crate::layers::encoder_layer::EncoderLayer;
+use crate::layers::feed_forward::Activation;
 use crate::layers::feed_forward::FeedForward;
-use crate::layers::feed_forward::Gate;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::output_block::OutputBlock;
@@ -25,6 +25,7 @@ use crate::layers::self_attention::SelfAttention;
 use crate::ops::attention;
 use crate::ops::geglu;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::layer_norm;
 use crate::ops::rotary;
 use crate::ops::rotary::Angles;
@@ -49,7 +50,7 @@ struct Make {
     placement: NormPlacement,
     is_rotary: bool,
     window: Option<usize>,
-    gate: Gate,
+    activation: Activation,
     /// Whether maps and norms have biases; without, queries, keys and values are one tensor.
     has_biases: bool,
 }
@@ -58,7 +59,7 @@ const BERT: Make = Make {
     placement: NormPlacement::After,
     is_rotary: false,
     window: None,
-    gate: Gate::None,
+    activation: Activation::Gelu(Form::Erf),
     has_biases: true,
 };
 
@@ -66,7 +67,7 @@ const MODERN: Make = Make {
     placement: NormPlacement::Before,
     is_rotary: true,
     window: Some(3),
-    gate: Gate::SecondHalf,
+    activation: Activation::Geglu,
     has_biases: false,
 };
 
@@ -94,8 +95,8 @@ impl Make {
             let weights = registry.weight_of_maps(format!("{layer}.qkv.weight"), D, D, Init::Normal);
             weights.map(|weight| Linear { weight, bias: None, inputs: D, outputs: D })
         };
-        let (gate, has_bias) = (self.gate, self.has_biases && self.gate == Gate::None);
-        let wide = if gate == Gate::None { F } else { 2 * F };
+        let is_gated = self.activation == Activation::Geglu;
+        let (has_bias, wide) = (self.has_biases && !is_gated, if is_gated { 2 * F } else { F });
         EncoderLayer {
             attention: SelfAttention {
                 heads: HEADS,
@@ -114,7 +115,7 @@ impl Make {
             },
             feed_forward: FeedForward {
                 intermediate: linear(registry, "wide", D, wide, has_bias),
-                gate,
+                activation: self.activation,
                 dropout: 0.0,
                 output: output(registry, "feed_forward", F, Site::FeedForward(layer)),
             },
@@ -155,11 +156,12 @@ impl Make {
             (input, residual) = end(&o, &residual, "attention")?;
             let name = format!("{layer}.wide");
             let wide = product(&input, &name)?;
-            let middle = match (self.gate, find(format!("{name}.bias"))) {
-                (Gate::SecondHalf, _) => geglu::reference::forward(&wide)?,
-                (Gate::None, Some(bias)) => gelu::reference::forward(&wide, bias)?,
-                (Gate::None, None) => {
-                    gelu::reference::forward(&wide, &Tensor::zeros(F, wide.dtype(), wide.device())?)?
+            let no_bias = Tensor::zeros(F, wide.dtype(), wide.device())?;
+            let middle = match self.activation {
+                Activation::Geglu => geglu::reference::forward(&wide)?,
+                Activation::Gelu(form) => {
+                    let bias = find(format!("{name}.bias")).unwrap_or(&no_bias);
+                    gelu::reference::forward(form, &wide, bias)?
                 }
             };
             (input, residual) = end(&middle, &residual, "feed_forward")?;
@@ -225,7 +227,8 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
         compare(Make { placement: NormPlacement::Before, ..BERT });
         compare(Make { is_rotary: true, ..BERT });
         compare(Make { window: Some(2), ..BERT });
-        compare(Make { gate: Gate::SecondHalf, ..BERT });
+        compare(Make { activation: Activation::Geglu, ..BERT });
+        compare(Make { activation: Activation::Gelu(Form::Tanh), ..BERT });
         compare(Make { has_biases: false, ..BERT });
         compare(Make { placement: NormPlacement::After, ..MODERN });
     });

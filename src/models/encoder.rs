@@ -35,6 +35,8 @@ pub struct Encoder {
     /// Save only the input of each layer and run its forward pass again in backward: less memory, a third
     /// more work. Dropout is drawn again from its counters, so no bit of a result changes.
     pub gradient_checkpointing: bool,
+    /// Whether all layers are one, of whose parameters no part can be frozen or have a rate of its own.
+    pub shares_layers: bool,
     /// The lowest part that is trained: backward ends there, and what stands below saves nothing for it.
     pub first_trained: Part,
     /// From the width of the embeddings to D, where they differ.
@@ -79,12 +81,13 @@ impl Encoder {
     pub fn on(registry: &mut Registry, config: &ModelConfig, embeddings: Embeddings) -> Self {
         let hidden = config.encoder.hidden_size;
         let mut parts = Parts::new(registry, config);
-        let projection = (embeddings.width != hidden).then(|| parts.projection(embeddings.width));
+        let projection = parts.projection(embeddings.width);
         let positions = parts.position_table();
-        let layers = (0..config.encoder.num_hidden_layers).map(|layer| parts.layer(layer)).collect();
+        let layers = parts.layers();
         Self {
             embeddings,
             gradient_checkpointing: false,
+            shares_layers: config.family.shares_layers,
             first_trained: Part::default(),
             projection,
             positions,

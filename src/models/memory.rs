@@ -13,6 +13,7 @@ use crate::models::Blueprint;
 use crate::models::Encoder;
 use crate::models::Head;
 use crate::models::heads::HeadMemory;
+use crate::models::heads::sentence_pairs::SentencePairHeads;
 
 /// The program itself, its tokenizer, batches that are laid out ahead, cosines and sines of rotary positions
 /// (4 MiB for 8,192 places of ModernBERT), threads and their buffers for matrix products: 15 to 90 MiB were
@@ -104,6 +105,20 @@ impl<H: Head> Outline for Blueprint<H> {
 
     fn memory(&self, step: &StepSizes) -> Prediction {
         let head = self.head.memory(step.targets, step.compute, step.on_gpu);
+        let state_bytes = state_bytes(&self.layout, step.compute);
+        Prediction { state_bytes, ..activations(&self.encoder, head, step) }
+    }
+}
+
+impl Outline for Blueprint<SentencePairHeads> {
+    fn num_parameters(&self) -> u64 {
+        self.layout.num_elements() as u64
+    }
+
+    /// Of rows with several short pairs the second head takes more, which is little beside the first.
+    fn memory(&self, step: &StepSizes) -> Prediction {
+        let pairs = step.tokens.div_ceil(step.length.max(1));
+        let head = self.head.memory(step.targets, pairs, step.compute, step.on_gpu);
         let state_bytes = state_bytes(&self.layout, step.compute);
         Prediction { state_bytes, ..activations(&self.encoder, head, step) }
     }

@@ -13,11 +13,13 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;
 
+use crate::families::HiddenAct;
 use crate::families::ModelConfig;
 use crate::families::ReplacedTokens;
 use crate::layers::Layout;
 use crate::layers::Parameters;
 use crate::layers::Registry;
+use crate::ops::gelu::Form;
 
 pub use crate::layers::embeddings::TokenIds;
 pub use encoder::Encoder;
@@ -25,11 +27,20 @@ pub use heads::Head;
 pub use heads::Targets;
 pub use heads::masked_lm::MaskedLmHead;
 pub use heads::replaced_tokens::ReplacedTokenHead;
+pub use heads::sentence_pairs::SentencePairHeads;
 pub use heads::sequence_classification::ClassificationHead;
 pub use heads::sequence_classification::Objective;
 pub use heads::token_classification::TokenClassificationHead;
 pub use pair::Pair;
 pub use pair::PairBlueprint;
+
+/// The form of GELU that a configuration names.
+fn gelu_form(hidden_act: HiddenAct) -> Form {
+    match hidden_act {
+        HiddenAct::Gelu => Form::Erf,
+        HiddenAct::GeluNew => Form::Tanh,
+    }
+}
 
 /// An encoder with the head of a task, before its parameters have values.
 #[derive(Debug, Clone)]
@@ -60,6 +71,20 @@ impl Blueprint<MaskedLmHead> {
     /// Floating-point operations of forward and backward, as [`Model::flops`] counts them.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
         tokens * self.encoder.flops(mean_length) + self.head.flops(targets)
+    }
+}
+
+impl Blueprint<SentencePairHeads> {
+    /// A masked language model that tells pairs of segments as well; an error for a family that has no head
+    /// for it.
+    pub fn sentence_pairs(config: &ModelConfig) -> Result<Self> {
+        let Some(names) = config.family.sentence_pairs else {
+            candle_core::bail!("{} has no head that tells pairs of segments", config.family.title)
+        };
+        let head = |registry: &mut Registry, encoder: &Encoder| {
+            SentencePairHeads::new(registry, config, names, encoder.embeddings.word)
+        };
+        Ok(Self::new(config, head))
     }
 }
 
@@ -154,12 +179,14 @@ impl Model<TokenClassificationHead> {
     }
 }
 
-impl<H: Head> Model<H> {
+impl<H> Model<H> {
     /// The same model computing in `dtype`; its parameters stay f32.
     pub fn computing_in(self, dtype: DType) -> Result<Self> {
         Ok(Self { parameters: self.parameters.computing_in(dtype)?, ..self })
     }
+}
 
+impl<H: Head> Model<H> {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which `targets` rows reach the head.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
@@ -207,5 +234,16 @@ mod tests {
         assert!((base.encoder.flops(128.0) / by_hand - 1.0).abs() < 1e-12);
         // `DebertaV2ForMaskedLM` of transformers has as many.
         assert_eq!(base.layout.num_elements(), 184_551_780);
+    }
+
+    /// Twelve layers are computed, and there are the parameters of one.
+    #[test]
+    fn layers_of_albert_cost_each_and_share_their_parameters() {
+        let base = Blueprint::masked_lm(&named_model("albert-base").unwrap());
+        let (maps, map) = (12.0 * 12.0 * 768.0 * 768.0, 128.0 * 768.0);
+        let by_hand: f64 = 6.0 * (maps + map) + 12.0 * 12.0 * 128.0 * 768.0;
+        assert!((base.encoder.flops(128.0) / by_hand - 1.0).abs() < 1e-12);
+        // `AlbertForMaskedLM` of transformers has as many.
+        assert_eq!(base.layout.num_elements(), 11_221_680);
     }
 }

@@ -30,6 +30,9 @@ use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
+use crate::tasks::sentence_pairs::NextSentence;
+use crate::tasks::sentence_pairs::SentenceOrder;
+use crate::tasks::sentence_pairs::SentencePairs;
 use crate::tasks::token_classify;
 use crate::tasks::trained::Trained;
 use crate::tokenizer::Tokenizer;
@@ -48,6 +51,8 @@ pub fn pretrained<V: PretrainedVisitor>(task: PretrainTask, visitor: V) -> V::Ou
     match task {
         PretrainTask::MaskedLm => visitor.visit::<MaskedLm>(),
         PretrainTask::ReplacedTokenDetection => visitor.visit::<ReplacedTokenDetection>(),
+        PretrainTask::NextSentencePrediction => visitor.visit::<SentencePairs<NextSentence>>(),
+        PretrainTask::SentenceOrderPrediction => visitor.visit::<SentencePairs<SentenceOrder>>(),
     }
 }
 

@@ -30,6 +30,7 @@ use crate::tasks::pretraining::scored;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
+use crate::tasks::start::refuse_rates_of_layers;
 use crate::tasks::trained::Answers;
 use crate::tasks::trained::Evaluation;
 use crate::tasks::trained::Scored;
@@ -55,8 +56,10 @@ impl Pretrained for MaskedLm {
     const HEAD: HeadKind = HeadKind::MaskedLm;
     const SCORES: &'static [&'static str] = &["loss", "perplexity", "accuracy"];
 
-    fn outline(_: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
-        Ok(Box::new(Blueprint::masked_lm(model)))
+    fn outline(config: &PretrainConfig, model: &ModelConfig) -> Result<Box<dyn Outline>> {
+        let blueprint = Blueprint::masked_lm(model);
+        refuse_rates_of_layers(&config.training, &blueprint.encoder)?;
+        Ok(Box::new(blueprint))
     }
 
     fn build(_: &PretrainConfig, model: &ModelConfig, setting: Setting<'_>) -> Result<Self> {

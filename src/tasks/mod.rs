@@ -20,6 +20,7 @@ pub mod pretraining;
 pub mod regression;
 pub mod replaced_token_detection;
 pub mod run;
+pub mod sentence_pairs;
 mod shuffled;
 mod start;
 mod subset;

@@ -64,6 +64,28 @@ pub(super) fn follow(training: &TrainingConfig, encoder: &mut Encoder) -> Result
             .hint(format!("`{layers}` trains the head alone"))
             .into());
     }
+    let some_are_frozen =
+        Part::Layer(0) < encoder.first_trained && encoder.first_trained < Part::Layer(layers);
+    if encoder.shares_layers && some_are_frozen {
+        return Err(Problem::usage(
+            "freezes some of the layers, and the model has one set of parameters for all",
+        )
+        .at("training.frozen_layers")
+        .hint(format!("freeze the `embeddings`, or all {layers} layers"))
+        .into());
+    }
+    refuse_rates_of_layers(training, encoder)
+}
+
+/// An error where layers are to learn at rates of their own, but share their parameters.
+pub(super) fn refuse_rates_of_layers(training: &TrainingConfig, encoder: &Encoder) -> Result<()> {
+    if encoder.shares_layers && training.layerwise_lr_decay < 1.0 {
+        let message = "gives each layer its own rate, and the model has one set of parameters for all layers";
+        return Err(Problem::usage(message)
+            .at("training.layerwise_lr_decay")
+            .hint("remove it; `training.head_learning_rate` gives the head another rate in fine-tuning")
+            .into());
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
+use crate::models::Blueprint;
 use crate::models::Model;
 use crate::ops::element::rounding;
 use crate::ops::norm;
@@ -31,20 +32,26 @@ use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::tasks::replaced_token_detection::ReplacedTokenDetection;
 use crate::tasks::replaced_token_detection::blueprint;
+use crate::tasks::sentence_pairs::NextSentence;
+use crate::tasks::sentence_pairs::SentencePairs;
 use crate::tasks::token_classify::TokenClassify;
 
 const VOCABULARY: u64 = 150;
 
 fn config() -> ModelConfig {
+    config_of(Family::ROBERTA)
+}
+
+fn config_of(family: Family) -> ModelConfig {
     let encoder = EncoderConfig {
         vocab_size: VOCABULARY as usize,
         hidden_size: 64,
         num_hidden_layers: 2,
         num_attention_heads: 2,
         intermediate_size: 136,
-        ..EncoderConfig::of(Family::ROBERTA)
+        ..EncoderConfig::of(family)
     };
-    ModelConfig { family: Family::ROBERTA, encoder }
+    ModelConfig { family, encoder }
 }
 
 /// Segments of one token, a few, and more than a tile of attention.
@@ -101,10 +108,11 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
 
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    for dtype in DTYPES {
-        for gradient_checkpointing in [false, true] {
+    // Layers of their own, and one layer that adds to its gradients again and again.
+    for config in [Family::ROBERTA, Family::ALBERT].map(config_of) {
+        for (dtype, gradient_checkpointing) in DTYPES.into_iter().flat_map(|d| [(d, false), (d, true)]) {
             let pass = |device: &Device| {
-                let mut model = Model::masked_lm(&config(), 1, device).unwrap().computing_in(dtype).unwrap();
+                let mut model = Model::masked_lm(&config, 1, device).unwrap().computing_in(dtype).unwrap();
                 model.encoder.gradient_checkpointing = gradient_checkpointing;
                 gradients(&MaskedLm { model }, &batch())
             };
@@ -157,6 +165,28 @@ fn a_pass_of_the_token_classifier_is_the_same_on_each_device() {
         };
         let want = pass(&Device::Cpu);
         on_each_device(|| assert_same("token classifier", dtype, &pass(&device()), &want));
+    }
+}
+
+/// The first tokens of segments are pairs, of which one is masked as well.
+#[test]
+fn a_pass_of_masks_and_pairs_is_the_same_on_each_device() {
+    let mut batch = batch();
+    batch.pair_positions = batch.cu_seqlens[..batch.cu_seqlens.len() - 1].to_vec();
+    batch.pair_labels = vec![1, 0, 1];
+    for (config, dtype) in
+        [Family::BERT, Family::ALBERT].into_iter().flat_map(|f| DTYPES.map(|dtype| (config_of(f), dtype)))
+    {
+        let pass = |device: &Device| {
+            let model = Blueprint::sentence_pairs(&config).unwrap().initialise(1, device).unwrap();
+            let task = SentencePairs::<NextSentence>::new(model).computing_in(dtype).unwrap();
+            let gradients = Gradients::new(task.parameters()).unwrap();
+            let losses = task.accumulate(&batch, Pass::new(3, 2), &[0.125, 0.5], &gradients).unwrap();
+            let sum = losses.iter().map(|loss| loss.read().unwrap().sum).sum();
+            (sum, on_cpu(gradients.flat().unwrap()))
+        };
+        let want = pass(&Device::Cpu);
+        on_each_device(|| assert_same("masks and pairs", dtype, &pass(&device()), &want));
     }
 }
 

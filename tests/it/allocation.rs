@@ -147,6 +147,8 @@ fn a_step_takes_the_memory_that_was_predicted() {
         compare_step_memory(Family::MODERNBERT, 2 * 512 * 64 * 4);
         // A table of relative positions, and two projections of it in each layer.
         compare_step_memory(Family::DEBERTA_V2, 0);
+        // One set of parameters, and a map behind the embeddings.
+        compare_step_memory(Family::ALBERT, 0);
     });
 }
 

@@ -21,13 +21,19 @@ use mlmtrain::layers::Gradients;
 use mlmtrain::layers::Parameters;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::Pass;
+use mlmtrain::models::Blueprint;
 use mlmtrain::models::Model;
 use mlmtrain::models::Objective;
 use mlmtrain::models::TokenIds;
 use mlmtrain::optim::Optimizer;
+use mlmtrain::tasks::Loss;
 use mlmtrain::tasks::Task;
 use mlmtrain::tasks::classify::Classify;
 use mlmtrain::tasks::masked_lm::MaskedLm;
+use mlmtrain::tasks::sentence_pairs::About;
+use mlmtrain::tasks::sentence_pairs::NextSentence;
+use mlmtrain::tasks::sentence_pairs::SentenceOrder;
+use mlmtrain::tasks::sentence_pairs::SentencePairs;
 use mlmtrain::tasks::token_classify::TokenClassify;
 use mlmtrain::train::step::Stepper;
 
@@ -60,6 +66,7 @@ impl Tensors {
     /// The batch of `inputs.safetensors`.
     pub(crate) fn batch(&self) -> Batch {
         let ids = |key: &str| self.get(key).to_vec1::<u32>().unwrap();
+        let of_pairs = |key: &str| if self.all.contains_key(key) { ids(key) } else { Vec::new() };
         Batch {
             token_keys: (0..ids("ids").len() as u64).collect(),
             sample_ids: vec![0],
@@ -69,6 +76,8 @@ impl Tensors {
             cu_seqlens: ids("cu_seqlens"),
             label_positions: ids("label_positions"),
             labels: ids("labels"),
+            pair_positions: of_pairs("pair_positions"),
+            pair_labels: of_pairs("pair_labels"),
             ..Batch::default()
         }
     }
@@ -122,6 +131,13 @@ impl Golden {
         TokenClassify { model }
     }
 
+    fn sentence_pairs<A: About>(&self) -> SentencePairs<A> {
+        let blueprint = Blueprint::sentence_pairs(&self.config).unwrap();
+        let model = blueprint.initialise(1, &Device::Cpu).unwrap();
+        self.fill(&model.parameters);
+        SentencePairs::new(model)
+    }
+
     fn regression(&self) -> Classify {
         let task = self.classify();
         let head = task.model.head.clone().with_objective(Objective::Numbers);
@@ -161,10 +177,10 @@ impl Golden {
     /// Every gradient of the mean loss, which is what a trainer asks for.
     fn check_gradients(&self, task: &dyn Task) {
         let gradients = Gradients::new(task.parameters()).unwrap();
-        let mean = 1.0 / self.batch.num_labels() as f32;
-        let losses = task.accumulate(&self.batch, Pass::new(1, 1), &[mean], &gradients).unwrap();
-        let loss = losses[0].read().unwrap();
-        self.check_number("the loss", loss.mean(), self.outputs.numbers("loss")[0], 2e-6);
+        let means: Vec<f32> = task.counts(&self.batch).into_iter().map(|count| 1.0 / count as f32).collect();
+        let losses = task.accumulate(&self.batch, Pass::new(1, 1), &means, &gradients).unwrap();
+        let loss = losses.iter().map(|loss| loss.read().unwrap().mean()).sum();
+        self.check_number("the loss", loss, self.outputs.numbers("loss")[0], 2e-6);
         let norm_of_all = norm(gradients.flat().unwrap());
         self.check_number("the gradient norm", norm_of_all, self.outputs.numbers("grad_norm")[0], 1e-5);
         let golden = |name: &str| self.outputs.get(&format!("grad.{name}"));
@@ -175,7 +191,7 @@ impl Golden {
             // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only
             // rounding is there: it is compared with the gradient of the weight beside it.
             // So it is with the bias of keys of positions.
-            let only_shifts = ["self.key.bias", "k_lin.bias", "pos_key_proj.bias"];
+            let only_shifts = ["self.key.bias", "k_lin.bias", "pos_key_proj.bias", "attention.key.bias"];
             let size = if only_shifts.iter().any(|end| spec.name.ends_with(end)) {
                 norm(golden(&spec.name.replace("bias", "weight")))
             } else {
@@ -202,10 +218,11 @@ impl Golden {
         for (step, (loss, norm)) in (1..).zip(losses.iter().zip(&norms)) {
             // Two halves of the batch would do as well: the loss divides by the global count.
             let outcome = stepper.run(task, std::slice::from_ref(&self.batch), step, 1e-3).unwrap();
-            self.check_number(&format!("the loss before step {step}"), outcome.losses[0].mean(), *loss, 2e-6);
+            let sum = outcome.losses.iter().map(Loss::mean).sum();
+            self.check_number(&format!("the loss before step {step}"), sum, *loss, 2e-6);
             self.check_number(&format!("the gradient norm of step {step}"), outcome.grad_norm, *norm, 1e-5);
         }
-        let last = task.evaluate(&self.batch).unwrap()[0].mean();
+        let last = task.evaluate(&self.batch).unwrap()[..task.terms().len()].iter().map(Loss::mean).sum();
         self.check_number("the loss after the last step", last, losses[norms.len()], 2e-6);
         for (name, weight) in task.parameters().named().unwrap() {
             let golden = format!("final.{name}");
@@ -236,7 +253,9 @@ pub(crate) fn largest(t: &Tensor) -> f64 {
 
 #[test]
 fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
-    for name in ["roberta", "bert", "modernbert", "distilbert", "xlm_roberta", "camembert", "deberta_v2"] {
+    for name in
+        ["roberta", "bert", "modernbert", "distilbert", "xlm_roberta", "camembert", "deberta_v2", "albert"]
+    {
         let golden = Golden::read(name);
         let task = golden.masked_lm();
         golden.check_hidden_states(&task.model);
@@ -258,6 +277,7 @@ fn a_classifier_is_that_of_transformers() {
         "distilbert_cls",
         "xlm_roberta_cls",
         "deberta_v2_cls",
+        "albert_cls",
     ] {
         let golden = Golden::read(name);
         let task = golden.classify();
@@ -270,8 +290,15 @@ fn a_classifier_is_that_of_transformers() {
 
 #[test]
 fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
-    let names =
-        ["roberta_tok", "bert_tok", "electra_tok", "modernbert_tok", "distilbert_tok", "deberta_v2_tok"];
+    let names = [
+        "roberta_tok",
+        "bert_tok",
+        "electra_tok",
+        "modernbert_tok",
+        "distilbert_tok",
+        "deberta_v2_tok",
+        "albert_tok",
+    ];
     for name in names {
         let golden = Golden::read(name);
         let task = golden.token_classify();
@@ -295,6 +322,23 @@ fn regression_and_five_adamw_steps_are_those_of_transformers() {
         golden.check_five_steps(&task);
         golden.assert_all_read();
     }
+}
+
+#[test]
+fn pairs_of_segments_and_five_adamw_steps_are_those_of_transformers() {
+    fn check<A: About>(name: &'static str) {
+        let golden = Golden::read(name);
+        assert_eq!(golden.folder.head, HeadKind::SentencePairs);
+        let task = golden.sentence_pairs::<A>();
+        golden.check_hidden_states(&task.model);
+        golden.check("logits", &task.logits(&golden.batch).unwrap(), 1e-5);
+        golden.check("pair_logits", &task.pair_logits(&golden.batch).unwrap(), 1e-5);
+        golden.check_gradients(&task);
+        golden.check_five_steps(&task);
+        golden.assert_all_read();
+    }
+    check::<NextSentence>("bert_nsp");
+    check::<SentenceOrder>("albert_sop");
 }
 
 /// The second oracle: candle-transformers' BERT gives the same hidden states in f32, one sequence at a time.

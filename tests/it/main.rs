@@ -22,6 +22,7 @@ mod minimal_pairs;
 #[path = "../skipped/notes.rs"]
 mod notes;
 mod old_folders;
+mod pair_gradients;
 mod prepare;
 mod pretrain;
 #[path = "../readers/mod.rs"]
@@ -29,6 +30,7 @@ mod pretrain;
 mod readers;
 mod runs;
 mod shards;
+mod shared_layers;
 mod threads;
 mod two_models;
 mod verify_resume;

@@ -11,6 +11,9 @@ struct Whole {
     position_ids: Vec<u32>,
     /// Key of each label's token, and the label.
     labels: Vec<(u64, u32)>,
+    token_type_ids: Vec<u32>,
+    /// Key of each pair's first token, and its label.
+    pairs: Vec<(u64, u32)>,
     sample_ids: Vec<u64>,
     segment_lengths: Vec<u32>,
     cursor_after: Cursor,
@@ -22,18 +25,17 @@ fn whole(ranks: &[StepBatches]) -> Whole {
     assert!(
         ranks.iter().all(|step| (&step.cursor_after, step.epoch) == (&ranks[0].cursor_after, ranks[0].epoch))
     );
-    let labels = |b: &Batch| {
-        b.label_positions
-            .iter()
-            .zip(&b.labels)
-            .map(|(p, l)| (b.token_keys[*p as usize], *l))
-            .collect::<Vec<_>>()
+    let keyed = |b: &Batch, positions: &[u32], labels: &[u32]| {
+        let keyed = positions.iter().zip(labels).map(|(p, l)| (b.token_keys[*p as usize], *l));
+        keyed.collect::<Vec<_>>()
     };
     Whole {
         ids: batches().flat_map(|b| b.ids.clone()).collect(),
         token_keys: batches().flat_map(|b| b.token_keys.clone()).collect(),
         position_ids: batches().flat_map(|b| b.position_ids.clone()).collect(),
-        labels: batches().flat_map(labels).collect(),
+        labels: batches().flat_map(|b| keyed(b, &b.label_positions, &b.labels)).collect(),
+        token_type_ids: batches().flat_map(|b| b.token_type_ids.clone()).collect(),
+        pairs: batches().flat_map(|b| keyed(b, &b.pair_positions, &b.pair_labels)).collect(),
         sample_ids: batches().flat_map(|b| b.sample_ids.clone()).collect(),
         segment_lengths: batches()
             .flat_map(|b| b.cu_seqlens.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>())

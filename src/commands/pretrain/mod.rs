@@ -136,6 +136,11 @@ fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<
         |name: &str, text: Option<String>| lines.extend(text.map(|text| format!("  {name:20} {text}")));
     row("validation loss", value("eval_loss").map(|v| format!("{v:.4}")));
     let percent = |name: &str| value(name).map(|v| format!("{:.1} %", 100.0 * v));
+    for (task, told) in [("nsp", "next segment"), ("sop", "segment order")] {
+        row(&format!("{told}: right"), percent(&format!("eval_{task}_accuracy")));
+        let baseline = percent(&format!("eval_{task}_baseline_accuracy"));
+        row("its baseline", baseline.map(|v| format!("{v} (knowing only which class is the more frequent)")));
+    }
     row("generator loss", value("eval_generator_loss").map(|v| format!("{v:.4}")));
     row("generator accuracy", percent("eval_generator_accuracy"));
     row("discriminator loss", value("eval_discriminator_loss").map(|v| format!("{v:.4}")));

@@ -8,6 +8,9 @@ use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::families::PositionKind;
 
+/// Three special tokens, and as many of text as `batches::pairs` wants for a pair, or more.
+const PAIR_LENGTH_MIN: usize = 8;
+
 pub(super) fn model(config: &PretrainConfig, findings: &mut Findings) {
     let tables: Vec<String> =
         config.model.tables.iter().map(|model| format!("model.{}", model.family.name)).collect();
@@ -152,7 +155,7 @@ fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
 fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {
     let path = format!("{table}.embedding_size");
     let Some(width) = model.encoder.embedding_size else { return };
-    if !model.family.projects_embeddings {
+    if model.family.embedding_map.is_none() {
         let message = format!("`{path}` is given, but embeddings of {} have its width", model.family.title);
         findings.add(&[&path], message, "remove it, and set `hidden_size`");
     }
@@ -173,10 +176,38 @@ fn task(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
             );
         }
         PretrainTask::ReplacedTokenDetection => generator(config, model, findings),
-        PretrainTask::MaskedLm => {
-            let hint = "remove it, or use `task: replaced_token_detection`";
-            unused::ignored("rtd", &config.rtd, &[], "`task` is `masked_lm`", hint, findings);
+        PretrainTask::MaskedLm => no_generator(config, "`task` is `masked_lm`", findings),
+        PretrainTask::NextSentencePrediction | PretrainTask::SentenceOrderPrediction => {
+            no_generator(config, "`task` is about pairs of segments", findings);
+            pairs(config, model, findings);
         }
+    }
+}
+
+fn no_generator(config: &PretrainConfig, why: &str, findings: &mut Findings) {
+    let hint = "remove it, or use `task: replaced_token_detection`";
+    unused::ignored("rtd", &config.rtd, &[], why, hint, findings);
+}
+
+/// What pairs of segments want of a model and of its rows.
+fn pairs(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
+    let family = model.family;
+    if family.sentence_pairs.is_none() {
+        let message = format!("`task` is about pairs of segments, for which {} has no head", family.title);
+        findings.add(&["task"], message, "use `task: masked_lm`, or the family `bert` or `albert`");
+    } else if model.encoder.type_vocab_size < 2 {
+        let path = format!("model.{}.type_vocab_size", family.name);
+        let message = format!("`{path}` is 1, and the segments of a pair have a token type each");
+        findings.add(&[&path, "task"], message, "remove it");
+    }
+    let why = "`task` is about pairs of segments, which fill rows in their own way";
+    unused::ignored("data.packing", &config.data.packing, &[], why, "remove it", findings);
+    let lengths = config.training.phases.iter().map(|phase| phase.max_seq_length);
+    let shortest = lengths.fold(config.data.max_seq_length, usize::min);
+    if shortest < PAIR_LENGTH_MIN {
+        let message = format!("rows of {shortest} tokens hold no pair of segments");
+        let hint = format!("set `data.max_seq_length` and those of phases to {PAIR_LENGTH_MIN} or more");
+        findings.add(&["data.max_seq_length", "task"], message, hint);
     }
 }
 
@@ -200,7 +231,7 @@ fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findin
         return;
     }
     let shape = rtd.generator(model).encoder;
-    if !model.family.projects_embeddings && shape.hidden_size != model.encoder.hidden_size {
+    if model.family.embedding_map.is_none() && shape.hidden_size != model.encoder.hidden_size {
         let message = format!(
             "`rtd.generator_hidden_size` {} is not the model's {}, and {} shares embeddings of that width",
             shape.hidden_size, model.encoder.hidden_size, model.family.title

@@ -16,8 +16,8 @@ use crate::layers::Registry;
 use crate::layers::Site;
 use crate::layers::embeddings::Embeddings;
 use crate::layers::encoder_layer::EncoderLayer;
+use crate::layers::feed_forward::Activation;
 use crate::layers::feed_forward::FeedForward;
-use crate::layers::feed_forward::Gate;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::output_block::OutputBlock;
@@ -25,6 +25,7 @@ use crate::layers::relative_positions::PositionTable;
 use crate::layers::relative_positions::RelativePositions;
 use crate::layers::self_attention::Positions;
 use crate::layers::self_attention::SelfAttention;
+use crate::models::gelu_form;
 use crate::models::initial;
 use crate::models::initial::Role;
 use crate::ops::disentangled_attention::Buckets;
@@ -81,10 +82,11 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The map from embeddings of a width of their own.
-    pub(super) fn projection(&mut self, width: usize) -> Linear {
-        let name = self.name("embeddings_project");
-        Linear::new(self.registry, &name, width, self.config.encoder.hidden_size)
+    /// The map behind the embeddings, where there is one.
+    pub(super) fn projection(&mut self, width: usize) -> Option<Linear> {
+        let (map, hidden) = (self.config.family.embedding_map?, self.config.encoder.hidden_size);
+        let name = self.name(map.name);
+        (map.is_always_there || width != hidden).then(|| Linear::new(self.registry, &name, width, hidden))
     }
 
     /// The table of relative positions that layers share; its gradient is final when the first layer's is.
@@ -101,14 +103,28 @@ impl<'a> Parts<'a> {
         })
     }
 
-    pub(super) fn layer(&mut self, layer: usize) -> EncoderLayer {
+    /// All layers. Where they are one, the gradients of its parameters are final when those of layer 0 are.
+    pub(super) fn layers(&mut self) -> Vec<EncoderLayer> {
+        let layers = 0..self.config.encoder.num_hidden_layers;
+        if !self.config.family.shares_layers {
+            return layers.map(|layer| self.layer(layer)).collect();
+        }
+        let shared = self.layer(0);
+        layers.map(|layer| shared.again_as(layer)).collect()
+    }
+
+    fn layer(&mut self, layer: usize) -> EncoderLayer {
         self.registry.enter(Part::Layer(layer));
         let (shape, names, family) = (&self.config.encoder, self.names, self.config.family);
         let (hidden, intermediate) = (shape.hidden_size, shape.intermediate_size);
         let (placement, [attention_norm, feed_forward_norm]) = self.norms(layer);
         let [query, key, value] = self.attention_maps(layer);
         let (window, positions) = self.positions(layer, [query, key]);
-        let (gate, halves) = if family.is_gated { (Gate::SecondHalf, 2) } else { (Gate::None, 1) };
+        let (activation, halves) = if family.is_gated {
+            (Activation::Geglu, 2)
+        } else {
+            (Activation::Gelu(gelu_form(shape.hidden_act)), 1)
+        };
         let dropouts = (family.dropouts)(shape);
         let attention = SelfAttention {
             heads: shape.num_attention_heads,
@@ -129,7 +145,7 @@ impl<'a> Parts<'a> {
         };
         let feed_forward = FeedForward {
             intermediate: self.map(layer, names.intermediate, [hidden, halves * intermediate], Role::Input),
-            gate,
+            activation,
             dropout: dropouts.feed_forward_input,
             output: OutputBlock {
                 dense: self.map(layer, names.output, [intermediate, hidden], Role::Output),

@@ -18,6 +18,7 @@ use crate::layers::Part;
 use crate::layers::Registry;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::models::gelu_form;
 use crate::models::heads::Head;
 use crate::models::heads::HeadMemory;
 use crate::models::heads::Targets;
@@ -26,6 +27,7 @@ use crate::models::initial::Role;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::linear;
@@ -37,6 +39,7 @@ use crate::ops::linear_cross_entropy::logits_in_memory;
 #[derive(Debug, Clone)]
 pub struct MaskedLmHead {
     dense: Linear,
+    form: Form,
     norm: Norm,
     /// The word embedding, `[V, E]`.
     decoder_weight: ParameterId,
@@ -64,6 +67,7 @@ impl MaskedLmHead {
         let (has_bias, init) = (config.family.has_biases, initial::init(config, Role::Output));
         Self {
             dense: Linear::initialised(registry, names.dense, [shape.hidden_size, width], init, has_bias),
+            form: gelu_form(shape.hidden_act),
             norm: Norm::new(registry, names.norm, width, shape.layer_norm_eps, has_bias),
             decoder_weight: word_embedding,
             decoder_bias: registry.vector(names.bias, outputs, Init::Zeros),
@@ -88,7 +92,7 @@ impl MaskedLmHead {
     ) -> Result<(Tensor, Saved)> {
         let gathered_md = gather_rows::forward(hidden_td, positions)?;
         let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
-        let activation_md = gelu::forward(&pre_activation_md, self.dense.bias(ctx))?;
+        let activation_md = gelu::forward(self.form, &pre_activation_md, self.dense.bias(ctx))?;
         let (normed_md, norm) = self.norm.forward(&activation_md, ctx)?;
         Ok((normed_md, Saved { gathered_md, pre_activation_md, activation_md, norm }))
     }
@@ -192,7 +196,7 @@ impl MaskedLmHead {
         let d_activation =
             self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
-        let d_pre = gelu::backward(&d_activation, &saved.pre_activation_md, bias, d_bias)?;
+        let d_pre = gelu::backward(self.form, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
         let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
         let d_hidden = gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?;

@@ -2,6 +2,7 @@
 
 pub mod masked_lm;
 pub mod replaced_tokens;
+pub mod sentence_pairs;
 pub mod sequence_classification;
 pub mod token_classification;
 

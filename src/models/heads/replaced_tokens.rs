@@ -22,6 +22,7 @@ use crate::models::heads::HeadMemory;
 use crate::ops::computed::AnyIndices;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::layer_norm;
 use crate::ops::linear_binary_cross_entropy as op;
 
@@ -96,7 +97,7 @@ impl ReplacedTokenHead {
             }
         };
         let pre_activation_td = self.dense.forward_without_bias(&input_td, ctx)?;
-        let activation_td = gelu::forward(&pre_activation_td, self.dense.bias(ctx))?;
+        let activation_td = gelu::forward(Form::Erf, &pre_activation_td, self.dense.bias(ctx))?;
         Ok(Activated { normed, input_td, pre_activation_td, activation_td })
     }
 
@@ -146,7 +147,7 @@ impl ReplacedTokenHead {
         let (totals, d_activation) =
             op::forward_backward(&activated.activation_td, self.output(ctx), replaced, scale, into)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
-        let d_pre = gelu::backward(&d_activation, &activated.pre_activation_td, bias, d_bias)?;
+        let d_pre = gelu::backward(Form::Erf, &d_activation, &activated.pre_activation_td, bias, d_bias)?;
         let d_input = self.dense.backward_without_bias(&d_pre, &activated.input_td, ctx, gradients)?;
         let d_hidden = self.input_backward(d_input, &activated, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;

@@ -10,9 +10,11 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::families::ClassificationNames;
 use crate::families::HeadActivation;
 use crate::families::ModelConfig;
 use crate::families::Pooling;
+use crate::families::SentencePairNames;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
@@ -31,6 +33,7 @@ use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::mean_squared_error;
@@ -81,8 +84,17 @@ struct Saved {
 impl ClassificationHead {
     /// Registers both maps.
     pub fn new(registry: &mut Registry, config: &ModelConfig, num_labels: usize) -> Self {
+        Self::of_form(registry, config, config.family.classification, num_labels)
+    }
+
+    fn of_form(
+        registry: &mut Registry,
+        config: &ModelConfig,
+        names: ClassificationNames,
+        num_labels: usize,
+    ) -> Self {
         registry.enter(Part::Head);
-        let (names, shape) = (&config.family.classification, &config.encoder);
+        let shape = &config.encoder;
         let dropout = shape.classifier_dropout.unwrap_or(shape.hidden_dropout_prob);
         let (hidden, has_bias) = (shape.hidden_size, config.family.has_biases);
         let [first, last] = [Role::Output, Role::Labels].map(|role| initial::init(config, role));
@@ -96,6 +108,18 @@ impl ClassificationHead {
             input_dropout: if names.drops_input { dropout } else { shape.pooler_dropout },
             objective: Objective::OneClass,
         }
+    }
+
+    /// The pooler and a map to the two classes of pairs of segments, for a model that has a masked-LM head, too.
+    pub fn of_pairs(registry: &mut Registry, config: &ModelConfig, names: SentencePairNames) -> Self {
+        let (form, hidden) = (config.family.classification, config.encoder.hidden_size);
+        let head = Self::of_form(registry, config, ClassificationNames { output: names.output, ..form }, 2);
+        debug_assert_eq!(
+            (head.pooling, head.output.inputs),
+            (Pooling::Cls, hidden),
+            "a pooler takes one row"
+        );
+        Self { dropout: if names.drops_input { head.dropout } else { 0.0 }, ..head }
     }
 
     /// The same head for another objective.
@@ -151,7 +175,7 @@ impl ClassificationHead {
                 let activated = tanh::forward(&pre_activation, bias)?;
                 (activated.clone(), activated)
             }
-            HeadActivation::Gelu => (gelu::forward(&pre_activation, bias)?, pre_activation),
+            HeadActivation::Gelu => (gelu::forward(Form::Erf, &pre_activation, bias)?, pre_activation),
             HeadActivation::Relu => {
                 let activated = relu::forward(&pre_activation, bias)?;
                 (activated.clone(), activated)
@@ -191,7 +215,9 @@ impl ClassificationHead {
         let (kept, d_bias) = (&saved.activation, self.dense.d_bias(gradients));
         let d_pre = match self.activation {
             HeadActivation::Tanh => tanh::backward(&d_activation, kept, d_bias)?,
-            HeadActivation::Gelu => gelu::backward(&d_activation, kept, self.dense.bias(ctx), d_bias)?,
+            HeadActivation::Gelu => {
+                gelu::backward(Form::Erf, &d_activation, kept, self.dense.bias(ctx), d_bias)?
+            }
             HeadActivation::Relu => relu::backward(&d_activation, kept, d_bias)?,
         };
         let d_input = self.dense.backward_without_bias(&d_pre, &saved.input, ctx, gradients)?;
@@ -240,6 +266,23 @@ impl Head for ClassificationHead {
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
+        let (totals, d_pooled) = self.rows_and_gradient(hidden_td, targets, scale, ctx, gradients)?;
+        gradients.left(ctx.pass, Part::Head)?;
+        Ok((totals, self.pooled_backward(&d_pooled, targets, hidden_td.dim(0)?, ctx)?))
+    }
+}
+
+impl ClassificationHead {
+    /// [`Head::loss_and_gradient`], but for the gradient of the pooled rows, `[M, D]`, and without saying that
+    /// the gradients of heads are final.
+    pub(super) fn rows_and_gradient(
+        &self,
+        hidden_td: &Tensor,
+        targets: Targets<'_>,
+        scale: f32,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<(Tensor, Tensor)> {
         let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
         let (totals, d_logits) = match &self.objective {
             Objective::OneClass => {
@@ -257,9 +300,7 @@ impl Head for ClassificationHead {
                 (totals, mean_squared_error::backward(&logits, &numbers, scale)?)
             }
         };
-        let d_pooled = self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?;
-        gradients.left(ctx.pass, Part::Head)?;
-        Ok((totals, self.pooled_backward(&d_pooled, targets, hidden_td.dim(0)?, ctx)?))
+        Ok((totals, self.backward(&d_logits, targets.keys, &saved, ctx, gradients)?))
     }
 }
 

@@ -29,6 +29,7 @@ use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
 use crate::ops::gather_rows;
 use crate::ops::gelu;
+use crate::ops::gelu::Form;
 use crate::ops::layer_norm;
 
 /// The head.
@@ -77,7 +78,7 @@ impl Transform {
 
     fn forward(&self, gathered: Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
         let pre_activation = self.dense.forward_without_bias(&gathered, ctx)?;
-        let activation = gelu::forward(&pre_activation, self.dense.bias(ctx))?;
+        let activation = gelu::forward(Form::Erf, &pre_activation, self.dense.bias(ctx))?;
         let (normed, norm) = self.norm.forward(&activation, ctx)?;
         Ok((normed, SavedTransform { gathered, pre_activation, activation, norm }))
     }
@@ -91,7 +92,7 @@ impl Transform {
     ) -> Result<Tensor> {
         let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
-        let d_pre = gelu::backward(&d_activation, &saved.pre_activation, bias, d_bias)?;
+        let d_pre = gelu::backward(Form::Erf, &d_activation, &saved.pre_activation, bias, d_bias)?;
         self.dense.backward_without_bias(&d_pre, &saved.gathered, ctx, gradients)
     }
 }

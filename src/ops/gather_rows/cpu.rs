@@ -13,6 +13,7 @@ use crate::ops::tensor::filled;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+use crate::ops::tensor::with_values_mut;
 
 /// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy
 /// few threads.
@@ -56,6 +57,21 @@ pub(super) fn backward<T: Element>(dy_md: &Tensor, positions: &[u32], tokens: us
     // SAFETY: every block was filled.
     unsafe { dx.set_len(tokens * cols) };
     from_vec(dx, (tokens, cols))
+}
+
+/// Few rows are picked: one thread adds them up, each with those of its position in their order.
+pub(super) fn backward_onto<T: Element>(dy_md: &Tensor, positions: &[u32], dx_td: &Tensor) -> Result<()> {
+    let cols = dy_md.dims2()?.1;
+    let dy = values::<T>(dy_md)?;
+    let order = by_id(positions, None);
+    with_values_mut::<T, _>(dx_td, |dx| {
+        for group in order.chunk_by(|&a, &b| positions[a as usize] == positions[b as usize]) {
+            let row = &mut dx[positions[group[0] as usize] as usize * cols..][..cols];
+            let mut sum: Vec<f32> = row.iter().map(|value| value.widen()).collect();
+            parallel::add_in_order(&mut sum, group.iter().map(|&i| &dy[i as usize * cols..][..cols]));
+            narrow(&sum, row);
+        }
+    })
 }
 
 kernel! {

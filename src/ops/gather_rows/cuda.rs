@@ -14,6 +14,7 @@ use crate::ops::scatter::Scatter;
 
 const FORWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_forward" };
 const BACKWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward" };
+const BACKWARD_ONTO: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward_onto" };
 /// Rows of a block, a warp each.
 const WARPS: usize = 8;
 
@@ -68,10 +69,26 @@ struct BackwardArgs {
 }
 
 pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, tokens: usize) -> Result<Tensor> {
-    let (dtype, cols) = (dy_md.dtype(), dy_md.dims2()?.1);
-    let dx_td = gpu.uninitialised((tokens, cols), dtype)?;
+    let dx_td = gpu.uninitialised((tokens, dy_md.dims2()?.1), dy_md.dtype())?;
+    launch_backward(gpu, BACKWARD, dy_md, positions, &dx_td)?;
+    Ok(dx_td)
+}
+
+pub(super) fn backward_onto(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, dx_td: &Tensor) -> Result<()> {
+    launch_backward(gpu, BACKWARD_ONTO, dy_md, positions, dx_td)
+}
+
+/// Writes or adds to `dx`, as the kernel does.
+fn launch_backward(
+    gpu: &Gpu,
+    kernel: Kernel,
+    dy_md: &Tensor,
+    positions: Indices<'_>,
+    dx_td: &Tensor,
+) -> Result<()> {
+    let (dtype, (tokens, cols)) = (dy_md.dtype(), dx_td.dims2()?);
     let groups = Scatter::of(gpu, positions, None)?;
-    let (dy, dx) = (gpu.input(dy_md, dtype)?, gpu.output(&dx_td, dtype)?);
+    let (dy, dx) = (gpu.input(dy_md, dtype)?, gpu.output(dx_td, dtype)?);
     let args = BackwardArgs {
         dy,
         dx,
@@ -86,6 +103,5 @@ pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, positions: Indices<'_>, tokens
     };
     // SAFETY: the groups are those of as many positions as `dy` has rows, all checked to be below `tokens`;
     // `dx` is `[tokens, cols]`.
-    unsafe { gpu.launch(BACKWARD, Some(dtype), grid(tokens), &args) }?;
-    Ok(dx_td)
+    unsafe { gpu.launch(kernel, Some(dtype), grid(tokens), &args) }
 }

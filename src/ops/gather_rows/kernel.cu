@@ -2,6 +2,7 @@
 //
 // A block has 8 warps; each makes one row of the result. Backward, a warp looks its row up among the picked
 // ones, which ascend, and adds up what was picked in its order, or writes zeros: the result is written once.
+// Where it is added to a gradient that is there, rows that were not picked are left alone.
 #include "common.cuh"
 
 constexpr u32 WARPS = 8;
@@ -67,12 +68,13 @@ __device__ __forceinline__ i64 find_target(const BackwardArgs& a, i64 row) {
     return low;
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ONTO>
 __device__ __forceinline__ void sum_row(const BackwardArgs& a, i64 row, i64 start, i64 end) {
     const T* dy = static_cast<const T*>(a.dy);
     T* to = static_cast<T*>(a.dx) + row * a.cols;
     for (i64 col = i64(threadIdx.x % WARP) * N; col < a.cols; col += WARP * N) {
         float sum[N] = {};
+        if (ONTO) load<N>(sum, to + col);
         for (i64 at = start; at < end; at++) {
             float values[N];
             load<N>(values, dy + i64(a.order[at]) * a.cols + col);
@@ -83,8 +85,8 @@ __device__ __forceinline__ void sum_row(const BackwardArgs& a, i64 row, i64 star
     }
 }
 
-template <typename T>
-__device__ void backward(const BackwardArgs& a) {
+template <typename T, bool ONTO>
+__device__ __forceinline__ void backward_row(const BackwardArgs& a) {
     i64 row = warp_row();
     if (row >= a.tokens) return;
     i64 target = find_target(a, row), start = 0, end = 0;
@@ -92,10 +94,22 @@ __device__ void backward(const BackwardArgs& a) {
         start = a.piece_starts[a.target_pieces[target]];
         end = a.piece_starts[a.target_pieces[target + 1]];
     }
+    if (ONTO && start == end) return;
     if (a.wide) {
-        sum_row<T, WIDE<T>>(a, row, start, end);
+        sum_row<T, WIDE<T>, ONTO>(a, row, start, end);
     } else {
-        sum_row<T, 1>(a, row, start, end);
+        sum_row<T, 1, ONTO>(a, row, start, end);
     }
 }
+
+template <typename T>
+__device__ void backward(const BackwardArgs& a) {
+    backward_row<T, false>(a);
+}
 KERNELS(gather_rows_backward, BackwardArgs, 256, backward)
+
+template <typename T>
+__device__ void backward_onto(const BackwardArgs& a) {
+    backward_row<T, true>(a);
+}
+KERNELS(gather_rows_backward_onto, BackwardArgs, 256, backward_onto)

@@ -2,7 +2,8 @@
 //! a classifier.
 //!
 //! Forward: `y[m] = x[positions[m]]`, `x` `[T, D]`, `y` `[M, D]`. Nothing is saved but the positions.
-//! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked.
+//! Backward: `dx[t] = sum over m with positions[m] = t of dy[m]`, zero for rows that were not picked; or the
+//! same added to a gradient of `x` that is there.
 //! `x`, `y` and their gradients are f32, bf16 or f16; what is added up is added in f32 and rounded once.
 
 pub(in crate::ops) mod cpu;
@@ -20,6 +21,8 @@ use crate::ops::cuda::Gpu;
 use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 use crate::ops::tensor::check_len;
+use crate::ops::tensor::check_one_dtype;
+use crate::ops::tensor::check_shape;
 
 /// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
@@ -39,6 +42,19 @@ pub fn backward<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, tokens: u
     match Gpu::of(dy_md)? {
         None => by_dtype!("gather rows", dy_md, T => cpu::backward::<T>(dy_md, positions.host(), tokens)),
         Some(gpu) => cuda::backward(&gpu, dy_md, positions, tokens),
+    }
+}
+
+/// Adds what [`backward`] gives to `dx_td`, of the type of `dy_md`; only rows that were picked are touched.
+pub fn backward_onto<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, dx_td: &Tensor) -> Result<()> {
+    let positions = positions.into();
+    let (tokens, cols) = dx_td.dims2()?;
+    check_ids("gather rows: position", positions, tokens)?;
+    check_shape("gather rows: output gradient", dy_md, &[positions.len(), cols])?;
+    check_one_dtype("gather rows", &[("the gradient", dx_td), ("the output gradient", dy_md)])?;
+    match Gpu::of(dy_md)? {
+        None => by_dtype!("gather rows", dy_md, T => cpu::backward_onto::<T>(dy_md, positions.host(), dx_td)),
+        Some(gpu) => cuda::backward_onto(&gpu, dy_md, positions, dx_td),
     }
 }
 

@@ -1,5 +1,8 @@
 //! Gathering rows against its reference: many and few rows, repeated positions, none.
 
+use candle_core::DType;
+use candle_core::Device;
+
 use super::*;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
@@ -28,6 +31,12 @@ fn forward_and_backward_agree_with_the_reference() {
             let dx = backward(&dy, &positions, tokens).unwrap();
             assert_eq!(dx.dtype(), dtype);
             assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 1.0));
+            let before = fresh_in((tokens, cols), 4, dtype);
+            let onto = before.copy().unwrap();
+            backward_onto(&dy, &positions, &onto).unwrap();
+            let f32s = |t: &Tensor| t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F32).unwrap();
+            let sum = (f32s(&gradients[0]) + f32s(&before)).unwrap();
+            assert_close("dx that is added", &onto, &sum, within(dtype, 1e-6, 1.0));
         }
     });
 }
@@ -64,6 +73,9 @@ fn no_positions_give_no_rows_and_a_zero_gradient() {
         let none = forward(&fresh((12, 5), 1), &[]).unwrap();
         assert_eq!(none.dims(), [0, 5]);
         assert_eq!(bits(&backward(&none, &[], 12).unwrap()), vec![0; 60]);
+        let there = fresh((12, 5), 2);
+        backward_onto(&none, &[], &there).unwrap();
+        assert_eq!(bits(&there), bits(&fresh((12, 5), 2)));
     });
 }
 
@@ -71,6 +83,8 @@ fn no_positions_give_no_rows_and_a_zero_gradient() {
 fn a_position_outside_is_named() {
     let error = forward(&fresh((4, 5), 1), &[0, 4]).unwrap_err().to_string();
     assert!(error.contains("position 4 (number 1 of 2) is not below 4"), "{error}");
+    let error = backward_onto(&fresh((2, 6), 1), &[0, 1], &fresh((4, 5), 2)).unwrap_err().to_string();
+    assert!(error.contains("gather rows: output gradient is [2, 6], it must be [2, 5]"), "{error}");
 }
 
 /// Offsets are 64 bits: the last rows lie behind 2^31 values. Pages that are never written take no
@@ -79,7 +93,7 @@ fn a_position_outside_is_named() {
 fn rows_behind_two_billion_values_are_found() {
     on_each_device(|| {
         let (cols, rows) = (64, (1 << 31) / 64 + 5);
-        let x = Tensor::zeros((rows, cols), candle_core::DType::F32, &device()).unwrap();
+        let x = Tensor::zeros((rows, cols), DType::F32, &device()).unwrap();
         let last = fresh((1, cols), 1);
         x.narrow(0, rows - 1, 1).unwrap().slice_set(&last, 0, 0).unwrap();
         let y = forward(&x, &[rows as u32 - 1, 3]).unwrap();

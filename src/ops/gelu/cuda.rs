@@ -7,20 +7,27 @@ use crate::ops::accumulator::Accumulator;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::Kernel;
 use crate::ops::cuda::activation;
+use crate::ops::gelu::Form;
 
-const FORWARD: Kernel = Kernel { op: "gelu", name: "gelu_forward" };
-const BACKWARD: Kernel = Kernel { op: "gelu", name: "gelu_backward" };
+fn kernels(form: Form) -> [Kernel; 2] {
+    let names = match form {
+        Form::Erf => ["gelu_forward", "gelu_backward"],
+        Form::Tanh => ["gelu_tanh_forward", "gelu_tanh_backward"],
+    };
+    names.map(|name| Kernel { op: "gelu", name })
+}
 
-pub(super) fn forward(gpu: &Gpu, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
-    activation::forward(gpu, FORWARD, x_tf, bias_f)
+pub(super) fn forward(form: Form, gpu: &Gpu, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
+    activation::forward(gpu, kernels(form)[0], x_tf, bias_f)
 }
 
 pub(super) fn backward(
+    form: Form,
     gpu: &Gpu,
     dy_tf: &Tensor,
     x_tf: &Tensor,
     bias_f: Option<&Tensor>,
     dbias_f: Option<Accumulator<'_>>,
 ) -> Result<Tensor> {
-    activation::backward(gpu, BACKWARD, dy_tf, x_tf, bias_f, dbias_f)
+    activation::backward(gpu, kernels(form)[1], dy_tf, x_tf, bias_f, dbias_f)
 }

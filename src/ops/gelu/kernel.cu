@@ -14,3 +14,15 @@ __device__ void backward(const ActivationArgs& a) {
     activate_backward<T, Gelu>(a);
 }
 KERNELS(gelu_backward, ActivationArgs, 256, backward)
+
+template <typename T>
+__device__ void tanh_forward(const ActivationArgs& a) {
+    activate<T, GeluTanh>(a);
+}
+KERNELS(gelu_tanh_forward, ActivationArgs, 256, tanh_forward)
+
+template <typename T>
+__device__ void tanh_backward(const ActivationArgs& a) {
+    activate_backward<T, GeluTanh>(a);
+}
+KERNELS(gelu_tanh_backward, ActivationArgs, 256, tanh_backward)

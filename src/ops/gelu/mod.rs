@@ -1,10 +1,13 @@
-//! Bias and GELU in its erf form (Hendrycks and Gimpel 2016; `gelu` of Hugging Face), fused.
+//! Bias and GELU (Hendrycks and Gimpel 2016), fused: its erf form (`gelu` of Hugging Face) or the tanh form
+//! that comes near it (`gelu_new` there).
 //!
-//! Forward: `u = x + bias`, `y = u * Phi(u)` with `Phi(u) = (1 + erf(u / sqrt 2)) / 2`; `x` and `y` are `[T,
-//! F]`. Saved by the caller: `x`, the output of the product before, without the bias.
+//! Forward: `u = x + bias`, `y = u * P(u)`; `x` and `y` are `[T, F]`. Of the erf form `P(u) = Phi(u) = (1 +
+//! erf(u / sqrt 2)) / 2`, of the tanh form `P(u) = (1 + tanh z(u)) / 2` with `z(u) = sqrt(2 / pi) * (u +
+//! 0.044715 u^3)`. Saved by the caller: `x`, the output of the product before, without the bias.
 //!
-//! Backward: `dx = dy * (Phi(u) + u * phi(u))` with `phi(u) = exp(-u^2 / 2) / sqrt(2 pi)`; `dbias += sum over
-//! t of dx` accumulates into what the caller passes. There may be no bias.
+//! Backward: `dx = dy * (P(u) + u * p(u))` with `p = P'`: `exp(-u^2 / 2) / sqrt(2 pi)`, or `2 P (1 - P) * z'`
+//! with `z' = sqrt(2 / pi) * (1 + 0.134145 u^2)` and `P = 1 / (1 + exp(-2 z))`; `dbias += sum over t of dx` accumulates into what the caller
+//! passes. There may be no bias.
 //!
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
 //! is the arithmetic.
@@ -25,17 +28,27 @@ use crate::ops::tensor::check_one_dtype;
 use crate::ops::tensor::check_shape;
 use crate::ops::tensor::check_vectors;
 
+/// What `P` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The normal distribution function.
+    Erf,
+    /// A hyperbolic tangent that comes near it.
+    Tanh,
+}
+
 /// `y_tf = gelu(x_tf + bias_f)`.
-pub fn forward(x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
+pub fn forward(form: Form, x_tf: &Tensor, bias_f: Option<&Tensor>) -> Result<Tensor> {
     check_vectors("gelu", &[("bias", bias_f)], x_tf.dims2()?.1)?;
     match Gpu::of(x_tf)? {
-        None => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(x_tf, bias_f)),
-        Some(gpu) => cuda::forward(&gpu, x_tf, bias_f),
+        None => by_dtype!("gelu", x_tf, T => cpu::forward::<T>(form, x_tf, bias_f)),
+        Some(gpu) => cuda::forward(form, &gpu, x_tf, bias_f),
     }
 }
 
 /// `dx_tf`; adds to `dbias_f`, or begins it.
 pub fn backward<'a, D: Into<Accumulator<'a>>>(
+    form: Form,
     dy_tf: &Tensor,
     x_tf: &Tensor,
     bias_f: Option<&Tensor>,
@@ -50,7 +63,7 @@ pub fn backward<'a, D: Into<Accumulator<'a>>>(
     )?;
     check_one_dtype("gelu", &[("the input", x_tf), ("the output gradient", dy_tf)])?;
     match Gpu::of(x_tf)? {
-        None => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(dy_tf, x_tf, bias_f, dbias_f)),
-        Some(gpu) => cuda::backward(&gpu, dy_tf, x_tf, bias_f, dbias_f),
+        None => by_dtype!("gelu", x_tf, T => cpu::backward::<T>(form, dy_tf, x_tf, bias_f, dbias_f)),
+        Some(gpu) => cuda::backward(form, &gpu, dy_tf, x_tf, bias_f, dbias_f),
     }
 }

@@ -3,9 +3,18 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-/// `u * (1 + erf(u / sqrt 2)) / 2` with `u = x + bias`.
-pub fn forward(x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
+use crate::ops::gelu::Form;
+
+/// `u * (1 + erf(u / sqrt 2)) / 2` with `u = x + bias`, or the same with `tanh(sqrt(2 / pi) * (u + 0.044715
+/// u^3))` for the error function.
+pub fn forward(form: Form, x_tf: &Tensor, bias_f: &Tensor) -> Result<Tensor> {
     let u = x_tf.broadcast_add(bias_f)?;
-    let phi = (((&u * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    u.mul(&phi)
+    let curve = match form {
+        Form::Erf => (&u * std::f64::consts::FRAC_1_SQRT_2)?.erf()?,
+        Form::Tanh => {
+            let cube = u.sqr()?.mul(&u)?;
+            ((&u + (cube * 0.044_715)?)? * (2.0 / std::f64::consts::PI).sqrt())?.tanh()?
+        }
+    };
+    u.mul(&((curve + 1.0)? * 0.5)?)
 }

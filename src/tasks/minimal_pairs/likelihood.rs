@@ -65,7 +65,7 @@ impl Likelihood {
         let refused =
             |message: &str, hint: &str| Err(Problem::usage(message).at(path.display()).hint(hint).into());
         match read_folder(path)?.head {
-            HeadKind::MaskedLm => {
+            HeadKind::MaskedLm | HeadKind::SentencePairs => {
                 let (task, tokenizer) = MaskedLm::load(path, device)?;
                 let words = match masking {
                     Masking::Token => None,

@@ -211,13 +211,15 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         sample(config, &task, &tokenizer)?;
         let folders = task.folders(&tokenizer);
         let plan = BatchPlan::new(training, config.data.max_seq_length);
-        // Evaluation is always packed in segments, so that runs with other packings can be compared.
-        let eval_frame = Frame::new(&tokenizer, config.data.max_seq_length)?;
-        let frame = eval_frame.with_packing(Packing::new(&config.data.packing));
+        let frame = Frame::new(&tokenizer, config.data.max_seq_length)?.with_packing(rows(config));
+        // Evaluation is packed in segments unless it is about pairs, so that runs with other packings can be
+        // compared.
+        let pairs = T::NAME.sentence_pairs();
+        let eval_frame = frame.with_packing(pairs.map_or(Packing::Segments, Packing::Pairs));
         let mixes = Mixes::new(config, Some(&manifest));
         let (order, later_orders) = mixes.orders(config.run.seed);
         // Where the steps are given, no epoch has to be played through.
-        let rows = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
+        let rows_of_epoch = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
         let validation = Validation {
             unigram_loss: unigram_loss(&validation)?,
             shards: Arc::new(validation),
@@ -248,7 +250,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         Ok(Parts {
             task,
             data,
-            total_steps: total_steps(training, rows),
+            total_steps: total_steps(training, rows_of_epoch),
             folders,
             best: ("loss", Better::Lower),
         })
@@ -272,10 +274,16 @@ fn order(config: &PretrainConfig) -> Order {
     Order::Weighted { seed: config.run.seed, weights }
 }
 
+/// How rows are filled.
+fn rows(config: &PretrainConfig) -> Packing {
+    let pairs = config.task().sentence_pairs();
+    pairs.map_or_else(|| Packing::new(&config.data.packing), Packing::Pairs)
+}
+
 /// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
 pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
     let frame = Frame::new(tokenizer, config.data.max_seq_length)?;
-    packing_report(train, &order(config), frame.with_packing(Packing::new(&config.data.packing)))
+    packing_report(train, &order(config), frame.with_packing(rows(config)))
 }
 
 /// The loss of the best model that knows only how frequent each token of the validation set is.

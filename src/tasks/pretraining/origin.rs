@@ -44,7 +44,8 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
     let folder = read_folder(path)?;
     let family = folder.config.family;
     let of_head = match folder.head {
-        HeadKind::MaskedLm => PretrainTask::MaskedLm,
+        // Which of the two its pairs were of, the folder does not say.
+        HeadKind::MaskedLm | HeadKind::SentencePairs => PretrainTask::MaskedLm,
         HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
         HeadKind::None
         | HeadKind::SequenceClassification

@@ -1,14 +1,12 @@
 //! DeBERTa as its users meet it: pretrained, fine-tuned, used, interrupted.
 
-use std::fs;
-
 use candle_core::Device;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::material::examples;
 use crate::pretrain::family::comes_to_the_same_bytes;
 use crate::pretrain::family::fine_tunes_with;
+use crate::pretrain::family::is_used_and_trained_further;
 use crate::pretrain::family::learns;
 use crate::workplace::Workplace;
 
@@ -101,33 +99,7 @@ fn a_discriminator_holds_the_sum_of_both_word_embeddings_and_the_checkpoint_what
     assert!(moved.to_scalar::<f32>().unwrap() < 1e-6, "{moved}");
 }
 
-/// The pieces of SentencePiece, as `DebertaV2Tokenizer` of transformers writes them, and what its classifier
-/// says of texts; `scripts/make_golden.py` wrote the folder.
 #[test]
 fn a_folder_with_the_tokenizer_of_published_ones_is_used_and_trained_further() {
-    let place = Workplace::new();
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/deberta_v2_cls");
-    let texts = fs::read_to_string(format!("{golden}/texts.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_str(&texts).unwrap();
-    assert!(rows.len() > 2);
-    for row in &rows {
-        let text = row["text"].as_str().unwrap();
-        let encoded =
-            place.program(&["tokenizer", "encode", "--tokenizer", golden, "--input", "-"], text).ok();
-        let ids: Vec<u64> = serde_json::from_str(encoded.stdout.trim()).unwrap();
-        // The command leaves out what stands around a text.
-        let wanted: Vec<u64> = serde_json::from_value(row["ids"].clone()).unwrap();
-        assert_eq!(ids, wanted[1..wanted.len() - 1], "{text}");
-        let told = place.program(&["predict", "--model", golden, "--input", "-"], text).ok();
-        let told: Value = serde_json::from_str(&told.stdout).unwrap();
-        for (label, wanted) in row["probabilities"].as_array().unwrap().iter().enumerate() {
-            let got = told["probabilities"][format!("LABEL_{label}")].as_f64().unwrap();
-            assert!((got - wanted.as_f64().unwrap()).abs() < 1e-6, "{text}: {told}");
-        }
-    }
-    fs::write(place.path("rows.csv"), examples(24)).unwrap();
-    let tuning = ["finetune", "--task", "classify", "--model", golden, "--train", "rows.csv"];
-    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
-    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=2"]].concat(), "").ok();
-    place.program(&["evaluate", "--model", "tuned/final", "--data", "rows.csv"], "").ok();
+    is_used_and_trained_further(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/deberta_v2_cls"));
 }

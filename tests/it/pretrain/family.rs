@@ -5,15 +5,17 @@ use std::fs;
 use serde_json::Value;
 
 use crate::material::examples;
+use crate::workplace::Finished;
 use crate::workplace::Workplace;
 
 /// Trains the configuration with `sets` in its place: the loss falls, and the sample text is filled in.
-pub(super) fn learns(place: &Workplace, sets: &[&str]) {
+pub(super) fn learns(place: &Workplace, sets: &[&str]) -> Finished {
     let done = place.run(sets, &[]).ok();
     assert!(done.stdout.contains("mask 3:"), "{}", done.stdout);
     let losses = place.series("train/loss");
     let (first, last) = (losses[0].1, losses[losses.len() - 1].1);
     assert!(first > 5.0 && last < first - 1.0, "from {first} to {last}");
+    done
 }
 
 /// Fine-tunes what was trained, whose parameters `new` begin fresh, and asks for the labels of a text.
@@ -38,4 +40,33 @@ pub(super) fn comes_to_the_same_bytes(sets: &[&str]) {
         ["verify-resume", "--config", "config.yaml", "--steps", "24"].into_iter().chain(sets).collect();
     let proof = place.program(&args, "").ok();
     assert!(proof.stdout.starts_with("the same bytes after 24 steps: "), "{proof:#?}");
+}
+
+/// The pieces of SentencePiece, as the tokenizer class of transformers writes them into a `golden` folder, and
+/// what its classifier says of texts; `scripts/make_golden.py` wrote it.
+pub(super) fn is_used_and_trained_further(golden: &str) {
+    let place = Workplace::new();
+    let texts = fs::read_to_string(format!("{golden}/texts.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&texts).unwrap();
+    assert!(rows.len() > 2);
+    for row in &rows {
+        let text = row["text"].as_str().unwrap();
+        let encoded =
+            place.program(&["tokenizer", "encode", "--tokenizer", golden, "--input", "-"], text).ok();
+        let ids: Vec<u64> = serde_json::from_str(encoded.stdout.trim()).unwrap();
+        // The command leaves out what stands around a text.
+        let wanted: Vec<u64> = serde_json::from_value(row["ids"].clone()).unwrap();
+        assert_eq!(ids, wanted[1..wanted.len() - 1], "{text}");
+        let told = place.program(&["predict", "--model", golden, "--input", "-"], text).ok();
+        let told: Value = serde_json::from_str(&told.stdout).unwrap();
+        for (label, wanted) in row["probabilities"].as_array().unwrap().iter().enumerate() {
+            let got = told["probabilities"][format!("LABEL_{label}")].as_f64().unwrap();
+            assert!((got - wanted.as_f64().unwrap()).abs() < 1e-6, "{text}: {told}");
+        }
+    }
+    fs::write(place.path("rows.csv"), examples(24)).unwrap();
+    let tuning = ["finetune", "--task", "classify", "--model", golden, "--train", "rows.csv"];
+    let more = ["--eval", "rows.csv", "--set", "data.max_seq_length=32", "--set", "run.output_dir=tuned"];
+    place.program(&[&tuning[..], &more, &["--set", "training.max_steps=2"]].concat(), "").ok();
+    place.program(&["evaluate", "--model", "tuned/final", "--data", "rows.csv"], "").ok();
 }

@@ -1,5 +1,6 @@
 //! `mlmtrain pretrain` as its users meet it: the built program on a small corpus, in a folder of its own.
 
+mod albert;
 mod deberta;
 mod decay;
 mod diverging;
@@ -14,3 +15,4 @@ mod probes;
 mod recipe;
 mod refusals;
 mod report;
+mod sentence_pairs;

@@ -1,0 +1,143 @@
+//! Pairs of segments: what they are made of, what their labels say, and how often.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// Documents of these lengths, each token of which has an id of its own; and the document of each id.
+fn documents(lengths: &[usize]) -> (Vec<Vec<u32>>, Vec<usize>) {
+    let (mut next, mut owners) = (0, vec![usize::MAX; 5]);
+    let document = |(number, &length): (usize, &usize)| {
+        next += length;
+        owners.resize(next + 5, number);
+        (next - length..next).map(|id| id as u32 + 5).collect()
+    };
+    let documents = lengths.iter().enumerate().map(document).collect();
+    (documents, owners)
+}
+
+/// All rows of an epoch in one batch, without masks, and how many there are.
+fn epoch(set: &Arc<ShardSet>, order: Order, kind: SentencePairs, max_seq_length: usize) -> (Batch, u64) {
+    let frame = frame(max_seq_length).with_packing(Packing::Pairs(kind));
+    let mut packer = Packer::new(Arc::clone(set), order, frame, Cursor::default()).unwrap();
+    let (mut batch, mut rows) = (Batch { cu_seqlens: vec![0], ..Batch::default() }, 0);
+    while packer.append_row_of_epoch(&mut batch).unwrap().is_some() {
+        rows += 1;
+    }
+    assert!((packer.epoch() - 1.0).abs() < 1e-12, "what was drawn does not count");
+    (batch, rows)
+}
+
+/// The texts of each segment, with its label.
+fn segments(batch: &Batch) -> Vec<(Vec<Vec<u32>>, Option<u32>)> {
+    let label = |start: u32| {
+        let at = batch.pair_positions.iter().position(|&position| position == start)?;
+        Some(batch.pair_labels[at])
+    };
+    let segment = |bounds: &[u32]| {
+        let range = bounds[0] as usize + 1..bounds[1] as usize;
+        let (ids, types) = (&batch.ids[range.clone()], &batch.token_type_ids[range]);
+        assert_eq!((batch.ids[bounds[0] as usize], batch.token_type_ids[bounds[0] as usize]), (0, 0));
+        let mut texts: Vec<Vec<u32>> = ids.split(|&id| id == 2).map(<[u32]>::to_vec).collect();
+        assert_eq!(texts.pop(), Some(Vec::new()), "a separator ends it");
+        let counted = texts.iter().zip(0..).flat_map(|(text, kind)| vec![kind; text.len() + 1]);
+        assert_eq!(types, counted.collect::<Vec<u32>>());
+        (texts, label(bounds[0]))
+    };
+    batch.cu_seqlens.windows(2).map(segment).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn labels_say_what_the_texts_are_and_every_token_comes_once_an_epoch(
+        lengths in prop::collection::vec(1usize..60, 2..16), max_seq_length in 7usize..40, seed: u64, is_next: bool,
+    ) {
+        let kind = if is_next { SentencePairs::NextSentence } else { SentencePairs::SentenceOrder };
+        let (documents, owners) = documents(&lengths);
+        let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
+        let (batch, rows) = epoch(&set, Order::Shuffled { seed }, kind, max_seq_length);
+        let frame = frame(max_seq_length).with_packing(Packing::Pairs(kind));
+        let report = packing_report(&set, &Order::Shuffled { seed }, frame).unwrap();
+        let special = batch.ids.iter().filter(|&&id| id < 5).count() as u64;
+        prop_assert_eq!((report.rows, report.tokens, report.special_tokens), (rows, batch.num_tokens() as u64, special));
+        prop_assert!(report.tokens <= report.capacity);
+        let (mut own, mut cut) = (Vec::new(), std::collections::BTreeMap::new());
+        for (texts, label) in segments(&batch) {
+            let mut stretch: Vec<u32> = match (label, texts.as_slice()) {
+                (None, [one]) => { prop_assert!(one.len() < 4); one.clone() }
+                (Some(0), [first, second]) => [first.clone(), second.clone()].concat(),
+                (Some(1), [first, second]) if !is_next => [second.clone(), first.clone()].concat(),
+                (Some(1), [first, second]) => {
+                    let [a, b] = [first, second].map(|text| owners[text[0] as usize]);
+                    prop_assert!(a != b && second.iter().all(|&id| owners[id as usize] == b));
+                    prop_assert!(second.windows(2).all(|pair| pair[0] + 1 == pair[1]));
+                    first.clone()
+                }
+                other => { prop_assert!(false, "{:?}", other); Vec::new() }
+            };
+            prop_assert!(stretch.windows(2).all(|pair| pair[0] + 1 == pair[1]), "one stretch of a document: {:?}", stretch);
+            *cut.entry(owners[stretch[0] as usize]).or_insert(0u64) += 1;
+            own.append(&mut stretch);
+        }
+        own.sort_unstable();
+        prop_assert_eq!(own, documents.concat());
+        prop_assert_eq!(report.documents_cut, cut.values().filter(|&&segments| segments > 1).count() as u64);
+    }
+}
+
+#[test]
+fn half_of_the_pairs_are_of_either_class_and_texts_are_cut_near_the_middle() {
+    let lengths: Vec<usize> = (0..12).map(|number| 40 + 7 * number % 60).collect();
+    let (documents, _) = documents(&lengths);
+    let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
+    for kind in [SentencePairs::NextSentence, SentencePairs::SentenceOrder] {
+        let (mut labels, mut shares) = (Vec::new(), Vec::new());
+        for seed in 0..60 {
+            let (batch, _) = epoch(&set, Order::Shuffled { seed }, kind, 24);
+            labels.extend(batch.pair_labels.iter().map(|&label| f64::from(label)));
+            // Nor do lengths tell the classes apart where documents are long enough.
+            for (texts, _) in segments(&batch).iter().filter(|(_, label)| label.is_some()) {
+                shares.push(texts[0].len() as f64 / (texts[0].len() + texts[1].len()) as f64);
+            }
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        assert!((mean(&labels) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&labels));
+        assert!((mean(&shares) - 0.5).abs() < 0.03, "{kind:?}: {}", mean(&shares));
+        assert!(shares.iter().all(|share| (0.25..=0.75).contains(share)), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_seed_an_epoch_and_a_row_have_pairs_of_their_own_and_masks_leave_them_alone() {
+    let (documents, _) = documents(&[90; 10]);
+    let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
+    let labels = |seed| epoch(&set, Order::Shuffled { seed }, SentencePairs::NextSentence, 30).0.pair_labels;
+    assert_eq!(labels(1), labels(1));
+    assert_ne!(labels(1), labels(2));
+    let frame = frame(30).with_packing(Packing::Pairs(SentencePairs::NextSentence));
+    let batches: Vec<Batch> =
+        EvaluationBatches::new(&set, frame, masking(), 4).unwrap().map(Result::unwrap).collect();
+    let all = batches.iter().flat_map(|batch| batch.pair_labels.clone()).collect::<Vec<u32>>();
+    assert_eq!(all, epoch(&set, Order::Fixed, SentencePairs::NextSentence, 30).0.pair_labels);
+    for batch in &batches {
+        assert_eq!(batch.token_type_ids.len(), batch.ids.len());
+        assert!(batch.pair_positions.iter().all(|&at| batch.ids[at as usize] == 0));
+        assert!(batch.label_positions.iter().all(|at| !batch.pair_positions.contains(at)));
+    }
+    // The stream of pairs is not that of masks.
+    let first = |purpose| Stream::new(1, purpose, 0).words(0);
+    assert_ne!(first(Purpose::Pairs), first(Purpose::Mask));
+}
+
+#[test]
+fn rows_that_hold_no_pair_are_refused() {
+    let (documents, _) = documents(&[9]);
+    let set = Arc::new(ShardSet::in_memory(&documents, VOCAB));
+    let frame = frame(6).with_packing(Packing::Pairs(SentencePairs::SentenceOrder));
+    let refused = Packer::new(set, Order::Fixed, frame, Cursor::default()).err().unwrap().to_string();
+    assert!(refused.contains("rows of 6 tokens hold no pair of segments"), "{refused}");
+}

@@ -1,0 +1,109 @@
+//! ALBERT: BERT with one set of parameters for all layers, embeddings of a width of their own and the tanh
+//! form of GELU. arXiv:1909.11942; `modeling_albert.py` of transformers.
+
+use crate::families::AttentionNames;
+use crate::families::ClassificationNames;
+use crate::families::Constant;
+use crate::families::Descriptor;
+use crate::families::Dropouts;
+use crate::families::EmbeddingMap;
+use crate::families::EncoderConfig;
+use crate::families::EncoderNames;
+use crate::families::Family;
+use crate::families::HeadActivation;
+use crate::families::HiddenAct;
+use crate::families::Initialisation;
+use crate::families::Keys;
+use crate::families::MaskedLmNames;
+use crate::families::NormNames;
+use crate::families::PositionKind;
+use crate::families::SentencePairNames;
+use crate::families::SpecialNames;
+use crate::families::SpecialRole;
+
+impl Family {
+    /// ALBERT.
+    pub const ALBERT: Self = Self(&DESCRIPTOR);
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "albert",
+    title: "ALBERT",
+    class: "Albert",
+    other_classes: &[],
+    prefix: "albert",
+    defaults: BASE,
+    // Those of the largest model, as transformers has them.
+    hub_defaults: EncoderConfig {
+        vocab_size: 30_000,
+        hidden_size: 4096,
+        num_attention_heads: 64,
+        intermediate_size: 16_384,
+        ..BASE
+    },
+    keys: Keys {
+        renamed: &[("classifier_dropout", "classifier_dropout_prob")],
+        own: &["hidden_act"],
+        absent: &[],
+        constants: &[
+            ("position_embedding_type", Constant::Text("absolute")),
+            ("num_hidden_groups", Constant::Number(1)),
+            ("inner_group_num", Constant::Number(1)),
+        ],
+    },
+    positions: PositionKind::Table,
+    has_biases: true,
+    is_gated: false,
+    initialisation: Initialisation::Normal,
+    dropouts: Dropouts::BERT,
+    embedding_map: Some(EmbeddingMap { name: "encoder.embedding_hidden_mapping_in", is_always_there: true }),
+    shares_layers: true,
+    names: EncoderNames {
+        layers: "encoder.albert_layer_groups.0.albert_layers",
+        attention: AttentionNames::Apart(["attention.query", "attention.key", "attention.value"]),
+        attention_output: "attention.dense",
+        intermediate: "ffn",
+        output: "ffn_output",
+        norms: NormNames::After { attention: "attention.LayerNorm", feed_forward: "full_layer_layer_norm" },
+        ..EncoderNames::BERT
+    },
+    masked_lm: MaskedLmNames {
+        dense: "predictions.dense",
+        norm: "predictions.LayerNorm",
+        bias: "predictions.bias",
+        decoder: "predictions.decoder",
+    },
+    sentence_pairs: Some(SentencePairNames { output: "sop_classifier.classifier", drops_input: true }),
+    replaced_tokens: None,
+    classification: ClassificationNames {
+        dense: "albert.pooler",
+        norm: None,
+        output: "classifier",
+        drops_input: false,
+        activation: HeadActivation::Tanh,
+    },
+    token_classifier: Some("classifier"),
+    unused_tensors: &[],
+    other_names: &[],
+    special: SpecialNames {
+        order: ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"],
+        pad: "<pad>",
+        unk: "<unk>",
+        ..SpecialNames::BERT
+    },
+    // Its class has ids of the published vocabulary for these, which other vocabularies do not have.
+    token_ids: &[("bos_token_id", SpecialRole::Cls), ("eos_token_id", SpecialRole::Sep)],
+    double_separator: false,
+    second_type: 1,
+    byte_level_class: None,
+    word_piece_class: None,
+};
+
+const BASE: EncoderConfig = EncoderConfig {
+    embedding_size: Some(128),
+    hidden_act: HiddenAct::GeluNew,
+    hidden_dropout_prob: 0.0,
+    attention_probs_dropout_prob: 0.0,
+    classifier_dropout: Some(0.1),
+    ..EncoderConfig::BASE
+};

@@ -1,0 +1,99 @@
+//! Masked-LM head, and beside it one that tells pairs of segments: pooler, dropout where the family has it,
+//! map to two classes.
+//!
+//! `BertPreTrainingHeads` of transformers; of ALBERT `AlbertMLMHead` and `AlbertSOPHead`.
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::families::ModelConfig;
+use crate::families::SentencePairNames;
+use crate::layers::Context;
+use crate::layers::Gradients;
+use crate::layers::ParameterId;
+use crate::layers::Part;
+use crate::layers::Registry;
+use crate::models::heads::Head;
+use crate::models::heads::HeadMemory;
+use crate::models::heads::Targets;
+use crate::models::heads::masked_lm::MaskedLmHead;
+use crate::models::heads::sequence_classification::ClassificationHead;
+use crate::ops::gather_rows;
+
+/// Both heads.
+#[derive(Debug, Clone)]
+pub struct SentencePairHeads {
+    /// What finds masked tokens again.
+    pub masked_lm: MaskedLmHead,
+    /// What tells pairs: class 0 where the second segment follows the first.
+    pub pairs: ClassificationHead,
+}
+
+impl SentencePairHeads {
+    /// Registers both; the decoder's weight is `word_embedding`.
+    pub fn new(
+        registry: &mut Registry,
+        config: &ModelConfig,
+        names: SentencePairNames,
+        word_embedding: ParameterId,
+    ) -> Self {
+        Self {
+            masked_lm: MaskedLmHead::new(registry, config, word_embedding),
+            pairs: ClassificationHead::of_pairs(registry, config, names),
+        }
+    }
+
+    /// Floating-point operations of forward and backward of so many masked rows and pairs.
+    pub fn flops(&self, masked: f64, pairs: f64) -> f64 {
+        self.masked_lm.flops(masked) + self.pairs.flops(pairs)
+    }
+
+    /// What so many masked rows and pairs take, as [`Head::memory`] does.
+    pub fn memory(&self, masked: u64, pairs: u64, compute: DType, on_gpu: bool) -> HeadMemory {
+        let heads =
+            [self.masked_lm.memory(masked, compute, on_gpu), self.pairs.memory(pairs, compute, on_gpu)];
+        HeadMemory {
+            saved_bytes: heads.iter().map(|head| head.saved_bytes).sum(),
+            temporary_bytes: heads.iter().map(|head| head.temporary_bytes).sum(),
+        }
+    }
+
+    /// For masked tokens and for pairs the summed loss and how many are right, f64 `[2]`, none where a batch
+    /// has none of them; and the gradient of the sum of both, each times its scale, by the hidden states of
+    /// all tokens, `[T, D]`. A batch has at least one target.
+    pub fn loss_and_gradient(
+        &self,
+        hidden_td: &Tensor,
+        [masked, pairs]: [Targets<'_>; 2],
+        scales: [f32; 2],
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<([Option<Tensor>; 2], Tensor)> {
+        let mut of_pairs = None;
+        if !pairs.positions.is_empty() {
+            of_pairs = Some(self.pairs.rows_and_gradient(hidden_td, pairs, scales[1], ctx, gradients)?);
+        }
+        // The masked-LM head comes last: it says that the gradients of both are final.
+        let (masked_totals, d_hidden) = if masked.positions.is_empty() {
+            gradients.left(ctx.pass, Part::Head)?;
+            (None, None)
+        } else {
+            let (totals, d_hidden) =
+                self.masked_lm.loss_and_gradient(hidden_td, masked, scales[0], ctx, gradients)?;
+            (Some(totals), Some(d_hidden))
+        };
+        let Some((pair_totals, d_rows)) = of_pairs else {
+            let d_hidden = d_hidden.map_or_else(|| hidden_td.zeros_like(), Ok)?;
+            return Ok(([masked_totals, None], d_hidden));
+        };
+        let d_hidden = match d_hidden {
+            Some(d_hidden) => {
+                gather_rows::backward_onto(&d_rows, pairs.positions, &d_hidden)?;
+                d_hidden
+            }
+            None => gather_rows::backward(&d_rows, pairs.positions, hidden_td.dim(0)?)?,
+        };
+        Ok(([masked_totals, Some(pair_totals)], d_hidden))
+    }
+}
