@@ -180,12 +180,12 @@ impl<'a> Parts<'a> {
             is_there.then(|| of_layer.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
         };
         Positions::Relative(Box::new(RelativePositions {
-            buckets,
             key: map(shape.pos_att_type.content_to_position(), key, names.key),
             query: map(shape.pos_att_type.position_to_content(), query, names.query),
             dropout: (self.config.family.dropouts)(shape).embeddings,
             site: Site::RelativePositions(layer),
             row_keys: (0..buckets.rows() as u64).collect(),
+            buckets,
         }))
     }
 

@@ -83,7 +83,8 @@ fn types(product: &Description) -> Result<(), String> {
     Ok(())
 }
 
-/// All matrices are of one batch, and no product writes what another one does.
+/// All matrices are of one batch, and no product writes what another one does: each writes behind the one
+/// before, or all write columns side by side.
 fn batch(product: &Description) -> Result<(), String> {
     let counts = product.layouts.map(|layout| layout.batch_count);
     if counts[0] == 0 || counts != [counts[0]; 3] {
@@ -91,7 +92,8 @@ fn batch(product: &Description) -> Result<(), String> {
     }
     let Layout { rows, cols, leading, batch_stride, .. } = product.layouts[2];
     let values = leading * (cols - 1) + rows;
-    if counts[0] > 1 && batch_stride < values {
+    let are_side_by_side = batch_stride >= rows && (counts[0] - 1) * batch_stride + rows <= leading;
+    if counts[0] > 1 && batch_stride < values && !are_side_by_side {
         return Err(format!("D: products lie {batch_stride} values apart, and each has {values}"));
     }
     let sums = product.epilogue == Epilogue::ColumnSumsOfB;
