@@ -28,6 +28,7 @@ use crate::layers::self_attention::SelfAttention;
 use crate::models::initial;
 use crate::models::initial::Role;
 use crate::ops::disentangled_attention::Buckets;
+use crate::ops::indices::KeptKeys;
 use crate::ops::rotary::Angles;
 
 /// Makes the parts of one encoder.
@@ -184,7 +185,7 @@ impl<'a> Parts<'a> {
             query: map(shape.pos_att_type.position_to_content(), query, names.query),
             dropout: (self.config.family.dropouts)(shape).embeddings,
             site: Site::RelativePositions(layer),
-            row_keys: (0..buckets.rows() as u64).collect(),
+            row_keys: Arc::new(KeptKeys::new((0..buckets.rows() as u64).collect())),
             buckets,
         }))
     }

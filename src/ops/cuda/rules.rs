@@ -261,6 +261,21 @@ mod tests {
         assert_eq!((check(&odd), slow(&odd)), (Ok(()), vec!["A: products 787966 bytes apart".to_string()]));
     }
 
+    /// Heads that write their columns of one matrix; nearer, or with one more, two of them would write the
+    /// same.
+    #[test]
+    fn products_may_write_columns_side_by_side() {
+        let heads = |count: usize, out: usize| {
+            let batch = Batch { count, a: 0, b: 64 * 512, out, vector: 0 };
+            check(&Description::of(&Gemm { n: 64, bias: None, batch, ..forward() }, None))
+        };
+        assert_eq!(heads(12, 64), Ok(()));
+        for (count, out) in [(12, 63), (13, 64)] {
+            let message = format!("D: products lie {out} values apart, and each has 73024");
+            assert_eq!(heads(count, out), Err(message));
+        }
+    }
+
     #[test]
     fn every_other_rule_is_told() {
         type Change = fn(&mut Description);

@@ -95,6 +95,12 @@ impl Buckets {
         Window { first: self.row(-last).min(self.rows() - count), count }
     }
 
+    /// The values in which a GPU keeps what a token says of the rows that the distances within `tokens`
+    /// tokens reach, for each head: they begin at multiples of 16 bytes in every type.
+    pub fn width(&self, tokens: usize) -> usize {
+        self.window(tokens).count.next_multiple_of(8)
+    }
+
     /// The rows that the distances within `tokens` tokens reach.
     pub fn reached(&self, tokens: usize) -> usize {
         let last = tokens.max(1) as isize - 1;
@@ -144,8 +150,10 @@ mod tests {
         };
         let published = Buckets::new(256, 512);
         assert_eq!([1, 128, 512].map(|tokens| window(&published, tokens)), [(256, 8), (129, 256), (0, 512)]);
+        assert_eq!([1, 128, 512].map(|tokens| published.width(tokens)), [8, 256, 512]);
         let small = Buckets::new(0, 3);
         assert_eq!([0, 2, 9].map(|tokens| window(&small, tokens)), [(0, 6); 3]);
+        assert_eq!(small.width(2), 8);
         let odd = Buckets::new(7, 40);
         for tokens in 1..60 {
             let (first, count) = window(&odd, tokens);

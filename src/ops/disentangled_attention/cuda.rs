@@ -21,6 +21,7 @@ use crate::ops::attention::cuda::Kernels;
 use crate::ops::attention::cuda::kernels;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
+use crate::ops::cuda::apart::Apart;
 use crate::ops::cuda::gemm::Batch;
 use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
@@ -63,6 +64,8 @@ struct Pass<'a> {
     hidden: usize,
     heads: usize,
     window: Window,
+    /// Values from what a token says to what the next one does.
+    stride: usize,
     /// The row of each distance, and how many distances there are to either side, with 0.
     table: (Tensor, usize),
 }
@@ -73,18 +76,12 @@ impl<'a> Pass<'a> {
         let lengths = segments.cu_seqlens.host().windows(2).map(|w| (w[1] - w[0]) as usize);
         let longest = lengths.max().unwrap_or(0).max(1);
         let window = relative.buckets.window(longest);
-        let table = relative.buckets.table(gpu, longest)?;
-        Ok(Self { gpu, dtype: q_td.dtype(), tokens, hidden, heads: segments.heads, window, table })
+        let (stride, table) = (relative.buckets.width(longest), relative.buckets.table(gpu, longest)?);
+        Ok(Self { gpu, dtype: q_td.dtype(), tokens, hidden, heads: segments.heads, window, stride, table })
     }
 
     fn head_size(&self) -> usize {
         self.hidden / self.heads
-    }
-
-    /// Values from what a token says to what the next one does: rows begin at multiples of 16 bytes in every
-    /// type.
-    fn stride(&self) -> usize {
-        self.window.count.next_multiple_of(8)
     }
 
     fn form(&self, relative: &Relative<'_>) -> Form<'static> {
@@ -102,7 +99,7 @@ impl<'a> Pass<'a> {
             d_by_key,
             table_rows: self.gpu.input(&self.table.0, DType::U32)?,
             tokens: self.tokens as i64,
-            stride: self.stride() as i64,
+            stride: self.stride as i64,
             places: self.table.1 as u32,
             first: self.window.first as u32,
         })
@@ -110,7 +107,7 @@ impl<'a> Pass<'a> {
 
     /// Room for what all heads of all tokens say of the rows of a table.
     fn room(&self) -> Result<Tensor> {
-        self.gpu.uninitialised((self.heads, self.tokens, self.stride()), self.dtype)
+        self.gpu.uninitialised((self.heads, self.tokens, self.stride), self.dtype)
     }
 
     /// What rows of contents say of the rows of a table, `[H, T, stride]`.
@@ -122,8 +119,8 @@ impl<'a> Pass<'a> {
             k: self.head_size(),
             a: Operand::rows(self.gpu.input(contents_td, self.dtype)?, self.hidden),
             b: Operand::rows(self.rows(self.gpu.input(table_rd, self.dtype)?), self.hidden).transposed(),
-            out: Operand::rows(self.gpu.output(&said, self.dtype)?, self.stride()),
-            batch: Batch { out: self.tokens * self.stride(), ..self.batch() },
+            out: Operand::rows(self.gpu.output(&said, self.dtype)?, self.stride),
+            batch: Batch { out: self.tokens * self.stride, ..self.batch() },
             ..self.product()
         };
         // SAFETY: of each head, contents are `[T, K]`, the rows of the table `[W, K]`, and there is room for
@@ -133,18 +130,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Adds to the gradient of contents what the gradients of what they said come to by way of the table, and
-    /// gives that of the table, `[R, D]`.
+    /// writes that of the table, `[R, D]`.
     fn take_back(
         &self,
         d_said: &Tensor,
         (contents_td, d_contents_td): (&Tensor, &Tensor),
-        table_rd: &Tensor,
-    ) -> Result<Tensor> {
+        (table_rd, d_table): (&Tensor, &Tensor),
+    ) -> Result<()> {
         let (gpu, dtype, hidden) = (self.gpu, self.dtype, self.hidden);
-        let d_table = gpu.uninitialised(table_rd.dims(), dtype)?;
-        self.clear_beside_window(&d_table)?;
-        let d_said = Operand::rows(gpu.input(d_said, dtype)?, self.stride());
-        let apart = self.tokens * self.stride();
+        self.clear_beside_window(d_table)?;
+        let d_said = Operand::rows(gpu.input(d_said, dtype)?, self.stride);
+        let apart = self.tokens * self.stride;
         let of_contents = Gemm {
             m: self.tokens,
             n: self.head_size(),
@@ -162,16 +158,35 @@ impl<'a> Pass<'a> {
             k: self.tokens,
             a: d_said.transposed(),
             b: Operand::rows(gpu.input(contents_td, dtype)?, hidden),
-            out: Operand::rows(self.rows(gpu.output(&d_table, dtype)?), hidden),
+            out: Operand::rows(self.rows(gpu.output(d_table, dtype)?), hidden),
             batch: Batch { a: apart, ..self.batch() },
             ..self.product()
         };
         // SAFETY: as in `say`, and both gradients are as large as what they are of.
         unsafe {
             self.run(&of_contents)?;
-            self.run(&of_table)?;
+            self.run(&of_table)
         }
-        Ok(d_table)
+    }
+
+    /// Room for the gradients of the tables that there are. Where both are parts of one tensor, as the
+    /// outputs of maps that are one product, so are their gradients, in the same order: the gradients of the
+    /// maps are one product, too.
+    fn gradients(&self, tables: [Option<&Tensor>; 2]) -> Result<[Option<Tensor>; 2]> {
+        let room = |table: Option<&Tensor>| {
+            table.map(|table| self.gpu.uninitialised(table.dims(), self.dtype)).transpose()
+        };
+        if let [Some(keys), Some(queries)] = tables {
+            let address = |table: &&Tensor| self.gpu.input(table, self.dtype);
+            let apart = Apart::of(&[keys, queries], self.dtype, address)?;
+            if let Some(apart) = apart.filter(|apart| apart.stride == keys.elem_count()) {
+                let (rows, hidden) = keys.dims2()?;
+                let both = self.gpu.uninitialised((2, rows, hidden), self.dtype)?;
+                let [of_keys, of_queries] = apart.ranks;
+                return Ok([Some(both.get(of_keys)?), Some(both.get(of_queries)?)]);
+            }
+        }
+        Ok([room(tables[0])?, room(tables[1])?])
     }
 
     /// No distance reaches the rows before the window and behind it; without tokens, none is reached.
@@ -288,11 +303,14 @@ pub(super) fn backward(
     let of_contents =
         unsafe { cuda::backward_of(gpu, pass.form(relative), do_td, activations, saved, segments, all) }?;
     drop(said);
-    let [d_by_query, d_by_key] = d_said;
-    let back = |d_said: Option<Tensor>, table: Option<&Tensor>, of: (&Tensor, &Tensor)| {
-        d_said.zip(table).map(|(d_said, table)| pass.take_back(&d_said, of, table)).transpose()
-    };
-    let dkeys_rd = back(d_by_query, relative.keys_rd, (q_td, &of_contents[0]))?;
-    let dqueries_rd = back(d_by_key, relative.queries_rd, (k_td, &of_contents[1]))?;
+    let tables = [relative.keys_rd, relative.queries_rd];
+    let d_tables = pass.gradients(tables)?;
+    for (index, contents) in [q_td, k_td].into_iter().enumerate() {
+        if let (Some(d_said), Some(table), Some(d_table)) = (&d_said[index], tables[index], &d_tables[index])
+        {
+            pass.take_back(d_said, (contents, &of_contents[index]), (table, d_table))?;
+        }
+    }
+    let [dkeys_rd, dqueries_rd] = d_tables;
     Ok(InputGradients { of_contents, dkeys_rd, dqueries_rd })
 }
