@@ -25,7 +25,7 @@ if [ "$device" = cpu ]; then
     shapes="tiny,8,64 small,4,64" first="tiny,8,64" steps=5 features=()
 else
     features=(--features cuda)
-    shapes="base,64,128 base,32,512 large,32,128 large,16,512 electra-base,32,128"
+    shapes="base,64,128 base,32,512 large,32,128 large,16,512 electra-base,32,128 deberta-v3-base,32,128"
     first="base,64,128 large,16,512" steps=20
 fi
 

@@ -10,6 +10,7 @@ use crate::layers::Gradients;
 use crate::layers::ParameterId;
 use crate::layers::Site;
 use crate::layers::norm::Norm;
+use crate::ops::add;
 use crate::ops::computed::AnyIndices;
 use crate::ops::dropout;
 use crate::ops::embedding;
@@ -75,7 +76,7 @@ impl Embeddings {
         let mut sum_td = embedding::forward(op_ids(tokens), &tables, dtype)?;
         if let Some(shared) = self.shared_word {
             let shared = embedding::Tables { word_vd: get(shared), position_pd: None, type_nd: None };
-            sum_td = (sum_td + embedding::forward(op_ids(tokens), &shared, dtype)?)?;
+            sum_td = add::sum(&sum_td, &embedding::forward(op_ids(tokens), &shared, dtype)?)?;
         }
         let (y, norm) = self.norm.forward(&sum_td, ctx)?;
         let dropped = dropout::forward(

@@ -1,7 +1,7 @@
 //! Relative positions of DeBERTa: a table that all layers share, and what each layer makes of it.
 //!
-//! The table is normed once per pass. Each layer drops and projects it for its attention; the gradients of all
-//! layers add up in f32, then go through the norm.
+//! The table is normed once per pass. Each layer drops and projects it for its attention; the gradients of
+//! all layers add up in f32, then go through the norm.
 
 use std::sync::Arc;
 
@@ -14,12 +14,16 @@ use crate::layers::Footprint;
 use crate::layers::Gradients;
 use crate::layers::ParameterId;
 use crate::layers::Site;
+use crate::layers::linear as maps;
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
+use crate::ops::add;
+use crate::ops::cuda;
 use crate::ops::disentangled_attention::Buckets;
 use crate::ops::disentangled_attention::Relative;
 use crate::ops::dropout;
 use crate::ops::dropout::Dropout;
+use crate::ops::indices::KeptKeys;
 use crate::ops::layer_norm;
 use crate::ops::linear;
 
@@ -59,7 +63,9 @@ impl PositionTable {
             None => (table.clone(), None),
             Some(norm) => norm.forward(table, ctx).map(|(normed, saved)| (normed, Some(saved)))?,
         };
-        Ok(SharedPositions { rows_rd: normed.to_dtype(ctx.parameters.compute_dtype())?, norm, d_rows: None })
+        let compute = ctx.parameters.compute_dtype();
+        let rows_rd = if compute == DType::F32 { normed } else { cuda::rounded(&normed, compute)? };
+        Ok(SharedPositions { rows_rd, norm, d_rows: None })
     }
 
     /// Accumulates the gradients of table and norm, when all layers have added theirs.
@@ -68,18 +74,16 @@ impl PositionTable {
         if let (Some(norm), Some(saved)) = (&self.norm, &shared.norm) {
             d_rows = norm.backward(&d_rows, ctx.parameters.get(self.table), saved, ctx, gradients)?;
         }
-        let sum = gradients.get(self.table)?;
-        sum.slice_set(&(sum + d_rows)?, 0, 0)
+        add::accumulate(&d_rows, gradients.accumulator(self.table))
     }
 }
 
 impl SharedPositions {
     fn add(&mut self, d_rows: &Tensor) -> Result<()> {
-        let d_rows = d_rows.to_dtype(DType::F32)?;
-        self.d_rows = Some(match &self.d_rows {
-            None => d_rows,
-            Some(sum) => (sum + d_rows)?,
-        });
+        match &self.d_rows {
+            None => self.d_rows = Some(add::begun(d_rows)?),
+            Some(sum) => add::accumulate(d_rows, sum.into())?,
+        }
         Ok(())
     }
 }
@@ -98,7 +102,7 @@ pub struct RelativePositions {
     /// Where it draws from.
     pub site: Site,
     /// Its keys for that, one a row.
-    pub row_keys: Arc<[u64]>,
+    pub row_keys: Arc<KeptKeys>,
 }
 
 /// The projections of a layer, and what they were made of.
@@ -131,9 +135,17 @@ impl RelativePositions {
     /// made of and of the table, and sums in f32.
     pub fn temporary(&self) -> Footprint {
         let projected = self.maps().map(|map| map.outputs as u64).sum::<u64>();
-        // The op sums both tables' gradients in four groups of segments, and the table's own is two sums at a time.
+        // The op sums both tables' gradients in four groups of segments, and the table's own is two sums at a
+        // time.
         let width = self.row_width();
         Footprint { values: projected + 2 * width, statistics_bytes: (4 * 2 + 2) * 4 * width }
+    }
+
+    /// What a GPU holds beside in forward, for each token of segments of `length` tokens, and twice in
+    /// backward: what tokens say of positions, in each head.
+    pub fn said(&self, heads: u64, length: u64) -> Footprint {
+        let width = self.buckets.width(length as usize) as u64;
+        Footprint { values: self.maps().count() as u64 * heads * width, statistics_bytes: 0 }
     }
 
     fn row_width(&self) -> u64 {
@@ -150,9 +162,13 @@ impl RelativePositions {
 
     /// Drops and projects the table.
     pub(super) fn forward(&self, rows_rd: &Tensor, ctx: &Context<'_>) -> Result<Projected> {
-        let input = dropout::forward(rows_rd, &*self.row_keys, self.table_dropout(ctx).as_ref())?;
+        let keys = self.row_keys.on_device_of(rows_rd)?;
+        let input = dropout::forward(rows_rd, keys, self.table_dropout(ctx).as_ref())?;
         let of = |map: &Option<Linear>| map.as_ref().map(|map| map.forward(&input, ctx)).transpose();
-        let (keys, queries) = (of(&self.key)?, of(&self.query)?);
+        let [keys, queries] = match (&self.key, &self.query) {
+            (Some(key), Some(query)) => maps::forward_maps([key, query], &input, ctx)?.map(Some),
+            (key, query) => [of(key)?, of(query)?],
+        };
         Ok(Projected { input, keys, queries })
     }
 
@@ -172,9 +188,18 @@ impl RelativePositions {
         gradients: &Gradients,
     ) -> Result<()> {
         let maps = [self.key.as_ref().zip(d_keys), self.query.as_ref().zip(d_queries)];
+        match &maps {
+            [Some((key, d_keys)), Some((query, d_queries))] => {
+                let both = [(*key, d_keys), (*query, d_queries)];
+                maps::backward_parameters_of_maps(both, &projected.input, gradients)?;
+            }
+            maps => maps
+                .iter()
+                .flatten()
+                .try_for_each(|(map, d)| map.backward_parameters(d, &projected.input, gradients))?,
+        }
         let mut d_input: Option<Tensor> = None;
         for (map, d) in maps.into_iter().flatten() {
-            map.backward_parameters(&d, &projected.input, gradients)?;
             let weight = ctx.parameters.compute(map.weight);
             match &d_input {
                 None => d_input = Some(linear::backward_input(&d, weight)?),
@@ -182,6 +207,7 @@ impl RelativePositions {
             }
         }
         let Some(d_input) = d_input else { return Ok(()) };
-        shared.add(&dropout::backward(&d_input, &*self.row_keys, self.table_dropout(ctx).as_ref())?)
+        let keys = self.row_keys.on_device_of(&d_input)?;
+        shared.add(&dropout::backward(&d_input, keys, self.table_dropout(ctx).as_ref())?)
     }
 }

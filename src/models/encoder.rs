@@ -144,6 +144,14 @@ impl Encoder {
         if gradient_checkpointing { layers.max().unwrap_or(0) } else { layers.sum() }
     }
 
+    /// What a GPU holds beside in the forward pass of a layer, for each token of segments of `length` tokens,
+    /// and twice in backward: what they say of relative positions.
+    pub fn said(&self, length: u64) -> Footprint {
+        let attention = self.layers.first().map(|layer| &layer.attention);
+        let relative = attention.and_then(|attention| Some((attention.relative()?, attention.heads as u64)));
+        relative.map_or(Footprint::default(), |(relative, heads)| relative.said(heads, length))
+    }
+
     /// The most that backward needs besides, for each token.
     pub fn temporary(&self, gradient_checkpointing: bool) -> Footprint {
         let Some(layer) = self.layers.first() else { return Footprint::default() };
@@ -170,13 +178,8 @@ impl Encoder {
         }
     }
 
-    /// Whether attention meets a table of relative positions.
-    pub fn has_relative_positions(&self) -> bool {
-        self.positions.is_some()
-    }
-
-    /// What relative positions take whatever the tokens: the rows of their table, what is kept for backward for
-    /// each of them, and the most that backward needs besides.
+    /// What relative positions take whatever the tokens: the rows of their table, what is kept for backward
+    /// for each of them, and the most that backward needs besides.
     pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {
         let Some(table) = &self.positions else { return (0, [Footprint::default(); 2]) };
         let layers = || self.layers.iter().filter_map(|layer| layer.attention.relative());

@@ -136,16 +136,20 @@ pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes)
     let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
     let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
     let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
-    let dropped = if step.on_gpu {
-        encoder.kept_bytes(step.tokens, step.length, step.gradient_checkpointing)
+    let (dropped, said) = if step.on_gpu {
+        let dropped = encoder.kept_bytes(step.tokens, step.length, step.gradient_checkpointing);
+        (dropped, of(encoder.said(step.length)))
     } else {
-        0
+        (0, 0)
     };
     Prediction {
         state_bytes: 0,
         activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + kept + dropped + head.saved_bytes,
-        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing)) + besides + head.temporary_bytes,
-        evaluation_bytes: (of(encoder.inferring()) + besides)
+        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing))
+            + besides
+            + 2 * said
+            + head.temporary_bytes,
+        evaluation_bytes: (of(encoder.inferring()) + besides + said)
             .max(of(encoder.inferred()) + head.saved_bytes + head.temporary_bytes),
     }
 }
@@ -156,6 +160,7 @@ mod tests {
     use crate::families::EncoderConfig;
     use crate::families::Family;
     use crate::families::ModelConfig;
+    use crate::families::named_model;
     use crate::models::MaskedLmHead;
 
     fn roberta() -> Blueprint<MaskedLmHead> {
@@ -198,6 +203,22 @@ mod tests {
         });
         assert_eq!(gpu.temporary_bytes - host.temporary_bytes, (1229 * 50_304 - 250 * 50_265) * 6);
         assert_eq!(gpu.activation_bytes - host.activation_bytes, 12 * 12 * 64 * 128 * 128 / 8);
+    }
+
+    /// What queries and keys say of 256 rows of the tables in 12 heads, and the gradients of both; and, of an
+    /// evaluation, what they say.
+    #[test]
+    fn a_gpu_holds_what_tokens_say_of_relative_positions() {
+        let deberta = Blueprint::masked_lm(&named_model("deberta-v3-base").unwrap());
+        let [host, gpu] = [false, true].map(|on_gpu| {
+            let (tokens, length, targets, compute) = (8192, 128, 0, DType::BF16);
+            let gradient_checkpointing = true;
+            deberta.memory(&StepSizes { tokens, length, targets, compute, gradient_checkpointing, on_gpu })
+        });
+        let said = 2 * 12 * 8192 * 256 * 2;
+        assert_eq!(gpu.temporary_bytes - host.temporary_bytes, 2 * said);
+        assert_eq!(gpu.evaluation_bytes - host.evaluation_bytes, said);
+        assert_eq!(gpu.activation_bytes - host.activation_bytes, 12 * 64 * 128 * 128 / 8);
     }
 
     #[test]

@@ -126,18 +126,9 @@ impl<H> Blueprint<H> {
     /// The model with initial values drawn from `seed`.
     pub fn initialise(self, seed: u64, device: &Device) -> Result<Model<H>> {
         let Self { config, encoder, head, layout } = self;
-        refuse_gpu(&encoder, &config, device)?;
         let parameters = Parameters::initialise(layout, config.encoder.initializer_range, seed, device)?;
         Ok(Model { config, encoder, head, parameters })
     }
-}
-
-/// An error on a GPU for an encoder whose attention is not built for one.
-fn refuse_gpu(encoder: &Encoder, config: &ModelConfig, device: &Device) -> Result<()> {
-    if encoder.has_relative_positions() && !device.is_cpu() {
-        candle_core::bail!("{} is not built for GPUs: set `run.device: cpu`", config.family.title)
-    }
-    Ok(())
 }
 
 /// An encoder with the head of a task, and the values of all their parameters.

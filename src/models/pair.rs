@@ -1,8 +1,8 @@
 //! A generator and a discriminator that share embeddings, trained in one step (Clark et al. 2020).
 //!
-//! Where they share all of them, these are parameters of the discriminator, which a backward pass reaches last.
-//! Where sharing is disentangled, the generator has its own, and the discriminator's word embedding is what is
-//! added to the generator's.
+//! Where they share all of them, these are parameters of the discriminator, which a backward pass reaches
+//! last. Where sharing is disentangled, the generator has its own, and the discriminator's word embedding is
+//! what is added to the generator's.
 
 use std::ops::Add;
 
@@ -25,7 +25,6 @@ use crate::models::memory::Prediction;
 use crate::models::memory::StepSizes;
 use crate::models::memory::activations;
 use crate::models::memory::state_bytes;
-use crate::models::refuse_gpu;
 
 /// Number of the discriminator in a run.
 pub const DISCRIMINATOR: u8 = 0;
@@ -95,7 +94,6 @@ impl PairBlueprint {
     /// Both models with initial values drawn from `seed`.
     pub fn initialise(self, seed: u64, device: &Device) -> Result<Pair> {
         let Self { generator, discriminator, layout } = self;
-        refuse_gpu(&discriminator.encoder, &discriminator.config, device)?;
         let range = discriminator.config.encoder.initializer_range;
         Ok(Pair {
             generator,

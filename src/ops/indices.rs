@@ -6,8 +6,11 @@
 //! host always has them; numbers that it may not have are in `computed.rs`.
 
 use std::any::Any;
+use std::sync::OnceLock;
 
+use candle_core::Device;
 use candle_core::Result;
+use candle_core::Tensor;
 
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Array;
@@ -29,6 +32,37 @@ pub struct Uploaded {
     pub numbers: Array,
     /// What was worked out on the host for a kernel; its type is that of the op which takes the numbers.
     pub plan: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// Dropout keys that are the same in every pass of a model, and their copy on the first GPU that asks for
+/// them.
+#[derive(Debug)]
+pub struct KeptKeys {
+    host: Vec<u64>,
+    copy: OnceLock<(Device, Uploaded)>,
+}
+
+impl KeptKeys {
+    /// These keys.
+    pub fn new(host: Vec<u64>) -> Self {
+        Self { host, copy: OnceLock::new() }
+    }
+
+    /// The keys for an op on this tensor.
+    pub fn on_device_of(&self, t: &Tensor) -> Result<Indices<'_, u64>> {
+        let Some(gpu) = Gpu::of(t)? else { return Ok(self.host.as_slice().into()) };
+        if self.copy.get().is_none() {
+            let numbers = Array::of_keys(&gpu, &self.host)?;
+            // Another thread may have been faster; its copy is as good.
+            let _ = self.copy.set((gpu.device().clone(), Uploaded { numbers, plan: None }));
+        }
+        match self.copy.get() {
+            Some((device, copy)) if device.same_device(gpu.device()) => {
+                Ok(Indices::uploaded(&self.host, copy))
+            }
+            _ => Ok(self.host.as_slice().into()),
+        }
+    }
 }
 
 impl<'a, T> Indices<'a, T> {
@@ -110,5 +144,24 @@ impl<'a, T> From<&'a Vec<T>> for Indices<'a, T> {
 impl<'a, T, const N: usize> From<&'a [T; N]> for Indices<'a, T> {
     fn from(host: &'a [T; N]) -> Self {
         host.as_slice().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::fresh;
+    use crate::ops::testing::on_each_device;
+
+    #[test]
+    fn kept_keys_are_copied_once() {
+        on_each_device(|| {
+            let (keys, x) = (KeptKeys::new(vec![1 << 40, 7]), fresh(1, 1));
+            let of_a_pass = || keys.on_device_of(&x).unwrap();
+            assert_eq!(of_a_pass().host(), [1 << 40, 7]);
+            let Some(gpu) = Gpu::of(&x).unwrap() else { return };
+            let place = || of_a_pass().on_gpu(&gpu).unwrap().0;
+            assert_eq!(place(), place());
+        });
     }
 }

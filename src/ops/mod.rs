@@ -14,6 +14,7 @@
 
 pub mod accumulator;
 pub mod adamw;
+pub mod add;
 pub mod attention;
 mod begin;
 pub mod computed;
@@ -23,6 +24,7 @@ pub mod disentangled_attention;
 pub mod dropout;
 pub mod element;
 pub mod embedding;
+pub mod first_row;
 pub mod gather_rows;
 pub mod geglu;
 pub mod gelu;

@@ -54,6 +54,21 @@ fn config_of(family: Family) -> ModelConfig {
     ModelConfig { family, encoder }
 }
 
+/// With two heads of 32 columns and relative positions, the farthest of which share a bucket.
+fn deberta() -> ModelConfig {
+    let encoder = EncoderConfig {
+        vocab_size: VOCABULARY as usize,
+        hidden_size: 64,
+        num_hidden_layers: 2,
+        num_attention_heads: 2,
+        intermediate_size: 136,
+        position_buckets: 16,
+        max_relative_positions: 50,
+        ..EncoderConfig::of(Family::DEBERTA_V2)
+    };
+    ModelConfig { family: Family::DEBERTA_V2, encoder }
+}
+
 /// Segments of one token, a few, and more than a tile of attention.
 fn batch() -> Batch {
     let cu_seqlens = vec![0u32, 1, 18, 90];
@@ -108,11 +123,14 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
 
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    // Layers of their own, and one layer that adds to its gradients again and again.
-    for config in [Family::ROBERTA, Family::ALBERT].map(config_of) {
-        for (dtype, gradient_checkpointing) in DTYPES.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+    // Layers of their own, one layer that adds to its gradients again and again, and relative positions.
+    let configs = [config_of(Family::ROBERTA), config_of(Family::ALBERT), deberta()];
+    for (dtype, config) in
+        DTYPES.into_iter().flat_map(|dtype| configs.iter().map(move |config| (dtype, config)))
+    {
+        for gradient_checkpointing in [false, true] {
             let pass = |device: &Device| {
-                let mut model = Model::masked_lm(&config, 1, device).unwrap().computing_in(dtype).unwrap();
+                let mut model = Model::masked_lm(config, 1, device).unwrap().computing_in(dtype).unwrap();
                 model.encoder.gradient_checkpointing = gradient_checkpointing;
                 gradients(&MaskedLm { model }, &batch())
             };
@@ -121,7 +139,8 @@ fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
                 relative_error(&want.1.zeros_like().unwrap(), &want.1) > 0.99,
                 "there are gradients to compare"
             );
-            on_each_device(|| assert_same("masked language model", dtype, &pass(&device()), &want));
+            let what = format!("masked language model of {}", config.family.title);
+            on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
         }
     }
 }
@@ -143,13 +162,14 @@ fn a_batch_that_was_made_ready_ahead_gives_the_same_bits() {
 
 #[test]
 fn a_pass_of_the_classifier_is_the_same_on_each_device() {
-    for dtype in DTYPES {
+    for (dtype, config) in DTYPES.into_iter().flat_map(|dtype| [(dtype, config()), (dtype, deberta())]) {
         let pass = |device: &Device| {
-            let model = Model::classifier(&config(), 3, 1, device).unwrap().computing_in(dtype).unwrap();
+            let model = Model::classifier(&config, 3, 1, device).unwrap().computing_in(dtype).unwrap();
             gradients(&Classify { model }, &labelled_batch())
         };
         let want = pass(&Device::Cpu);
-        on_each_device(|| assert_same("classifier", dtype, &pass(&device()), &want));
+        let what = format!("classifier of {}", config.family.title);
+        on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
     }
 }
 
@@ -205,10 +225,17 @@ fn a_pass_of_generator_and_discriminator_is_the_same_on_each_device() {
         intermediate_size: config.encoder.intermediate_size,
         ..EncoderConfig::of(Family::ELECTRA)
     };
-    let (rtd, model) = (RtdConfig::default(), ModelConfig { family: Family::ELECTRA, encoder });
-    let batch = batch();
+    compare_pair(&ModelConfig { family: Family::ELECTRA, encoder });
+    // Word embeddings of both models are added, and the head sees the first token of each segment.
+    let deberta = deberta();
+    let encoder = EncoderConfig { initializer_range: 0.2, ..deberta.encoder };
+    compare_pair(&ModelConfig { encoder, ..deberta });
+}
+
+fn compare_pair(model: &ModelConfig) {
+    let (rtd, batch) = (RtdConfig::default(), batch());
     let task = |dtype, device: &Device| {
-        let pair = blueprint(&rtd, &model).unwrap().initialise(1, device).unwrap();
+        let pair = blueprint(&rtd, model).unwrap().initialise(1, device).unwrap();
         ReplacedTokenDetection::new(pair, &rtd).computing_in(dtype).unwrap()
     };
     // Every other one is the original.
@@ -226,7 +253,8 @@ fn a_pass_of_generator_and_discriminator_is_the_same_on_each_device() {
             (sum, on_cpu(gradients.flat().unwrap()))
         };
         let want = pass(&Device::Cpu);
-        on_each_device(|| assert_same("generator and discriminator", dtype, &pass(&device()), &want));
+        let what = format!("generator and discriminator of {}", model.family.title);
+        on_each_device(|| assert_same(&what, dtype, &pass(&device()), &want));
     }
     let replaced = |device: &Device| {
         let losses = task(DType::F32, device).evaluate(&batch).unwrap();

@@ -29,6 +29,7 @@ use crate::models::gelu_form;
 use crate::models::initial;
 use crate::models::initial::Role;
 use crate::ops::disentangled_attention::Buckets;
+use crate::ops::indices::KeptKeys;
 use crate::ops::rotary::Angles;
 
 /// Makes the parts of one encoder.
@@ -196,12 +197,12 @@ impl<'a> Parts<'a> {
             is_there.then(|| of_layer.unwrap_or_else(|| self.map(layer, name, [hidden, hidden], Role::Input)))
         };
         Positions::Relative(Box::new(RelativePositions {
-            buckets,
             key: map(shape.pos_att_type.content_to_position(), key, names.key),
             query: map(shape.pos_att_type.position_to_content(), query, names.query),
             dropout: (self.config.family.dropouts)(shape).embeddings,
             site: Site::RelativePositions(layer),
-            row_keys: (0..buckets.rows() as u64).collect(),
+            row_keys: Arc::new(KeptKeys::new((0..buckets.rows() as u64).collect())),
+            buckets,
         }))
     }
 

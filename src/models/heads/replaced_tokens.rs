@@ -20,7 +20,7 @@ use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::models::heads::HeadMemory;
 use crate::ops::computed::AnyIndices;
-use crate::ops::gather_rows;
+use crate::ops::first_row;
 use crate::ops::gelu;
 use crate::ops::gelu::Form;
 use crate::ops::layer_norm;
@@ -34,12 +34,6 @@ struct Activated {
     input_td: Tensor,
     pre_activation_td: Tensor,
     activation_td: Tensor,
-}
-
-/// For each token the first one of its segment, `[T]`.
-fn first_tokens(ctx: &Context<'_>) -> Vec<u32> {
-    let segments = ctx.rows.cu_seqlens.host().windows(2);
-    segments.flat_map(|bounds| (bounds[0]..bounds[1]).map(|_| bounds[0])).collect()
 }
 
 /// The head.
@@ -73,8 +67,8 @@ impl ReplacedTokenHead {
 
     /// What `tokens` tokens take.
     pub fn memory(&self, tokens: u64, compute: DType) -> HeadMemory {
-        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32. Of a
-        // norm its input and output, and what was added; the gradients of these.
+        // Both sides of GELU; their gradients and that of the hidden states. A logit and its slope are f32.
+        // Of a norm its input and output, and what was added; the gradients of these.
         let normed = u64::from(self.norm.is_some());
         let width = self.dense.inputs as u64;
         let value_bytes = compute.size_in_bytes() as u64;
@@ -91,7 +85,7 @@ impl ReplacedTokenHead {
         let (input_td, normed) = match &self.norm {
             None => (hidden_td.clone(), None),
             Some(norm) => {
-                let sum_td = (hidden_td + gather_rows::forward(hidden_td, &first_tokens(ctx))?)?;
+                let sum_td = first_row::forward(hidden_td, ctx.rows.cu_seqlens)?;
                 let (input_td, saved) = norm.forward(&sum_td, ctx)?;
                 (input_td, Some((sum_td, saved)))
             }
@@ -111,8 +105,7 @@ impl ReplacedTokenHead {
     ) -> Result<Tensor> {
         let (Some(norm), Some((sum_td, saved))) = (&self.norm, &activated.normed) else { return Ok(d_input) };
         let d_sum = norm.backward(&d_input, sum_td, saved, ctx, gradients)?;
-        let of_firsts = gather_rows::backward(&d_sum, &first_tokens(ctx), d_sum.dim(0)?)?;
-        d_sum + of_firsts
+        first_row::backward(&d_sum, ctx.rows.cu_seqlens)
     }
 
     fn output<'a>(&self, ctx: &Context<'a>) -> op::Map<'a> {

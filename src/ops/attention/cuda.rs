@@ -1,5 +1,6 @@
 //! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the
-//! queries and one for the keys, so that nothing is added up across blocks.
+//! queries and one for the keys, so that nothing is added up across blocks. Disentangled attention has the
+//! same launches, of kernels of its own.
 
 use candle_core::DType;
 use candle_core::Result;
@@ -26,35 +27,57 @@ use crate::ops::tensor::check_shape;
 
 /// The kernels of one way to compute.
 #[derive(Debug, Clone, Copy)]
-struct Kernels {
-    forward: Kernel,
-    backward_queries: Kernel,
-    backward_keys: Kernel,
+pub(in crate::ops) struct Kernels {
+    pub(in crate::ops) forward: Kernel,
+    pub(in crate::ops) backward_queries: Kernel,
+    pub(in crate::ops) backward_keys: Kernel,
 }
 
+/// The kernels of an op, named after it, with a suffix.
 macro_rules! kernels {
-    ($suffix:literal) => {
-        Kernels {
-            forward: Kernel { op: "attention", name: concat!("attention_forward", $suffix) },
-            backward_queries: Kernel {
-                op: "attention",
-                name: concat!("attention_backward_queries", $suffix),
+    ($op:literal, $suffix:literal) => {
+        $crate::ops::attention::cuda::Kernels {
+            forward: $crate::ops::cuda::Kernel { op: $op, name: concat!($op, "_forward", $suffix) },
+            backward_queries: $crate::ops::cuda::Kernel {
+                op: $op,
+                name: concat!($op, "_backward_queries", $suffix),
             },
-            backward_keys: Kernel { op: "attention", name: concat!("attention_backward_keys", $suffix) },
+            backward_keys: $crate::ops::cuda::Kernel {
+                op: $op,
+                name: concat!($op, "_backward_keys", $suffix),
+            },
         }
     };
 }
+pub(in crate::ops) use kernels;
 
-/// For every type and head size.
-const PLAIN: Kernels = kernels!("");
-/// For half types on tensor cores, by head size.
+/// What an op that is attention brings along to its launches.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct Form<'a> {
+    /// For every type and head size.
+    pub(in crate::ops) plain: Kernels,
+    /// For half types on tensor cores, by head size.
+    pub(in crate::ops) tensor: &'a [(usize, Kernels)],
+    /// Bytes of shared memory behind attention's own, without and with tensor cores.
+    pub(in crate::ops) shared_bytes: [usize; 2],
+    /// What scores are multiplied with.
+    pub(in crate::ops) scale: f32,
+}
+
+const PLAIN: Kernels = kernels!("attention", "");
 const TENSOR: [(usize, Kernels); 5] = [
-    (32, kernels!("_32")),
-    (64, kernels!("_64")),
-    (80, kernels!("_80")),
-    (96, kernels!("_96")),
-    (128, kernels!("_128")),
+    (32, kernels!("attention", "_32")),
+    (64, kernels!("attention", "_64")),
+    (80, kernels!("attention", "_80")),
+    (96, kernels!("attention", "_96")),
+    (128, kernels!("attention", "_128")),
 ];
+
+/// Attention without more.
+fn form(head_size: usize) -> Form<'static> {
+    let scale = 1.0 / (head_size as f32).sqrt();
+    Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: [0; 2], scale }
+}
 
 /// `sizeof(PlainRoom)` in `plain.cuh`.
 const PLAIN_SHARED_BYTES: usize = 34_560;
@@ -63,10 +86,10 @@ const PLAIN_COLUMNS: usize = 128;
 /// Bytes of `QueryRows` in `tensor_backward.cuh` for each row.
 const QUERY_ROW_BYTES: usize = 8;
 
-/// Twin of `Args` in `kernel.cu`.
+/// Twin of `Args` in `arguments.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Args {
+pub(in crate::ops) struct Args {
     q: Address,
     k: Address,
     v: Address,
@@ -90,17 +113,18 @@ struct Args {
 }
 
 /// What the launches of a pass have in common, and the arrays behind its addresses.
-struct Launch {
+struct Launch<'a> {
     args: Args,
+    form: Form<'a>,
     dtype: DType,
     head_size: usize,
     tiles: Tiles,
     drops: bool,
 }
 
-impl Launch {
+impl<'a> Launch<'a> {
     /// For `q`, `k`, `v` and the dropout of `segments`; addresses of what a pass adds are left out.
-    fn new(gpu: &Gpu, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
+    fn new(gpu: &Gpu, form: Form<'a>, [q, k, v]: [&Tensor; 3], segments: &Segments<'_>) -> Result<Self> {
         let (dtype, hidden, heads) = (q.dtype(), q.dim(1)?, segments.heads);
         let tiles = Tiles::of(gpu, segments.cu_seqlens)?;
         let dropout = Dropout::active(segments.dropout)?;
@@ -124,10 +148,10 @@ impl Launch {
             dropout: DropoutArgs::of(dropout),
             heads: heads as u32,
             head_size: head_size as u32,
-            scale: 1.0 / (head_size as f32).sqrt(),
+            scale: form.scale,
             window: segments.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(u32::MAX),
         };
-        Ok(Self { args, dtype, head_size, tiles, drops: dropout.is_some() })
+        Ok(Self { args, form, dtype, head_size, tiles, drops: dropout.is_some() })
     }
 
     /// Keys to draw from, and room for what is decided, where anything is dropped. The array is to live until
@@ -165,9 +189,9 @@ impl Launch {
         let Args { q, k, v, o, d_out, dq, dk, dv, .. } = self.args;
         let fits = self.dtype != DType::F32
             && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv]) != 0;
-        match TENSOR.iter().find(|(head_size, _)| fits && *head_size == self.head_size) {
+        match self.form.tensor.iter().find(|(head_size, _)| fits && *head_size == self.head_size) {
             Some((_, kernels)) => (*kernels, true),
-            None => (PLAIN, false),
+            None => (self.form.plain, false),
         }
     }
 
@@ -177,11 +201,13 @@ impl Launch {
         let across = [self.tiles.count as u32, self.args.heads];
         if !tensor_cores {
             let blocks = [across[0], across[1], self.head_size.div_ceil(PLAIN_COLUMNS) as u32];
-            return Grid { blocks, threads: 256, shared_bytes: PLAIN_SHARED_BYTES as u32 };
+            let shared_bytes = PLAIN_SHARED_BYTES + self.form.shared_bytes[0];
+            return Grid { blocks, threads: 256, shared_bytes: shared_bytes as u32 };
         }
         // `Room` in `tensor.cuh`: two stages of two tiles, rows padded by 16 bytes.
         let stream = if self.head_size <= 80 { TILE_ROWS } else { TILE_ROWS / 2 };
-        let shared_bytes = 2 * stream * (2 * (self.head_size + 8) * size_of::<u16>() + row_bytes);
+        let streamed = 2 * stream * (2 * (self.head_size + 8) * size_of::<u16>() + row_bytes);
+        let shared_bytes = streamed + self.form.shared_bytes[1];
         Grid { blocks: [across[0], across[1], 1], threads: 128, shared_bytes: shared_bytes as u32 }
     }
 }
@@ -193,25 +219,42 @@ pub(super) fn forward(
     v_td: &Tensor,
     segments: &Segments<'_>,
 ) -> Result<(Tensor, Saved)> {
+    let form = form(q_td.dim(1)? / segments.heads);
+    // SAFETY: the kernels of attention take `Args`.
+    unsafe { forward_of(gpu, form, [q_td, k_td, v_td], segments, |args| args) }
+}
+
+/// The forward pass of an op that is attention; `all` makes the arguments of its kernels.
+///
+/// # Safety The kernels of `form` take what `all` gives, and what that names beside attention's own arguments
+/// is as large as they read it to be.
+pub(in crate::ops) unsafe fn forward_of<A: Copy>(
+    gpu: &Gpu,
+    form: Form<'_>,
+    [q_td, k_td, v_td]: [&Tensor; 3],
+    segments: &Segments<'_>,
+    all: impl Fn(Args) -> A,
+) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q_td.dims2()?;
-    let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
+    let mut launch = Launch::new(gpu, form, [q_td, k_td, v_td], segments)?;
     let o_td = gpu.uninitialised((tokens, hidden), launch.dtype)?;
     let log_sum_exp_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.o = gpu.output(&o_td, launch.dtype)?;
     launch.args.log_sum_exp = gpu.output(&log_sum_exp_th, DType::F32)?;
     let drawn = launch.draws(gpu, segments)?;
     let (kernels, tensor_cores) = launch.kernels();
+    let (grid, args) = (launch.grid(tensor_cores, 0), all(launch.args));
     // SAFETY: all of `[T, D]` are of one shape and type, log-sum-exp is `[T, H]`, there is a key for each
     // token, and tiles lie inside the segments, which end at `T`: all checked by the caller. There is room
-    // for the decisions of all squares of each head.
-    unsafe { gpu.launch(kernels.forward, Some(launch.dtype), launch.grid(tensor_cores, 0), &launch.args) }?;
+    // for the decisions of all squares of each head. What the op adds is the caller's promise.
+    unsafe { gpu.launch(kernels.forward, Some(launch.dtype), grid, &args) }?;
     Ok((o_td, Saved { log_sum_exp_th, kept: drawn.map(|(kept, _)| kept) }))
 }
 
 /// Room for the gradients of `q`, `k` and `v`. Where these are parts of one tensor, as the outputs of maps
 /// that are one product, so are their gradients, in the same order: the gradients of the maps are one
 /// product, too.
-fn gradients(gpu: &Gpu, launch: &Launch, (tokens, hidden): (usize, usize)) -> Result<[Tensor; 3]> {
+fn gradients(gpu: &Gpu, launch: &Launch<'_>, (tokens, hidden): (usize, usize)) -> Result<[Tensor; 3]> {
     let Args { q, k, v, .. } = launch.args;
     let apart = Apart::of(&[q, k, v], launch.dtype, |address| Ok(*address))?;
     let room = |parts: usize| gpu.uninitialised((parts, tokens, hidden), launch.dtype);
@@ -230,10 +273,28 @@ pub(super) fn backward(
     saved: &Saved,
     segments: &Segments<'_>,
 ) -> Result<[Tensor; 3]> {
+    let form = form(do_td.dim(1)? / segments.heads);
+    // SAFETY: the kernels of attention take `Args`.
+    unsafe { backward_of(gpu, form, do_td, activations, saved, segments, |args| args) }
+}
+
+/// The backward pass of an op that is attention.
+///
+/// # Safety
+/// As [`forward_of`].
+pub(in crate::ops) unsafe fn backward_of<A: Copy>(
+    gpu: &Gpu,
+    form: Form<'_>,
+    do_td: &Tensor,
+    activations: Activations<'_>,
+    saved: &Saved,
+    segments: &Segments<'_>,
+    all: impl Fn(Args) -> A,
+) -> Result<[Tensor; 3]> {
     let Activations { q_td, k_td, v_td, o_td } = activations;
     let (tokens, hidden) = q_td.dims2()?;
     check_shape("attention: log-sum-exp", &saved.log_sum_exp_th, &[tokens, segments.heads])?;
-    let mut launch = Launch::new(gpu, [q_td, k_td, v_td], segments)?;
+    let mut launch = Launch::new(gpu, form, [q_td, k_td, v_td], segments)?;
     let dtype = launch.dtype;
     let [dq_td, dk_td, dv_td] = gradients(gpu, &launch, (tokens, hidden))?;
     let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
@@ -249,16 +310,13 @@ pub(super) fn backward(
     };
     launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
     let (kernels, tensor_cores) = launch.kernels();
-    // SAFETY: as in `forward`; delta is `[T, H]`, and the kernel of the queries, launched first, writes all
-    // of it.
+    let [of_queries, of_keys] = [0, QUERY_ROW_BYTES].map(|row_bytes| launch.grid(tensor_cores, row_bytes));
+    let args = all(launch.args);
+    // SAFETY: as in `forward_of`; delta is `[T, H]`, and the kernel of the queries, launched first, writes
+    // all of it.
     unsafe {
-        gpu.launch(kernels.backward_queries, Some(dtype), launch.grid(tensor_cores, 0), &launch.args)?;
-        gpu.launch(
-            kernels.backward_keys,
-            Some(dtype),
-            launch.grid(tensor_cores, QUERY_ROW_BYTES),
-            &launch.args,
-        )?;
+        gpu.launch(kernels.backward_queries, Some(dtype), of_queries, &args)?;
+        gpu.launch(kernels.backward_keys, Some(dtype), of_keys, &args)?;
     }
     Ok([dq_td, dk_td, dv_td])
 }

@@ -27,7 +27,7 @@ use crate::ops::element::by_dtype;
 use crate::ops::indices::Indices;
 
 pub(in crate::ops) mod cpu;
-mod cuda;
+pub(in crate::ops) mod cuda;
 pub mod reference;
 pub(in crate::ops) mod rows;
 mod tiles;

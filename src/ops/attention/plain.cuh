@@ -3,8 +3,6 @@
 // 256 threads as 16 x 16: thread (y, x) has rows y, y + 16, ... and columns x, x + 16, ... of each 64 x 64
 // tile of scores. Operands pass through shared memory 32 columns at a time; blockIdx.z takes 128 columns of
 // the head's results, and wider heads compute their scores once for each.
-#pragma once
-
 constexpr int PIECE = 32;    // columns of the operands in shared memory
 constexpr int PIECES = 4;    // of the results of a block
 constexpr int EDGE = 16;     // threads each way
@@ -41,9 +39,9 @@ __device__ __forceinline__ float row_max(float value) {
 }
 
 // What all three kernels know.
-template <typename T>
+template <typename T, typename A>
 struct Plain {
-    const Args& a;
+    const A& a;
     PlainRoom& room = *reinterpret_cast<PlainRoom*>(shared_memory());
     Tile tile = tile_of(a);
     u32 x = threadIdx.x % EDGE, y = threadIdx.x / EDGE;
@@ -146,10 +144,23 @@ struct Plain {
     __device__ __forceinline__ i64 of_head(i64 row) { return row * a.heads + blockIdx.y; }
 };
 
-template <typename T>
-__device__ void plain_forward(const Args& a) {
-    Plain<T> plain{a};
+// Adds what positions say to the scores of a block's own rows and of those of the other side from `other` on.
+template <bool OWN_ARE_KEYS, typename T, typename A, typename P>
+__device__ __forceinline__ void add_positions(const Plain<T, A>& plain, const P& positions, Square& s, u32 other) {
+#pragma unroll
+    for (int i = 0; i < MINE; i++) {
+#pragma unroll
+        for (int j = 0; j < MINE; j++) {
+            s[i][j] += positions.template said<OWN_ARE_KEYS>(plain.y + i * EDGE, plain.x + j * EDGE, other);
+        }
+    }
+}
+
+template <typename T, typename A>
+__device__ void plain_forward(const A& a) {
+    Plain<T, A> plain{a};
     const Tile tile = plain.tile;
+    PlainPositions<T, A> positions{a, tile};
     const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
     const Span span = span_of(a, tile);
     Sums out = {};
@@ -158,8 +169,10 @@ __device__ void plain_forward(const Args& a) {
     for (int i = 0; i < MINE; i++) highest[i] = -INFINITY, sum[i] = 0.0f;
     for (u32 key = span.first; key < span.end; key += ROWS) {
         plain.template drop<false>(tile.first, key);
+        if constexpr (positions.ARE_THERE) positions.template look<false>(key);
         Square s;
         plain.scores(s, a.q, tile.first, a.k, i64(tile.start) + key);
+        if constexpr (positions.ARE_THERE) add_positions<false>(plain, positions, s, key);
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
             float most = highest[i];
@@ -196,10 +209,11 @@ __device__ void plain_forward(const Args& a) {
     plain.store(a.o, out, inverse);
 }
 
-template <typename T>
-__device__ void plain_backward_queries(const Args& a) {
-    Plain<T> plain{a};
+template <typename T, typename A>
+__device__ void plain_backward_queries(const A& a) {
+    Plain<T, A> plain{a};
     const Tile tile = plain.tile;
+    PlainPositions<T, A> positions{a, tile};
     const u32 keys = tile.end - tile.start, own = tile.first - tile.start;
     const Span span = span_of(a, tile);
     float delta[MINE], log_sum_exp[MINE], factors[MINE];
@@ -217,11 +231,14 @@ __device__ void plain_backward_queries(const Args& a) {
         if (plain.x == 0 && blockIdx.z == 0 && row < tile.end) a.delta[plain.of_head(row)] = delta[i];
     }
     Sums dq = {};
+    if constexpr (positions.ARE_THERE) positions.template begin<false>();
     for (u32 key = span.first; key < span.end; key += ROWS) {
         i64 first = i64(tile.start) + key;
         plain.template drop<true>(tile.first, key);
+        if constexpr (positions.ARE_THERE) positions.template look<false>(key);
         Square s, dp;
         plain.scores(s, a.q, tile.first, a.k, first);
+        if constexpr (positions.ARE_THERE) add_positions<false>(plain, positions, s, key);
         plain.scores(dp, a.d_out, tile.first, a.v, first);
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
@@ -233,22 +250,29 @@ __device__ void plain_backward_queries(const Args& a) {
                 plain.room.weights[row][column] = rounded<T>(p * (dp[i][j] * plain.keep(row, column) - delta[i]));
             }
         }
+        if constexpr (positions.ARE_THERE) {
+            __syncthreads();
+            positions.template collect<false>(plain.room.weights, key);
+        }
         plain.add_product(dq, a.k, first);
     }
     plain.store(a.dq, dq, factors);
 }
 
 // Tiles of scores are transposed here: rows are keys.
-template <typename T>
-__device__ void plain_backward_keys(const Args& a) {
-    Plain<T> plain{a};
+template <typename T, typename A>
+__device__ void plain_backward_keys(const A& a) {
+    Plain<T, A> plain{a};
     const Tile tile = plain.tile;
+    PlainPositions<T, A> positions{a, tile};
     const u32 own = tile.first - tile.start;
     const Span span = span_of(a, tile);
     Sums dk = {}, dv = {};
+    if constexpr (positions.ARE_THERE) positions.template begin<true>();
     for (u32 query = span.first; query < span.end; query += ROWS) {
         i64 first = i64(tile.start) + query;
         plain.template drop<true>(first, tile.first - tile.start);
+        if constexpr (positions.ARE_THERE) positions.template look<true>(query);
         for (u32 i = threadIdx.x; i < ROWS; i += EDGE * EDGE) {
             bool valid = first + i < tile.end;
             plain.room.log_sum_exp[i] = valid ? a.log_sum_exp[plain.of_head(first + i)] : INFINITY;
@@ -256,6 +280,7 @@ __device__ void plain_backward_keys(const Args& a) {
         }
         Square s, dp;
         plain.scores(s, a.k, tile.first, a.q, first);
+        if constexpr (positions.ARE_THERE) add_positions<true>(plain, positions, s, query);
         plain.scores(dp, a.v, tile.first, a.d_out, first);
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
@@ -275,6 +300,10 @@ __device__ void plain_backward_keys(const Args& a) {
         for (int i = 0; i < MINE; i++) {
 #pragma unroll
             for (int j = 0; j < MINE; j++) plain.room.weights[plain.y + i * EDGE][plain.x + j * EDGE] = rounded<T>(s[i][j]);
+        }
+        if constexpr (positions.ARE_THERE) {
+            __syncthreads();
+            positions.template collect<true>(plain.room.weights, query);
         }
         plain.add_product(dk, a.q, first);
     }

@@ -4,8 +4,6 @@
 // Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in
 // different banks for each K. Keys and values (or queries and output gradients) are streamed through two
 // stages, one filled while the other is used.
-#pragma once
-
 constexpr float LOG2_E = 1.4426950408889634f;
 
 template <int K>

@@ -2,11 +2,9 @@
 //
 // The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand
 // of its next product without passing through shared memory.
-#pragma once
-
 // dq of a tile of queries; writes delta for the kernel of the keys.
-template <typename T, int K>
-__device__ void tensor_backward_queries(const Args& a) {
+template <typename T, int K, typename A>
+__device__ void tensor_backward_queries(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
     const Tile tile = tile_of(a);
@@ -52,6 +50,8 @@ __device__ void tensor_backward_queries(const Args& a) {
         if (lane.column == 0 && row < tile.end) a.delta[row * a.heads + blockIdx.y] = delta[half];
     }
 
+    TensorPositions<T, A> positions(a, tile, room + 2 * STAGE, u32(own - tile.start));
+    if constexpr (positions.ARE_THERE) positions.template begin<false>();
     float dq[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
     const u32 keys = tile.end - tile.start, row = u32(own - tile.start) + lane.row;
@@ -70,6 +70,7 @@ __device__ void tensor_backward_queries(const Args& a) {
             u32 bits = ALL_LANES;
             if (a.dropout.threshold != 0) bits = kept_at(a, tile, u32(own - tile.start), key + first)[lane.row] >> lane.column;
             times_transposed<T, K>(p, query, rows, lane);
+            if constexpr (positions.ARE_THERE) positions.template add<false>(p, key + first);
             times_transposed<T, K>(ds, gradient, rows + STREAM * STRIDE, lane);
 #pragma unroll
             for (int n = 0; n < 2; n++) {
@@ -81,6 +82,7 @@ __device__ void tensor_backward_queries(const Args& a) {
                     ds[n][i] = probability * (ds[n][i] * (kept(bits, n, i) ? a.dropout.scale : 0.0f) - delta[i / 2]);
                 }
             }
+            if constexpr (positions.ARE_THERE) positions.template collect<false>(ds, key + first);
             add_product<T, K>(dq, ds, rows, lane);
         }
     }
@@ -98,8 +100,8 @@ struct QueryRows {
 };
 
 // dk and dv of a tile of keys.
-template <typename T, int K>
-__device__ void tensor_backward_keys(const Args& a) {
+template <typename T, int K, typename A>
+__device__ void tensor_backward_keys(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][queries, output gradients][STREAM][STRIDE]
     auto* of_rows = reinterpret_cast<QueryRows<STREAM>*>(room + 2 * STAGE);  // [stage]
@@ -136,6 +138,8 @@ __device__ void tensor_backward_keys(const Args& a) {
     const Span span = span_of(a, tile);
     fetch(0, span.first);
 
+    TensorPositions<T, A> positions(a, tile, of_rows + 2, u32(own - tile.start));
+    if constexpr (positions.ARE_THERE) positions.template begin<true>();
     float dk[K / 8][4] = {}, dv[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
     const u32 queries = tile.end - tile.start, row = u32(own - tile.start) + lane.row;
@@ -158,6 +162,7 @@ __device__ void tensor_backward_keys(const Args& a) {
                 bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
             }
             times_transposed<T, K>(p, key, rows, lane);
+            if constexpr (positions.ARE_THERE) positions.template add<true>(p, query + first);
             times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
 #pragma unroll
             for (int n = 0; n < 2; n++) {
@@ -174,6 +179,7 @@ __device__ void tensor_backward_keys(const Args& a) {
                 }
             }
             add_product<T, K>(dv, p, rows + STREAM * STRIDE, lane);
+            if constexpr (positions.ARE_THERE) positions.template collect<true>(ds, query + first);
             add_product<T, K>(dk, ds, rows, lane);
         }
     }

@@ -2,8 +2,6 @@
 //
 // The factor 1 / (1 - p) of dropout is left to the end, together with the sum: probabilities that meet the
 // values are exp(s - highest), rounded to the type, 0 where dropped.
-#pragma once
-
 // What a lane carries of its two rows.
 template <int K>
 struct Softmax {
@@ -50,15 +48,20 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
 
 // One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
 // of the warp's first query.
-template <typename T, int K>
+template <typename T, int K, typename A, typename P>
 __device__ __forceinline__ void forward_tile(
-    const Args& a, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile, u32 query_row,
-    u32 key, u64 random_key, const Lane& lane) {
+    const A& a, P& positions, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile,
+    u32 query_row, u32 key, u64 random_key, const Lane& lane) {
     constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
     const u32 keys = tile.end - tile.start;
     float scores[CHUNKS][2][4];
 #pragma unroll
-    for (int j = 0; j < CHUNKS; j++) times_transposed<T, K>(scores[j], query, rows + j * 16 * STRIDE, lane);
+    for (int j = 0; j < CHUNKS; j++) {
+        times_transposed<T, K>(scores[j], query, rows + j * 16 * STRIDE, lane);
+        if constexpr (P::ARE_THERE) {
+            if (key + j * 16 < keys) positions.template add<false>(scores[j], key + j * 16);
+        }
+    }
     if (keys - key < STREAM || a.window != EVERYTHING) {
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) {
@@ -90,8 +93,8 @@ __device__ __forceinline__ void forward_tile(
     }
 }
 
-template <typename T, int K>
-__device__ void tensor_forward(const Args& a) {
+template <typename T, int K, typename A>
+__device__ void tensor_forward(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
     const Tile tile = tile_of(a);
@@ -113,6 +116,7 @@ __device__ void tensor_forward(const Args& a) {
     u32 query[K / 16][4];
     load_rows<T, K>(query, room + STAGE + lane.warp * 16 * STRIDE, lane);
 
+    TensorPositions<T, A> positions(a, tile, room + 2 * STAGE, u32(own - tile.start));
     Softmax<K> softmax;
     u64 random_key = 0;
     if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
@@ -123,7 +127,7 @@ __device__ void tensor_forward(const Args& a) {
         __syncthreads();
         if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
         if (own >= tile.end) continue;
-        forward_tile<T, K>(a, softmax, query, room + stage * STAGE, tile, u32(own - tile.start), key, random_key, lane);
+        forward_tile<T, K>(a, positions, softmax, query, room + stage * STAGE, tile, u32(own - tile.start), key, random_key, lane);
     }
     __syncthreads();
     if (own >= tile.end) return;

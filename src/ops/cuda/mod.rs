@@ -170,12 +170,12 @@ impl Gpu {
         self.0.uninitialised(shape.into(), dtype)
     }
 
-    /// Fills a contiguous f32 tensor with zeros; through a view, that part of its buffer. By the driver: a
-    /// kernel of candle's may not be compiled for this GPU.
+    /// Fills a contiguous tensor with zeros; through a view, that part of its buffer. By the driver: a kernel
+    /// of candle's may not be compiled for this GPU.
     pub(in crate::ops) fn clear(&self, t: &Tensor) -> Result<()> {
-        let start = self.output(t, DType::F32)?;
+        let start = self.output(t, t.dtype())?;
         // SAFETY: the tensor is contiguous and has so many bytes.
-        unsafe { self.0.clear(start, t.elem_count() * size_of::<f32>()) }
+        unsafe { self.0.clear(start, t.elem_count() * t.dtype().size_in_bytes()) }
     }
 
     /// A copy of host values.

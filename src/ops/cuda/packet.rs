@@ -91,6 +91,14 @@ impl Array {
         Ok(Self { start, kind: Kind::U32, _memory: Arc::new(numbers.clone()) })
     }
 
+    /// A copy of keys in a tensor of its own, for those that outlive every batch.
+    pub(in crate::ops) fn of_keys(gpu: &Gpu, keys: &[u64]) -> Result<Self> {
+        // candle has no unsigned type of 64 bits.
+        let keys = gpu.upload(&keys.iter().map(|&key| key as i64).collect::<Vec<i64>>())?;
+        let start = gpu.input(&keys, DType::I64)?;
+        Ok(Self { start, kind: Kind::U64, _memory: Arc::new(keys) })
+    }
+
     /// Where it begins, for a kernel that reads values of this kind.
     pub(in crate::ops) fn address(&self, kind: Kind) -> Result<Address> {
         if self.kind != kind {

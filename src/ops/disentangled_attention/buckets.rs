@@ -1,22 +1,46 @@
 //! Which row of the table of relative positions a distance takes.
 
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use crate::ops::cuda::Gpu;
+
+/// Distances that the first table of a GPU is for, to either side and with 0.
+const LEAST_PLACES: usize = 512;
+
 /// The rows for distances of a query behind a key: one each near 0, and where there are buckets, the farther
-/// the more distances share a row. `make_log_bucket_position` of `modeling_deberta_v2.py` (transformers 5.23).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// the more distances share a row. `make_log_bucket_position` of `modeling_deberta_v2.py` (transformers
+/// 5.23).
+#[derive(Debug, Clone)]
 pub struct Buckets {
     /// Rows for distances to either side: the buckets, or the farthest distance where there are none.
     span: usize,
     /// The distance from which on all take the last bucket; `None` where each distance has a row.
     farthest: Option<usize>,
+    /// [`Self::table`] of the last call.
+    kept: Arc<Mutex<Option<Tensor>>>,
+}
+
+/// Consecutive rows of the tables that the distances of a batch reach, and with them what products like: a
+/// multiple of 8 rows, where the tables have as many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) first: usize,
+    pub(super) count: usize,
 }
 
 impl Buckets {
     /// So many buckets to either side for distances up to `farthest`; 0 for a row for each distance.
     pub fn new(position_buckets: usize, farthest: usize) -> Self {
-        match position_buckets {
-            0 => Self { span: farthest, farthest: None },
-            span => Self { span, farthest: Some(farthest) },
-        }
+        let (span, farthest) = match position_buckets {
+            0 => (farthest, None),
+            span => (span, Some(farthest)),
+        };
+        Self { span, farthest, kept: Arc::default() }
     }
 
     /// Rows of the table (R).
@@ -24,7 +48,8 @@ impl Buckets {
         2 * self.span
     }
 
-    /// The row for a query that stands `distance` tokens behind the key. It never falls as the distance grows.
+    /// The row for a query that stands `distance` tokens behind the key. It never falls as the distance
+    /// grows.
     pub fn row(&self, distance: isize) -> usize {
         (self.bucket(distance) + self.span as isize).clamp(0, self.rows() as isize - 1) as usize
     }
@@ -42,6 +67,38 @@ impl Buckets {
     pub(super) fn by_place(&self, longest: usize) -> Vec<u32> {
         let last = longest as isize - 1;
         (-last..=last).map(|place| self.row(-place) as u32).collect()
+    }
+
+    /// The row of each distance from `1 - P` to `P - 1` on a GPU, u32, and `P`, at least `places`. It is
+    /// kept, on the GPU of the last call: made of logarithms there, some rows would be others.
+    pub(super) fn table(&self, gpu: &Gpu, places: usize) -> Result<(Tensor, usize)> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let places_of = |table: &Tensor| table.elem_count().div_ceil(2);
+        let is_enough =
+            |table: &&Tensor| table.device().same_device(gpu.device()) && places_of(table) >= places;
+        if let Some(table) = kept.as_ref().filter(is_enough) {
+            return Ok((table.clone(), places_of(table)));
+        }
+        // Powers of two: lengths that grow little by little do not make a table each.
+        let places = places.next_power_of_two().max(LEAST_PLACES);
+        let mut rows = self.by_place(places);
+        rows.reverse();
+        let table = gpu.upload(&rows)?;
+        *kept = Some(table.clone());
+        Ok((table, places))
+    }
+
+    /// The rows that the distances within `tokens` tokens reach, as products on a GPU take them.
+    pub(super) fn window(&self, tokens: usize) -> Window {
+        let (count, last) = (self.reached(tokens), tokens.max(1) as isize - 1);
+        let count = count.next_multiple_of(8).min(self.rows());
+        Window { first: self.row(-last).min(self.rows() - count), count }
+    }
+
+    /// The values in which a GPU keeps what a token says of the rows that the distances within `tokens`
+    /// tokens reach, for each head: they begin at multiples of 16 bytes in every type.
+    pub fn width(&self, tokens: usize) -> usize {
+        self.window(tokens).count.next_multiple_of(8)
     }
 
     /// The rows that the distances within `tokens` tokens reach.
@@ -73,13 +130,36 @@ mod tests {
         assert_eq!((buckets.rows(), buckets.reached(1), buckets.reached(6)), (16, 1, 11));
     }
 
-    /// The sum of the rows for 0 to 512 tokens, and some of them, as transformers has them for published models.
+    /// The sum of the rows for 0 to 512 tokens, and some of them, as transformers has them for published
+    /// models.
     #[test]
     fn the_published_buckets_are_those_of_transformers() {
         let buckets = Buckets::new(256, 512);
         assert_eq!((0..=512).map(|distance| buckets.row(distance)).sum::<usize>(), 218_880);
         let some = [127, 128, 129, 130, 131, 200, 300, 400, 510, 511].map(|distance| buckets.row(distance));
         assert_eq!(some, [383, 384, 385, 386, 387, 425, 463, 489, 511, 511]);
+    }
+
+    /// Of segments of 128 tokens: 255 rows and one more. Of the longest the whole table, also where that is
+    /// no multiple of 8.
+    #[test]
+    fn a_window_holds_the_rows_that_are_reached_in_eights() {
+        let window = |buckets: &Buckets, tokens| {
+            let Window { first, count } = buckets.window(tokens);
+            (first, count)
+        };
+        let published = Buckets::new(256, 512);
+        assert_eq!([1, 128, 512].map(|tokens| window(&published, tokens)), [(256, 8), (129, 256), (0, 512)]);
+        assert_eq!([1, 128, 512].map(|tokens| published.width(tokens)), [8, 256, 512]);
+        let small = Buckets::new(0, 3);
+        assert_eq!([0, 2, 9].map(|tokens| window(&small, tokens)), [(0, 6); 3]);
+        assert_eq!(small.width(2), 8);
+        let odd = Buckets::new(7, 40);
+        for tokens in 1..60 {
+            let (first, count) = window(&odd, tokens);
+            assert!(first <= odd.row(1 - tokens as isize) && odd.row(tokens as isize - 1) < first + count);
+            assert!(first + count <= 14 && (count % 8 == 0 || count == 14), "{tokens}: {first} {count}");
+        }
     }
 
     #[test]

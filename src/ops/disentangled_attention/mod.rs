@@ -2,8 +2,8 @@
 //! of contents, each meets those of relative positions.
 //!
 //! `kr` and `qr` are projections of a table of relative positions, `r(i, j)` its row for query `i` and key
-//! `j` ([`Buckets`]). With `N` the terms of a score that there are, `c = 1 / sqrt(K N)`, `z` the dropout factor
-//! of a probability, for each head and segment:
+//! `j` ([`Buckets`]). With `N` the terms of a score that there are, `c = 1 / sqrt(K N)`, `z` the dropout
+//! factor of a probability, for each head and segment:
 //!
 //! ```text
 //! s_ij = c (q_i . k_j + q_i . kr_r(i,j) + k_j . qr_r(i,j))      p = softmax(s)      o = (p z) v
@@ -13,13 +13,15 @@
 //! ```
 //!
 //! The second term is "content to position" (`c2p`), the third one "position to content" (`p2c`); either may
-//! be absent. `q`, `k`, `v`, `o` are `[T, D]`, `kr` and `qr` `[R, D]`; head `h` is columns `h K .. (h + 1) K`.
-//! Saved: the log-sum-exp of each row of `s`, and all inputs. Nothing accumulates. Tensors are f32, bf16 or
-//! f16; scores, softmax and sums are f32. Per segment and head there are products with the rows that its
-//! distances reach, `[n, R]` at most, and never a tensor of positions for each pair of tokens.
+//! be absent. `q`, `k`, `v`, `o` are `[T, D]`, `kr` and `qr` `[R, D]`; head `h` is columns `h K .. (h + 1)
+//! K`. Saved: the log-sum-exp of each row of `s`, and all inputs. Nothing accumulates. Tensors are f32, bf16
+//! or f16; scores, softmax and sums are f32. Per segment and head there are products with the rows that its
+//! distances reach, `[n, R]` at most, and never a tensor of positions for each pair of tokens. On a GPU these
+//! products are of all tokens, and round what is said of positions to the type of the tensors.
 
 mod buckets;
 mod cpu;
+mod cuda;
 pub mod reference;
 mod rows;
 #[cfg(test)]
@@ -81,7 +83,7 @@ pub fn forward(
         None => by_dtype!("disentangled attention", q_td, T => {
             cpu::forward::<T>([q_td, k_td, v_td], relative, segments)
         }),
-        Some(_) => refuse_gpu(),
+        Some(gpu) => cuda::forward(&gpu, [q_td, k_td, v_td], relative, segments),
     }
 }
 
@@ -99,12 +101,8 @@ pub fn backward(
         None => by_dtype!("disentangled attention", do_td, T => {
             cpu::backward::<T>(do_td, activations, relative, saved, segments)
         }),
-        Some(_) => refuse_gpu(),
+        Some(gpu) => cuda::backward(&gpu, do_td, activations, relative, saved, segments),
     }
-}
-
-fn refuse_gpu<R>() -> Result<R> {
-    bail!("disentangled attention is not built for GPUs: train DeBERTa on the CPU")
 }
 
 fn check_all(tensors: &[&Tensor], relative: &Relative<'_>, segments: &Segments<'_>) -> Result<()> {

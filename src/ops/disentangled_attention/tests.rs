@@ -1,5 +1,7 @@
-//! Disentangled attention against the reference: either kind of positions, both and none, segments longer than
-//! the buckets reach, several blocks of queries, several groups of segments, dropout.
+//! Disentangled attention against the reference: either kind of positions, both and none, segments longer
+//! than the buckets reach, several blocks of queries, several groups of segments, dropout; on a GPU head
+//! sizes of tensor cores and others, lengths around the borders of tiles, and buckets that hold more than a
+//! tile.
 
 use candle_core::DType;
 use candle_core::Device;
@@ -18,8 +20,11 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
 use crate::ops::testing::bits;
+use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -84,7 +89,7 @@ fn composed(
 
 /// In every type, as in attention: a half type rounds probabilities and gradients of scores once, what they
 /// come to for positions once more, and the results.
-fn compare(kinds: Kinds, buckets: Buckets, head_size: usize, batch: &Batch) {
+fn compare(kinds: Kinds, buckets: &Buckets, head_size: usize, batch: &Batch) {
     for dtype in DTYPES {
         let half = if dtype == DType::F32 { 0.0 } else { rounding(dtype) };
         let hidden = batch.heads * head_size;
@@ -94,9 +99,9 @@ fn compare(kinds: Kinds, buckets: Buckets, head_size: usize, batch: &Batch) {
         let mut inputs = vec![&q, &k, &v];
         inputs.extend(tables.iter().zip(kinds).filter_map(|(table, is_there)| is_there.then_some(table)));
         let (want, gradients) =
-            reference_gradients(|i: &[Tensor]| composed(i, kinds, &buckets, batch), &inputs, &d_out);
+            reference_gradients(|i: &[Tensor]| composed(i, kinds, buckets, batch), &inputs, &d_out);
         let [keys_rd, queries_rd] = [0, 1].map(|kind| kinds[kind].then_some(&tables[kind]));
-        let relative = Relative { buckets: &buckets, keys_rd, queries_rd };
+        let relative = Relative { buckets, keys_rd, queries_rd };
         let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
         let name = |what: &str| format!("{what} of {kinds:?} in {dtype:?}, heads of {head_size}");
         assert_close(&name("o"), &o, &want, 2e-6 + half);
@@ -113,19 +118,38 @@ fn compare(kinds: Kinds, buckets: Buckets, head_size: usize, batch: &Batch) {
 
 #[test]
 fn forward_and_backward_are_the_reference() {
-    for kinds in [BOTH, [true, false], [false, true]] {
-        compare(kinds, Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], None));
-    }
-    compare(BOTH, Buckets::new(4, 12), 24, &Batch::new(1, &[2], None));
-    compare(BOTH, Buckets::new(0, 7), 5, &Batch::new(3, &[5, 13, 1, 1, 20], None));
-    compare(BOTH, Buckets::new(16, 40), 16, &Batch::new(1, &[300, 7], None));
+    on_each_device(|| {
+        for kinds in [BOTH, [true, false], [false, true]] {
+            compare(kinds, &Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], None));
+        }
+        compare(BOTH, &Buckets::new(4, 12), 24, &Batch::new(1, &[2], None));
+        compare(BOTH, &Buckets::new(0, 7), 5, &Batch::new(3, &[5, 13, 1, 1, 20], None));
+        compare(BOTH, &Buckets::new(16, 40), 16, &Batch::new(1, &[300, 7], None));
+        compare(BOTH, &Buckets::new(8, 30), 136, &Batch::new(1, &[70], None));
+    });
+}
+
+/// Around the borders of the squares of 16 and the tiles of 64; the farthest buckets hold up to 100 tokens.
+#[test]
+fn head_sizes_of_tensor_cores_are_the_reference() {
+    on_each_device(|| {
+        for kinds in [[true, false], [false, true]] {
+            compare(kinds, &Buckets::new(6, 30), 32, &Batch::new(2, &[1, 37, 0, 16], None));
+        }
+        compare(BOTH, &Buckets::new(24, 150), 64, &Batch::new(2, &[63, 65], None));
+        compare(BOTH, &Buckets::new(8, 90), 64, &Batch::new(1, &[15, 129, 17], None));
+        compare(BOTH, &Buckets::new(0, 20), 32, &Batch::new(1, &[64, 49, 1], None));
+    });
 }
 
 #[test]
 fn dropped_probabilities_are_drawn_again_in_backward() {
     let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 9) };
-    compare(BOTH, Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
-    compare(BOTH, Buckets::new(32, 140), 32, &Batch::new(3, &[7, 140], Some(dropout)));
+    on_each_device(|| {
+        compare(BOTH, &Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
+        compare(BOTH, &Buckets::new(32, 140), 32, &Batch::new(3, &[7, 140], Some(dropout)));
+        compare(BOTH, &Buckets::new(16, 40), 64, &Batch::new(1, &[70], Some(dropout)));
+    });
 }
 
 #[test]
@@ -163,14 +187,79 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn no_tokens_work() {
-    let (batch, buckets) = (Batch::new(1, &[0, 0], None), Buckets::new(2, 8));
-    let (x, table) = (fresh((0, 8), 1), fresh((4, 8), 2));
-    let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: None };
-    let (o, saved) = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap();
-    let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
-    let got = op::backward(&x, activations, &relative, &saved, &batch.segments()).unwrap();
-    assert_eq!((o.dims(), got.of_contents[2].dims()), (&[0, 8][..], &[0, 8][..]));
-    assert!(bits(&got.dkeys_rd.unwrap()).iter().all(|&bits| bits == 0));
+    on_each_device(|| {
+        let (batch, buckets) = (Batch::new(1, &[0, 0], None), Buckets::new(2, 8));
+        let (x, table) = (fresh((0, 8), 1), fresh((4, 8), 2));
+        let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: None };
+        let (o, saved) = op::forward(&x, &x, &x, &relative, &batch.segments()).unwrap();
+        let activations = Activations { q_td: &x, k_td: &x, v_td: &x, o_td: &o };
+        let got = op::backward(&x, activations, &relative, &saved, &batch.segments()).unwrap();
+        assert_eq!((o.dims(), got.of_contents[2].dims()), (&[0, 8][..], &[0, 8][..]));
+        assert!(bits(&got.dkeys_rd.unwrap()).iter().all(|&bits| bits == 0));
+    });
+}
+
+/// All scores are the same, values name their keys and gradients of outputs their queries: outputs are the
+/// probabilities that are kept, and the gradients of values those of the same mask.
+#[test]
+fn every_device_draws_the_mask_of_the_cpu() {
+    let dropout = Dropout { probability: 0.4, stream: Stream::new(11, Purpose::Dropout, 2) };
+    let (batch, buckets) = (Batch::new(1, &[28, 64], Some(dropout)), Buckets::new(6, 20));
+    on_each_device(|| {
+        for dtype in DTYPES {
+            let named = |t: usize| if t < 28 { t } else { t - 28 };
+            let ones = (0..92).flat_map(|t| (0..64).map(move |c| f32::from(u8::from(c == named(t)))));
+            let named = Tensor::from_vec(ones.collect(), (92, 64), &Device::Cpu).unwrap();
+            let named = placed(&named.to_dtype(dtype).unwrap());
+            let (zero, table) = (named.zeros_like().unwrap(), named.narrow(0, 0, 12).unwrap());
+            let table = table.zeros_like().unwrap();
+            let relative = Relative { buckets: &buckets, keys_rd: Some(&table), queries_rd: Some(&table) };
+            let (o, saved) = op::forward(&zero, &zero, &named, &relative, &batch.segments()).unwrap();
+            let activations = Activations { q_td: &zero, k_td: &zero, v_td: &named, o_td: &o };
+            let got = op::backward(&named, activations, &relative, &saved, &batch.segments()).unwrap();
+            let [o, dv] = [&o, &got.of_contents[2]].map(|t| double(t).to_vec2::<f64>().unwrap());
+            for (segment, of_heads) in batch.factors().unwrap().iter().enumerate() {
+                let start = batch.cu_seqlens[segment] as usize;
+                for (row, factors) in of_heads[0].to_vec2::<f64>().unwrap().iter().enumerate() {
+                    for (column, factor) in factors.iter().enumerate() {
+                        let kept = [o[start + row][column], dv[start + column][row]];
+                        let at = (segment, row, column);
+                        assert_eq!(kept.map(|value| value != 0.0), [*factor != 0.0; 2], "{dtype:?}: {at:?}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// On a GPU, tables of products are padded, squares are cut off and sums are carried: nothing of it depends
+/// on what else is in the batch.
+#[test]
+fn a_segment_gives_the_same_bits_in_any_batch() {
+    on_each_device(|| {
+        for (dtype, head_size) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 64), (dtype, 24)]) {
+            let buckets = Buckets::new(16, 60);
+            let all = [1, 2, 3, 4].map(|id| fresh_in((150, head_size), id, dtype));
+            let tables = [5, 6].map(|id| fresh_in((32, head_size), id, dtype));
+            let relative =
+                Relative { buckets: &buckets, keys_rd: Some(&tables[0]), queries_rd: Some(&tables[1]) };
+            let run = |[q, k, v, d_out]: [&Tensor; 4], lengths: &[u32]| {
+                let batch = Batch::new(1, lengths, None);
+                let (o, saved) = op::forward(q, k, v, &relative, &batch.segments()).unwrap();
+                let activations = Activations { q_td: q, k_td: k, v_td: v, o_td: &o };
+                let got = op::backward(d_out, activations, &relative, &saved, &batch.segments()).unwrap();
+                let [dq, dk, dv] = got.of_contents;
+                [o, dq, dk, dv]
+            };
+            let whole = run(all.each_ref(), &[70, 80]);
+            let second = all.each_ref().map(|t| t.narrow(0, 70, 80).unwrap().copy().unwrap());
+            let alone = run(second.each_ref(), &[80]);
+            for (whole, alone) in whole.iter().zip(&alone) {
+                let part = whole.narrow(0, 70, 80).unwrap();
+                assert!(bits(&part) == bits(alone), "{dtype:?}, heads of {head_size}");
+            }
+        }
+    });
 }
 
 #[test]

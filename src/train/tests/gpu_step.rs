@@ -12,8 +12,12 @@ use candle_core::Tensor;
 
 use crate::batches::Batch;
 use crate::config::ComputeType;
+use crate::config::PretrainTask;
 use crate::config::RtdConfig;
 use crate::config::TrainingConfig;
+use crate::families::EncoderConfig;
+use crate::families::Family;
+use crate::families::ModelConfig;
 use crate::families::named_model;
 use crate::machine::Machine;
 use crate::models::Model;
@@ -26,6 +30,7 @@ use crate::ops::linear;
 use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::tasks::Task;
+use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::train::bench::Case;
 use crate::train::run;
@@ -180,11 +185,34 @@ fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
     }
 }
 
+/// The masked language model of DeBERTa-v3, with the vocabulary of the published one.
+#[test]
+fn steps_with_relative_positions_keep_the_rules_and_their_number_of_launches() {
+    let [one, two] = [1, 2].map(|layers| step(&case("deberta-v3-base", layers, 64, 128)));
+    print_figures("deberta-v3-base", 12, &one, &two);
+    for product in products(&two) {
+        assert_eq!(rules::slow(&product), [""; 0], "{product:?}");
+    }
+    let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
+    // Those of base. And dropout of the table and of its gradient, which is added to those of the other
+    // layers; two biases that have begun when their maps are those of contents, too. Products: the
+    // projections of the table, what is said, twice, and its way back to contents and table, two each; the
+    // gradients of the projections and of what they were made of, 1 + 2; and one for each of the weights of
+    // queries, keys and values, of which two have begun. Cleared are the rows of both tables' gradients that
+    // no distance reaches, before and behind.
+    assert_eq!(a_layer, [12 + 3 + 2, 14 + 1 + 2 + 2 + 4 + 1 + 2 + 2, 4]);
+}
+
 #[test]
 fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
     let pair = case("electra-base", 1, 8, 128);
+    // The generator has half of the layers.
+    let disentangled =
+        Case { task: Some(PretrainTask::ReplacedTokenDetection), ..case("deberta-v3-base", 2, 2, 128) };
     for case in [
         case("modernbert-base", 1, 2, 128),
+        Case { gradient_checkpointing: true, ..disentangled.clone() },
+        disentangled,
         Case { compute: ComputeType::F16, ..case("tiny", 1, 3, 37) },
         Case { compute: ComputeType::F32, ..case("tiny", 1, 3, 37) },
         Case { gradient_checkpointing: true, ..pair.clone() },
@@ -222,6 +250,41 @@ fn the_next_batch_is_sent_before_the_loss_is_read() {
         stepper.run(&task, &[ahead], 3, 1e-3).unwrap();
         assert_eq!(copies(&cuda::take()), [0; 0]);
     });
+}
+
+/// The whole step of a classifier of DeBERTa, of which no kernel is candle's.
+#[test]
+fn a_step_of_a_classifier_with_relative_positions_keeps_the_rules() {
+    let events = cuda::recorded(|| {
+        let config = ModelConfig {
+            encoder: EncoderConfig {
+                num_hidden_layers: 1,
+                ..named_model("deberta-v3-base").unwrap().encoder
+            },
+            family: Family::DEBERTA_V2,
+        };
+        let model = Model::classifier(&config, 2, 1, &Device::Cpu).unwrap();
+        let task = Classify { model: model.computing_in(DType::BF16).unwrap() };
+        let policy = Policy::plain(ComputeType::Bf16, &Hardware::cpu()).unwrap();
+        let machine = Machine::alone(&Device::Cpu, policy);
+        let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
+        for step in 1..=2 {
+            // What the first step has made is kept, and no longer asked for.
+            if step == 2 {
+                cuda::take();
+            }
+            let batch = Batch { labels: vec![1], ..Batch::of_segment((5..105).collect(), vec![0]) };
+            stepper.run(&task, &[batch], step, 1e-3).unwrap();
+        }
+        cuda::take()
+    });
+    let launched = |name: &str| {
+        let is_one = |event: &&Event| matches!(event, Event::Launch { kernel, .. } if kernel == name);
+        events.iter().filter(is_one).count()
+    };
+    let kernels = ["forward_64", "backward_queries_64", "backward_keys_64"];
+    let launched = kernels.map(|name| launched(&format!("disentangled_attention_{name}_bf16")));
+    assert_eq!((launched, events.iter().filter(|event| **event == Event::Read).count()), ([1; 3], 2));
 }
 
 /// A classifier's last map has as many outputs as labels: two or three.

@@ -40,6 +40,8 @@ impl Slot {
         write: impl FnOnce(&mut [u8]),
     ) -> candle_core::Result<()> {
         record::write(|| Event::Copy(bytes as u64));
+        // Else its address may be counted as one in a large tensor that lay there before.
+        record::tensor(self.address().0, bytes);
         write(&mut self.host[..bytes]);
         self.device[self.start..self.start + bytes].copy_from_slice(&self.host[..bytes]);
         self.sent = bytes;

@@ -1,0 +1,65 @@
+//! Sums of two tensors, value by value: where no other op can take one of them along.
+//!
+//! `sum`: `y = a + b`, all of one type, f32, bf16 or f16, added in f32 and rounded once. `accumulate`: `s +=
+//! x`, or `s = x` where `s` has not begun, `s` f32 and `x` of any of these types. The gradient of a sum is
+//! that of each of its parts. Nothing is saved.
+
+mod cuda;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use crate::ops::accumulator::Accumulator;
+use crate::ops::cuda::Gpu;
+use crate::ops::element::Element;
+use crate::ops::element::by_dtype;
+use crate::ops::parallel::BLOCK_VALUES;
+use crate::ops::tensor::check_one_dtype;
+use crate::ops::tensor::check_shape;
+use crate::ops::tensor::values;
+use crate::ops::tensor::with_slice_mut;
+
+/// `a + b`, of their shape.
+pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    check_shape("add: the second tensor", b, a.dims())?;
+    check_one_dtype("add", &[("the first tensor", a), ("the second tensor", b)])?;
+    match Gpu::of(a)? {
+        None => a + b,
+        Some(gpu) => cuda::sum(&gpu, a, b),
+    }
+}
+
+/// Adds `x` to a sum, or begins it.
+pub fn accumulate(x: &Tensor, into: Accumulator<'_>) -> Result<()> {
+    check_shape("add: the sum", into.sum, x.dims())?;
+    match Gpu::of(x)? {
+        None => by_dtype!("add", x, T => on_cpu::<T>(x, into)),
+        Some(gpu) => cuda::accumulate(&gpu, x, into),
+    }
+}
+
+/// A sum that begins with `x`: its values in f32.
+pub fn begun(x: &Tensor) -> Result<Tensor> {
+    let sum = match Gpu::of(x)? {
+        None => Tensor::zeros(x.dims(), DType::F32, x.device())?,
+        Some(gpu) => gpu.uninitialised(x.dims(), DType::F32)?,
+    };
+    accumulate(x, Accumulator { sum: &sum, begun: false })?;
+    Ok(sum)
+}
+
+fn on_cpu<T: Element>(x: &Tensor, Accumulator { sum, begun }: Accumulator<'_>) -> Result<()> {
+    let x = values::<T>(x)?;
+    with_slice_mut(sum, |sum| {
+        sum.par_chunks_mut(BLOCK_VALUES).zip(x.par_chunks(BLOCK_VALUES)).for_each(|(sum, x)| {
+            for (sum, x) in sum.iter_mut().zip(x) {
+                *sum = if begun { *sum + x.widen() } else { x.widen() };
+            }
+        });
+    })
+}

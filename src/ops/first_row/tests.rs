@@ -1,0 +1,53 @@
+//! The first row of each segment added to its rows, against the reference, and segments that do not fit.
+
+use super::*;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::reference_gradients;
+use crate::ops::testing::within;
+
+/// Empty segments at the beginning, in the middle and at the end.
+const BOUNDS: [u32; 8] = [0, 0, 5, 6, 6, 136, 139, 139];
+
+/// What reaches a first row is rounded once or, on the CPU, as a sum and once more.
+#[test]
+fn forward_and_backward_agree_with_the_reference() {
+    on_each_device(|| {
+        for (dtype, cols) in DTYPES.into_iter().flat_map(|dtype| [1, 24, 67, 300].map(|cols| (dtype, cols))) {
+            let (x, dy) = (fresh_in((139, cols), 1, dtype), fresh_in((139, cols), 2, dtype));
+            let (want, gradients) = reference_gradients(|i| reference::forward(&i[0], &BOUNDS), &[&x], &dy);
+            let y = forward(&x, (&BOUNDS).into()).unwrap();
+            let dx = backward(&dy, (&BOUNDS).into()).unwrap();
+            assert_eq!([y.dtype(), dx.dtype()], [dtype; 2]);
+            assert_close("y", &y, &want, within(dtype, 1e-6, 1.0));
+            assert_close("dx", &dx, &gradients[0], within(dtype, 1e-6, 2.0));
+        }
+    });
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    assert_reference_is_differentiable(
+        |i| reference::forward(&i[0], &[0, 2, 3]),
+        &[&fresh((3, 5), 1)],
+        &fresh((3, 5), 2),
+    );
+}
+
+#[test]
+fn segments_that_do_not_cover_the_rows_are_named() {
+    on_each_device(|| {
+        for bounds in [&[0, 1][..], &[0, 3], &[1, 2], &[0, 2, 1, 2], &[]] {
+            for outcome in
+                [forward(&fresh((2, 4), 1), bounds.into()), backward(&fresh((2, 4), 1), bounds.into())]
+            {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("do not cover 2 tokens"), "{error}");
+            }
+        }
+    });
+}
