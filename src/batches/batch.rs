@@ -28,7 +28,8 @@ pub struct Batch {
     /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an
     /// example).
     pub label_positions: Vec<u32>,
-    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers.
+    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers,
+    /// or 0 and 1 for each of several labels.
     pub labels: Vec<u32>,
     /// Ids of the samples in this batch, to name them when a loss is not finite.
     pub sample_ids: Vec<u64>,

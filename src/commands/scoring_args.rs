@@ -37,6 +37,10 @@ pub struct EvaluateArgs {
     /// Column of the label; in JSONL of tagged words the field of the tags
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
+    /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
+    /// items of a list, as JSONL has them
+    #[arg(long, value_name = "TEXT")]
+    pub label_separator: Option<String>,
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,

@@ -80,6 +80,7 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["whole_word_mask", "wwm"], "write `mlm.masking: whole_word`"),
     (&["mask_prob", "masking_probability", "mask_probability"], "write `mlm.mlm_probability`"),
     (&["early_stopping", "patience"], "write `training.early_stopping_patience`"),
+    (&["multi_label", "multilabel", "is_multi_label"], "write `problem_type: multi_label_classification`"),
     (&["class_weight"], "write `training.class_weights: balanced`"),
     (&["label_smoothing"], "write `training.label_smoothing_factor`"),
     (&["layerdrop"], "not built: remove it"),

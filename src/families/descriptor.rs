@@ -95,9 +95,11 @@ impl Descriptor {
         match head {
             HeadKind::ReplacedTokenDetection => self.replaced_tokens.is_some(),
             HeadKind::TokenClassification => self.token_classifier.is_some(),
-            HeadKind::None | HeadKind::MaskedLm | HeadKind::SequenceClassification | HeadKind::Regression => {
-                true
-            }
+            HeadKind::None
+            | HeadKind::MaskedLm
+            | HeadKind::SequenceClassification
+            | HeadKind::MultiLabelClassification
+            | HeadKind::Regression => true,
         }
     }
 }

@@ -315,6 +315,7 @@ fn show_names_the_origin_of_each_value() {
       tensorboard: true               # default
       sample_text: null               # default
     task: classify                    # default
+    problem_type: null                # default
     model: models/mini                # a.yaml:1
     data:
       train_file: a.csv               # a.yaml:3
@@ -322,6 +323,7 @@ fn show_names_the_origin_of_each_value() {
       text_column: null               # default
       text_pair_column: null          # default
       label_column: null              # default
+      label_separator: null           # default
       labels: ["no", maybe]           # a.yaml:5
       max_train_fraction: null        # default
       max_train_samples: null         # default

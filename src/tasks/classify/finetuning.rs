@@ -116,11 +116,7 @@ impl Finetuned for Examples {
     }
 
     fn floor(&self) -> Option<Floor> {
-        let text = |example: &Example| match &example.text_pair {
-            Some(pair) => format!("{} {pair}", example.text),
-            None => example.text.clone(),
-        };
-        let texts = |examples: &[Example]| examples.iter().map(text).collect::<Vec<String>>();
+        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
         let classes = self.labels.len();
         let predicted = tf_idf::classify(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
         Some(Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) })

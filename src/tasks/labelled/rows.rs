@@ -148,6 +148,17 @@ impl Row {
         }
     }
 
+    /// The items of a field that is a list, as only JSON and Parquet have them; `None` where it is none.
+    pub(super) fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
+        match &mut self.fields {
+            Fields::Json(object) => match object.get_mut(name) {
+                Some(Value::Array(items)) => Some(std::mem::take(items)),
+                _ => None,
+            },
+            Fields::Table { .. } => None,
+        }
+    }
+
     /// Whether there is a field of this name.
     pub(in crate::tasks) fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
@@ -171,17 +182,39 @@ impl Row {
                 let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name))?;
                 Ok(Some(text.to_string()))
             }
-            Fields::Json(object) => match object.get_mut(name).map(Value::take) {
-                None | Some(Value::Null) => Ok(None),
-                Some(Value::String(text)) => Ok(Some(text)),
-                Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
-                Some(Value::Bool(value)) => Ok(Some(value.to_string())),
-                Some(other) => Err(Problem::new(format!(
-                    "field `{name}` is {}, text or a whole number is wanted",
-                    kind(&other)
-                ))),
-            },
+            Fields::Json(object) => {
+                let value = object.get_mut(name).map_or(Value::Null, Value::take);
+                text_of(value).map_err(|is| {
+                    Problem::new(format!("field `{name}` is {is}, text or a whole number is wanted"))
+                })
+            }
         }
+    }
+}
+
+/// The value of a field that the row must have; `None` where it is null.
+pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>> {
+    let place = format!("{source}:{}", row.line);
+    if !row.has(name) {
+        let there = list(row.names());
+        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
+    }
+    Ok(row.take(name).map_err(|problem| problem.at(place))?)
+}
+
+/// Names, each in backticks.
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A value as text; `None` where it is null, and what it is where it cannot be a name or a text.
+pub(super) fn text_of(value: Value) -> Result<Option<String>, &'static str> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Number(number) if !number.is_f64() => Ok(Some(number.to_string())),
+        Value::Bool(value) => Ok(Some(value.to_string())),
+        other => Err(kind(&other)),
     }
 }
 

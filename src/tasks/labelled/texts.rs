@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::tasks::labelled::read::Chosen;
 use crate::tasks::labelled::read::Columns;
-use crate::tasks::labelled::read::take;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::take;
 
 /// A text, and the second text of a pair.
 pub type TextPair = (String, Option<String>);

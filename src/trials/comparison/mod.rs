@@ -64,14 +64,14 @@ impl Comparison<'_> {
         let mut floors = Vec::new();
         for task in self.tasks {
             self.with.progress.note(&format!("reading `{}`", task.name));
-            floors.push(list::finetuned(task.config.task, OfFloor(task))?);
+            floors.push(list::finetuned(task.config.goal(), OfFloor(task))?);
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
         let mut results = Vec::new();
         for (task, floor) in self.tasks.iter().zip(floors) {
             let training = OfTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
-            let mut rows = list::finetuned(task.config.task, training)?;
+            let mut rows = list::finetuned(task.config.goal(), training)?;
             rows.extend(floor.map(|Floor { name, outcomes }| Row {
                 name: name.to_string(),
                 kind: RowKind::Floor,
