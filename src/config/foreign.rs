@@ -81,7 +81,7 @@ const KEYS: &[(&[&str], &str)] = &[
     (&["mask_prob", "masking_probability", "mask_probability"], "write `mlm.mlm_probability`"),
     (&["early_stopping", "patience"], "write `training.early_stopping_patience`"),
     (&["multi_label", "multilabel", "is_multi_label"], "write `problem_type: multi_label_classification`"),
-    (&["class_weight"], "write `training.class_weights: balanced`"),
+    (&["class_weight"], "write `training.class_weights`: `balanced`, or a number for each label"),
     (&["label_smoothing"], "write `training.label_smoothing_factor`"),
     (&["layerdrop"], "not built: remove it"),
     (&["layer_wise_lr_decay", "llrd"], "write `training.layerwise_lr_decay`"),

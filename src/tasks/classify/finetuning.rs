@@ -137,7 +137,7 @@ impl Examples {
     /// What training makes of the labels, where they are not taken as they are.
     fn soft_targets(&self, training: &TrainingConfig) -> Result<Option<SoftTargets>> {
         let (classes, smoothing) = (self.labels.len(), training.label_smoothing_factor as f32);
-        let weights = match training.class_weights {
+        let weights = match &training.class_weights {
             None if smoothing > 0.0 => vec![1.0; classes],
             None => return Ok(None),
             Some(ClassWeights::Balanced) => balanced_weights(classes, &self.train_ids).map_err(|empty| {
@@ -146,6 +146,7 @@ impl Examples {
                     .at("training.class_weights")
                     .hint("take the label out of `data.labels`, or add examples of it")
             })?,
+            Some(ClassWeights::ByLabel(by_label)) => LabelSet::given(&self.labels)?.weights(by_label)?,
         };
         Ok(Some(SoftTargets { smoothing, weights }))
     }

@@ -101,6 +101,23 @@ impl LabelSet {
         examples.iter().map(set).collect()
     }
 
+    /// The weight of each label, in the order of their ids; a name that is no label and a label without a
+    /// weight are errors that list the labels.
+    pub fn weights(&self, by_label: &BTreeMap<String, f64>) -> Result<Vec<f32>> {
+        let refuse = |message: String| {
+            let hint = format!("the labels are {}", self.listed());
+            Problem::usage(message).at("training.class_weights").hint(hint)
+        };
+        if let Some(other) = by_label.keys().find(|name| !self.names.contains(name)) {
+            return Err(refuse(format!("`{other}` is no label of the examples")).into());
+        }
+        let weight = |label: &String| match by_label.get(label) {
+            Some(weight) => Ok(*weight as f32),
+            None => Err(refuse(format!("the label `{label}` has no weight")).into()),
+        };
+        self.names.iter().map(weight).collect()
+    }
+
     fn by_name(&self) -> BTreeMap<&str, u32> {
         self.names.iter().enumerate().map(|(id, name)| (name.as_str(), id as u32)).collect()
     }
@@ -156,6 +173,23 @@ mod tests {
         let ids = [0, 0, 0, 0, 1, 2, 2, 0];
         assert_eq!(balanced_weights(3, &ids), Ok(vec![8.0 / 15.0, 8.0 / 3.0, 4.0 / 3.0]));
         assert_eq!(balanced_weights(4, &ids), Err(3));
+    }
+
+    #[test]
+    fn weights_are_put_in_the_order_of_the_labels_and_what_does_not_fit_lists_them() {
+        let set = LabelSet::given(&["pos".to_string(), "neg".to_string()]).expect("two labels");
+        let weights = |pairs: &[(&str, f64)]| {
+            set.weights(&pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect())
+        };
+        assert_eq!(weights(&[("neg", 0.5), ("pos", 2.0)]).expect("all labels"), [2.0, 0.5]);
+        let error =
+            weights(&[("neg", 0.5), ("pos", 2.0), ("neutral", 1.0)]).expect_err("another").to_string();
+        insta::assert_snapshot!(error, @r"
+        training.class_weights: `neutral` is no label of the examples
+          hint: the labels are `pos`, `neg`
+        ");
+        let error = weights(&[("neg", 0.5)]).expect_err("one is missing").to_string();
+        assert!(error.starts_with("training.class_weights: the label `pos` has no weight"), "{error}");
     }
 
     fn examples(labels: &[&str]) -> Vec<Example> {
