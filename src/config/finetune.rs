@@ -14,8 +14,8 @@ use crate::config::task::Goal;
 use crate::config::task::ProblemType;
 use crate::config::training::TrainingConfig;
 
-/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl; for tagged words
-/// .jsonl, anything else is CoNLL; also .gz, .zst, .bz2.
+/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, .parquet; for tagged
+/// words .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {
@@ -36,7 +36,7 @@ pub struct ClassifyData {
     pub label_separator: Option<String>,
     /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
     /// regression the columns of several numbers; with any number of labels, where all of them are columns, a
-    /// 0 or 1 is read from each.
+    /// 0 or 1 is read from each; with tagged words they are what numbers among the tags stand for.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,

@@ -6,6 +6,7 @@ mod entities;
 mod label_sets;
 mod numbers;
 mod options;
+mod parquet;
 mod sweep;
 
 use std::collections::BTreeSet;

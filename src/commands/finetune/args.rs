@@ -27,8 +27,8 @@ pub struct FinetuneArgs {
     /// Model folder in the Hugging Face layout to start from (key `model`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Training examples: .csv, .tsv, .jsonl; tagged words: CoNLL, .jsonl; also .gz, .zst, .bz2 (key
-    /// `data.train_file`)
+    /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but
+    /// Parquet also .gz, .zst, .bz2 (key `data.train_file`)
     #[arg(long, value_name = "FILE")]
     pub train: Option<PathBuf>,
     /// Evaluation examples (key `data.eval_file`)

@@ -129,7 +129,7 @@ fn missing_keys_are_named_with_what_they_are_for() {
     error: a.yaml:1:1: `model` is missing
       hint: add `model`, a model folder in the Hugging Face layout: a checkpoint of ours or anybody's
     error: a.yaml:1:1: `data.eval_file` is missing
-      hint: name a .csv, .tsv or .jsonl file
+      hint: name a .csv, .tsv, .jsonl or .parquet file
     "#);
 }
 

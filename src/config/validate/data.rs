@@ -88,7 +88,11 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     findings.text("model", config.model.as_os_str().is_empty(), "runs/first/final");
     for (path, file) in [("data.train_file", &data.train_file), ("data.eval_file", &data.eval_file)] {
         if file.as_os_str().is_empty() {
-            findings.add(&[path, "data"], format!("`{path}` is missing"), "name a .csv, .tsv or .jsonl file");
+            findings.add(
+                &[path, "data"],
+                format!("`{path}` is missing"),
+                "name a .csv, .tsv, .jsonl or .parquet file",
+            );
         }
     }
     columns(config, findings);

@@ -1,4 +1,5 @@
-//! Reads labelled examples from CSV, TSV and JSONL files: which columns are meant, and what a good row is.
+//! Reads labelled examples from CSV, TSV, JSONL and Parquet files: which columns are meant, and what a good
+//! row is.
 //!
 //! A bad row is an error that names the file and the line, never a dropped row. How a file is cut into rows
 //! is `rows`' matter; what a label's id is, `labels`'.
@@ -13,8 +14,8 @@ use crate::tasks::labelled::held::BLOCK_BYTES;
 use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::rows::Source;
 use crate::tasks::labelled::rows::list;
+use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::rows::take;
 use crate::tasks::labelled::several;
 use crate::tasks::labelled::several::SeveralColumns;
@@ -96,7 +97,7 @@ impl<'a> Columns<'a> {
 }
 
 /// Reads all examples of a file: `.csv`, `.tsv`, `.jsonl` (`.ndjson`, `.json`), each also `.gz`, `.zst`,
-/// `.bz2`.
+/// `.bz2`; `.parquet`.
 ///
 /// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
 /// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8.
@@ -104,14 +105,16 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     let Some(format) = RowFormat::of(path) else {
         return Err(Problem::new("cannot tell the format of the file from its name")
             .at(path.display())
-            .hint("name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed")
+            .hint(
+                "name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed, or \
+                 `.parquet`",
+            )
             .into());
     };
-    let source = Source::file(path)?;
-    let name = source.name.clone();
+    let name = path.display().to_string();
     let (mut examples, mut held) = (Vec::new(), Held::default());
     let mut chosen: Option<Chosen> = None;
-    let mut rows = source.rows(format)?;
+    let mut rows = rows_of(path, format)?;
     while let Some(row) = rows.next() {
         let row = row?;
         let chosen = match &mut chosen {

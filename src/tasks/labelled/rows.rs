@@ -1,9 +1,10 @@
-//! Cuts CSV, TSV and JSONL files, and plain text, into rows of named fields, each with the line on which it
-//! begins.
+//! Cuts CSV, TSV, JSONL and Parquet files, and plain text, into rows of named fields, each with the line on
+//! which it begins; in Parquet that is the number of the row.
 //!
 //! Does not know which fields matter.
 
 mod lines;
+mod parquet;
 mod table;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::TextFile;
 use crate::tasks::labelled::rows::lines::LineRows;
+use crate::tasks::labelled::rows::parquet::ParquetRows;
 use crate::tasks::labelled::rows::table::TableRows;
 
 /// How an input is cut into rows.
@@ -34,17 +36,20 @@ pub enum RowFormat {
     Text,
     /// A word a line, in columns without a header; an empty line ends a sentence.
     Conll,
+    /// Columns of values and of lists, each with a name.
+    Parquet,
 }
 
 impl RowFormat {
-    /// Told by the extension before that of the compression; `None` for any other than those of tables, JSON
-    /// and CoNLL.
+    /// Told by the extension before that of the compression, which Parquet has inside; `None` for any other
+    /// than those of tables, JSON, CoNLL and Parquet.
     pub fn of(path: &Path) -> Option<Self> {
         let plain = fs::without_compression(path);
         match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Some(Self::Csv),
             Some("tsv") => Some(Self::Tsv),
             Some("jsonl" | "ndjson" | "json") => Some(Self::Jsonl),
+            Some("parquet") if plain == path => Some(Self::Parquet),
             Some("conll" | "conllu" | "iob" | "iob2" | "bio") => Some(Self::Conll),
             _ => None,
         }
@@ -88,7 +93,19 @@ impl Source {
             RowFormat::Jsonl => Box::new(LineRows::json(self)),
             RowFormat::Text => Box::new(LineRows::text(self)),
             RowFormat::Conll => return Err(self.no_texts().into()),
+            RowFormat::Parquet => {
+                let problem = Problem::usage("Parquet is read from a file that is named `.parquet`");
+                return Err(problem.at(&self.name).into());
+            }
         })
+    }
+}
+
+/// The rows of a file.
+pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
+    match format {
+        RowFormat::Parquet => Ok(Box::new(ParquetRows::open(path)?)),
+        _ => Source::file(path)?.rows(format),
     }
 }
 
