@@ -115,11 +115,11 @@ impl Finetuned for Examples {
         Outcomes::labels(self.labels.len(), &self.eval_ids, &data.predicted())
     }
 
-    fn floor(&self) -> Option<Floor> {
+    fn floors(&self) -> Vec<Floor> {
         let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
         let classes = self.labels.len();
         let predicted = tf_idf::classify(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
-        Some(Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) })
+        vec![Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) }]
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {

@@ -124,12 +124,12 @@ impl Finetuned for LabelledExamples {
         Outcomes::LabelSets { classes: self.labels.len(), gold: self.eval_ids.clone(), predicted }
     }
 
-    fn floor(&self) -> Option<Floor> {
+    fn floors(&self) -> Vec<Floor> {
         let classes = self.labels.len();
         let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
         let predicted = tf_idf::label_sets(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
         let outcomes = Outcomes::LabelSets { classes, gold: self.eval_ids.clone(), predicted };
-        Some(Floor { name: tf_idf::NAME, outcomes })
+        vec![Floor { name: tf_idf::NAME, outcomes }]
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
