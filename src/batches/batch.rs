@@ -28,7 +28,8 @@ pub struct Batch {
     /// Indices into `ids` of the `M` positions that carry a label (masked tokens; first token of an
     /// example).
     pub label_positions: Vec<u32>,
-    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers.
+    /// What is to be predicted there, `[M]`: a token id or a class; or `[M, O]` the bits of f32 numbers,
+    /// or 0 and 1 for each of several labels.
     pub labels: Vec<u32>,
     /// Indices into `ids` of the first tokens of the `P` segments that are a pair with a label of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

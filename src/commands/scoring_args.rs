@@ -18,8 +18,9 @@ pub struct EvaluateArgs {
     /// Model folder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// Labelled examples (.csv, .tsv, .jsonl) for a classifier, tagged words (CoNLL, .jsonl) for a token
-    /// classifier, text for a masked language model, pairs of sentences (`good`, `bad`) for minimal pairs
+    /// Labelled examples (.csv, .tsv, .jsonl, .parquet) for a classifier, tagged words (CoNLL, .jsonl,
+    /// .parquet) for a token classifier, text for a masked language model, pairs of sentences (`good`, `bad`)
+    /// for minimal pairs
     #[arg(long, value_name = "FILE")]
     pub data: PathBuf,
     /// What to score a model on; else on what it was trained for
@@ -37,6 +38,10 @@ pub struct EvaluateArgs {
     /// Column of the label; in JSONL of tagged words the field of the tags
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
+    /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
+    /// items of a list, as JSONL has them
+    #[arg(long, value_name = "TEXT")]
+    pub label_separator: Option<String>,
     /// How tagged words are read.
     #[command(flatten)]
     pub tagging: TaggingArgs,
@@ -67,9 +72,9 @@ pub struct PredictArgs {
     /// Model folder in the Hugging Face layout
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// Texts: .csv, .tsv or .jsonl with columns, anything else a text a line; for a token classifier also
-    /// words: .conll or .tsv with one a line, .jsonl with `tokens`; also compressed (.gz, .zst, .bz2, .xz);
-    /// `-` is standard input
+    /// Texts: .csv, .tsv, .jsonl or .parquet with columns, anything else a text a line; for a token
+    /// classifier also words: .conll or .tsv with one a line, .jsonl or .parquet with `tokens`; all but
+    /// Parquet also compressed (.gz, .zst, .bz2, .xz); `-` is standard input
     #[arg(long, value_name = "FILE|-")]
     pub input: PathBuf,
     /// How to read the input; else its name tells, and standard input is a text a line

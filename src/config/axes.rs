@@ -19,7 +19,7 @@ use crate::error::Problem;
 pub(super) const TABLE: &str = "sweep";
 
 /// What all runs of a sweep share: its scores compare on one machine, in one type, on one evaluation file.
-const SHARED: [&str; 5] = ["run", "task", "precision", "data.eval_file", "data.labels"];
+const SHARED: [&str; 6] = ["run", "task", "problem_type", "precision", "data.eval_file", "data.labels"];
 
 /// The key of the seeds of training, and what else stands for it in a sweep: `run.seed` draws the examples of
 /// a subset as well, which all runs of a sweep share.

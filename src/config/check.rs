@@ -127,6 +127,7 @@ impl Checker<'_> {
             // `training:` with every key below it commented out.
             (Shape::Table(_), Value::Null) => Some(self.table(&[], node, shape, path)),
             (Shape::List(item), Value::List(nodes)) => Some(self.list(nodes, item, path)),
+            (Shape::WordOrNumbers { .. }, Value::Table(entries)) => Some(self.numbers(entries, path)),
             (Shape::Table(_) | Shape::List(_), _) => None,
             (_, value) => match scalar::scalar(value, shape, path) {
                 Ok(value) => Some(value),
@@ -227,6 +228,24 @@ impl Checker<'_> {
         self.report(&entry.place, message, Some(hint));
     }
 
+    /// A table of numbers by names of which none is known here.
+    fn numbers(&mut self, entries: &[Entry], path: &str) -> Json {
+        let mut values = Map::new();
+        let mut seen: BTreeMap<&str, &Entry> = BTreeMap::new();
+        for entry in entries {
+            if let Some(first) = seen.insert(&entry.key, entry) {
+                self.repeated(entry, first);
+                continue;
+            }
+            let at = join(path, &entry.key);
+            match self.value(&entry.node, &Shape::Number, &at) {
+                Some(value) => drop(values.insert(entry.key.clone(), value)),
+                None => drop(self.checked.replaced.insert(path.to_string())),
+            }
+        }
+        Json::Object(values)
+    }
+
     fn list(&mut self, nodes: &[Node], item: &Shape, path: &str) -> Json {
         let mut values = Vec::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -255,6 +274,7 @@ fn empty(shape: &Shape) -> Json {
         Shape::Integer { .. } | Shape::IntegerOr { .. } => Json::from(0),
         Shape::Number => Json::from(0.0),
         Shape::Bool | Shape::BoolOr { .. } => Json::from(false),
+        Shape::WordOrNumbers { word } => Json::from(word.as_str()),
         Shape::Choice(names) => Json::from(names.first().map(String::as_str)),
     }
 }

@@ -10,10 +10,12 @@ use serde::Serialize;
 use crate::config::precision::PrecisionConfig;
 use crate::config::run::RunSection;
 use crate::config::task::FinetuneTask;
+use crate::config::task::Goal;
+use crate::config::task::ProblemType;
 use crate::config::training::TrainingConfig;
 
-/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl; for tagged words
-/// .jsonl, anything else is CoNLL; also .gz, .zst, .bz2.
+/// Labelled files and the columns that matter. Format by extension: .csv, .tsv, .jsonl, .parquet; for tagged
+/// words .jsonl, .parquet, anything else is CoNLL; all but Parquet also .gz, .zst, .bz2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {
@@ -26,10 +28,15 @@ pub struct ClassifyData {
     pub text_column: Option<String>,
     /// Column or field of the second text of a pair.
     pub text_pair_column: Option<String>,
-    /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there.
+    /// Column or field of the label; `label`, `category` or `class` when absent and one of them is there,
+    /// with any number of labels `labels` before them.
     pub label_column: Option<String>,
+    /// What stands between the labels of a text that has any number of them, `,` when absent; a list needs
+    /// nothing between them.
+    pub label_separator: Option<String>,
     /// The labels in the order of their ids; discovered from the training file and sorted when empty. For
-    /// regression the columns of several numbers.
+    /// regression the columns of several numbers; with any number of labels, where all of them are columns, a
+    /// 0 or 1 is read from each; with tagged words they are what numbers among the tags stand for.
     pub labels: Vec<String>,
     /// Share of the training examples to use, the same share of each label.
     pub max_train_fraction: Option<f64>,
@@ -77,6 +84,7 @@ impl Default for ClassifyData {
             text_column: None,
             text_pair_column: None,
             label_column: None,
+            label_separator: None,
             labels: Vec::new(),
             max_train_fraction: None,
             nested_train_fractions: Vec::new(),
@@ -100,6 +108,9 @@ pub struct FinetuneConfig {
     /// What the model is trained for.
     #[serde(default)]
     pub task: FinetuneTask,
+    /// `classify`: whether each example has one label or any number of them; one when absent.
+    #[serde(default)]
+    pub problem_type: Option<ProblemType>,
     /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
     pub model: PathBuf,
     /// The examples.
@@ -114,4 +125,16 @@ pub struct FinetuneConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
+}
+
+impl FinetuneConfig {
+    /// What is learnt of each example.
+    pub fn goal(&self) -> Goal {
+        match (self.task, self.problem_type) {
+            (FinetuneTask::Classify, Some(ProblemType::MultiLabelClassification)) => Goal::LabelSet,
+            (FinetuneTask::Classify, _) => Goal::Label,
+            (FinetuneTask::Regression, _) => Goal::Numbers,
+            (FinetuneTask::TokenClassify, _) => Goal::Tags,
+        }
+    }
 }

@@ -38,9 +38,10 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
             }
             Err(_) => wrong("write digits, or a unit such as `5k`, `2.5M` or `10B` (10^9)"),
         },
-        (Shape::IntegerOr { word, .. } | Shape::BoolOr { word }, Value::Text(text)) if text == word => {
-            Ok(Json::from(text.as_str()))
-        }
+        (
+            Shape::IntegerOr { word, .. } | Shape::BoolOr { word } | Shape::WordOrNumbers { word },
+            Value::Text(text),
+        ) if text == word => Ok(Json::from(text.as_str())),
         (Shape::IntegerOr { word, .. }, Value::Text(text)) if quantity_of(path, text).is_err() => {
             wrong(&format!("write digits, or `{word}`"))
         }
@@ -67,6 +68,9 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         }
         (Shape::Number, _) => wrong("write it like `0.1` or `5.0e-5`"),
         (Shape::Integer { .. }, Value::Float(_)) => wrong("write it in digits only"),
+        (Shape::WordOrNumbers { word }, _) => {
+            wrong(&format!("write `{word}`, or `{{name: 2.0, other: 1.0}}`"))
+        }
         _ => wrong(&format!("write {}", shape.wanted())),
     }
 }

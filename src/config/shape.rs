@@ -29,6 +29,10 @@ pub(super) enum Shape {
         word: String,
     },
     Choice(Vec<String>),
+    /// This word, or a table of numbers whose keys are the user's own.
+    WordOrNumbers {
+        word: String,
+    },
 }
 
 /// One key of a table.
@@ -91,6 +95,7 @@ impl Shape {
             Self::Bool => "`true` or `false`".to_string(),
             Self::BoolOr { word } => format!("`true`, `false` or `{word}`"),
             Self::Choice(names) => format!("one of {}", quoted(names)),
+            Self::WordOrNumbers { word } => format!("`{word}` or a number for each name"),
         }
     }
 
@@ -161,12 +166,15 @@ fn fields(schema: &Json, root: &Json) -> Vec<Field> {
         .collect()
 }
 
-/// What may be one word instead of a number.
+/// What may be one word instead of a number, or of a table of them.
 fn scalar_or_word(schema: &Json) -> Option<Shape> {
     let any = schema["anyOf"].as_array()?;
     let word = any.iter().find_map(|s| s["const"].as_str())?.to_string();
     if any.iter().any(|s| s["type"] == "boolean") {
         return Some(Shape::BoolOr { word });
+    }
+    if any.iter().any(|s| s["type"] == "object") {
+        return Some(Shape::WordOrNumbers { word });
     }
     let number = any.iter().find(|s| s["type"] == "integer")?;
     match integer(number["format"].as_str().unwrap_or_default()) {

@@ -111,7 +111,8 @@ fn table(
 ) {
     for (key, value) in value.as_object().into_iter().flatten() {
         let at = join(path, key);
-        let head = format!("{}{key}:", "  ".repeat(depth));
+        // The names of a configuration are never quoted, those of labels may have to be.
+        let head = format!("{}{}:", "  ".repeat(depth), scalar(key));
         match value {
             Json::Object(fields) if !fields.is_empty() => {
                 lines.push(Line { text: head, comment: None });
@@ -204,6 +205,19 @@ mod tests {
         tokenizer: a
         shard_tokens: 5
         "#);
+    }
+
+    #[test]
+    fn names_that_are_no_plain_words_are_quoted_and_read_back() {
+        let names = ["Sci/Tech", "no", "1", "a: b", "it's # \"x\"", "\u{e4}", " "];
+        let table: serde_json::Map<String, Json> =
+            names.iter().map(|name| ((*name).to_string(), 0.5.into())).collect();
+        let yaml = to_yaml(&serde_json::json!({ "weights": table }));
+        let root = tree::parse(&yaml, "a.yaml").expect("is valid");
+        let entries = root.entries()[0].node.entries();
+        let read: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(read.iter().collect::<std::collections::BTreeSet<_>>(), names.iter().collect());
+        assert!(entries.iter().all(|entry| entry.node.value == tree::Value::Float(0.5)));
     }
 
     #[test]

@@ -53,11 +53,39 @@ impl PretrainTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinetuneTask {
-    /// One label for each text, or pair of texts.
+    /// A label for each text, or pair of texts, or any number of them (`problem_type`).
     #[default]
     Classify,
     /// A number, or several, for each text, or pair of texts.
     Regression,
     /// A tag for each word of a sentence, such as the entities of a text.
     TokenClassify,
+}
+
+/// How many labels an example has, by the names of transformers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemType {
+    /// One of several.
+    SingleLabelClassification,
+    /// Any number of them, none included.
+    MultiLabelClassification,
+}
+
+/// What is learnt of each example: `task` and `problem_type` together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// One label.
+    Label,
+    /// Any number of labels.
+    LabelSet,
+    /// Numbers.
+    Numbers,
+    /// A tag for each word.
+    Tags,
+}
+
+impl Goal {
+    /// Every goal.
+    pub const ALL: [Self; 4] = [Self::Label, Self::LabelSet, Self::Numbers, Self::Tags];
 }

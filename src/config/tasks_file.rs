@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
+use crate::config::Goal;
 use crate::config::load;
 use crate::config::overrides::Override;
 use crate::config::shape::name_of;
@@ -104,8 +104,8 @@ pub(super) fn tasks_of(
         let seeds = std::mem::take(&mut config.seeds);
         let seeds = if seeds.is_empty() { DEFAULT_SEEDS.to_vec() } else { seeds };
         let metric = match metric {
-            None => metrics(config.task)[0],
-            Some(entry) => metric_of(&entry.node.value, config.task)
+            None => metrics(config.goal())[0],
+            Some(entry) => metric_of(&entry.node.value, config.goal())
                 .map_err(|problem| one(problem.at(place(&entry.place))))?,
         };
         tasks.push(NamedTask { name, metric, seeds, config });
@@ -130,22 +130,23 @@ fn merged(base: Node, over: Node) -> Node {
     Node { value: Value::Table(entries), place: over.place }
 }
 
-fn metrics(task: FinetuneTask) -> &'static [Metric] {
-    match task {
-        FinetuneTask::Classify => Metric::OF_LABELS,
-        FinetuneTask::Regression => Metric::OF_NUMBERS,
-        FinetuneTask::TokenClassify => Metric::OF_ENTITIES,
+fn metrics(goal: Goal) -> &'static [Metric] {
+    match goal {
+        Goal::Label => Metric::OF_LABELS,
+        Goal::LabelSet => Metric::OF_LABEL_SETS,
+        Goal::Numbers => Metric::OF_NUMBERS,
+        Goal::Tags => Metric::OF_ENTITIES,
     }
 }
 
-fn metric_of(value: &Value, task: FinetuneTask) -> Result<Metric, Problem> {
-    let named = |name: &str| metrics(task).iter().copied().find(|metric| metric.name() == name);
+fn metric_of(value: &Value, goal: Goal) -> Result<Metric, Problem> {
+    let named = |name: &str| metrics(goal).iter().copied().find(|metric| metric.name() == name);
     if let Value::Text(text) = value
         && let Some(metric) = named(text)
     {
         return Ok(metric);
     }
-    let names: Vec<&str> = metrics(task).iter().map(|metric| metric.name()).collect();
+    let names: Vec<&str> = metrics(goal).iter().map(|metric| metric.name()).collect();
     let near = if let Value::Text(text) = value { closest(text, &names) } else { None };
     let hint = match near {
         Some(name) => format!("did you mean `{name}`?"),

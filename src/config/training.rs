@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::batch_size::BatchSize;
 use crate::config::batching::BatchSizeRamp;
 use crate::config::checkpointing::GradientCheckpointing;
+use crate::config::class_weights::ClassWeights;
 use crate::config::frozen_layers::FrozenLayers;
 use crate::config::phases::TrainingPhase;
 
@@ -20,14 +21,6 @@ pub enum OptimizerType {
     /// LAMB: Adam with the decay in the update, each tensor's update scaled to the tensor's own norm; for
     /// batches of thousands of rows. Wants a `weight_decay`; its recipes set `adam_epsilon: 1.0e-6`.
     Lamb,
-}
-
-/// What the loss of an example is multiplied by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClassWeights {
-    /// A weight for each label: examples / (labels x examples of the label), as scikit-learn's `balanced`.
-    Balanced,
 }
 
 /// Shape of the learning rate over the steps.
@@ -129,8 +122,9 @@ pub struct TrainingConfig {
     /// gradient; `embeddings` for these alone, 0 for nothing. The norm that ModernBERT's next layer begins
     /// with counts as part of the layer before it.
     pub frozen_layers: FrozenLayers,
-    /// `classify`: what the training loss of an example is multiplied by; 1 when absent. The loss is divided by
-    /// the number of examples; that of evaluations has no weights.
+    /// `classify`: what the training loss of an example is multiplied by: `balanced`, or a number for each
+    /// label; 1 when absent. The loss is divided by the number of examples; that of evaluations has no
+    /// weights.
     pub class_weights: Option<ClassWeights>,
     /// `classify`: the share of each target that all labels have alike in training; 0 turns it off.
     pub label_smoothing_factor: f64,

@@ -36,6 +36,7 @@ pub use read::Fields;
 pub use read::Kept;
 pub use read::Line;
 pub use read::Lines;
+pub use read::ParquetObjects;
 pub use read::SourceFile;
 pub use read::header_of;
 pub use report::Report;

@@ -9,6 +9,8 @@ pub enum HeadKind {
     MaskedLm,
     /// One class for a sequence.
     SequenceClassification,
+    /// Any number of labels for a sequence.
+    MultiLabelClassification,
     /// Numbers for a sequence.
     Regression,
     /// One class for each token.
@@ -21,10 +23,11 @@ pub enum HeadKind {
 
 impl HeadKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::None,
         Self::MaskedLm,
         Self::SequenceClassification,
+        Self::MultiLabelClassification,
         Self::Regression,
         Self::TokenClassification,
         Self::ReplacedTokenDetection,
@@ -33,13 +36,19 @@ impl HeadKind {
 
     /// Whether its outputs have names, which are in `config.json`.
     pub fn has_labels(self) -> bool {
-        matches!(self, Self::SequenceClassification | Self::Regression | Self::TokenClassification)
+        self.is_of_sequences() || self == Self::TokenClassification
+    }
+
+    /// Whether it is a head of transformers' `ForSequenceClassification`.
+    pub fn is_of_sequences(self) -> bool {
+        matches!(self, Self::SequenceClassification | Self::MultiLabelClassification | Self::Regression)
     }
 
     /// `problem_type` of `config.json`, by which transformers tells heads of the same class apart.
     pub fn problem_type(self) -> Option<&'static str> {
         match self {
             Self::SequenceClassification => Some("single_label_classification"),
+            Self::MultiLabelClassification => Some("multi_label_classification"),
             Self::Regression => Some("regression"),
             _ => None,
         }
@@ -50,7 +59,9 @@ impl HeadKind {
         match self {
             Self::None => "Model",
             Self::MaskedLm => "ForMaskedLM",
-            Self::SequenceClassification | Self::Regression => "ForSequenceClassification",
+            Self::SequenceClassification | Self::MultiLabelClassification | Self::Regression => {
+                "ForSequenceClassification"
+            }
             Self::TokenClassification => "ForTokenClassification",
             Self::ReplacedTokenDetection | Self::SentencePairs => "ForPreTraining",
         }

@@ -124,14 +124,16 @@ impl Reader<'_> {
         let problem_type = self.keys.shift_remove("problem_type").unwrap_or(Value::Null);
         let one_label = id2label.as_ref().is_some_and(|labels| labels.len() == 1);
         // Without a word transformers takes one output for a number.
-        let is_number = match problem_type.as_str() {
-            None => one_label && problem_type.is_null(),
-            Some(name) => HeadKind::Regression.problem_type() == Some(name),
+        let told = match problem_type.as_str() {
+            None => (one_label && problem_type.is_null()).then_some(HeadKind::Regression),
+            Some(name) => [HeadKind::Regression, HeadKind::MultiLabelClassification]
+                .into_iter()
+                .find(|head| head.problem_type() == Some(name)),
         };
         // The names of tensors do not tell it, so it is taken where no class is named, too.
         let is_named = head == Some(HeadKind::SequenceClassification);
-        if is_number && (is_named || head.is_none() && !problem_type.is_null()) {
-            head = Some(HeadKind::Regression);
+        if told.is_some() && (is_named || head.is_none() && !problem_type.is_null()) {
+            head = told;
         }
         if head == Some(HeadKind::SequenceClassification)
             && (one_label || !matches!(problem_type.as_str(), None | Some("single_label_classification")))

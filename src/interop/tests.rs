@@ -53,7 +53,7 @@ fn random(name: &str, shape: &[usize]) -> Tensor {
 /// The layout of a model; an encoder alone is built with a decoder, which is then to be left out.
 fn layout(config: &ModelConfig, head: HeadKind) -> Layout {
     match head {
-        HeadKind::SequenceClassification | HeadKind::Regression => {
+        HeadKind::SequenceClassification | HeadKind::MultiLabelClassification | HeadKind::Regression => {
             Blueprint::classifier(config, LABELS.len()).layout
         }
         HeadKind::ReplacedTokenDetection => {
@@ -370,17 +370,17 @@ fn keys_that_we_do_not_know_are_passed_on_and_a_head_that_is_not_built_is_ignore
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     config["bos_token_id"] = json!(5);
     config["_name_or_path"] = json!("/home/somebody/model");
-    config["problem_type"] = json!("multi_label_classification");
+    config["problem_type"] = json!("ordinal_classification");
     let read = HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap();
     assert_eq!(read.head, Some(HeadKind::None));
-    assert!(read.notes[0].contains("multi_label_classification"), "{:?}", read.notes);
+    assert!(read.notes[0].contains("ordinal_classification"), "{:?}", read.notes);
     let written = read.to_json();
     assert_eq!((&written["bos_token_id"], written.get("_name_or_path")), (&json!(5), None));
 }
 
 /// Transformers takes a model of one output for one of a number.
 #[test]
-fn a_regression_head_is_told_by_its_problem_type_or_its_only_output() {
+fn heads_of_numbers_and_of_several_labels_are_told_by_their_problem_type() {
     let mut config = config_json(Family::BERT, HeadKind::SequenceClassification);
     let head = |config: &Value| HubConfig::parse("config.json", config.to_string().as_bytes()).unwrap().head;
     config["problem_type"] = json!("regression");
@@ -391,6 +391,11 @@ fn a_regression_head_is_told_by_its_problem_type_or_its_only_output() {
     assert_eq!(head(&config), Some(HeadKind::Regression));
     config["problem_type"] = json!("single_label_classification");
     assert_eq!(head(&config), Some(HeadKind::None));
+    for labels in [json!({"0": "spam"}), json!({"0": "a", "1": "b"})] {
+        config["id2label"] = labels;
+        config["problem_type"] = json!("multi_label_classification");
+        assert_eq!(head(&config), Some(HeadKind::MultiLabelClassification));
+    }
 }
 
 /// The folder of all-MiniLM-L6-v2, where one is at hand.

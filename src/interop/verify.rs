@@ -37,9 +37,7 @@ impl PretrainedFolder {
         }
         let labels = self.id2label.as_ref().map_or(0, Vec::len);
         Some(match (self.head, self.config.family.replaced_tokens) {
-            (HeadKind::SequenceClassification | HeadKind::Regression, _) => {
-                Blueprint::classifier(&self.config, labels).layout
-            }
+            (head, _) if head.is_of_sequences() => Blueprint::classifier(&self.config, labels).layout,
             (HeadKind::TokenClassification, _) => {
                 Blueprint::token_classifier(&self.config, labels).ok()?.layout
             }

@@ -48,6 +48,7 @@ pub mod residual_norm;
 pub mod rotary;
 pub mod scatter;
 pub mod segment_mean;
+pub mod sigmoid_cross_entropy;
 pub mod simd;
 pub mod soft_cross_entropy;
 pub mod tanh;

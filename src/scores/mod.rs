@@ -7,6 +7,7 @@ mod classification;
 mod correlation;
 mod entities;
 mod interval;
+mod label_sets;
 mod outcomes;
 
 pub use bootstrap::Difference;
@@ -21,6 +22,10 @@ pub use entities::EntityCounts;
 pub use entities::EntityTally;
 pub use entities::entities;
 pub use interval::wilson_interval;
+pub use label_sets::DEFAULT_THRESHOLD;
+pub use label_sets::LabelTally;
+pub use label_sets::above;
+pub use label_sets::best_threshold;
 pub use outcomes::Metric;
 pub use outcomes::Outcomes;
 

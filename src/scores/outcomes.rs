@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::scores::Better;
 use crate::scores::Confusion;
 use crate::scores::EntityCounts;
+use crate::scores::LabelTally;
 use crate::scores::mean;
 use crate::scores::pearson;
 use crate::scores::spearman;
@@ -22,6 +23,14 @@ pub enum Metric {
     F1,
     /// Matthews correlation coefficient.
     MatthewsCorrelation,
+    /// F1 of all labels counted together, of examples with any number of labels.
+    F1Micro,
+    /// The unweighted mean of F1 over all labels.
+    F1Macro,
+    /// The mean of F1 over the examples.
+    F1Samples,
+    /// Share of examples whose labels are all right, and no more.
+    ExactMatch,
     /// F1 of entities, all types together.
     OverallF1,
     /// Pearson's correlation of numbers, the mean where there are several.
@@ -37,6 +46,8 @@ pub enum Metric {
 impl Metric {
     /// Of labels, the usual one first.
     pub const OF_LABELS: &[Self] = &[Self::Accuracy, Self::F1, Self::MatthewsCorrelation];
+    /// Of sets of labels, the usual one first.
+    pub const OF_LABEL_SETS: &[Self] = &[Self::F1Micro, Self::F1Macro, Self::F1Samples, Self::ExactMatch];
     /// Of entities.
     pub const OF_ENTITIES: &[Self] = &[Self::OverallF1];
     /// Of numbers, the usual one first.
@@ -48,6 +59,10 @@ impl Metric {
             Self::Accuracy => "accuracy",
             Self::F1 => "f1",
             Self::MatthewsCorrelation => "matthews_correlation",
+            Self::F1Micro => "f1_micro",
+            Self::F1Macro => "f1_macro",
+            Self::F1Samples => "f1_samples",
+            Self::ExactMatch => "exact_match",
             Self::OverallF1 => "overall_f1",
             Self::Pearson => "pearson",
             Self::Spearmanr => "spearmanr",
@@ -60,8 +75,11 @@ impl Metric {
     pub fn title(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
-            Self::F1 => "macro F1",
+            Self::F1 | Self::F1Macro => "macro F1",
             Self::MatthewsCorrelation => "Matthews",
+            Self::F1Micro => "micro F1",
+            Self::F1Samples => "samples F1",
+            Self::ExactMatch => "exact match",
             Self::OverallF1 => "entity F1",
             Self::Pearson => "Pearson",
             Self::Spearmanr => "Spearman",
@@ -94,6 +112,15 @@ pub enum Outcomes {
         /// Those that were predicted, as many.
         predicted: Vec<u32>,
     },
+    /// Ids of labels, any number an example, ascending.
+    LabelSets {
+        /// How many labels there are.
+        classes: usize,
+        /// Those of the data.
+        gold: Vec<Vec<u32>>,
+        /// Those that were predicted.
+        predicted: Vec<Vec<u32>>,
+    },
     /// Counts of entities, sentence by sentence.
     Entities {
         /// Of each sentence: in the data, predicted, both.
@@ -118,6 +145,7 @@ impl Outcomes {
     pub fn len(&self) -> usize {
         match self {
             Self::Labels { gold, .. } => gold.len(),
+            Self::LabelSets { gold, .. } => gold.len(),
             Self::Entities { sentences } => sentences.len(),
             Self::Numbers { gold, .. } => gold.len(),
         }
@@ -132,6 +160,7 @@ impl Outcomes {
     pub fn metrics(&self) -> &'static [Metric] {
         match self {
             Self::Labels { .. } => Metric::OF_LABELS,
+            Self::LabelSets { .. } => Metric::OF_LABEL_SETS,
             Self::Entities { .. } => Metric::OF_ENTITIES,
             Self::Numbers { .. } => Metric::OF_NUMBERS,
         }
@@ -158,6 +187,18 @@ impl Outcomes {
                 let of = |ids: &[u32]| sample.iter().map(|&at| ids[at as usize]).collect::<Vec<u32>>();
                 let confusion = Confusion::of(*classes, &of(gold), &of(predicted));
                 if metric == Metric::F1 { confusion.macro_f1() } else { confusion.matthews() }
+            }
+            Self::LabelSets { classes, gold, predicted } => {
+                let mut tally = LabelTally::new(*classes);
+                for &at in sample {
+                    tally.add(&gold[at as usize], &predicted[at as usize]);
+                }
+                match metric {
+                    Metric::F1Macro => tally.f1_macro(),
+                    Metric::F1Samples => tally.f1_samples(),
+                    Metric::ExactMatch => tally.exact_match(),
+                    _ => tally.f1_micro(),
+                }
             }
             Self::Entities { sentences } => {
                 sample.iter().map(|&at| sentences[at as usize]).sum::<EntityCounts>().f1()
@@ -198,6 +239,13 @@ mod tests {
         let whole = Confusion::of(3, &[0, 1, 2, 1], &[0, 2, 2, 1]);
         assert_eq!(labels.score(Metric::F1).to_bits(), whole.macro_f1().to_bits());
         assert_eq!(labels.score(Metric::MatthewsCorrelation).to_bits(), whole.matthews().to_bits());
+
+        let gold = vec![vec![0, 1], vec![], vec![2]];
+        let sets = Outcomes::LabelSets { classes: 3, gold, predicted: vec![vec![0], vec![], vec![1, 2]] };
+        assert!((sets.score(Metric::F1Micro) - 2.0 * 2.0 / (3.0 + 3.0)).abs() < 1e-12);
+        assert!((sets.score(Metric::F1Macro) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((sets.score_of(Metric::F1Samples, &[0, 0, 1]) - 2.0 * (2.0 / 3.0) / 3.0).abs() < 1e-12);
+        assert!((sets.score_of(Metric::ExactMatch, &[1, 2]) - 0.5).abs() < 1e-12);
 
         let sentences = [[2, 1, 1], [0, 3, 0], [1, 1, 1]].map(EntityCounts::from).to_vec();
         let entities = Outcomes::Entities { sentences };

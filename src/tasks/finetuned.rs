@@ -59,8 +59,8 @@ pub trait Finetuned: Sized {
     /// What the last evaluation of a run said of each example.
     fn outcomes(&self, data: &<Self::Kind<'_> as Kind>::Data) -> Outcomes;
 
-    /// What is reached on these examples without a neural network.
-    fn floor(&self) -> Option<Floor>;
+    /// What is reached on these examples without a neural network, the best way last.
+    fn floors(&self) -> Vec<Floor>;
 
     /// The task of a model folder, with values that are still to be read.
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>>;

@@ -7,7 +7,7 @@ use candle_core::Device;
 use clap::ValueEnum;
 
 use crate::config::FinetuneConfig;
-use crate::config::FinetuneTask;
+use crate::config::Goal;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::error::Problem;
@@ -22,6 +22,7 @@ use crate::tasks::Task;
 use crate::tasks::classify;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::masked_lm::MaskedLm;
+use crate::tasks::multi_label;
 use crate::tasks::pretraining;
 use crate::tasks::pretraining::Pretrained;
 use crate::tasks::regression;
@@ -56,7 +57,7 @@ pub fn pretrained<V: PretrainedVisitor>(task: PretrainTask, visitor: V) -> V::Ou
     }
 }
 
-/// What is done with a task of fine-tuning that is known by its name.
+/// What is done with a task of fine-tuning that is known by its goal.
 pub trait FinetunedVisitor {
     /// What comes of it.
     type Output;
@@ -65,12 +66,13 @@ pub trait FinetunedVisitor {
     fn visit<T: Finetuned>(self) -> Self::Output;
 }
 
-/// Shows a task of fine-tuning to `visitor`.
-pub fn finetuned<V: FinetunedVisitor>(task: FinetuneTask, visitor: V) -> V::Output {
-    match task {
-        FinetuneTask::Classify => visitor.visit::<classify::Examples>(),
-        FinetuneTask::Regression => visitor.visit::<regression::NumberExamples>(),
-        FinetuneTask::TokenClassify => visitor.visit::<token_classify::TaggedExamples>(),
+/// Shows the task of fine-tuning that has this goal to `visitor`.
+pub fn finetuned<V: FinetunedVisitor>(goal: Goal, visitor: V) -> V::Output {
+    match goal {
+        Goal::Label => visitor.visit::<classify::Examples>(),
+        Goal::LabelSet => visitor.visit::<multi_label::LabelledExamples>(),
+        Goal::Numbers => visitor.visit::<regression::NumberExamples>(),
+        Goal::Tags => visitor.visit::<token_classify::TaggedExamples>(),
     }
 }
 
@@ -117,7 +119,7 @@ pub fn of_finetuning(path: &Path, config: &FinetuneConfig, machine: &Machine) ->
             T::unfilled(&self.0, self.1)
         }
     }
-    let task = finetuned(config.task, Build(read_folder(path)?, machine))?;
+    let task = finetuned(config.goal(), Build(read_folder(path)?, machine))?;
     let names = task.parameters().layout().own_names();
     Ok((task, vec![ModelFolder { place: "", files: Vec::new(), names, added: Vec::new() }]))
 }
@@ -150,7 +152,7 @@ pub fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
     let open = Open(read_folder(path)?.head, path, device);
     let mut of_pretraining =
         PretrainTask::value_variants().iter().filter_map(|&task| pretrained(task, &open));
-    let mut of_finetuning = FinetuneTask::value_variants().iter().filter_map(|&task| finetuned(task, &open));
+    let mut of_finetuning = Goal::ALL.into_iter().filter_map(|goal| finetuned(goal, &open));
     of_pretraining.next().or_else(|| of_finetuning.next()).unwrap_or_else(|| {
         Err(Problem::new("holds an encoder without a head, which predicts nothing and cannot be scored")
             .at(path.display())

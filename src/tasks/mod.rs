@@ -16,6 +16,7 @@ pub mod list;
 pub mod loss;
 pub mod masked_lm;
 pub mod minimal_pairs;
+pub mod multi_label;
 pub mod pretraining;
 pub mod regression;
 pub mod replaced_token_detection;

@@ -123,6 +123,12 @@ pub trait Data {
         false
     }
 
+    /// Files that belong into the folder of the final model beside its own, by what its last evaluation
+    /// found.
+    fn model_files(&self) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+
     /// Bytes that [`Data::finish`] writes, at most.
     fn finish_bytes(&self) -> u64 {
         0

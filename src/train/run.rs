@@ -287,7 +287,7 @@ fn finish(
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
-    folder.finish(task.parameters(), state.step, trained_until)?;
+    folder.finish(task.parameters(), state.step, trained_until, data.model_files())?;
     if folder.writes() {
         let Some(more) = data.finish(output, &interrupted)? else { return Ok(None) };
         scores.extend(more);

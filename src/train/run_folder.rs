@@ -402,8 +402,14 @@ impl RunFolder {
     }
 
     /// Ends the sinks and writes the final model folder of `step`, which transformers loads, with its hashes;
-    /// its weights are those of step `trained_until`.
-    pub fn finish(&mut self, parameters: &Parameters, step: u64, trained_until: u64) -> Result<()> {
+    /// its weights are those of step `trained_until`, and `files` stand beside them.
+    pub fn finish(
+        &mut self,
+        parameters: &Parameters,
+        step: u64,
+        trained_until: u64,
+        files: Vec<(String, Vec<u8>)>,
+    ) -> Result<()> {
         self.settle();
         let mut warnings = self.sinks.finish();
         warnings.extend(self.bar.finish().err().map(|e| format!("{e:#}")));
@@ -413,7 +419,8 @@ impl RunFolder {
         if !self.writes() {
             return Ok(());
         }
-        let parts = self.model_parts(&parameters.named()?, trained_until)?;
+        let mut parts = self.model_parts(&parameters.named()?, trained_until)?;
+        parts.extend(files.into_iter().map(|(name, bytes)| (name, Part::Bytes(bytes))));
         self.publish(&self.path.join(FINAL), &Snapshot { step, parts })
     }
 

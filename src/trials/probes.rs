@@ -76,7 +76,7 @@ impl<'a> Probes<'a> {
         for task in &mut tasks {
             check(task, config.data.max_seq_length)?;
             task.config.precision = precision.clone();
-            list::finetuned(task.config.task, Reading(task))?;
+            list::finetuned(task.config.goal(), Reading(task))?;
         }
         let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let names: Vec<String> =
@@ -94,7 +94,7 @@ impl<'a> Probes<'a> {
     fn score(&self, task: &NamedTask, folder: &PretrainedFolder, output: &Path) -> Result<Option<f64>> {
         // What a fine-tuning run says of itself would drown what the run says.
         let with = Equipment { progress: &Progress::silent(), ..self.with };
-        let scores = list::finetuned(task.config.task, Probing { task, folder, output, with })?;
+        let scores = list::finetuned(task.config.goal(), Probing { task, folder, output, with })?;
         Ok((!scores.is_empty()).then(|| mean(&scores)))
     }
 

@@ -17,6 +17,7 @@ use crate::fs::FolderLock;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::scores::Better;
+use crate::scores::Metric;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::list::FinetunedVisitor;
 use crate::train::run_folder::FINAL;
@@ -183,7 +184,9 @@ fn point<T: Finetuned>(
     examples: &T,
     metric: &str,
 ) -> (Point, Option<&'static str>) {
-    let floor = examples.floor();
+    let floor = examples.floors().pop();
+    // The loss of numbers is their squared error.
+    let metric = if metric == "loss" { Metric::Mse.name() } else { metric };
     let of_floor = floor.as_ref().and_then(|floor| {
         Some(floor.outcomes.score(floor.outcomes.metrics().iter().copied().find(|of| of.name() == metric)?))
     });

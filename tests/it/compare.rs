@@ -1,6 +1,7 @@
 //! `mlmtrain compare` as its users meet it: models beside their floors, the same tables whatever happened on
 //! the way.
 
+use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 use std::process::Stdio;
@@ -127,6 +128,44 @@ fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tab
         let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
         assert!(read("out") == read("whole"), "{name}");
     }
+}
+
+/// Of numbers and of sets of labels, too.
+#[test]
+fn every_kind_of_task_has_its_floors() {
+    let place = workplace();
+    let of = |count: usize| -> (String, String) {
+        let rows = examples(count);
+        let rows = rows.lines().skip(1).map(|line| line.split_once(',').unwrap());
+        let (mut numbers, mut sets) = (String::from("score,text\n"), String::from("labels,text\n"));
+        for (label, text) in rows {
+            writeln!(numbers, "{},{text}", if label == "bird" { 3.5 } else { -1.0 }).unwrap();
+            writeln!(sets, "{},{text}", if label == "bird" { "bird" } else { "" }).unwrap();
+        }
+        (numbers, sets)
+    };
+    for (file, count) in [("train", 80), ("dev", 30)] {
+        let (numbers, sets) = of(count);
+        fs::write(place.path(&format!("{file}-numbers.csv")), numbers).unwrap();
+        fs::write(place.path(&format!("{file}-sets.csv")), sets).unwrap();
+    }
+    let tasks = "seeds: [1]\ndata: {max_seq_length: 32}\ntraining: {max_steps: 3}\ntasks:\n\
+        - {name: numbers, task: regression, metric: mse, data: {train_file: train-numbers.csv, \
+        eval_file: dev-numbers.csv}}\n\
+        - {name: sets, problem_type: multi_label_classification, metric: exact_match, \
+        data: {train_file: train-sets.csv, eval_file: dev-sets.csv}}\n";
+    fs::write(place.path("tasks.yaml"), tasks).unwrap();
+    let said = compare(&place, &[]).ok().stdout;
+    let json: Value = serde_json::from_slice(&fs::read(place.path("out/compare.json")).unwrap()).unwrap();
+    let mean = |task: usize, name: &str| {
+        let rows = json["tasks"][task]["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {said}"));
+        row["mean"].as_f64().unwrap()
+    };
+    // Half of the numbers are 3.5, half -1.
+    assert!((mean(0, "mean of the training numbers") - 2.25 * 2.25).abs() < 1e-6, "{said}");
+    assert!(mean(0, "TF-IDF + ridge regression") < 2.0, "{said}");
+    assert!((mean(1, "TF-IDF + logistic regression") - 1.0).abs() < 1e-12, "{said}");
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 mod care;
 mod entities;
+mod label_sets;
 mod numbers;
 mod options;
+mod parquet;
 mod sweep;
 
 use std::collections::BTreeSet;

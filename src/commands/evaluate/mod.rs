@@ -24,7 +24,11 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     }
     let evaluation = Evaluation {
         data: &args.data,
-        columns: Columns { label: args.label_column.as_deref(), ..args.columns.named() },
+        columns: Columns {
+            label: args.label_column.as_deref(),
+            label_separator: args.label_separator.as_deref(),
+            ..args.columns.named()
+        },
         tagging: args.tagging.tagging(),
         predictions: args.predictions.as_deref(),
         batch_size: args.compute.batch_size as usize,

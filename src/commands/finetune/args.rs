@@ -27,8 +27,8 @@ pub struct FinetuneArgs {
     /// Model folder in the Hugging Face layout to start from (key `model`)
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
-    /// Training examples: .csv, .tsv, .jsonl; tagged words: CoNLL, .jsonl; also .gz, .zst, .bz2 (key
-    /// `data.train_file`)
+    /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but
+    /// Parquet also .gz, .zst, .bz2 (key `data.train_file`)
     #[arg(long, value_name = "FILE")]
     pub train: Option<PathBuf>,
     /// Evaluation examples (key `data.eval_file`)
@@ -43,6 +43,14 @@ pub struct FinetuneArgs {
     /// Column of the label (key `data.label_column`)
     #[arg(long, value_name = "NAME")]
     pub label_column: Option<String>,
+    /// Whether each text has one label or any number of them: `single_label_classification` or
+    /// `multi_label_classification` (key `problem_type`)
+    #[arg(long, value_name = "TYPE")]
+    pub problem_type: Option<String>,
+    /// What stands between the labels of a text that has any number of them, `,` when absent; not between the
+    /// items of a list, as JSONL has them (key `data.label_separator`)
+    #[arg(long, value_name = "TEXT")]
+    pub label_separator: Option<String>,
     /// Column of the words in a CoNLL file: 1 is the first, -1 the last (key `data.token_column`)
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = column)]
     pub token_column: Option<i64>,
@@ -110,6 +118,8 @@ impl FinetuneArgs {
             ("--text-column", "data.text_column", &self.text_column),
             ("--text-pair-column", "data.text_pair_column", &self.text_pair_column),
             ("--label-column", "data.label_column", &self.label_column),
+            ("--problem-type", "problem_type", &self.problem_type),
+            ("--label-separator", "data.label_separator", &self.label_separator),
         ];
         let mut flags = Vec::new();
         let task = self.task.and_then(|task| task.to_possible_value());

@@ -56,7 +56,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     config.precision.compute = machine.policy.compute_type().into();
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
-    list::finetuned(config.task, Training { config: &config, machine: &machine, progress: &progress })
+    list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
 }
 
 /// The runs of a task that is known by its name.

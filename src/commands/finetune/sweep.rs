@@ -27,7 +27,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     machine.announce(&progress);
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
-    let swept = list::finetuned(shared.task, SweepRun { sweep: &sweep, output: &output, with })?;
+    let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with })?;
     let lines = swept.table.lines().into_iter().chain(swept.notes);
     // Values come from outside.
     lines.map(|line| terminal::printable(&line)).try_for_each(|line| terminal::stdout_line(&line))

@@ -67,7 +67,7 @@ fn wrong_files_are_named_with_their_place() {
     "#);
     insta::assert_snapshot!(wrong("tasks:\n  - name: a\n    data: {train_file: a.csv}\n"), @r#"
     a.yaml:3:5: `data.eval_file` is missing
-      hint: name a .csv, .tsv or .jsonl file
+      hint: name a .csv, .tsv, .jsonl or .parquet file
     "#);
     insta::assert_snapshot!(wrong("tasks:\n  - name: a\n    data: {train: a.csv, eval_file: b}\n"), @r#"
     a.yaml:3:12: unknown key `train` in `data`

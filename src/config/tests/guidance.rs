@@ -99,7 +99,7 @@ fn keys_of_other_trainers_lead_to_ours() {
     error: a.yaml:20:3: unknown key `num_epochs` in `training`
       hint: write `training.num_train_epochs`
     error: a.yaml:21:3: unknown key `class_weight` in `training`
-      hint: write `training.class_weights: balanced`
+      hint: write `training.class_weights`: `balanced`, or a number for each label
     error: a.yaml:22:3: unknown key `batch_size` in `training`
       hint: write `training.per_device_train_batch_size`
     error: a.yaml:23:3: unknown key `max_length` in `training`

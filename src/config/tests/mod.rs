@@ -129,7 +129,7 @@ fn missing_keys_are_named_with_what_they_are_for() {
     error: a.yaml:1:1: `model` is missing
       hint: add `model`, a model folder in the Hugging Face layout: a checkpoint of ours or anybody's
     error: a.yaml:1:1: `data.eval_file` is missing
-      hint: name a .csv, .tsv or .jsonl file
+      hint: name a .csv, .tsv, .jsonl or .parquet file
     "#);
 }
 
@@ -315,6 +315,7 @@ fn show_names_the_origin_of_each_value() {
       tensorboard: true               # default
       sample_text: null               # default
     task: classify                    # default
+    problem_type: null                # default
     model: models/mini                # a.yaml:1
     data:
       train_file: a.csv               # a.yaml:3
@@ -322,6 +323,7 @@ fn show_names_the_origin_of_each_value() {
       text_column: null               # default
       text_pair_column: null          # default
       label_column: null              # default
+      label_separator: null           # default
       labels: ["no", maybe]           # a.yaml:5
       max_train_fraction: null        # default
       max_train_samples: null         # default

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::config::ClassifyData;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
+use crate::config::Goal;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::RunSection;
@@ -87,7 +88,11 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     findings.text("model", config.model.as_os_str().is_empty(), "runs/first/final");
     for (path, file) in [("data.train_file", &data.train_file), ("data.eval_file", &data.eval_file)] {
         if file.as_os_str().is_empty() {
-            findings.add(&[path, "data"], format!("`{path}` is missing"), "name a .csv, .tsv or .jsonl file");
+            findings.add(
+                &[path, "data"],
+                format!("`{path}` is missing"),
+                "name a .csv, .tsv, .jsonl or .parquet file",
+            );
         }
     }
     columns(config, findings);
@@ -97,12 +102,15 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
         let message = "`data.label_column` is the column of one number, and `data.labels` names columns too";
         findings.add(&["data.label_column", "data.labels"], message.to_string(), "remove one of the two");
     }
-    if data.labels.len() == 1 && config.task != FinetuneTask::Regression {
+    if data.labels.len() == 1 && matches!(config.goal(), Goal::Label | Goal::Tags) {
         findings.add(
             &["data.labels"],
             "`data.labels` has one label, there is nothing to tell apart".to_string(),
             "name at least two, or none",
         );
+    }
+    if data.label_separator.as_ref().is_some_and(String::is_empty) {
+        findings.text("data.label_separator", true, "\"|\"");
     }
     repeated("seeds", &config.seeds, findings);
     if let Some(fraction) = data.max_train_fraction

@@ -2,6 +2,7 @@
 
 use crate::config::BatchSize;
 use crate::config::BatchSizeRamp;
+use crate::config::ClassWeights;
 use crate::config::OptimizerType;
 use crate::config::SchedulerType;
 use crate::config::TrainingConfig;
@@ -16,6 +17,21 @@ pub(super) fn training(training: &TrainingConfig, max_seq_length: usize, finding
     schedule(training, findings);
     unused::schedule(training, findings);
     cadence(training, findings);
+    weights(training, findings);
+}
+
+/// Weights of labels; whether all labels have one is known when the examples are read.
+fn weights(training: &TrainingConfig, findings: &mut Findings) {
+    let path = "training.class_weights";
+    let Some(ClassWeights::ByLabel(weights)) = &training.class_weights else { return };
+    if weights.is_empty() {
+        findings.add(&[path], format!("`{path}` is empty"), "name each label with its weight");
+    }
+    if let Some((label, weight)) = weights.iter().find(|(_, weight)| **weight <= 0.0) {
+        let at = format!("{path}.{label}");
+        let message = format!("`{at}` is {weight}, a weight is above 0");
+        findings.add(&[&at, path], message, "take a label that is not to be learnt out of the examples");
+    }
 }
 
 fn batch(training: &TrainingConfig, max_seq_length: usize, findings: &mut Findings) {

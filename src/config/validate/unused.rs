@@ -14,6 +14,7 @@ use crate::config::FiltersConfig;
 use crate::config::FinetuneConfig;
 use crate::config::FinetuneTask;
 use crate::config::Format;
+use crate::config::Goal;
 use crate::config::PackingMode;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
@@ -75,7 +76,9 @@ fn of_classification(training: &TrainingConfig, findings: &mut Findings) {
     ];
     for (key, _) in keys.into_iter().filter(|(_, is_given)| *is_given) {
         let path = format!("training.{key}");
-        let message = format!("`{path}` is given, but it is for fine-tuning with `task: classify` only");
+        let message = format!(
+            "`{path}` is given, but it is for fine-tuning with one label an example, `task: classify` only"
+        );
         findings.add(&[&path], message, "remove it");
     }
 }
@@ -104,8 +107,17 @@ pub(super) fn schedule(training: &TrainingConfig, findings: &mut Findings) {
 
 /// What only pretraining reads, or another task of fine-tuning.
 pub(super) fn finetune(config: &FinetuneConfig, findings: &mut Findings) {
-    if config.task != FinetuneTask::Classify {
+    if config.goal() != Goal::Label {
         of_classification(&config.training, findings);
+    }
+    if config.task != FinetuneTask::Classify && config.problem_type.is_some() {
+        let message = "`problem_type` is given, but it is for `task: classify` only".to_string();
+        findings.add(&["problem_type", "task"], message, "remove it: the task says what is learnt");
+    }
+    if config.goal() != Goal::LabelSet && config.data.label_separator.is_some() {
+        let message = "`data.label_separator` is given, but each example has one label".to_string();
+        let hint = "remove it, or set `problem_type: multi_label_classification`";
+        findings.add(&["data.label_separator", "problem_type"], message, hint);
     }
     if config.run.sample_text.is_some() {
         let path = "run.sample_text";

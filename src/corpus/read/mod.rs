@@ -24,6 +24,7 @@ mod utf8;
 pub use files::SourceFile;
 pub use lines::Line;
 pub use lines::Lines;
+pub use parquet::ParquetObjects;
 pub use table::Dialect;
 pub use table::End;
 pub use table::Fields;

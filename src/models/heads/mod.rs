@@ -19,7 +19,8 @@ use crate::ops::indices::Indices;
 pub struct Targets<'a> {
     /// Their rows in the hidden states, `[M]`.
     pub positions: Indices<'a>,
-    /// Their classes, `[M]`; of a head of `O` numbers, the bits of f32 numbers, `[M, O]`.
+    /// Their classes, `[M]`; of a head of `O` numbers, the bits of f32 numbers, of one of `O` labels 0 or 1,
+    /// `[M, O]`.
     pub labels: Indices<'a>,
     /// Their keys for dropout, `[M]`.
     pub keys: Indices<'a, u64>,

@@ -39,6 +39,7 @@ use crate::ops::layer_norm;
 use crate::ops::mean_squared_error;
 use crate::ops::relu;
 use crate::ops::segment_mean;
+use crate::ops::sigmoid_cross_entropy;
 use crate::ops::soft_cross_entropy;
 use crate::ops::soft_cross_entropy::SoftTargets;
 use crate::ops::tanh;
@@ -64,6 +65,8 @@ pub enum Objective {
     /// One class of several, of targets that are smoothed or weighed in training; the loss of an evaluation is
     /// that of `OneClass`, so that runs can be compared.
     SoftClass(SoftTargets),
+    /// Any number of labels: binary cross-entropy of each. Their targets are 0 or 1 for each label.
+    Labels,
     /// Numbers: squared error. Their targets are the bits of f32 numbers.
     Numbers,
 }
@@ -254,6 +257,7 @@ impl Head for ClassificationHead {
             Objective::OneClass | Objective::SoftClass(_) => {
                 Ok(cross_entropy::forward(&logits, targets.labels)?.totals)
             }
+            Objective::Labels => sigmoid_cross_entropy::forward(&logits, targets.labels.host()),
             Objective::Numbers => mean_squared_error::forward(&logits, &numbers(targets)),
         }
     }
@@ -293,6 +297,11 @@ impl ClassificationHead {
                 let labels = targets.labels.host();
                 let totals = soft_cross_entropy::forward(&logits, labels, soft)?;
                 (totals, soft_cross_entropy::backward(&logits, labels, soft, scale)?)
+            }
+            Objective::Labels => {
+                let labels = targets.labels.host();
+                let totals = sigmoid_cross_entropy::forward(&logits, labels)?;
+                (totals, sigmoid_cross_entropy::backward(&logits, labels, scale)?)
             }
             Objective::Numbers => {
                 let numbers = numbers(targets);

@@ -47,7 +47,11 @@ impl Classifier {
     pub(in crate::tasks) fn load_head(path: &Path, head: HeadKind, device: &Device) -> Result<Self> {
         let folder = read_folder(path)?;
         let Some(labels) = folder.id2label.clone().filter(|_| folder.head == head) else {
-            let what = if head == HeadKind::Regression { "regression model" } else { "sequence classifier" };
+            let what = match head {
+                HeadKind::Regression => "regression model",
+                HeadKind::MultiLabelClassification => "classifier of several labels",
+                _ => "sequence classifier",
+            };
             return Err(Problem::new(format!("holds no {what}"))
                 .at(path.display())
                 .hint("make one with `mlmtrain finetune`")
@@ -109,6 +113,19 @@ impl Classifier {
             .to_dtype(DType::F32)?;
         Ok(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?)
     }
+}
+
+/// The outputs of a model for some examples, a row each.
+pub(in crate::tasks) fn outputs(
+    task: &dyn Task,
+    collator: &Collator,
+    examples: &[Encoded],
+) -> Result<Vec<Vec<f32>>> {
+    if examples.is_empty() {
+        return Ok(Vec::new());
+    }
+    let outputs = task.logits(&collator.batch(examples, 0))?;
+    Ok(outputs.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
 }
 
 /// Token ids of texts, cut to the longest sequence of `collator`.

@@ -115,15 +115,11 @@ impl Finetuned for Examples {
         Outcomes::labels(self.labels.len(), &self.eval_ids, &data.predicted())
     }
 
-    fn floor(&self) -> Option<Floor> {
-        let text = |example: &Example| match &example.text_pair {
-            Some(pair) => format!("{} {pair}", example.text),
-            None => example.text.clone(),
-        };
-        let texts = |examples: &[Example]| examples.iter().map(text).collect::<Vec<String>>();
+    fn floors(&self) -> Vec<Floor> {
+        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
         let classes = self.labels.len();
         let predicted = tf_idf::classify(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
-        Some(Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) })
+        vec![Floor { name: tf_idf::NAME, outcomes: Outcomes::labels(classes, &self.eval_ids, &predicted) }]
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
@@ -141,7 +137,7 @@ impl Examples {
     /// What training makes of the labels, where they are not taken as they are.
     fn soft_targets(&self, training: &TrainingConfig) -> Result<Option<SoftTargets>> {
         let (classes, smoothing) = (self.labels.len(), training.label_smoothing_factor as f32);
-        let weights = match training.class_weights {
+        let weights = match &training.class_weights {
             None if smoothing > 0.0 => vec![1.0; classes],
             None => return Ok(None),
             Some(ClassWeights::Balanced) => balanced_weights(classes, &self.train_ids).map_err(|empty| {
@@ -150,6 +146,7 @@ impl Examples {
                     .at("training.class_weights")
                     .hint("take the label out of `data.labels`, or add examples of it")
             })?,
+            Some(ClassWeights::ByLabel(by_label)) => LabelSet::given(&self.labels)?.weights(by_label)?,
         };
         Ok(Some(SoftTargets { smoothing, weights }))
     }

@@ -14,7 +14,7 @@ use crate::tasks::labelled::read::Example;
 /// Most labels that an error lists.
 const LISTED: usize = 12;
 
-/// Two or more labels in the order of their ids.
+/// Labels in the order of their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSet {
     names: Vec<String>,
@@ -23,22 +23,33 @@ pub struct LabelSet {
 impl LabelSet {
     /// Labels in a given order: a configuration's, or those of a trained model.
     pub fn given(names: &[String]) -> Result<Self> {
+        Self::at_least_two(Self::given_some(names)?.names).map_err(|problem| problem.at("data.labels").into())
+    }
+
+    /// One label or more in a given order.
+    pub fn given_some(names: &[String]) -> Result<Self> {
         let mut seen = BTreeSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
             return Err(Problem::usage(format!("label `{twice}` is given twice")).at("data.labels").into());
         }
-        Self::at_least_two(names.to_vec()).map_err(|problem| problem.at("data.labels").into())
+        Ok(Self { names: names.to_vec() })
     }
 
     /// The labels that occur in `examples`: by number where all are whole numbers, else by code point.
     pub fn discover(source: &Path, examples: &[Example]) -> Result<Self> {
-        let found: BTreeSet<&str> = examples.iter().filter_map(|example| example.label.as_deref()).collect();
-        let mut names: Vec<String> = found.into_iter().map(str::to_string).collect();
-        let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
-        if numbers.is_some() {
-            names.sort_by_key(|name| name.parse::<i64>().unwrap_or(i64::MAX));
-        }
+        let names = sorted(examples.iter().filter_map(|example| example.label.as_deref()));
         Self::at_least_two(names).map_err(|problem| problem.at(source.display()).into())
+    }
+
+    /// The labels that occur in examples that each have any number of them, in the same order.
+    pub fn discover_some(source: &Path, examples: &[Example]) -> Result<Self> {
+        let names = sorted(examples.iter().flat_map(|example| &example.labels).map(String::as_str));
+        if names.is_empty() {
+            return Err(Problem::new("no example has a label, there is nothing to learn")
+                .at(source.display())
+                .into());
+        }
+        Ok(Self { names })
     }
 
     fn at_least_two(names: Vec<String>) -> Result<Self, Problem> {
@@ -59,7 +70,7 @@ impl LabelSet {
         self.names.len()
     }
 
-    /// Never: a set has at least two labels.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -67,30 +78,76 @@ impl LabelSet {
     /// The id of each example of `source`; a label outside the set is an error that names the line and the
     /// known labels.
     pub fn ids(&self, source: &Path, examples: &[Example]) -> Result<Vec<u32>> {
-        let ids: BTreeMap<&str, u32> =
-            self.names.iter().enumerate().map(|(id, name)| (name.as_str(), id as u32)).collect();
-        examples.iter().map(|example| self.id_of(&ids, source, example)).collect()
+        let ids = self.by_name();
+        let id = |example: &Example| {
+            let Some(label) = &example.label else {
+                let place = format!("{}:{}", source.display(), example.line);
+                return Err(Problem::new("the row has no label").at(place).into());
+            };
+            self.id_of(&ids, source, example, label)
+        };
+        examples.iter().map(id).collect()
     }
 
-    fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, example: &Example) -> Result<u32> {
-        let place = || format!("{}:{}", source.display(), example.line);
-        let Some(label) = &example.label else {
-            return Err(Problem::new("the row has no label").at(place()).into());
+    /// The ids of the labels of each example of `source` that has any number of them, ascending.
+    pub fn sets(&self, source: &Path, examples: &[Example]) -> Result<Vec<Vec<u32>>> {
+        let ids = self.by_name();
+        let set = |example: &Example| -> Result<Vec<u32>> {
+            let of = example.labels.iter().map(|label| self.id_of(&ids, source, example, label));
+            let mut set = of.collect::<Result<Vec<u32>>>()?;
+            set.sort_unstable();
+            Ok(set)
         };
-        match ids.get(label.as_str()) {
+        examples.iter().map(set).collect()
+    }
+
+    /// The weight of each label, in the order of their ids; a name that is no label and a label without a
+    /// weight are errors that list the labels.
+    pub fn weights(&self, by_label: &BTreeMap<String, f64>) -> Result<Vec<f32>> {
+        let refuse = |message: String| {
+            let hint = format!("the labels are {}", self.listed());
+            Problem::usage(message).at("training.class_weights").hint(hint)
+        };
+        if let Some(other) = by_label.keys().find(|name| !self.names.contains(name)) {
+            return Err(refuse(format!("`{other}` is no label of the examples")).into());
+        }
+        let weight = |label: &String| match by_label.get(label) {
+            Some(weight) => Ok(*weight as f32),
+            None => Err(refuse(format!("the label `{label}` has no weight")).into()),
+        };
+        self.names.iter().map(weight).collect()
+    }
+
+    fn by_name(&self) -> BTreeMap<&str, u32> {
+        self.names.iter().enumerate().map(|(id, name)| (name.as_str(), id as u32)).collect()
+    }
+
+    fn id_of(&self, ids: &BTreeMap<&str, u32>, source: &Path, of: &Example, label: &str) -> Result<u32> {
+        match ids.get(label) {
             Some(&id) => Ok(id),
             None => Err(Problem::new(format!("unknown label `{label}`; known are {}", self.listed()))
-                .at(place())
+                .at(format!("{}:{}", source.display(), of.line))
                 .hint("name all labels under `data.labels`, or correct the row")
                 .into()),
         }
     }
 
-    fn listed(&self) -> String {
+    /// The labels for a message, the first ones of many.
+    pub fn listed(&self) -> String {
         let first: Vec<String> = self.names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
         let rest = self.names.len().saturating_sub(LISTED);
         if rest == 0 { first.join(", ") } else { format!("{} and {rest} more", first.join(", ")) }
     }
+}
+
+/// Labels, each once: by number where all are whole numbers, else by code point.
+fn sorted<'a>(labels: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = labels.collect::<BTreeSet<&str>>().into_iter().map(str::to_string).collect();
+    let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+    if numbers.is_some() {
+        names.sort_by_key(|name| name.parse::<i64>().unwrap_or(i64::MAX));
+    }
+    names
 }
 
 /// The weight of each of `classes`, as scikit-learn's `compute_class_weight("balanced")`: examples / (classes x
@@ -118,11 +175,29 @@ mod tests {
         assert_eq!(balanced_weights(4, &ids), Err(3));
     }
 
+    #[test]
+    fn weights_are_put_in_the_order_of_the_labels_and_what_does_not_fit_lists_them() {
+        let set = LabelSet::given(&["pos".to_string(), "neg".to_string()]).expect("two labels");
+        let weights = |pairs: &[(&str, f64)]| {
+            set.weights(&pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect())
+        };
+        assert_eq!(weights(&[("neg", 0.5), ("pos", 2.0)]).expect("all labels"), [2.0, 0.5]);
+        let error =
+            weights(&[("neg", 0.5), ("pos", 2.0), ("neutral", 1.0)]).expect_err("another").to_string();
+        insta::assert_snapshot!(error, @r"
+        training.class_weights: `neutral` is no label of the examples
+          hint: the labels are `pos`, `neg`
+        ");
+        let error = weights(&[("neg", 0.5)]).expect_err("one is missing").to_string();
+        assert!(error.starts_with("training.class_weights: the label `pos` has no weight"), "{error}");
+    }
+
     fn examples(labels: &[&str]) -> Vec<Example> {
         let example = |(index, label): (usize, &&str)| Example {
             text: "some text".to_string(),
             text_pair: None,
             label: Some((*label).to_string()),
+            labels: Vec::new(),
             numbers: Vec::new(),
             line: index as u64 + 2,
         };

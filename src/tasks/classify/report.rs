@@ -190,6 +190,7 @@ mod tests {
             text: text.into(),
             text_pair: None,
             label: None,
+            labels: vec![],
             numbers: vec![],
             line: 1,
         };

@@ -4,4 +4,5 @@
 pub mod dictionary;
 mod lbfgs;
 mod logistic;
+mod ridge;
 pub mod tf_idf;

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::tasks::labelled::read::Columns;
 use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::sentences::JsonFields;
+use crate::tasks::labelled::sentences::ListFields;
 use crate::tasks::labelled::sentences::Sentence;
 use crate::tasks::labelled::sentences::SentenceColumns;
 use crate::tasks::labelled::sentences::Sentences;
@@ -34,7 +34,7 @@ impl InputFile<'_> {
     }
 
     /// Its texts, or its sentences where it has words: a word a line (`.conll`, and `.tsv` unless a column of
-    /// texts is named), or lists in JSONL.
+    /// texts is named), or lists in JSONL and Parquet.
     pub fn asked(&self) -> Result<Box<dyn Iterator<Item = Result<Asked>>>> {
         let columns = SentenceColumns {
             token: self.token_column,
@@ -45,9 +45,9 @@ impl InputFile<'_> {
         match format {
             Some(RowFormat::Tsv) if self.columns.text.is_none() => self.words(&columns),
             Some(RowFormat::Conll) => self.words(&columns),
-            Some(RowFormat::Jsonl) => {
+            Some(RowFormat::Jsonl | RowFormat::Parquet) => {
                 let texts = InputTexts::open(self.path, format, &self.columns)?;
-                Ok(Box::new(Objects { texts, fields: JsonFields::new(&columns) }))
+                Ok(Box::new(Objects { texts, fields: ListFields::new(&columns) }))
             }
             _ => Ok(Box::new(self.texts()?.map(|text| Ok(Asked::Text(text?))))),
         }
@@ -91,10 +91,10 @@ impl Asked {
     }
 }
 
-/// JSONL, each of whose objects has a text or a list of words.
+/// JSONL or Parquet, each of whose objects has a text or a list of words.
 struct Objects {
     texts: InputTexts,
-    fields: JsonFields,
+    fields: ListFields,
 }
 
 impl Iterator for Objects {

@@ -8,6 +8,7 @@ pub mod input;
 pub mod read;
 pub mod rows;
 pub mod sentences;
+mod several;
 pub mod tagged;
 pub mod tags;
 pub mod texts;

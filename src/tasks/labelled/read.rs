@@ -1,4 +1,5 @@
-//! Reads labelled examples from CSV, TSV and JSONL files: which columns are meant, and what a good row is.
+//! Reads labelled examples from CSV, TSV, JSONL and Parquet files: which columns are meant, and what a good
+//! row is.
 //!
 //! A bad row is an error that names the file and the line, never a dropped row. How a file is cut into rows
 //! is `rows`' matter; what a label's id is, `labels`'.
@@ -13,7 +14,11 @@ use crate::tasks::labelled::held::BLOCK_BYTES;
 use crate::tasks::labelled::held::Held;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
-use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::list;
+use crate::tasks::labelled::rows::rows_of;
+use crate::tasks::labelled::rows::take;
+use crate::tasks::labelled::several;
+use crate::tasks::labelled::several::SeveralColumns;
 
 const TEXT_COLUMNS: [&str; 3] = ["text", "sentence", "content"];
 const LABEL_COLUMNS: [&str; 3] = ["label", "category", "class"];
@@ -28,6 +33,9 @@ pub struct Example {
     pub text_pair: Option<String>,
     /// The label as it stands in the file, without white space around it; absent where none was asked for.
     pub label: Option<String>,
+    /// The labels of the row where it may have any number, each once, as they stand in the file; none where
+    /// one label or none was asked for.
+    pub labels: Vec<String>,
     /// The numbers of the row, all finite; none where they were not asked for.
     pub numbers: Vec<f32>,
     /// The line of the file on which the row begins, from 1.
@@ -35,10 +43,19 @@ pub struct Example {
 }
 
 impl Example {
+    /// Both texts of a pair as one.
+    pub fn whole_text(&self) -> String {
+        match &self.text_pair {
+            Some(pair) => format!("{} {pair}", self.text),
+            None => self.text.clone(),
+        }
+    }
+
     /// Memory that it takes, about: each text has a block of its own.
     fn held_bytes(&self) -> u64 {
         let texts = [Some(&self.text), self.text_pair.as_ref(), self.label.as_ref()];
-        let blocks: usize = texts.into_iter().flatten().map(|text| text.len() + BLOCK_BYTES).sum();
+        let blocks: usize =
+            texts.into_iter().flatten().chain(&self.labels).map(|text| text.len() + BLOCK_BYTES).sum();
         (size_of::<Self>() + blocks) as u64
     }
 }
@@ -54,6 +71,11 @@ pub struct Columns<'a> {
     pub label: Option<&'a str>,
     /// Whether each row must have a label. Without, labels are not read at all.
     pub labelled: bool,
+    /// The labels, if they are known, of rows that each have any number of them; absent where one label or
+    /// none is read.
+    pub several: Option<&'a [String]>,
+    /// What stands between the labels of a text that has any number of them; `,` when absent.
+    pub label_separator: Option<&'a str>,
     /// Columns of the numbers that each row must have; an empty list stands for the column of the label, else
     /// `label`, `score` or `similarity`. Absent where no numbers are read.
     pub numbers: Option<&'a [String]>,
@@ -67,13 +89,15 @@ impl<'a> Columns<'a> {
             text_pair: data.text_pair_column.as_deref(),
             label: data.label_column.as_deref(),
             labelled: true,
+            several: None,
+            label_separator: data.label_separator.as_deref(),
             numbers: None,
         }
     }
 }
 
 /// Reads all examples of a file: `.csv`, `.tsv`, `.jsonl` (`.ndjson`, `.json`), each also `.gz`, `.zst`,
-/// `.bz2`.
+/// `.bz2`; `.parquet`.
 ///
 /// In a CSV file a field may be quoted and hold commas, newlines and doubled quotes (RFC 4180). In a TSV file
 /// quotes are ordinary characters, as in GLUE's files. Text must be UTF-8.
@@ -81,14 +105,16 @@ pub fn read_examples(path: &Path, columns: &Columns<'_>) -> Result<Vec<Example>>
     let Some(format) = RowFormat::of(path) else {
         return Err(Problem::new("cannot tell the format of the file from its name")
             .at(path.display())
-            .hint("name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed")
+            .hint(
+                "name it `.csv`, `.tsv` or `.jsonl`, followed by `.gz`, `.zst` or `.bz2` where it is compressed, or \
+                 `.parquet`",
+            )
             .into());
     };
-    let source = Source::file(path)?;
-    let name = source.name.clone();
+    let name = path.display().to_string();
     let (mut examples, mut held) = (Vec::new(), Held::default());
     let mut chosen: Option<Chosen> = None;
-    let mut rows = source.rows(format)?;
+    let mut rows = rows_of(path, format)?;
     while let Some(row) = rows.next() {
         let row = row?;
         let chosen = match &mut chosen {
@@ -110,6 +136,7 @@ pub(super) struct Chosen {
     pub(super) text: String,
     pub(super) text_pair: Option<String>,
     label: Option<String>,
+    several: Option<SeveralColumns>,
     numbers: Vec<String>,
 }
 
@@ -131,6 +158,16 @@ impl Chosen {
                 Some(pick(columns.label, &LABEL_COLUMNS, "label_column")?)
             } else {
                 None
+            },
+            several: match columns.several {
+                None => None,
+                Some(names) => Some(match several::each(names, columns.label, row) {
+                    Some(each) => each,
+                    None => several::one(
+                        pick(columns.label, &several::LABEL_COLUMNS, "label_column")?,
+                        columns.label_separator,
+                    ),
+                }),
             },
             numbers: match columns.numbers {
                 None => Vec::new(),
@@ -160,20 +197,14 @@ impl Chosen {
             .as_ref()
             .map(|name| take(name, "label").map(|label| label.trim().to_string()))
             .transpose()?;
+        let labels = match &self.several {
+            Some(several) => several.labels(source, &mut row)?,
+            None => Vec::new(),
+        };
         let numbers =
             self.numbers.iter().map(|name| number(source, &mut row, name)).collect::<Result<_>>()?;
-        Ok(Example { text, text_pair, label, numbers, line })
+        Ok(Example { text, text_pair, label, labels, numbers, line })
     }
-}
-
-/// The value of a field that the row must have; `None` where it is null.
-pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>> {
-    let place = format!("{source}:{}", row.line);
-    if !row.has(name) {
-        let there = list(row.names());
-        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
-    }
-    Ok(row.take(name).map_err(|problem| problem.at(place))?)
 }
 
 /// A number that the row must have.
@@ -206,10 +237,6 @@ fn missing_column(source: &str, row: &Row, asked: Option<&str>, defaults: &[&str
     });
     let hint = near.unwrap_or_else(|| format!("name the column with `{option}`"));
     Problem::new(message).at(format!("{source}:{place_line}")).hint(hint)
-}
-
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn alternatives(names: &[&str]) -> String {

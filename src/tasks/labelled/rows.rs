@@ -1,9 +1,10 @@
-//! Cuts CSV, TSV and JSONL files, and plain text, into rows of named fields, each with the line on which it
-//! begins.
+//! Cuts CSV, TSV, JSONL and Parquet files, and plain text, into rows of named fields, each with the line on
+//! which it begins; in Parquet that is the number of the row.
 //!
 //! Does not know which fields matter.
 
 mod lines;
+mod parquet;
 mod table;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::fs::TextFile;
 use crate::tasks::labelled::rows::lines::LineRows;
+use crate::tasks::labelled::rows::parquet::ParquetRows;
 use crate::tasks::labelled::rows::table::TableRows;
 
 /// How an input is cut into rows.
@@ -34,17 +36,20 @@ pub enum RowFormat {
     Text,
     /// A word a line, in columns without a header; an empty line ends a sentence.
     Conll,
+    /// Columns of values and of lists, each with a name.
+    Parquet,
 }
 
 impl RowFormat {
-    /// Told by the extension before that of the compression; `None` for any other than those of tables, JSON
-    /// and CoNLL.
+    /// Told by the extension before that of the compression, which Parquet has inside; `None` for any other
+    /// than those of tables, JSON, CoNLL and Parquet.
     pub fn of(path: &Path) -> Option<Self> {
         let plain = fs::without_compression(path);
         match plain.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Some(Self::Csv),
             Some("tsv") => Some(Self::Tsv),
             Some("jsonl" | "ndjson" | "json") => Some(Self::Jsonl),
+            Some("parquet") if plain == path => Some(Self::Parquet),
             Some("conll" | "conllu" | "iob" | "iob2" | "bio") => Some(Self::Conll),
             _ => None,
         }
@@ -88,7 +93,19 @@ impl Source {
             RowFormat::Jsonl => Box::new(LineRows::json(self)),
             RowFormat::Text => Box::new(LineRows::text(self)),
             RowFormat::Conll => return Err(self.no_texts().into()),
+            RowFormat::Parquet => {
+                let problem = Problem::usage("Parquet is read from a file that is named `.parquet`");
+                return Err(problem.at(&self.name).into());
+            }
         })
+    }
+}
+
+/// The rows of a file.
+pub(in crate::tasks) fn rows_of(path: &Path, format: RowFormat) -> Result<Box<dyn Rows>> {
+    match format {
+        RowFormat::Parquet => Ok(Box::new(ParquetRows::open(path)?)),
+        _ => Source::file(path)?.rows(format),
     }
 }
 
@@ -148,6 +165,17 @@ impl Row {
         }
     }
 
+    /// The items of a field that is a list, as only JSON and Parquet have them; `None` where it is none.
+    pub(super) fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
+        match &mut self.fields {
+            Fields::Json(object) => match object.get_mut(name) {
+                Some(Value::Array(items)) => Some(std::mem::take(items)),
+                _ => None,
+            },
+            Fields::Table { .. } => None,
+        }
+    }
+
     /// Whether there is a field of this name.
     pub(in crate::tasks) fn has(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
@@ -171,17 +199,39 @@ impl Row {
                 let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(name))?;
                 Ok(Some(text.to_string()))
             }
-            Fields::Json(object) => match object.get_mut(name).map(Value::take) {
-                None | Some(Value::Null) => Ok(None),
-                Some(Value::String(text)) => Ok(Some(text)),
-                Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
-                Some(Value::Bool(value)) => Ok(Some(value.to_string())),
-                Some(other) => Err(Problem::new(format!(
-                    "field `{name}` is {}, text or a whole number is wanted",
-                    kind(&other)
-                ))),
-            },
+            Fields::Json(object) => {
+                let value = object.get_mut(name).map_or(Value::Null, Value::take);
+                text_of(value).map_err(|is| {
+                    Problem::new(format!("field `{name}` is {is}, text or a whole number is wanted"))
+                })
+            }
         }
+    }
+}
+
+/// The value of a field that the row must have; `None` where it is null.
+pub(super) fn take(source: &str, row: &mut Row, name: &str) -> Result<Option<String>> {
+    let place = format!("{source}:{}", row.line);
+    if !row.has(name) {
+        let there = list(row.names());
+        return Err(Problem::new(format!("has no field `{name}`; there are {there}")).at(place).into());
+    }
+    Ok(row.take(name).map_err(|problem| problem.at(place))?)
+}
+
+/// Names, each in backticks.
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A value as text; `None` where it is null, and what it is where it cannot be a name or a text.
+pub(super) fn text_of(value: Value) -> Result<Option<String>, &'static str> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Number(number) if !number.is_f64() => Ok(Some(number.to_string())),
+        Value::Bool(value) => Ok(Some(value.to_string())),
+        other => Err(kind(&other)),
     }
 }
 

@@ -35,6 +35,7 @@ impl<'a> Tagging<'a> {
             tag: data.tag_column,
             token_field: data.text_column.as_deref(),
             tag_field: data.label_column.as_deref(),
+            tag_names: &data.labels,
             tagged: true,
         };
         Self { columns, scheme: data.tag_scheme, strict: data.strict }

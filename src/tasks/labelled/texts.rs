@@ -11,11 +11,12 @@ use serde_json::Value;
 use crate::error::Problem;
 use crate::tasks::labelled::read::Chosen;
 use crate::tasks::labelled::read::Columns;
-use crate::tasks::labelled::read::take;
 use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::rows_of;
+use crate::tasks::labelled::rows::take;
 
 /// A text, and the second text of a pair.
 pub type TextPair = (String, Option<String>);
@@ -60,7 +61,7 @@ pub struct InputTexts {
 
 impl InputTexts {
     /// Opens a file, or standard input where `path` is `-`. Without `format` the extension tells it: anything
-    /// but `.csv`, `.tsv` and `.jsonl` (each also compressed) is plain text, a text a line.
+    /// but `.csv`, `.tsv`, `.jsonl` (each also compressed) and `.parquet` is plain text, a text a line.
     pub fn open(path: &Path, format: Option<RowFormat>, columns: &Columns<'_>) -> Result<Self> {
         let format = format.or_else(|| RowFormat::of(path)).unwrap_or(RowFormat::Text);
         let is_named = columns.text.is_some() || columns.text_pair.is_some();
@@ -70,10 +71,15 @@ impl InputTexts {
                 .hint("say what it is: `--format csv`, `--format tsv` or `--format jsonl`")
                 .into());
         }
-        let source = if path == Path::new("-") { Source::standard_input()? } else { Source::file(path)? };
+        let (name, rows) = if path == Path::new("-") {
+            let source = Source::standard_input()?;
+            (source.name.clone(), source.rows(format)?)
+        } else {
+            (path.display().to_string(), rows_of(path, format)?)
+        };
         Ok(Self {
-            name: source.name.clone(),
-            rows: source.rows(format)?,
+            name,
+            rows,
             text: columns.text.map(str::to_string),
             text_pair: columns.text_pair.map(str::to_string),
             chosen: None,

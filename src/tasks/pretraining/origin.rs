@@ -49,6 +49,7 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
         HeadKind::ReplacedTokenDetection => PretrainTask::ReplacedTokenDetection,
         HeadKind::None
         | HeadKind::SequenceClassification
+        | HeadKind::MultiLabelClassification
         | HeadKind::Regression
         | HeadKind::TokenClassification => PretrainTask::of(family),
     };

@@ -16,11 +16,13 @@ use crate::models::Objective;
 use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
+use crate::scores::mean;
 use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
+use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
@@ -37,6 +39,9 @@ use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::subset;
 use crate::tasks::trained::Trained;
+
+/// What reports call the guess that needs no text.
+const MEAN: &str = "mean of the training numbers";
 
 /// What transformers calls the only number of a model.
 const ONLY_NAME: &str = "LABEL_0";
@@ -103,9 +108,17 @@ impl Finetuned for NumberExamples {
         Outcomes::Numbers { gold, predicted: data.predicted.clone() }
     }
 
-    /// No text is needed to guess the mean, and its correlation is not defined: there is no floor to name.
-    fn floor(&self) -> Option<Floor> {
-        None
+    /// The mean needs no text, and its correlation is not defined: it is a floor of errors alone.
+    fn floors(&self) -> Vec<Floor> {
+        let numbers = |examples: &[Example]| examples.iter().map(|e| e.numbers.clone()).collect::<Vec<_>>();
+        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
+        let (train, gold) = (numbers(&self.train), numbers(&self.eval));
+        let column = |number: usize| train.iter().map(|row| f64::from(row[number])).collect::<Vec<f64>>();
+        let means = (0..self.names.len()).map(|number| mean(&column(number)) as f32).collect();
+        let said = tf_idf::numbers(&texts(&self.train), &train, &texts(&self.eval));
+        let floor =
+            |name, predicted| Floor { name, outcomes: Outcomes::Numbers { gold: gold.clone(), predicted } };
+        vec![floor(MEAN, vec![means; gold.len()]), floor(tf_idf::OF_NUMBERS, said)]
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Result;
-use candle_core::DType;
 use candle_core::Device;
 use serde_json::Map;
 use serde_json::Value;
@@ -12,10 +11,9 @@ use serde_json::json;
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
 use crate::models::Objective;
-use crate::tasks::Task;
 use crate::tasks::classify::Classifier;
-use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
+use crate::tasks::classify::classifier::outputs;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::InputFile;
@@ -52,15 +50,6 @@ impl Regressor {
         }
         Ok(numbers)
     }
-}
-
-/// What a model says of some examples, f32.
-pub(super) fn outputs(task: &dyn Task, collator: &Collator, examples: &[Encoded]) -> Result<Vec<Vec<f32>>> {
-    if examples.is_empty() {
-        return Ok(Vec::new());
-    }
-    let outputs = task.logits(&collator.batch(examples, 0))?;
-    Ok(outputs.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
 }
 
 /// A line of a predictions file.

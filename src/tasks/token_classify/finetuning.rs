@@ -122,9 +122,9 @@ impl Finetuned for TaggedExamples {
         Outcomes::Entities { sentences: data.sentence_counts() }
     }
 
-    fn floor(&self) -> Option<Floor> {
+    fn floors(&self) -> Vec<Floor> {
         let sentences = dictionary::counts(&self.train, &self.eval);
-        Some(Floor { name: dictionary::NAME, outcomes: Outcomes::Entities { sentences } })
+        vec![Floor { name: dictionary::NAME, outcomes: Outcomes::Entities { sentences } }]
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {

@@ -24,6 +24,7 @@ impl Trained for Tagger {
         let Evaluation { data, tagging, columns, .. } = *evaluation;
         let mut fields = tagging.columns;
         (fields.token_field, fields.tag_field) = (columns.text, columns.label);
+        fields.tag_names = self.labels.names();
         let file = read_tagged(data, &Tagging { columns: fields, ..tagging })?;
         let sentences = &file.sentences;
         let gold: Vec<Vec<u32>> =

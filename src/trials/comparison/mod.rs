@@ -64,15 +64,15 @@ impl Comparison<'_> {
         let mut floors = Vec::new();
         for task in self.tasks {
             self.with.progress.note(&format!("reading `{}`", task.name));
-            floors.push(list::finetuned(task.config.task, OfFloor(task))?);
+            floors.push(list::finetuned(task.config.goal(), OfFloors(task))?);
         }
         let cells = self.tasks.iter().map(|task| task.seeds.len() * entrants.len()).sum();
         let mut forecast = Forecast::new(self.with.progress, cells);
         let mut results = Vec::new();
-        for (task, floor) in self.tasks.iter().zip(floors) {
+        for (task, floors) in self.tasks.iter().zip(floors) {
             let training = OfTask { comparison: self, task, entrants: &entrants, forecast: &mut forecast };
-            let mut rows = list::finetuned(task.config.task, training)?;
-            rows.extend(floor.map(|Floor { name, outcomes }| Row {
+            let mut rows = list::finetuned(task.config.goal(), training)?;
+            rows.extend(floors.into_iter().map(|Floor { name, outcomes }| Row {
                 name: name.to_string(),
                 kind: RowKind::Floor,
                 outcomes: vec![outcomes],
@@ -150,13 +150,13 @@ fn check_lengths(tasks: &[NamedTask], entrants: &[Entrant]) -> Result<()> {
 }
 
 /// What a task has to beat.
-struct OfFloor<'a>(&'a NamedTask);
+struct OfFloors<'a>(&'a NamedTask);
 
-impl FinetunedVisitor for OfFloor<'_> {
-    type Output = Result<Option<Floor>>;
+impl FinetunedVisitor for OfFloors<'_> {
+    type Output = Result<Vec<Floor>>;
 
     fn visit<T: Finetuned>(self) -> Self::Output {
-        Ok(T::read(&self.0.config)?.floor())
+        Ok(T::read(&self.0.config)?.floors())
     }
 }
 

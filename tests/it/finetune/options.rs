@@ -138,13 +138,25 @@ fn weights_of_classes_and_smoothed_labels_do_what_their_formulas_say() {
     for (set, want) in [
         ("training.class_weights=null", 0.75),
         ("training.class_weights=balanced", 0.5),
+        // 3 x 0.5 to 1 x 4.5.
+        ("training.class_weights={a: 0.5, b: 4.5}", 0.25),
         ("training.label_smoothing_factor=0.4", 0.75 * 0.6 + 0.2),
     ] {
         let found = probability_of_a(&place, set);
         assert!((found - want).abs() < 0.06, "{set}: {found} is not {want}");
     }
     finetune(&place, &["--output-dir", "cls", "--set", "training.class_weights=even"])
-        .refused(2, &["training.class_weights", "`balanced`"]);
+        .refused(2, &["training.class_weights", "`balanced` or a number for each name"]);
+    for (weights, words) in [
+        ("{a: 1, b: 1, c: 1}", "`c` is no label of the examples"),
+        ("{a: 1}", "the label `b` has no weight"),
+        ("{a: 1, b: 0}", "`training.class_weights.b` is 0, a weight is above 0"),
+        ("{a: 1, b: much}", "`training.class_weights.b` wants a number"),
+        ("{}", "`training.class_weights` is empty"),
+    ] {
+        finetune(&place, &["--output-dir", "cls", "--set", &format!("training.class_weights={weights}")])
+            .refused(2, &[words]);
+    }
     let all = ["--set", "data.labels=[a, b, c]", "--set", "training.class_weights=balanced"];
     finetune(&place, &[&["--output-dir", "cls"], &all[..]].concat())
         .refused(2, &["training.class_weights: no training example has the label `c`"]);

@@ -1,9 +1,11 @@
-//! Apache Parquet: a top-level column of strings, row by row; another one may be the title.
+//! Apache Parquet: a top-level column of strings, row by row; another one may be the title. All columns of
+//! plain values and of lists are `objects.rs`.
 //!
 //! The footer and the values are decoded by the `parquet` crate, pages are read by `pages.rs`, which bounds
 //! them. The crate may panic on a broken file, so it only runs inside `quietly`.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -31,10 +33,13 @@ use pages::Pages;
 
 mod codecs;
 mod header;
+mod objects;
 mod pages;
 
 #[cfg(test)]
 mod tests;
+
+pub use objects::ParquetObjects;
 
 /// Values that are decoded at once; they share the memory of their page.
 const BATCH_VALUES: usize = 256;
@@ -67,14 +72,7 @@ struct Group {
 impl ParquetRows {
     pub(super) fn open(file: &SourceFile, columns: &Columns) -> Result<Self> {
         let place = file.path.display().to_string();
-        let handle = fs::open(&file.path)?;
-        let size_bytes = fs::len_bytes(&file.path)?;
-        let footer = check_footer(&handle, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
-        let in_footer = |message: &str| {
-            broken(&format!("in its index, bytes {} to {}: {message}", footer.start, footer.end), &place)
-        };
-        let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&handle))
-            .map_err(|message| in_footer(&message))?;
+        let (handle, size_bytes, metadata) = open_file(&file.path)?;
         let text = column_of(&metadata, &columns.text, "field", &place)?;
         let title = columns
             .title
@@ -213,6 +211,20 @@ impl Values {
         (self.rows, self.used) = (rows, (0, 0));
         Ok(())
     }
+}
+
+/// Opens a file: it, its bytes, and what its index says.
+fn open_file(path: &Path) -> Result<(File, u64, ParquetMetaData)> {
+    let place = path.display().to_string();
+    let file = fs::open(path)?;
+    let size_bytes = fs::len_bytes(path)?;
+    let footer = check_footer(&file, size_bytes).map_err(|message| Problem::new(message).at(&place))?;
+    let in_footer = |message: &str| {
+        broken(&format!("in its index, bytes {} to {}: {message}", footer.start, footer.end), &place)
+    };
+    let metadata = quietly(|| ParquetMetaDataReader::new().parse_and_finish(&file))
+        .map_err(|message| in_footer(&message))?;
+    Ok((file, size_bytes, metadata))
 }
 
 fn broken(message: &str, place: &str) -> anyhow::Error {

@@ -7,10 +7,13 @@ use std::io::BufReader;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parquet::basic::Compression;
 use parquet::basic::Encoding;
+use parquet::basic::Type;
 use parquet::column::page::Page;
 use parquet::column::page::PageMetadata;
 use parquet::column::page::PageReader;
@@ -29,6 +32,10 @@ const DICTIONARY_VALUES_MAX: u32 = 1 << 20;
 
 /// The most values in a page whose lengths are all decoded at once, 4 bytes each.
 const DELTA_VALUES_MAX: u32 = 1 << 24;
+
+/// The most values of lists that are read before a batch of rows is whole: a page of a few bytes can say that
+/// a list has any number of them.
+const LIST_VALUES_MAX: u64 = 1 << 24;
 
 /// The longest header; the minimum and maximum of a page may stand in it.
 const HEADER_BYTES_MAX: u64 = 16 << 20;
@@ -50,6 +57,11 @@ pub(super) struct Pages {
     end: u64,
     /// Whether values may be null: then levels stand before them.
     is_optional: bool,
+    /// Whether it has lists: then levels of their own stand before those.
+    is_list: bool,
+    kind: Type,
+    /// Values of lists that were read, since whoever shares it counted anew.
+    list_values: Arc<AtomicU64>,
 }
 
 impl Pages {
@@ -66,8 +78,31 @@ impl Pages {
             .and_then(|(start, length)| Some((start, start.checked_add(length)?)))
             .filter(|(_, end)| *end <= size_bytes);
         let (offset, end) = range.ok_or("a column lies outside of the file")?;
-        let is_optional = column.column_descr().max_def_level() > 0;
-        Ok(Self { file, codec: column.compression(), offset, end, is_optional })
+        let descriptor = column.column_descr();
+        Ok(Self {
+            file,
+            codec: column.compression(),
+            offset,
+            end,
+            is_optional: descriptor.max_def_level() > 0,
+            is_list: descriptor.max_rep_level() > 0,
+            kind: descriptor.physical_type(),
+            list_values: Arc::default(),
+        })
+    }
+
+    /// The count of values of lists that were read, to begin it anew.
+    pub(super) fn list_values(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.list_values)
+    }
+
+    /// Counts the values of a page of lists.
+    fn count_values(&self, num_values: u32) -> Result<(), String> {
+        let before = self.list_values.fetch_add(u64::from(num_values), Ordering::Relaxed);
+        if self.is_list && before + u64::from(num_values) > LIST_VALUES_MAX {
+            return Err(format!("a few rows have lists of more than {LIST_VALUES_MAX} values"));
+        }
+        Ok(())
     }
 
     fn next_page(&mut self) -> Result<Option<Page>, String> {
@@ -116,13 +151,16 @@ impl Pages {
     fn data_page(&self, header: &Header, content: &[u8], size: usize) -> Result<Page, String> {
         let buf = decompress(self.codec, content, size)?;
         let num_values = header.count(DATA, 1, "number of values")?;
-        let encoding = encoding(header.get(DATA, 2))?;
-        let levels = match (self.is_optional, buf.first_chunk::<4>()) {
-            (false, _) => 0,
-            (true, Some(length)) => 4 + u64::from(u32::from_le_bytes(*length)),
-            (true, None) => return Err("a page is too short for its levels".to_string()),
-        };
-        check_values(encoding, buf.get(levels as usize..).unwrap_or_default(), num_values)?;
+        self.count_values(num_values)?;
+        let encoding = encoding(header.get(DATA, 2), self.kind)?;
+        let mut values = buf.as_slice();
+        for _ in 0..usize::from(self.is_list) + usize::from(self.is_optional) {
+            let Some((length, rest)) = values.split_first_chunk::<4>() else {
+                return Err("a page is too short for its levels".to_string());
+            };
+            values = rest.get(u32::from_le_bytes(*length) as usize..).unwrap_or_default();
+        }
+        check_values(encoding, values, num_values)?;
         Ok(Page::DataPage {
             buf: Bytes::from(buf),
             num_values,
@@ -148,7 +186,8 @@ impl Pages {
             buf.extend(decompress(self.codec, &content[levels..], size - levels)?);
         }
         let num_values = header.count(DATA_V2, 1, "number of values")?;
-        let encoding = encoding(header.get(DATA_V2, 4))?;
+        self.count_values(num_values)?;
+        let encoding = encoding(header.get(DATA_V2, 4), self.kind)?;
         check_values(encoding, &buf[levels..], num_values)?;
         Ok(Page::DataPageV2 {
             buf: Bytes::from(buf),
@@ -170,7 +209,7 @@ impl Pages {
         if u64::from(num_values) > buf.len() as u64 / 4 || num_values > DICTIONARY_VALUES_MAX {
             return Err(format!("a dictionary of {} bytes claims {num_values} values", buf.len()));
         }
-        let encoding = encoding(header.get(DICTIONARY, 2))?;
+        let encoding = encoding(header.get(DICTIONARY, 2), self.kind)?;
         Ok(Page::DictionaryPage {
             buf: Bytes::from(buf),
             num_values,
@@ -180,10 +219,12 @@ impl Pages {
     }
 }
 
-fn encoding(number: Option<i64>) -> Result<Encoding, String> {
+fn encoding(number: Option<i64>, kind: Type) -> Result<Encoding, String> {
     match number {
         Some(0) => Ok(Encoding::PLAIN),
         Some(2) => Ok(Encoding::PLAIN_DICTIONARY),
+        Some(3) if kind == Type::BOOLEAN => Ok(Encoding::RLE),
+        Some(5) if matches!(kind, Type::INT32 | Type::INT64) => Ok(Encoding::DELTA_BINARY_PACKED),
         Some(6) => Ok(Encoding::DELTA_LENGTH_BYTE_ARRAY),
         // A value may repeat any part of the one before it, so a small page can hold values of any size.
         Some(7) => {
@@ -191,7 +232,7 @@ fn encoding(number: Option<i64>) -> Result<Encoding, String> {
                 .to_string())
         }
         Some(8) => Ok(Encoding::RLE_DICTIONARY),
-        Some(other) => Err(format!("the column has encoding {other}, which no column of strings has")),
+        Some(other) => Err(format!("the column has encoding {other}, which is not read here")),
         None => Err("a page has no encoding".to_string()),
     }
 }
@@ -239,6 +280,11 @@ impl PageReader for Pages {
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
         Err(ParquetError::NYI("pages are read in order".to_string()))
+    }
+
+    /// A row of lists may go on in the next page, but not behind the last one.
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        Ok(self.offset >= self.end)
     }
 
     fn skip_next_page(&mut self) -> Result<(), ParquetError> {

@@ -9,8 +9,15 @@ use super::*;
 use crate::fs::testing::skipped;
 use crate::tasks::classify::labels::LabelSet;
 
-const LABELLED: Columns<'static> =
-    Columns { text: None, text_pair: None, label: None, labelled: true, numbers: None };
+const LABELLED: Columns<'static> = Columns {
+    text: None,
+    text_pair: None,
+    label: None,
+    labelled: true,
+    several: None,
+    label_separator: None,
+    numbers: None,
+};
 
 struct Folder(tempfile::TempDir);
 

@@ -1,4 +1,4 @@
-//! Sentences of words, with or without their tags: CoNLL columns and JSONL, one after the other.
+//! Sentences of words, with or without their tags: CoNLL columns, JSONL and Parquet, one after the other.
 //!
 //! A bad line is an error that names it. What tags mean is `tags`' matter.
 
@@ -17,9 +17,10 @@ use crate::tasks::labelled::rows::Row;
 use crate::tasks::labelled::rows::RowFormat;
 use crate::tasks::labelled::rows::Rows;
 use crate::tasks::labelled::rows::Source;
+use crate::tasks::labelled::rows::rows_of;
 use crate::tasks::labelled::sentences::conll::ColumnLines;
 
-/// Fields of JSONL that hold the words, and the tags.
+/// Fields of JSONL and columns of Parquet that hold the words, and the tags.
 const TOKEN_FIELD: &str = "tokens";
 const TAG_FIELDS: [&str; 2] = ["tags", "ner_tags"];
 
@@ -61,13 +62,15 @@ pub struct SentenceColumns<'a> {
     pub token_field: Option<&'a str>,
     /// Field of the tags; `tags` or `ner_tags` when absent.
     pub tag_field: Option<&'a str>,
+    /// The tags that numbers in a list of tags stand for, from 0.
+    pub tag_names: &'a [String],
     /// Whether each word must have a tag. Without, tags are not read at all.
     pub tagged: bool,
 }
 
 impl Default for SentenceColumns<'_> {
     fn default() -> Self {
-        Self { token: 1, tag: -1, token_field: None, tag_field: None, tagged: false }
+        Self { token: 1, tag: -1, token_field: None, tag_field: None, tag_names: &[], tagged: false }
     }
 }
 
@@ -78,45 +81,43 @@ pub struct Sentences {
 
 enum Form {
     Columns(ColumnLines),
-    Json { name: String, rows: Box<dyn Rows>, fields: JsonFields },
+    Lists { name: String, rows: Box<dyn Rows>, fields: ListFields },
 }
 
 impl Sentences {
     /// Opens a file, plain or compressed. `.jsonl` (`.ndjson`, `.json`) has an object a line with a list of
-    /// words and one of tags; any other file a word a line in columns, as CoNLL's shared tasks have it.
+    /// words and one of tags, `.parquet` a column of each; any other file a word a line in columns, as
+    /// CoNLL's shared tasks have it.
     pub fn open(path: &Path, columns: &SentenceColumns<'_>) -> Result<Self> {
         let plain = fs::without_compression(path);
         let extension = plain.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-        if ["csv", "parquet"].contains(&extension.as_str()) {
+        if extension == "csv" {
             return Err(Problem::new(format!("tagged words are not read from `.{extension}`"))
                 .at(path.display())
                 .hint("write a word and its tag a line (`.conll`), or `.jsonl` with `tokens` and `tags`")
                 .into());
         }
-        let is_json = RowFormat::of(path) == Some(RowFormat::Jsonl);
-        Self::of(Source::file(path)?, is_json, columns)
+        let form = match RowFormat::of(path) {
+            Some(format @ (RowFormat::Jsonl | RowFormat::Parquet)) => Form::Lists {
+                name: path.display().to_string(),
+                rows: rows_of(path, format)?,
+                fields: ListFields::new(columns),
+            },
+            _ => Form::Columns(ColumnLines::new(Source::file(path)?, columns)),
+        };
+        Ok(Self { form })
     }
 
     /// The sentences of standard input, in columns.
     pub fn of_standard_input(columns: &SentenceColumns<'_>) -> Result<Self> {
-        Self::of(Source::standard_input()?, false, columns)
-    }
-
-    fn of(source: Source, is_json: bool, columns: &SentenceColumns<'_>) -> Result<Self> {
-        let form = if is_json {
-            let fields = JsonFields::new(columns);
-            Form::Json { name: source.name.clone(), rows: source.rows(RowFormat::Jsonl)?, fields }
-        } else {
-            Form::Columns(ColumnLines::new(source, columns))
-        };
-        Ok(Self { form })
+        Ok(Self { form: Form::Columns(ColumnLines::new(Source::standard_input()?, columns)) })
     }
 
     /// Bytes of the file, as it lies on the disk, that have been read so far.
     pub(super) fn position_bytes(&self) -> u64 {
         match &self.form {
             Form::Columns(lines) => lines.position_bytes(),
-            Form::Json { rows, .. } => rows.position_bytes(),
+            Form::Lists { rows, .. } => rows.position_bytes(),
         }
     }
 }
@@ -127,7 +128,7 @@ impl Iterator for Sentences {
     fn next(&mut self) -> Option<Result<Sentence>> {
         match &mut self.form {
             Form::Columns(lines) => lines.next_sentence().transpose(),
-            Form::Json { name, rows, fields } => {
+            Form::Lists { name, rows, fields } => {
                 let row = rows.next()?;
                 Some(row.and_then(|row| Ok(fields.sentence(name, row)?)))
             }
@@ -135,18 +136,20 @@ impl Iterator for Sentences {
     }
 }
 
-/// The names of the lists in a JSON object.
+/// The names of the lists in an object.
 #[derive(Debug, Clone)]
-pub(super) struct JsonFields {
+pub(super) struct ListFields {
     tokens: String,
     tags: Option<String>,
+    tag_names: Vec<String>,
     tagged: bool,
 }
 
-impl JsonFields {
+impl ListFields {
     pub(super) fn new(columns: &SentenceColumns<'_>) -> Self {
         let tokens = columns.token_field.unwrap_or(TOKEN_FIELD).to_string();
-        Self { tokens, tags: columns.tag_field.map(str::to_string), tagged: columns.tagged }
+        let tags = columns.tag_field.map(str::to_string);
+        Self { tokens, tags, tag_names: columns.tag_names.to_vec(), tagged: columns.tagged }
     }
 
     /// The field of the words.
@@ -159,7 +162,7 @@ impl JsonFields {
         let line = row.line;
         let place = |problem: Problem| problem.at(format!("{name}:{line}"));
         let mut fields = row.into_fields().map_err(place)?;
-        let words = list(&mut fields, &self.tokens).map_err(place)?;
+        let words = list(&mut fields, &self.tokens, &[]).map_err(place)?;
         if let Some(empty) = words.iter().position(String::is_empty) {
             return Err(place(Problem::new(format!("word {} of `{}` is empty", empty + 1, self.tokens))));
         }
@@ -168,7 +171,7 @@ impl JsonFields {
             let usual =
                 TAG_FIELDS.into_iter().find(|field| fields.contains_key(*field)).unwrap_or(TAG_FIELDS[0]);
             let field = self.tags.as_deref().unwrap_or(usual);
-            tags = list(&mut fields, field).map_err(place)?;
+            tags = list(&mut fields, field, &self.tag_names).map_err(place)?;
             if words.is_empty() {
                 return Err(place(Problem::new("the sentence has no words").hint("take the line out")));
             }
@@ -186,8 +189,8 @@ impl JsonFields {
     }
 }
 
-/// Takes a list of texts out of an object.
-fn list(fields: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Problem> {
+/// Takes a list of texts out of an object; numbers stand for `names`, where there are some.
+fn list(fields: &mut Map<String, Value>, name: &str, names: &[String]) -> Result<Vec<String>, Problem> {
     let wanted = |is: &str| Problem::new(format!("field `{name}` is {is}, a list of texts is wanted"));
     match fields.shift_remove(name) {
         None => {
@@ -201,8 +204,19 @@ fn list(fields: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Prob
             .enumerate()
             .map(|(place, value)| match value {
                 Value::String(text) => Ok(text),
-                Value::Number(_) => Err(wanted("a list with a number")
-                    .hint("write the names of the tags instead of their numbers")),
+                Value::Number(number) if names.is_empty() => {
+                    Err(wanted(&format!("a list with the number {number}"))
+                        .hint("name the tags in the order of their numbers with `data.labels`"))
+                }
+                Value::Number(number) => {
+                    let named = number.as_u64().and_then(|id| names.get(usize::try_from(id).ok()?));
+                    named.cloned().ok_or_else(|| {
+                        let most = names.len() - 1;
+                        let message = format!("item {} of `{name}` is {number}", place + 1);
+                        Problem::new(format!("{message}, and the tags have the numbers 0 to {most}"))
+                            .hint("name all tags in the order of their numbers with `data.labels`")
+                    })
+                }
                 _ => Err(wanted(&format!("a list whose item {} is no text", place + 1))),
             })
             .collect(),

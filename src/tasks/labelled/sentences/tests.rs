@@ -211,7 +211,7 @@ fn each_kind_of_bad_objects_is_told_with_its_line() {
             "a.jsonl",
             b"{\"tokens\": [\"a\"], \"tags\": [3]}\n",
             usual,
-            &["a.jsonl:1: field `tags` is a list with a number", "names of the tags"],
+            &["a.jsonl:1: field `tags` is a list with the number", "data.labels"],
         ),
         (
             "a.jsonl",
@@ -234,7 +234,7 @@ fn each_kind_of_bad_objects_is_told_with_its_line() {
         ("a.jsonl", b"{\"tokens\": [\"a\"], \"tags\": [\"B-\"]}\n", usual, &["a.jsonl:1: `B-` is neither"]),
         ("a.jsonl", b"a O\n", usual, &["a.jsonl:1: is not a JSON object on one line"]),
         ("a.csv", b"a,O\n", usual, &["a.csv: tagged words are not read from `.csv`", "`.conll`"]),
-        ("a.parquet", b"PAR1", usual, &["a.parquet: tagged words are not read from `.parquet`"]),
+        ("a.parquet", b"PAR1", usual, &["a.parquet: is too short for a Parquet file"]),
     ]);
 }
 

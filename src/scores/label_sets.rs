@@ -1,0 +1,193 @@
+//! Scores of examples that each have any number of labels, and the threshold of a label.
+//!
+//! Definitions are scikit-learn's with `zero_division=0`: a score whose denominator is zero is 0, that of an
+//! example without labels for which none are predicted as well.
+
+use std::cmp::Ordering;
+
+use crate::scores::ClassScore;
+
+/// Counts of labels over examples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelTally {
+    /// Of each label: examples that have it and were found, that have it, that are said to have it.
+    counts: Vec<[u64; 3]>,
+    examples: u64,
+    /// Examples whose labels are all right, and no more.
+    exact: u64,
+    /// The sum of the F1 of each example's labels.
+    f1_sum: f64,
+}
+
+impl LabelTally {
+    /// No examples yet of `labels` labels.
+    pub fn new(labels: usize) -> Self {
+        Self { counts: vec![[0; 3]; labels], examples: 0, exact: 0, f1_sum: 0.0 }
+    }
+
+    /// Counts one example by the ids of its labels, which are below the number of labels; each list is
+    /// ascending.
+    pub fn add(&mut self, gold: &[u32], predicted: &[u32]) {
+        let mut right = 0;
+        for &id in gold {
+            self.counts[id as usize][1] += 1;
+            if predicted.binary_search(&id).is_ok() {
+                self.counts[id as usize][0] += 1;
+                right += 1;
+            }
+        }
+        for &id in predicted {
+            self.counts[id as usize][2] += 1;
+        }
+        self.examples += 1;
+        self.exact += u64::from(gold == predicted);
+        self.f1_sum += f1([right, gold.len() as u64, predicted.len() as u64]);
+    }
+
+    /// F1 of all labels counted together.
+    pub fn f1_micro(&self) -> f64 {
+        let add = |sum: [u64; 3], of: &[u64; 3]| [sum[0] + of[0], sum[1] + of[1], sum[2] + of[2]];
+        f1(self.counts.iter().fold([0; 3], add))
+    }
+
+    /// The unweighted mean of F1 over all labels, whether they occur or not.
+    pub fn f1_macro(&self) -> f64 {
+        let sum: f64 = self.counts.iter().copied().map(f1).sum();
+        ratio(sum, self.counts.len() as f64)
+    }
+
+    /// The mean of F1 over the examples.
+    pub fn f1_samples(&self) -> f64 {
+        ratio(self.f1_sum, self.examples as f64)
+    }
+
+    /// Share of examples whose labels are all right, and no more: scikit-learn's `accuracy_score`.
+    pub fn exact_match(&self) -> f64 {
+        ratio(self.exact as f64, self.examples as f64)
+    }
+
+    /// Precision, recall and F1 of each label.
+    pub fn per_label(&self) -> Vec<ClassScore> {
+        let of = |counts: &[u64; 3]| {
+            let [right, gold, predicted] = counts.map(|count| count as f64);
+            ClassScore {
+                precision: ratio(right, predicted),
+                recall: ratio(right, gold),
+                f1: f1(*counts),
+                support: counts[1],
+            }
+        };
+        self.counts.iter().map(of).collect()
+    }
+}
+
+fn f1([right, gold, predicted]: [u64; 3]) -> f64 {
+    ratio(2.0 * right as f64, (gold + predicted) as f64)
+}
+
+fn ratio(numerator: f64, denominator: f64) -> f64 {
+    if denominator == 0.0 { 0.0 } else { numerator / denominator }
+}
+
+/// What a probability must be above for a label to be there, where nothing else is known.
+pub const DEFAULT_THRESHOLD: f64 = 0.5;
+
+/// The threshold of a label with the highest F1 on examples that are given by its probability and whether
+/// they have it; of equals the one nearest to a half, which is also that of a label that no example has.
+///
+/// It lies in the middle of two neighbouring probabilities, unless a half is between them.
+pub fn best_threshold(examples: impl IntoIterator<Item = (f32, bool)>) -> f64 {
+    let mut examples: Vec<(f32, bool)> = examples.into_iter().collect();
+    examples.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let gold = examples.iter().filter(|(_, is_gold)| *is_gold).count() as u64;
+    let (mut right, mut best) = (0, (0.0, DEFAULT_THRESHOLD));
+    for (place, &(probability, is_gold)) in examples.iter().enumerate() {
+        right += u64::from(is_gold);
+        let (above, below) =
+            (f64::from(probability), f64::from(examples.get(place + 1).map_or(0.0, |next| next.0)));
+        if above <= below {
+            continue;
+        }
+        let holds_half = (below..above).contains(&DEFAULT_THRESHOLD);
+        let threshold = if holds_half { DEFAULT_THRESHOLD } else { f64::midpoint(above, below) };
+        let found = f1([right, gold, place as u64 + 1]);
+        let is_nearer = (threshold - DEFAULT_THRESHOLD).abs() < (best.1 - DEFAULT_THRESHOLD).abs();
+        match found.total_cmp(&best.0) {
+            Ordering::Greater => best = (found, threshold),
+            Ordering::Equal if found > 0.0 && is_nearer => best.1 = threshold,
+            _ => {}
+        }
+    }
+    best.1
+}
+
+/// The ids of the labels whose probabilities are above their thresholds, ascending.
+pub fn above(probabilities: &[f32], thresholds: &[f64]) -> Vec<u32> {
+    let pairs = (0..).zip(probabilities.iter().zip(thresholds));
+    pairs.filter(|(_, (p, threshold))| f64::from(**p) > **threshold).map(|(id, _)| id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// `scripts/make_multi_label_golden.py` wrote what scikit-learn says of random sets of labels.
+    #[test]
+    fn scores_are_those_of_scikit_learn() {
+        let golden: Value =
+            serde_json::from_str(include_str!("../../tests/golden/multi_label.json")).unwrap();
+        let ids = |value: &Value| -> Vec<u32> {
+            value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+        };
+        let near = |what: &str, found: f64, wanted: &Value| {
+            let wanted = wanted.as_f64().unwrap();
+            assert!((found - wanted).abs() < 1e-12, "{what}: {found}, not {wanted}");
+        };
+        let cases = golden["cases"].as_array().unwrap();
+        for case in cases {
+            let mut tally = LabelTally::new(case["labels"].as_u64().unwrap() as usize);
+            let pairs = case["gold"].as_array().unwrap().iter().zip(case["predicted"].as_array().unwrap());
+            pairs.for_each(|(gold, predicted)| tally.add(&ids(gold), &ids(predicted)));
+            near("micro", tally.f1_micro(), &case["f1_micro"]);
+            near("macro", tally.f1_macro(), &case["f1_macro"]);
+            near("samples", tally.f1_samples(), &case["f1_samples"]);
+            near("exact match", tally.exact_match(), &case["exact_match"]);
+            for (of, wanted) in tally.per_label().iter().zip(case["per_label"].as_array().unwrap()) {
+                for (place, found) in [of.precision, of.recall, of.f1, of.support as f64].iter().enumerate() {
+                    near("of a label", *found, &wanted[place]);
+                }
+            }
+        }
+        assert!(cases.len() >= 20);
+    }
+
+    #[test]
+    fn a_threshold_parts_what_can_be_parted_and_stays_a_half_where_it_may() {
+        let bits = |examples: &[(f32, bool)]| best_threshold(examples.iter().copied()).to_bits();
+        let between = f64::midpoint(0.3f32.into(), 0.2f32.into());
+        assert_eq!(bits(&[(0.2, false), (0.4, true), (0.3, true)]), between.to_bits());
+        for examples in [&[(0.9, true), (0.1, false)][..], &[(0.9, false), (0.1, false)], &[]] {
+            assert_eq!(bits(examples), DEFAULT_THRESHOLD.to_bits());
+        }
+        // All of them are better than the two below alone, or than none.
+        assert!(best_threshold([(0.7, false), (0.6, true), (0.6, true)]) < 0.6);
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_threshold_is_better(examples in prop::collection::vec((0.0f32..1.0, any::<bool>()), 1..20), other in 0.0f64..1.0) {
+            let score = |threshold: f64| {
+                let mut tally = LabelTally::new(1);
+                for (probability, is_gold) in &examples {
+                    tally.add(if *is_gold { &[0] } else { &[] }, &above(&[*probability], &[threshold]));
+                }
+                tally.f1_micro()
+            };
+            let best = score(best_threshold(examples.iter().copied()));
+            prop_assert!(score(other) <= best + 1e-12 && score(0.5) <= best + 1e-12);
+        }
+    }
+}

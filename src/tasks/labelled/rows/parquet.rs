@@ -1,0 +1,35 @@
+//! Rows of Parquet: an object of each, with its number.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::corpus::ParquetObjects;
+use crate::tasks::labelled::rows::Fields;
+use crate::tasks::labelled::rows::Row;
+use crate::tasks::labelled::rows::Rows;
+
+/// The rows of a Parquet file.
+pub(super) struct ParquetRows(ParquetObjects);
+
+impl ParquetRows {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        Ok(Self(ParquetObjects::open(path)?))
+    }
+}
+
+impl Iterator for ParquetRows {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let object = self.0.advance().transpose()?;
+        let line = self.0.rows();
+        Some(object.map(|object| Row { line, header_line: line, fields: Fields::Json(object) }))
+    }
+}
+
+impl Rows for ParquetRows {
+    fn position_bytes(&self) -> u64 {
+        self.0.position_bytes()
+    }
+}

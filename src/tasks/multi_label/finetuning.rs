@@ -1,0 +1,223 @@
+//! A run with any number of labels a text: labelled examples, a pretrained encoder, a new head.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+
+use crate::config::FinetuneConfig;
+use crate::families::HeadKind;
+use crate::interop::HubConfig;
+use crate::interop::PretrainedFolder;
+use crate::machine::Machine;
+use crate::models::Blueprint;
+use crate::models::Model;
+use crate::models::Objective;
+use crate::quantity::format_count;
+use crate::scores::Better;
+use crate::scores::Outcomes;
+use crate::tasks::Task;
+use crate::tasks::classify::Classifier;
+use crate::tasks::classify::Classify;
+use crate::tasks::classify::LabelSet;
+use crate::tasks::finetuned::Finetuned;
+use crate::tasks::finetuned::Floor;
+use crate::tasks::floors::tf_idf;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::Example;
+use crate::tasks::labelled::read_examples;
+use crate::tasks::multi_label::data::TrainingData;
+use crate::tasks::multi_label::labeller::Labeller;
+use crate::tasks::multi_label::labeller::of_labels;
+use crate::tasks::multi_label::report;
+use crate::tasks::run::Inputs;
+use crate::tasks::run::Kind;
+use crate::tasks::run::ModelFolder;
+use crate::tasks::run::Parts;
+use crate::tasks::run::Setting;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::TargetShare;
+use crate::tasks::run::total_steps;
+use crate::tasks::start;
+use crate::tasks::subset;
+use crate::tasks::trained::Trained;
+
+/// The examples of a run, read and checked before anything is trained.
+pub struct LabelledExamples {
+    /// Names of the labels in the order of their ids.
+    pub labels: Vec<String>,
+    /// Training examples, after the subset was taken.
+    pub train: Vec<Example>,
+    /// The ids of the labels of each, ascending.
+    pub(super) train_ids: Vec<Vec<u32>>,
+    /// Evaluation examples.
+    pub eval: Vec<Example>,
+    pub(super) eval_ids: Vec<Vec<u32>>,
+}
+
+impl Finetuned for LabelledExamples {
+    const HEAD: HeadKind = HeadKind::MultiLabelClassification;
+    const COLUMNS: &'static [(&'static str, &'static str, f64)] = &[
+        ("eval_f1_micro", "micro F1 %", 100.0),
+        ("eval_f1_macro", "macro F1 %", 100.0),
+        ("eval_f1_samples", "samples F1 %", 100.0),
+        ("eval_exact_match", "exact %", 100.0),
+        ("eval_loss", "loss", 1.0),
+    ];
+
+    type Kind<'a> = Finetuning<'a>;
+
+    /// The subset is drawn with the seed of the run, the same for every training seed.
+    fn read(config: &FinetuneConfig) -> Result<Self> {
+        let (data, seed) = (&config.data, config.run.seed);
+        let columns = Columns { several: Some(&data.labels), labelled: false, ..Columns::of(data) };
+        let read = |path: &Path| read_examples(path, &columns);
+        let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
+        let labels = if data.labels.is_empty() {
+            LabelSet::discover_some(&data.train_file, &train)?
+        } else {
+            LabelSet::given_some(&data.labels)?
+        };
+        let (mut train_ids, eval_ids) =
+            (labels.sets(&data.train_file, &train)?, labels.sets(&data.eval_file, &eval)?);
+        if let Some(chosen) = subset::chosen(&strata(labels.len(), &train_ids), data, seed)? {
+            train = chosen.iter().map(|&index| train[index].clone()).collect();
+            train_ids = chosen.iter().map(|&index| train_ids[index].clone()).collect();
+        }
+        Ok(Self { labels: labels.names().to_vec(), train, train_ids, eval, eval_ids })
+    }
+
+    fn summary(&self) -> String {
+        let count = |examples: &[Example]| format_count(examples.len() as u64);
+        let (train, eval, labels) = (count(&self.train), count(&self.eval), self.labels.len());
+        let each = self.train_ids.iter().map(Vec::len).sum::<usize>() as f64 / self.train.len() as f64;
+        format!("{train} training and {eval} evaluation examples, {labels} labels, {each:.2} a text")
+    }
+
+    fn num_train(&self) -> usize {
+        self.train.len()
+    }
+
+    fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {
+        Finetuning { config, folder, examples: self }
+    }
+
+    fn details(&self, data: &TrainingData<'_>) -> String {
+        let found = report::tally(&self.eval_ids, &data.probabilities, &data.thresholds);
+        let of = report::scores(&found);
+        let of: Vec<String> = of
+            .iter()
+            .map(|(name, value)| format!("{} {:.2} %", name.replace('_', " "), 100.0 * value))
+            .collect();
+        let table = report::label_table(&found, &self.labels, &data.thresholds);
+        format!("at thresholds tuned on the evaluation file: {}\n{}", of.join(", "), table.trim_end())
+    }
+
+    fn best(&self) -> (&'static str, Better) {
+        ("f1_micro", Better::Higher)
+    }
+
+    /// Thresholds that were tuned on these very examples are left out: a difference between models would be
+    /// one between their fits.
+    fn outcomes(&self, data: &TrainingData<'_>) -> Outcomes {
+        let predicted = report::untuned(&data.probabilities, self.labels.len());
+        Outcomes::LabelSets { classes: self.labels.len(), gold: self.eval_ids.clone(), predicted }
+    }
+
+    fn floors(&self) -> Vec<Floor> {
+        let classes = self.labels.len();
+        let texts = |examples: &[Example]| examples.iter().map(Example::whole_text).collect::<Vec<String>>();
+        let predicted = tf_idf::label_sets(&texts(&self.train), &self.train_ids, classes, &texts(&self.eval));
+        let outcomes = Outcomes::LabelSets { classes, gold: self.eval_ids.clone(), predicted };
+        vec![Floor { name: tf_idf::NAME, outcomes }]
+    }
+
+    fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
+        let labels = folder.id2label.as_ref().map_or(0, Vec::len);
+        let mut model = Model::classifier(&folder.config, labels, 0, &machine.device)?;
+        model.head = model.head.with_objective(Objective::Labels);
+        Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
+    }
+
+    fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Labeller::load(path, device)?))
+    }
+}
+
+/// The rarest label of each example, of equals the first; those without labels are a class of their own. So a
+/// part has the share of each label that is nobody's second, and about that of all others.
+fn strata(labels: usize, ids: &[Vec<u32>]) -> Vec<u32> {
+    let mut counts = vec![0usize; labels];
+    for id in ids.iter().flatten() {
+        counts[*id as usize] += 1;
+    }
+    let rarest = |ids: &Vec<u32>| ids.iter().copied().min_by_key(|id| counts[*id as usize]);
+    ids.iter().map(|ids| rarest(ids).unwrap_or(labels as u32)).collect()
+}
+
+/// A configuration, and the model and the examples that it names.
+#[derive(Clone, Copy)]
+pub struct Finetuning<'a> {
+    /// The configuration.
+    pub config: &'a FinetuneConfig,
+    /// The folder of its model.
+    pub folder: &'a PretrainedFolder,
+    /// The examples.
+    pub examples: &'a LabelledExamples,
+}
+
+impl<'a> Kind for Finetuning<'a> {
+    type Task = Classify;
+    type Data = TrainingData<'a>;
+
+    fn shapes(&self) -> Result<Shapes> {
+        let model = self.folder.config.clone();
+        let mut outline = Blueprint::classifier(&model, self.examples.labels.len());
+        start::follow(&self.config.training, &mut outline.encoder)?;
+        Ok(Shapes {
+            outline: Box::new(outline),
+            model,
+            length: self.config.data.max_seq_length,
+            targets: TargetShare::OneARow,
+        })
+    }
+
+    fn inputs(&self) -> Result<Inputs> {
+        let Self { folder, examples, .. } = self;
+        let hash = |of: &[Example]| start::sha256_of(of.iter().map(|e| (&e.text, &e.text_pair, &e.labels)));
+        start::inputs(folder, [hash(&examples.train)?, hash(&examples.eval)?], &examples.labels)
+    }
+
+    fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
+        let Self { config, folder, examples } = self;
+        let Setting { training, machine, seed, progress } = setting;
+        let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+        let labels = examples.labels.clone();
+        let (classifier, filled) =
+            Classifier::from_folder(folder, labels, length, pairs, Some(seed), &machine.device)?;
+        start::tell(config, folder, &filled, seed, progress);
+        let Classifier { mut task, tokenizer, collator, .. } =
+            of_labels(classifier.computing_in(machine.policy.compute)?);
+        start::follow(training, &mut task.model.encoder)?;
+        let labels = Some(examples.labels.clone());
+        let mut hub = HubConfig::new(folder.config.clone(), HeadKind::MultiLabelClassification, labels);
+        hub.extra.clone_from(&folder.extra);
+        // So that texts are cut at the same place where the model is used.
+        let tokenizer = tokenizer.with_model_max_length(length);
+        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
+        let total_steps = total_steps(training, data.rows_per_epoch());
+        Ok(Parts { task, data, total_steps, folders, best: examples.best() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_parted_by_their_rarest_label() {
+        let ids = [vec![0, 1], vec![0], vec![], vec![0, 2], vec![1, 2], vec![0, 1]];
+        assert_eq!(strata(3, &ids), [1, 0, 3, 2, 2, 1]);
+    }
+}

@@ -1,0 +1,140 @@
+//! A classifier of several labels ready for use: texts in, the labels above their thresholds out.
+
+use std::path::Path;
+
+use anyhow::Result;
+use candle_core::Device;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::families::HeadKind;
+use crate::fs::StagedFile;
+use crate::models::Objective;
+use crate::ops::sigmoid_cross_entropy::sigmoid;
+use crate::tasks::Loss;
+use crate::tasks::classify::Classifier;
+use crate::tasks::classify::LabelSet;
+use crate::tasks::classify::classifier::outputs;
+use crate::tasks::labelled::Columns;
+use crate::tasks::labelled::InputFile;
+use crate::tasks::labelled::InputText;
+use crate::tasks::labelled::TextPair;
+use crate::tasks::labelled::read_examples;
+use crate::tasks::multi_label::data::judged;
+use crate::tasks::multi_label::report::PredictionRow;
+use crate::tasks::multi_label::report::TUNED;
+use crate::tasks::multi_label::report::label_table;
+use crate::tasks::multi_label::report::scores;
+use crate::tasks::multi_label::report::tally;
+use crate::tasks::multi_label::thresholds::Thresholds;
+use crate::tasks::trained::Answers;
+use crate::tasks::trained::Evaluation;
+use crate::tasks::trained::Scored;
+use crate::tasks::trained::Trained;
+
+/// A model of several labels, which is a classifier in all but its loss and what is made of its outputs.
+pub struct Labeller {
+    /// Model, tokenizer and labels.
+    pub classifier: Classifier,
+    /// Of each label.
+    pub thresholds: Thresholds,
+}
+
+impl Labeller {
+    /// Loads a trained model, with the thresholds beside it.
+    pub fn load(path: &Path, device: &Device) -> Result<Self> {
+        let classifier = Classifier::load_head(path, HeadKind::MultiLabelClassification, device)?;
+        let thresholds = Thresholds::beside(path, &classifier.labels)?;
+        Ok(Self { classifier: of_labels(classifier), thresholds })
+    }
+}
+
+/// The classifier's model with the loss of several labels.
+pub(super) fn of_labels(mut classifier: Classifier) -> Classifier {
+    let head = classifier.task.model.head.clone();
+    classifier.task.model.head = head.with_objective(Objective::Labels);
+    classifier
+}
+
+impl Trained for Labeller {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<Scored> {
+        let Self { classifier, thresholds } = self;
+        let labels = &classifier.labels;
+        let columns = Columns { several: Some(labels), ..evaluation.columns };
+        let examples = read_examples(evaluation.data, &columns)?;
+        let gold = LabelSet::given_some(labels)?.sets(evaluation.data, &examples)?;
+        let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
+        let (encoded, lost) = classifier.encode(&texts, &[])?;
+        let first = &encoded[..encoded.len().min(evaluation.batch_size)];
+        evaluation.dump_logits(&classifier.task, &classifier.collator.batch(first, 0))?;
+        let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
+        for (encoded, ids) in encoded.chunks(evaluation.batch_size).zip(gold.chunks(evaluation.batch_size)) {
+            let (rows, of_batch) = judged(&classifier.task, &classifier.collator, encoded, ids)?;
+            probabilities.extend(rows);
+            loss += of_batch;
+        }
+        if let Some(path) = evaluation.predictions {
+            let mut file = StagedFile::create(path)?;
+            for (example, row) in examples.iter().zip(&probabilities) {
+                let row = PredictionRow::of_example(example, labels, row, thresholds);
+                file.write(row.line()?.as_bytes())?;
+            }
+            file.publish(b"")?;
+        }
+        let found = tally(&gold, &probabilities, thresholds);
+        let of_half = tally(&gold, &probabilities, &Thresholds::default_of(labels.len()));
+        let mut scored = Scored::default();
+        scored.add("examples", gold.len(), "examples", gold.len());
+        scored.add("loss", loss.mean(), "loss", format!("{:.4}", loss.mean()));
+        let mut add = |end: &str, of| {
+            for (name, value) in scores(of) {
+                let name = format!("{name}{end}");
+                scored.add(&name, value, &name.replace('_', " "), format!("{:.2} %", 100.0 * value));
+            }
+        };
+        add("", &of_half);
+        if thresholds.are_tuned {
+            add(TUNED, &found);
+        }
+        if lost.examples > 0 {
+            let text = format!("{} examples, {} tokens lost", lost.examples, lost.tokens);
+            scored.add("examples_cut", lost.examples, "cut", text);
+        }
+        let by_label = labels.iter().zip(found.per_label()).zip(&thresholds.values);
+        let by_label = by_label.map(|((label, of), threshold)| {
+            let of = json!({"threshold": threshold, "precision": of.precision, "recall": of.recall,
+                "f1": of.f1, "support": of.support});
+            (label.clone(), of)
+        });
+        scored.json.insert("eval_by_label".to_string(), Value::Object(by_label.collect()));
+        scored.lines.push(thresholds.told());
+        scored.lines.extend(label_table(&found, labels, thresholds).lines().map(str::to_string));
+        Ok(scored)
+    }
+
+    fn predict(&self, input: &InputFile<'_>, batch_size: usize, answers: &mut dyn Answers) -> Result<()> {
+        let Self { classifier, thresholds } = self;
+        answers.note(&format!("note: {}", thresholds.told()));
+        let (mut examples, mut cut) = (0, 0);
+        let mut texts = input.texts()?.peekable();
+        while texts.peek().is_some() {
+            let batch: Vec<InputText> = texts.by_ref().take(batch_size).collect::<Result<_>>()?;
+            let pairs: Vec<TextPair> = batch.iter().map(|text| text.texts.clone()).collect();
+            let (encoded, lost) = classifier.encode(&pairs, &[])?;
+            (examples, cut) = (examples + batch.len(), cut + lost.examples);
+            let logits = outputs(&classifier.task, &classifier.collator, &encoded)?;
+            for ((text, (first, second)), logits) in batch.iter().zip(pairs).zip(logits) {
+                let probabilities: Vec<f32> = logits.into_iter().map(sigmoid).collect();
+                let row =
+                    PredictionRow::new(first, second, None, &classifier.labels, &probabilities, thresholds);
+                answers.answer(serde_json::to_value(&row)?, text)?;
+            }
+        }
+        if cut > 0 {
+            answers.note(&format!(
+                "note: {cut} of {examples} texts were longer than the model takes and were cut"
+            ));
+        }
+        Ok(())
+    }
+}
