@@ -56,17 +56,9 @@ fn config_of(family: Family) -> ModelConfig {
 
 /// With two heads of 32 columns and relative positions, the farthest of which share a bucket.
 fn deberta() -> ModelConfig {
-    let encoder = EncoderConfig {
-        vocab_size: VOCABULARY as usize,
-        hidden_size: 64,
-        num_hidden_layers: 2,
-        num_attention_heads: 2,
-        intermediate_size: 136,
-        position_buckets: 16,
-        max_relative_positions: 50,
-        ..EncoderConfig::of(Family::DEBERTA_V2)
-    };
-    ModelConfig { family: Family::DEBERTA_V2, encoder }
+    let ModelConfig { family, encoder } = config_of(Family::DEBERTA_V2);
+    let encoder = EncoderConfig { position_buckets: 16, max_relative_positions: 50, ..encoder };
+    ModelConfig { family, encoder }
 }
 
 /// Segments of one token, a few, and more than a tile of attention.

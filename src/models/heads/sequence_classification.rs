@@ -12,6 +12,7 @@ use candle_core::bail;
 
 use crate::families::ClassificationNames;
 use crate::families::HeadActivation;
+use crate::families::HeadKind;
 use crate::families::ModelConfig;
 use crate::families::Pooling;
 use crate::families::SentencePairNames;
@@ -69,6 +70,17 @@ pub enum Objective {
     Labels,
     /// Numbers: squared error. Their targets are the bits of f32 numbers.
     Numbers,
+}
+
+impl Objective {
+    /// That of a head over whole texts, where nothing is smoothed or weighed.
+    pub fn of(head: HeadKind) -> Self {
+        match head {
+            HeadKind::MultiLabelClassification => Self::Labels,
+            HeadKind::Regression => Self::Numbers,
+            _ => Self::OneClass,
+        }
+    }
 }
 
 /// What backward needs; `M` is the number of segments.

@@ -15,7 +15,7 @@ use super::gemm::Operand;
 pub(super) const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// Larger alignments make no difference to the library.
-const MOST_ALIGNMENT: u32 = 256;
+pub(super) const MOST_ALIGNMENT: u32 = 256;
 
 /// What the library does beside the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@ mod machine;
 mod packet;
 #[cfg(any(test, feature = "cuda-on-host"))]
 pub mod rules;
+pub(in crate::ops) mod segments;
 mod slots;
 pub(in crate::ops) mod sums;
 pub(in crate::ops) mod wide;

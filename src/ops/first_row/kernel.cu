@@ -1,16 +1,9 @@
-// The first row of each segment added to its rows; see mod.rs. A block takes some columns of a segment, a thread one
-// of them: rows are read side by side, and each column adds up in the order of its rows.
+// The first row of each segment added to its rows; see mod.rs.
 #include "common.cuh"
-
-struct Args {
-    const void* from;
-    const u32* bounds;  // [segments + 1]
-    void* to;
-    i64 cols;
-};
+#include "segments.cuh"
 
 template <typename T>
-__device__ void forward(const Args& a) {
+__device__ void forward(const Segments& a) {
     i64 col = i64(blockIdx.y) * blockDim.x + threadIdx.x;
     if (col >= a.cols) return;
     u32 start = a.bounds[blockIdx.x], end = a.bounds[blockIdx.x + 1];
@@ -21,10 +14,10 @@ __device__ void forward(const Args& a) {
 #pragma unroll 8
     for (u32 row = start; row < end; row++) y[i64(row) * a.cols] = narrow<T>(widen(x[i64(row) * a.cols]) + first);
 }
-KERNELS(first_row_forward, Args, 128, forward)
+KERNELS(first_row_forward, Segments, 128, forward)
 
 template <typename T>
-__device__ void backward(const Args& a) {
+__device__ void backward(const Segments& a) {
     i64 col = i64(blockIdx.y) * blockDim.x + threadIdx.x;
     if (col >= a.cols) return;
     u32 start = a.bounds[blockIdx.x], end = a.bounds[blockIdx.x + 1];
@@ -40,4 +33,4 @@ __device__ void backward(const Args& a) {
     }
     dx[i64(start) * a.cols] = narrow<T>(first + sum);
 }
-KERNELS(first_row_backward, Args, 128, backward)
+KERNELS(first_row_backward, Segments, 128, backward)

@@ -1,16 +1,9 @@
-// The mean of each segment; see mod.rs. A block takes some columns of a segment, a thread one of them: rows
-// are read side by side, and each column adds up in the order of its rows.
+// The mean of each segment; see mod.rs.
 #include "common.cuh"
-
-struct Args {
-    const void* from;
-    const u32* bounds;  // [segments + 1]
-    void* to;
-    i64 cols;
-};
+#include "segments.cuh"
 
 template <typename T>
-__device__ void forward(const Args& a) {
+__device__ void forward(const Segments& a) {
     i64 col = i64(blockIdx.y) * blockDim.x + threadIdx.x;
     if (col >= a.cols) return;
     u32 start = a.bounds[blockIdx.x], end = a.bounds[blockIdx.x + 1];
@@ -21,10 +14,10 @@ __device__ void forward(const Args& a) {
     float count = float(end > start ? end - start : 1);
     static_cast<T*>(a.to)[i64(blockIdx.x) * a.cols + col] = narrow<T>(sum / count);
 }
-KERNELS(segment_mean_forward, Args, 128, forward)
+KERNELS(segment_mean_forward, Segments, 128, forward)
 
 template <typename T>
-__device__ void backward(const Args& a) {
+__device__ void backward(const Segments& a) {
     i64 col = i64(blockIdx.y) * blockDim.x + threadIdx.x;
     if (col >= a.cols) return;
     u32 start = a.bounds[blockIdx.x], end = a.bounds[blockIdx.x + 1];
@@ -34,4 +27,4 @@ __device__ void backward(const Args& a) {
     T* to = static_cast<T*>(a.to) + col;
     for (u32 row = start; row < end; row++) to[i64(row) * a.cols] = dx;
 }
-KERNELS(segment_mean_backward, Args, 128, backward)
+KERNELS(segment_mean_backward, Segments, 128, backward)

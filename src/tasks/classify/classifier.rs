@@ -14,6 +14,7 @@ use crate::interop::Filled;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
 use crate::models::Model;
+use crate::models::Objective;
 use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::collate::Collator;
@@ -62,7 +63,14 @@ impl Classifier {
         if let Some(length) = classifier.tokenizer.model_max_length() {
             classifier.collator = classifier.collator.cut_at(length);
         }
-        Ok(classifier)
+        Ok(classifier.with_objective(Objective::of(head)))
+    }
+
+    /// The same model with another loss.
+    #[must_use]
+    pub(in crate::tasks) fn with_objective(mut self, objective: Objective) -> Self {
+        self.task.model.head = self.task.model.head.with_objective(objective);
+        self
     }
 
     /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder

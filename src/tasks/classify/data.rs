@@ -20,12 +20,11 @@ use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::PredictionRow;
-use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::finetuning::Examples;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::classify::report::rows_bytes;
+use crate::tasks::classify::sequence;
 use crate::tasks::labelled::Example;
-use crate::tasks::labelled::TextPair;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
 use crate::tasks::run::Scores;
@@ -66,20 +65,8 @@ impl<'a> TrainingData<'a> {
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode = |what: &str, examples: &[Example], ids: &[u32]| {
-            let texts: Vec<TextPair> =
-                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
-            let (encoded, lost) = encode(tokenizer, &collator, &texts, ids)?;
-            if lost.examples > 0 {
-                setting.progress.note(&format!(
-                    "{} of {} {what} examples were cut at {} tokens, {} tokens lost",
-                    lost.examples,
-                    examples.len(),
-                    collator.max_seq_length(),
-                    lost.tokens
-                ));
-            }
-            anyhow::Ok(encoded)
+        let encode = |what, examples, ids| {
+            sequence::encoded(what, examples, ids, (tokenizer, &collator), setting.progress)
         };
         Ok(Self {
             train: encode("training", &examples.train, &examples.train_ids)?,

@@ -10,11 +10,8 @@ use crate::config::FinetuneConfig;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::families::HeadKind;
-use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
-use crate::models::Blueprint;
-use crate::models::Model;
 use crate::models::Objective;
 use crate::ops::soft_cross_entropy::SoftTargets;
 use crate::quantity::format_count;
@@ -27,6 +24,8 @@ use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::confusion_table;
 use crate::tasks::classify::data::TrainingData;
 use crate::tasks::classify::labels::balanced_weights;
+use crate::tasks::classify::sequence;
+use crate::tasks::classify::sequence::Ready;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
@@ -35,11 +34,9 @@ use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
-use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::subset;
@@ -123,9 +120,7 @@ impl Finetuned for Examples {
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
-        let labels = folder.id2label.as_ref().map_or(0, Vec::len);
-        let model = Model::classifier(&folder.config, labels, 0, &machine.device)?;
-        Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
+        sequence::unfilled(folder, machine)
     }
 
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
@@ -168,15 +163,7 @@ impl<'a> Kind for Finetuning<'a> {
     type Data = TrainingData<'a>;
 
     fn shapes(&self) -> Result<Shapes> {
-        let model = self.folder.config.clone();
-        let mut outline = Blueprint::classifier(&model, self.examples.labels.len());
-        start::follow(&self.config.training, &mut outline.encoder)?;
-        Ok(Shapes {
-            outline: Box::new(outline),
-            model,
-            length: self.config.data.max_seq_length,
-            targets: TargetShare::OneARow,
-        })
+        sequence::shapes(self.config, self.folder, self.examples.labels.len())
     }
 
     fn inputs(&self) -> Result<Inputs> {
@@ -187,30 +174,13 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
-        let Setting { training, machine, seed, progress } = setting;
-        let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
-        let labels = examples.labels.clone();
-        let new_head = Some(seed);
-        let (classifier, filled) =
-            Classifier::from_folder(folder, labels, length, pairs, new_head, &machine.device)?;
-        start::tell(config, folder, &filled, seed, progress);
-        let Classifier { mut task, tokenizer, collator, .. } =
-            classifier.computing_in(machine.policy.compute)?;
-        start::follow(training, &mut task.model.encoder)?;
-        if let Some(soft) = examples.soft_targets(training)? {
+        let Ready { mut task, tokenizer, collator, folders } =
+            sequence::ready(config, folder, Examples::HEAD, &examples.labels, setting)?;
+        if let Some(soft) = examples.soft_targets(setting.training)? {
             task.model.head = task.model.head.with_objective(Objective::SoftClass(soft));
         }
-        let mut hub = HubConfig::new(
-            folder.config.clone(),
-            HeadKind::SequenceClassification,
-            Some(examples.labels.clone()),
-        );
-        hub.extra.clone_from(&folder.extra);
-        // So that texts are cut at the same place where the model is used.
-        let tokenizer = tokenizer.with_model_max_length(length);
-        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
-        let total_steps = total_steps(training, data.rows_per_epoch());
+        let total_steps = total_steps(setting.training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
 }

@@ -1,7 +1,7 @@
 //! Sequence classification: examples -> labels -> batches -> model -> report.
 //!
-//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `classifier.rs` a model with its
-//! labels, `trained.rs` what it is used for; everything else is about examples and knows no model.
+//! `finetuning.rs` is its run, `data.rs` the batches and scores of one, `sequence.rs` what other runs over whole
+//! texts have alike, `classifier.rs` a model with its labels, `trained.rs` what it is used for; everything else is about examples and knows no model.
 
 pub mod classifier;
 pub mod collate;
@@ -9,6 +9,7 @@ pub mod data;
 pub mod finetuning;
 pub mod labels;
 pub mod report;
+pub(in crate::tasks) mod sequence;
 mod trained;
 
 pub use classifier::Classifier;

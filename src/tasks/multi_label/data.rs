@@ -18,10 +18,8 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
-use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::classifier::outputs;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::TextPair;
+use crate::tasks::classify::sequence;
 use crate::tasks::multi_label::LabelledExamples;
 use crate::tasks::multi_label::report::PredictionRow;
 use crate::tasks::multi_label::report::SCORES;
@@ -62,19 +60,8 @@ impl<'a> TrainingData<'a> {
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode = |what: &str, examples: &[Example]| {
-            let texts: Vec<TextPair> =
-                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
-            let (encoded, lost) = encode(tokenizer, &collator, &texts, &[])?;
-            if lost.examples > 0 {
-                let (cut, all, tokens) = (lost.examples, examples.len(), lost.tokens);
-                let length = collator.max_seq_length();
-                setting.progress.note(&format!(
-                    "{cut} of {all} {what} examples were cut at {length} tokens, {tokens} tokens lost"
-                ));
-            }
-            anyhow::Ok(encoded)
-        };
+        let encode =
+            |what, examples| sequence::encoded(what, examples, &[], (tokenizer, &collator), setting.progress);
         Ok(Self {
             train: encode("training", &examples.train)?,
             eval: encode("evaluation", &examples.eval)?,

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
-use crate::models::Objective;
 use crate::ops::sigmoid_cross_entropy::sigmoid;
 use crate::tasks::Loss;
 use crate::tasks::classify::Classifier;
@@ -45,15 +44,8 @@ impl Labeller {
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
         let classifier = Classifier::load_head(path, HeadKind::MultiLabelClassification, device)?;
         let thresholds = Thresholds::beside(path, &classifier.labels)?;
-        Ok(Self { classifier: of_labels(classifier), thresholds })
+        Ok(Self { classifier, thresholds })
     }
-}
-
-/// The classifier's model with the loss of several labels.
-pub(super) fn of_labels(mut classifier: Classifier) -> Classifier {
-    let head = classifier.task.model.head.clone();
-    classifier.task.model.head = head.with_objective(Objective::Labels);
-    classifier
 }
 
 impl Trained for Labeller {

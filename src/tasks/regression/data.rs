@@ -12,10 +12,8 @@ use crate::fs::StagedFile;
 use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
-use crate::tasks::classify::classifier::encode;
 use crate::tasks::classify::classifier::outputs;
-use crate::tasks::labelled::Example;
-use crate::tasks::labelled::TextPair;
+use crate::tasks::classify::sequence;
 use crate::tasks::regression::NumberExamples;
 use crate::tasks::regression::regressor::line;
 use crate::tasks::regression::scores::score_names;
@@ -53,19 +51,8 @@ impl<'a> TrainingData<'a> {
         collator: Collator,
         setting: Setting<'_>,
     ) -> Result<Self> {
-        let encode = |what: &str, examples: &[Example]| {
-            let texts: Vec<TextPair> =
-                examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
-            let (encoded, lost) = encode(tokenizer, &collator, &texts, &[])?;
-            if lost.examples > 0 {
-                let (cut, all, tokens) = (lost.examples, examples.len(), lost.tokens);
-                let length = collator.max_seq_length();
-                setting.progress.note(&format!(
-                    "{cut} of {all} {what} examples were cut at {length} tokens, {tokens} tokens lost"
-                ));
-            }
-            anyhow::Ok(encoded)
-        };
+        let encode =
+            |what, examples| sequence::encoded(what, examples, &[], (tokenizer, &collator), setting.progress);
         Ok(Self {
             train: encode("training", &examples.train)?,
             eval: encode("evaluation", &examples.eval)?,

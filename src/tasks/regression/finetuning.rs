@@ -7,19 +7,16 @@ use candle_core::Device;
 
 use crate::config::FinetuneConfig;
 use crate::families::HeadKind;
-use crate::interop::HubConfig;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
-use crate::models::Blueprint;
-use crate::models::Model;
-use crate::models::Objective;
 use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
 use crate::scores::mean;
 use crate::tasks::Task;
-use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Classify;
+use crate::tasks::classify::sequence;
+use crate::tasks::classify::sequence::Ready;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
@@ -30,11 +27,9 @@ use crate::tasks::regression::data::TrainingData;
 use crate::tasks::regression::regressor::Regressor;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
-use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
-use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
 use crate::tasks::subset;
@@ -122,10 +117,7 @@ impl Finetuned for NumberExamples {
     }
 
     fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
-        let names = folder.id2label.as_ref().map_or(0, Vec::len);
-        let mut model = Model::classifier(&folder.config, names, 0, &machine.device)?;
-        model.head = model.head.with_objective(Objective::Numbers);
-        Ok(Box::new(Classify { model }.computing_in(machine.policy.compute)?))
+        sequence::unfilled(folder, machine)
     }
 
     fn open(path: &Path, device: &Device) -> Result<Box<dyn Trained>> {
@@ -149,15 +141,7 @@ impl<'a> Kind for Finetuning<'a> {
     type Data = TrainingData<'a>;
 
     fn shapes(&self) -> Result<Shapes> {
-        let model = self.folder.config.clone();
-        let mut outline = Blueprint::classifier(&model, self.examples.names.len());
-        start::follow(&self.config.training, &mut outline.encoder)?;
-        Ok(Shapes {
-            outline: Box::new(outline),
-            model,
-            length: self.config.data.max_seq_length,
-            targets: TargetShare::OneARow,
-        })
+        sequence::shapes(self.config, self.folder, self.examples.names.len())
     }
 
     fn inputs(&self) -> Result<Inputs> {
@@ -168,23 +152,10 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<Classify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
-        let Setting { training, machine, seed, progress } = setting;
-        let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
-        let names = examples.names.clone();
-        let (classifier, filled) =
-            Classifier::from_folder(folder, names, length, pairs, Some(seed), &machine.device)?;
-        start::tell(config, folder, &filled, seed, progress);
-        let Classifier { mut task, tokenizer, collator, .. } =
-            Regressor::of(classifier.computing_in(machine.policy.compute)?).0;
-        start::follow(training, &mut task.model.encoder)?;
-        let names = Some(examples.names.clone());
-        let mut hub = HubConfig::new(folder.config.clone(), HeadKind::Regression, names);
-        hub.extra.clone_from(&folder.extra);
-        // So that texts are cut at the same place where the model is used.
-        let tokenizer = tokenizer.with_model_max_length(length);
-        let folders = vec![ModelFolder::whole(&hub, &tokenizer, task.model.parameters.layout())];
+        let Ready { task, tokenizer, collator, folders } =
+            sequence::ready(config, folder, NumberExamples::HEAD, &examples.names, setting)?;
         let data = TrainingData::encode(examples, &tokenizer, collator, setting)?;
-        let total_steps = total_steps(training, data.rows_per_epoch());
+        let total_steps = total_steps(setting.training, data.rows_per_epoch());
         Ok(Parts { task, data, total_steps, folders, best: examples.best() })
     }
 }

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::families::HeadKind;
 use crate::fs::StagedFile;
-use crate::models::Objective;
 use crate::tasks::classify::Classifier;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::classifier::outputs;
@@ -32,14 +31,7 @@ pub struct Regressor(pub Classifier);
 impl Regressor {
     /// Loads a trained model.
     pub fn load(path: &Path, device: &Device) -> Result<Self> {
-        Ok(Self::of(Classifier::load_head(path, HeadKind::Regression, device)?))
-    }
-
-    /// The classifier's model with the loss of regression.
-    pub(super) fn of(mut classifier: Classifier) -> Self {
-        let head = classifier.task.model.head.clone();
-        classifier.task.model.head = head.with_objective(Objective::Numbers);
-        Self(classifier)
+        Ok(Self(Classifier::load_head(path, HeadKind::Regression, device)?))
     }
 
     /// Numbers of each example.

@@ -5,6 +5,7 @@
 #include "common.cuh"
 #include "activation.cuh"
 #include "mma.cuh"
+#include "segments.cuh"
 
 #include "all_kernels.inc"
 
