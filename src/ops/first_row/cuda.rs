@@ -12,11 +12,16 @@ const FORWARD: Kernel = Kernel { op: "first_row", name: "first_row_forward" };
 const BACKWARD: Kernel = Kernel { op: "first_row", name: "first_row_backward" };
 
 pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
-    // SAFETY: both matrices have a row for each token, which the bounds of the segments cover.
-    unsafe { segments::launch(gpu, FORWARD, x_td, cu_seqlens, x_td.dims2()?.0) }
+    run(gpu, FORWARD, x_td, cu_seqlens, x_td.dims2()?.0)
 }
 
 pub(super) fn backward(gpu: &Gpu, dy_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
-    // SAFETY: as forward.
-    unsafe { segments::launch(gpu, BACKWARD, dy_td, cu_seqlens, dy_td.dims2()?.0) }
+    run(gpu, BACKWARD, dy_td, cu_seqlens, dy_td.dims2()?.0)
+}
+
+/// Makes `rows` rows of the segments.
+fn run(gpu: &Gpu, kernel: Kernel, from: &Tensor, cu_seqlens: Indices<'_>, rows: usize) -> Result<Tensor> {
+    let (bounds, _bounds) = cu_seqlens.on_gpu(gpu)?;
+    // SAFETY: both matrices have a row for each token, which the bounds of the segments cover.
+    unsafe { segments::launch(gpu, kernel, from, (bounds, cu_seqlens.len() - 1), rows) }
 }

@@ -12,12 +12,17 @@ const FORWARD: Kernel = Kernel { op: "segment_mean", name: "segment_mean_forward
 const BACKWARD: Kernel = Kernel { op: "segment_mean", name: "segment_mean_backward" };
 
 pub(super) fn forward(gpu: &Gpu, x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {
-    // SAFETY: `x_td` has a row for each token, which the bounds of the segments cover, and one row is made for
-    // each segment.
-    unsafe { segments::launch(gpu, FORWARD, x_td, cu_seqlens, cu_seqlens.len() - 1) }
+    run(gpu, FORWARD, x_td, cu_seqlens, cu_seqlens.len() - 1)
 }
 
 pub(super) fn backward(gpu: &Gpu, dy_md: &Tensor, cu_seqlens: Indices<'_>, tokens: usize) -> Result<Tensor> {
-    // SAFETY: `dy_md` has a row for each segment, and one is made for each token.
-    unsafe { segments::launch(gpu, BACKWARD, dy_md, cu_seqlens, tokens) }
+    run(gpu, BACKWARD, dy_md, cu_seqlens, tokens)
+}
+
+/// Makes `rows` rows of the segments.
+fn run(gpu: &Gpu, kernel: Kernel, from: &Tensor, cu_seqlens: Indices<'_>, rows: usize) -> Result<Tensor> {
+    let (bounds, _bounds) = cu_seqlens.on_gpu(gpu)?;
+    // SAFETY: of `from` and what is made, one has a row for each token, which the bounds of the segments cover,
+    // and the other one for each segment.
+    unsafe { segments::launch(gpu, kernel, from, (bounds, cu_seqlens.len() - 1), rows) }
 }
