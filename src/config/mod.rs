@@ -93,6 +93,7 @@ pub use load::load_pretrain_with;
 pub use load::overrides;
 pub use mlm::MaskingUnit;
 pub use mlm::MlmConfig;
+pub use model::InitialEmbeddings;
 pub use model::ModelSection;
 pub use overrides::Override;
 pub use phases::SourceWeight;

@@ -26,6 +26,18 @@ const PATH: &str = "path";
 const GENERATOR_PATH: &str = "generator_path";
 const POSITIONS: &str = "max_position_embeddings";
 const LAYERS: &str = "num_hidden_layers";
+const EMBEDDINGS: &str = "initial_embeddings";
+
+/// What the word embeddings of a model are before its first step, where it begins with no folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InitialEmbeddings {
+    /// Drawn, as all other weights are.
+    #[default]
+    Random,
+    /// Tokens that stand beside the same tokens in the text begin near each other.
+    Cooccurrence,
+}
 
 /// The family tables that are there, and the folder to begin with: validation wants one of all.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,6 +50,8 @@ pub struct ModelSection {
     pub max_position_embeddings: Option<usize>,
     /// More layers than the folder's model has.
     pub num_hidden_layers: Option<usize>,
+    /// What the word embeddings begin with.
+    pub initial_embeddings: InitialEmbeddings,
     /// In the order of [`Family::ALL`].
     pub tables: Vec<ModelConfig>,
 }
@@ -50,6 +64,9 @@ impl Serialize for ModelSection {
         }
         for (key, count) in [(POSITIONS, self.max_position_embeddings), (LAYERS, self.num_hidden_layers)] {
             count.map_or(Ok(()), |count| map.serialize_entry(key, &count))?;
+        }
+        if self.initial_embeddings != InitialEmbeddings::default() {
+            map.serialize_entry(EMBEDDINGS, &self.initial_embeddings)?;
         }
         for model in &self.tables {
             map.serialize_entry(model.family.name, &model.to_table())?;
@@ -65,6 +82,7 @@ impl<'de> Deserialize<'de> for ModelSection {
         let mut take = |key: &str| given.shift_remove(key).filter(|value| !value.is_null());
         let [path, generator_path] = [take(PATH), take(GENERATOR_PATH)].map(optional::<PathBuf, D::Error>);
         let [positions, layers] = [take(POSITIONS), take(LAYERS)].map(optional::<usize, D::Error>);
+        let initial_embeddings = optional::<InitialEmbeddings, D::Error>(take(EMBEDDINGS));
         let mut tables = Vec::new();
         for family in Family::ALL {
             let Some(table) = given.shift_remove(family.name).filter(|table| !table.is_null()) else {
@@ -82,6 +100,7 @@ impl<'de> Deserialize<'de> for ModelSection {
                 generator_path: generator_path?,
                 max_position_embeddings: positions?,
                 num_hidden_layers: layers?,
+                initial_embeddings: initial_embeddings?.unwrap_or_default(),
                 tables,
             }),
         }
@@ -99,6 +118,7 @@ impl JsonSchema for ModelSection {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let encoder = EncoderConfig::json_schema(generator);
+        let embeddings = InitialEmbeddings::json_schema(generator);
         let fields = encoder.get("properties").and_then(Value::as_object).expect("a struct has properties");
         let table = |family: Family| {
             let own =
@@ -136,6 +156,7 @@ impl JsonSchema for ModelSection {
                 serde_json::json!({"description": about, "type": ["integer", "null"], "format": "uint", "minimum": 0}),
             );
         }
+        properties.insert(EMBEDDINGS.to_string(), embeddings.into());
         properties.extend(Family::ALL.into_iter().map(table));
         json_schema!({
             "type": "object",

@@ -26,6 +26,7 @@ pub use gradients::Gradients;
 pub use parameters::Init;
 pub use parameters::Layout;
 pub use parameters::ParameterId;
+pub use parameters::ParameterSpec;
 pub use parameters::Parameters;
 pub use parameters::Part;
 pub use parameters::Registry;

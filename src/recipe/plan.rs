@@ -21,6 +21,10 @@ const SMALL_UPDATE_TOKENS: f64 = 4096.0;
 const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
 const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
 
+/// Longer trainings learn from their steps what counting could have said; less text has too few words to count.
+const MOST_TOKENS_FOR_COUNTS: f64 = 1e8;
+const LEAST_TEXT_FOR_COUNTS: f64 = 1e6;
+
 /// How often a training looks at its validation loss and saves.
 const LOOKS: u64 = 10;
 
@@ -75,6 +79,11 @@ impl Plan {
     /// Whether the last steps have longer rows.
     pub fn has_long_rows(&self) -> bool {
         self.short_steps < self.steps
+    }
+
+    /// Whether word embeddings begin with what the text says of neighbours.
+    pub fn has_counted_embeddings(&self) -> bool {
+        self.choice.tokens <= MOST_TOKENS_FOR_COUNTS && self.choice.text_tokens >= LEAST_TEXT_FOR_COUNTS
     }
 
     /// Tokens of an update.

@@ -83,6 +83,7 @@ fn a_plan_uses_what_was_chosen() {
         assert!((0.9..=1.001).contains(&(planned / tokens)), "{planned} of {tokens}: {plan:?}");
         assert_eq!(plan.update_tokens() as usize, plan.micro_batches * plan.rows * SHORT_LENGTH);
         assert_eq!(plan.has_long_rows(), tokens > 1e8 && long_share > 0.2);
+        assert_eq!(plan.has_counted_embeddings(), tokens <= 1e8);
         assert!(plan.look_steps >= 1 && plan.ramp_steps < plan.steps / 2);
         let seconds = plan.seconds(1.0);
         assert!((seconds * choice.tokens_per_second - planned).abs() < 1.0);

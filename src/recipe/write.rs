@@ -175,6 +175,13 @@ impl Yaml {
         if choice.tokens_per_parameter() < TOKENS_PER_PARAMETER {
             self.why(2, "That is too few even for the smallest model: expect little of it.");
         }
+        if plan.has_counted_embeddings() {
+            self.why(
+                2,
+                "Which words are alike takes a short training long to find out; counting says it in seconds.",
+            );
+            self.line(2, "initial_embeddings: cooccurrence");
+        }
         self.line(2, &format!("{}:", family.name));
         self.line(4, &format!("hidden_size: {}", encoder.hidden_size));
         self.line(4, &format!("num_hidden_layers: {}", encoder.num_hidden_layers));

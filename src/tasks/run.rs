@@ -45,6 +45,8 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// Takes what a user should know.
     pub progress: &'a Progress,
+    /// Whether the initial values will be trained on, and not overwritten by those of a checkpoint.
+    pub is_beginning: bool,
 }
 
 /// A kind of run.

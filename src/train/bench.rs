@@ -194,7 +194,8 @@ impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
             ..TrainingConfig::default()
         };
         let progress = &Progress::detect(true);
-        let setting = Setting { training: &training, machine, seed: SEED, progress };
+        let is_beginning = true;
+        let setting = Setting { training: &training, machine, seed: SEED, progress, is_beginning };
         let task = T::build(&case.config(), &case.model, setting)?;
         let mut stepper = stepper(task.parameters(), &training, machine, SEED)?;
         let batch = [case.batch()];

@@ -183,7 +183,13 @@ fn unfilled(saved: &Checkpoint, config: &Value, machine: &Machine, seed: u64) ->
         return list::of_finetuning(saved.path(), &config, machine);
     }
     let config: PretrainConfig = read(saved, CONFIG, config.clone())?;
-    let setting = Setting { training: &config.training, machine, seed, progress: &Progress::silent() };
+    let setting = Setting {
+        training: &config.training,
+        machine,
+        seed,
+        progress: &Progress::silent(),
+        is_beginning: false,
+    };
     list::of_pretraining(saved.path(), &config, setting)
 }
 

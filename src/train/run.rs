@@ -127,8 +127,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     room::require_memory(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     // From here to the end every step needs the memory of the one before.
     let _keeping = memory::keep_freed_blocks();
-    let parts = kind.build(Setting { training, machine, seed: request.seed, progress })?;
-    let Parts { task, mut data, total_steps, folders, best } = parts;
+    let is_beginning = found.is_none() && parent.is_none();
+    let Parts { task, mut data, total_steps, folders, best } =
+        kind.build(Setting { training, machine, seed: request.seed, progress, is_beginning })?;
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
     let mut state = TrainState::new(Cursor::default(), better);

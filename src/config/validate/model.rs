@@ -1,5 +1,6 @@
 //! The model: sizes that go together, positions for the longest sequence, a vocabulary for the tokenizer.
 
+use crate::config::InitialEmbeddings;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::validate::Findings;
@@ -62,6 +63,11 @@ fn from_folder(config: &PretrainConfig, tables: &[String], findings: &mut Findin
     ];
     for (path, _) in beside.into_iter().filter(|(_, is_given)| *is_given && section.path.is_none()) {
         findings.add(&[path], format!("`{path}` is given, but `model.path` is not"), "add `model.path`");
+    }
+    if section.path.is_some() && section.initial_embeddings != InitialEmbeddings::Random {
+        let key = "model.initial_embeddings";
+        let message = format!("`model.path` and `{key}` are given: the embeddings are those of the folder");
+        findings.add(&[key, "model.path"], message, "keep one of the two");
     }
     findings.count(
         "model.max_position_embeddings",

@@ -63,7 +63,7 @@ pub(in crate::tasks) fn ready(
     names: &[String],
     setting: Setting<'_>,
 ) -> Result<Ready> {
-    let Setting { training, machine, seed, progress } = setting;
+    let Setting { training, machine, seed, progress, .. } = setting;
     let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
     let new_head = Some(seed);
     let (classifier, filled) =

@@ -3,9 +3,11 @@
 //! What a task brings along is [`Pretrained`]; `corpus.rs` holds the batches and scores of a run.
 
 pub mod corpus;
+mod embeddings;
 pub mod mixes;
 pub mod origin;
 pub mod scored;
+mod word_vectors;
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -24,6 +26,7 @@ use crate::batches::Packing;
 use crate::batches::PackingReport;
 use crate::batches::packing_report;
 use crate::batches::rows_per_epoch;
+use crate::config::InitialEmbeddings;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
@@ -196,7 +199,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<T, Corpus>> {
         let Self { config, prepared, model, origin, .. } = self;
-        let Setting { training, machine, seed, progress } = setting;
+        let Setting { training, machine, seed, progress, is_beginning } = setting;
         if let Some(note) = padding_note(config, &model) {
             progress.note(&note);
         }
@@ -206,6 +209,9 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             let names = task.of_folders();
             origin.fill(task.parameters(), &names, &model, &tokenizer, progress)?;
             task.filled()?;
+        }
+        if is_beginning && config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
+            embeddings::begin_with_text(task.parameters(), &model, &train, seed, progress)?;
         }
         // A text that cannot be filled in is better told now than after hours of training.
         sample(config, &task, &tokenizer)?;

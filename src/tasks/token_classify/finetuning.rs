@@ -175,7 +175,7 @@ impl<'a> Kind for Finetuning<'a> {
 
     fn build(self, setting: Setting<'_>) -> Result<Parts<TokenClassify, TrainingData<'a>>> {
         let Self { config, folder, examples } = self;
-        let Setting { training, machine, seed, progress } = setting;
+        let Setting { training, machine, seed, progress, .. } = setting;
         let length = config.data.max_seq_length;
         let labels = examples.labels.clone();
         let (tagger, filled) = Tagger::from_folder(folder, labels, length, Some(seed), &machine.device)?;

@@ -7,6 +7,7 @@ mod diverging;
 pub(super) mod electra;
 mod ending;
 mod family;
+mod first_embeddings;
 mod interruption;
 mod modernbert;
 mod origin;

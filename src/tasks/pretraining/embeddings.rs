@@ -1,0 +1,47 @@
+//! Puts word vectors of the text in the place of a model's random embeddings.
+
+use anyhow::Context;
+use anyhow::Result;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::families::ModelConfig;
+use crate::layers::Init;
+use crate::layers::ParameterSpec;
+use crate::layers::Parameters;
+use crate::shards::ShardSet;
+use crate::tasks::pretraining::word_vectors::WordVectors;
+use crate::tasks::pretraining::word_vectors::word_vectors;
+use crate::telemetry::Progress;
+
+/// Gives each token of the text its vector, as long as its random row should be; rows of other tokens stay.
+/// Of two models that share embeddings it is the one table that does not begin at zero.
+pub(super) fn begin_with_text(
+    parameters: &Parameters,
+    model: &ModelConfig,
+    text: &ShardSet,
+    seed: u64,
+    progress: &Progress,
+) -> Result<()> {
+    let ending = format!("{}.{}.weight", model.family.prefix, model.family.names.word);
+    let is_table = |spec: &&ParameterSpec| spec.name.ends_with(&ending) && spec.init != Init::Zeros;
+    let spec = parameters.layout().specs().find(is_table).context("every encoder has word embeddings")?;
+    let [rows, width] = spec.shape[..] else { anyhow::bail!("embeddings are a matrix") };
+    let WordVectors { rows: vectors, found, .. } = word_vectors(text, width, seed, progress)?;
+    let named = parameters.named()?;
+    let (_, table) = named.iter().find(|(name, _)| *name == spec.name).context("it was just found")?;
+    let mut values: Vec<f32> = table.flatten_all()?.to_vec1()?;
+    // What the squares of a random row should add up to.
+    let length = model.encoder.initializer_range * (width as f64).sqrt();
+    for (row, vector) in values.chunks_exact_mut(width).zip(vectors.chunks_exact(width)) {
+        if vector.iter().any(|value| *value != 0.0) {
+            row.iter_mut().zip(vector).for_each(|(row, value)| *row = (f64::from(*value) * length) as f32);
+        }
+    }
+    parameters.set(&spec.name, &Tensor::from_vec(values, (rows, width), &Device::Cpu)?)?;
+    progress.note(&format!(
+        "word embeddings: {found} of {rows} begin with what the text says of their neighbours, {} at random",
+        rows - found
+    ));
+    Ok(())
+}
