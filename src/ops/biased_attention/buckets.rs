@@ -6,9 +6,9 @@ pub const ROWS: usize = 32;
 /// Rows of either half, of which the first half is for one distance each.
 const HALF: usize = ROWS / 2;
 
-/// The shortest distance of each row of the second half of a half: they grow from 8 by the square root of 2, as
-/// `relative_position_bucket` of `modeling_mpnet.py` (transformers 5.23) has it for distances up to 128. `first`
-/// in `bias.cuh` is the same.
+/// The shortest distance of each row of the second half of a half: they grow from 8 by the square root of 2,
+/// as `relative_position_bucket` of `modeling_mpnet.py` (transformers 5.23) has it for distances up to 128.
+/// `table_row` in `bias.cuh` is the same.
 const STARTS: [usize; HALF / 2] = [8, 12, 16, 23, 32, 46, 64, 91];
 
 /// The row for a query that stands `distance` tokens behind the key. Row 16, of keys behind the query at no

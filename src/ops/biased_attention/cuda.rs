@@ -70,8 +70,8 @@ pub(super) fn backward(
     let sums = partials.address(gpu)?;
     let all = |attention| Args { attention, bias, sums };
     let form = form(do_td, segments)?;
-    // SAFETY: the bias is `[R, H]`, and there is room for `[4, R, H]` sums of each tile, of which the kernel of
-    // the queries writes all.
+    // SAFETY: the bias is `[R, H]`, and there is room for `[4, R, H]` sums of each tile, of which the kernel
+    // of the queries writes all.
     let of_contents = unsafe { cuda::backward_of(gpu, form, do_td, activations, saved, segments, all) }?;
     let dbias_rh = gpu.uninitialised((ROWS, segments.heads), DType::F32)?;
     partials.add_to(gpu, [Some(Accumulator { sum: &dbias_rh, begun: false })])?;

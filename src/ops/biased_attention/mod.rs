@@ -1,8 +1,8 @@
-//! Attention with a bias that is learnt for each head and distance (Raffel et al., "T5", 2020, section 2.1; Song
-//! et al., "MPNet", 2020).
+//! Attention with a bias that is learnt for each head and distance (Raffel et al., "T5", 2020, section 2.1;
+//! Song et al., "MPNet", 2020).
 //!
-//! `b` is a table of [`ROWS`] rows, `r(i, j)` its row for query `i` and key `j` ([`row`]). With `c = 1 / sqrt(K)`,
-//! `z` the dropout factor of a probability, for each head `h` and segment:
+//! `b` is a table of [`ROWS`] rows, `r(i, j)` its row for query `i` and key `j` ([`row`]). With `c = 1 /
+//! sqrt(K)`, `z` the dropout factor of a probability, for each head `h` and segment:
 //!
 //! ```text
 //! s_ij = c q_i . k_j + b_r(i,j)h      p = softmax(s)      o = (p z) v
@@ -10,12 +10,13 @@
 //! db_rh = sum over all segments and their i, j with r(i,j) = r of ds_ij
 //! ```
 //!
-//! `q`, `k`, `v`, `o` are `[T, D]` in f32, bf16 or f16, `b` and `db` `[R, H]` in f32; head `h` is columns `h K ..
-//! (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs; on a GPU the decisions of dropout.
-//! Nothing accumulates. Scores, softmax and sums are f32; `ds` is rounded to the type of the tensors before it is
-//! added up, as before it meets queries and keys. All else is attention's own pass: the gradients of scores of one
-//! distance are added up row by row of a segment and head, then the distances of a row of the table, and then the
-//! segments, all in order. Never is there a tensor of a bias for each pair of tokens.
+//! `q`, `k`, `v`, `o` are `[T, D]` in f32, bf16 or f16, `b` and `db` `[R, H]` in f32; head `h` is columns `h
+//! K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs; on a GPU the decisions of
+//! dropout. Nothing accumulates. Scores, softmax and sums are f32; `ds` is rounded to the type of the tensors
+//! before it is added up, as before it meets queries and keys. All else is attention's own pass. The
+//! gradients of scores of one distance are added up, then the distances of a row of the table, and then the
+//! segments, all in an order that shapes alone decide. Never is there a tensor of a bias for each pair of
+//! tokens.
 
 mod buckets;
 mod cpu;

@@ -1,5 +1,6 @@
-//! Biased attention against the reference: distances of all rows of the table and beyond them, several blocks of
-//! queries, dropout; on a GPU head sizes of tensor cores and others, and lengths around the borders of tiles.
+//! Biased attention against the reference: distances of all rows of the table and beyond them, several blocks
+//! of queries, dropout; on a GPU head sizes of tensor cores and others, and lengths around the borders of
+//! tiles.
 
 use candle_core::DType;
 use candle_core::Device;

@@ -9,6 +9,7 @@ mod ending;
 mod family;
 mod interruption;
 mod modernbert;
+mod mpnet;
 mod origin;
 mod phases;
 mod probes;

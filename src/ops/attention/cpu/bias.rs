@@ -7,8 +7,8 @@ use crate::ops::attention::rows;
 /// What is added to the score of a query and a key by the distance between them.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct Bias<'a> {
-    /// `[H, 2 N - 1]`: for keys from `N - 1` tokens before a query to as many behind it, N that of the longest
-    /// segment.
+    /// `[H, 2 N - 1]`: for keys from `N - 1` tokens before a query to as many behind it, N that of the
+    /// longest segment.
     pub(in crate::ops) values: &'a [f32],
     /// The row of the table that each of these places takes, `[2 N - 1]`.
     pub(in crate::ops) rows: &'a [u32],
