@@ -73,7 +73,7 @@ def check_tokenizer(tokenizer, config):
     if ids[0] != tokenizer.cls_token_id or ids[-1] != tokenizer.sep_token_id or ids[0] is None:
         raise Mismatch(f"tokenizer.json does not frame a text with its special tokens: {tokenizer.convert_ids_to_tokens(ids)}")
     wanted = {"pad_token_id": tokenizer.pad_token_id}
-    if config.model_type in ("roberta", "modernbert", "albert"):
+    if config.model_type in ("roberta", "modernbert", "albert", "mpnet"):
         wanted |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
     if config.model_type == "modernbert":
         wanted |= {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}

@@ -7,14 +7,16 @@ Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `distilbert/`, `xlm_roberta/`, `camembert/`,
-`deberta_v2/`, `albert/`
+`deberta_v2/`, `albert/`, `mpnet/`
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`,
-`deberta_v2_cls/`, `albert_cls/`
+`deberta_v2_cls/`, `albert_cls/`,
+`mpnet_cls/`
 `roberta_tok/`, `bert_tok/`, `electra_tok/`,  token classification: logits, loss, gradients, five AdamW steps
 `modernbert_tok/`, `distilbert_tok/`,
-`deberta_v2_tok/`, `albert_tok/`
+`deberta_v2_tok/`, `albert_tok/`,
+`mpnet_tok/`
 `roberta_reg/`, `bert_reg/`                   regression with one and two numbers: outputs, loss, gradients, five AdamW steps
 `bert_nsp/`, `albert_sop/`                    masked LM and pairs of segments: logits of both, the sum of both losses, gradients, five AdamW steps
 `electra_rtd/`, `deberta_v2_rtd/`             replaced-token detection, see `write_pair`
@@ -51,6 +53,7 @@ from safetensors.torch import load_file, save_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 LENGTHS = [13, 1, 29, 6]
+LONG_LENGTHS = [97, 1, 29, 6]  # of MPNet: its distances reach the last rows of the table
 FIRST_WORD = 5  # ids below are special tokens
 MASK_ID = 4
 
@@ -79,6 +82,7 @@ ALBERT = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=3, interm
 ALBERT |= dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.0)
 # The other activation, and embeddings of the width of hidden states, behind which the map stands all the same.
 OTHER_ALBERT = ALBERT | dict(hidden_act="gelu", embedding_size=24)
+MPNET = SMALL_SIZES | dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=2, max_position_embeddings=102)
 PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -86,7 +90,13 @@ WEIGHT_DECAY, MAX_GRAD_NORM, STEPS = 0.01, 1.0, 5
 FINAL = ["embeddings.word_embeddings.weight", "layer.0.attention.self.query.weight", "layer.1.output.LayerNorm.weight", "layer.1.output.dense.bias"]
 FINAL += ["embeddings.tok_embeddings.weight", "layers.0.attn.Wqkv.weight", "layers.1.attn_norm.weight", "layers.2.mlp.Wi.weight"]
 FINAL += ["encoder.rel_embeddings.weight", "layer.0.attention.self.key_proj.bias"]
+FINAL += ["encoder.relative_attention_bias.weight", "layer.0.attention.attn.q.weight"]
 FINAL += ["embedding_hidden_mapping_in.weight", "albert_layers.0.attention.query.weight", "albert_layers.0.full_layer_layer_norm.weight"]
+
+
+def lengths_of(config):
+    """Lengths of the sequences of a batch."""
+    return LONG_LENGTHS if config.model_type == "mpnet" else LENGTHS
 
 
 def is_norm(name):
@@ -115,7 +125,7 @@ def random_model(model_class, config, generator):
 def packed_inputs(config, classes, generator, tokens=False):
     """The packed batch; for a masked LM about a quarter of the positions are labelled, with `tokens` too, else the first of each sequence."""
     ids, positions, types, label_positions, cu_seqlens = [], [], [], [], [0]
-    for length in LENGTHS:
+    for length in lengths_of(config):
         start = len(ids)
         words = torch.randint(FIRST_WORD, config.vocab_size, (length,), generator=generator).tolist()
         chosen = [0] if classes and not tokens or length == 1 else torch.randperm(length, generator=generator)[: (length + 3) // 4].sort().values.tolist()
@@ -141,8 +151,9 @@ def numbers(packed):
 def padded(packed, config, classes, tokens=False):
     """The same batch as transformers wants it, and the mask of its real tokens."""
     packed = {name: tensor.long() for name, tensor in packed.items()}
-    shape = (len(LENGTHS), max(LENGTHS))
-    real = torch.arange(shape[1])[None, :] < torch.tensor(LENGTHS)[:, None]
+    lengths = lengths_of(config)
+    shape = (len(lengths), max(lengths))
+    real = torch.arange(shape[1])[None, :] < torch.tensor(lengths)[:, None]
     batch = dict(input_ids=torch.full(shape, config.pad_token_id), token_type_ids=torch.zeros(shape, dtype=torch.long), attention_mask=real.long())
     batch["input_ids"][real] = packed["ids"]
     batch["token_type_ids"][real] = packed["token_type_ids"]
@@ -219,11 +230,22 @@ def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
     save_file({name: tensor.detach().float().contiguous() for name, tensor in outputs.items()}, folder / "outputs.safetensors")
 
 
-def write_texts(folder, tokenizer_class, model_class, special, **options):
-    """Beside a classifier a tokenizer as published folders have it (SentencePiece's pieces behind `special` tokens), and what both make of texts: `texts.json`."""
+def piece_tokenizer(tokenizer_class, special, **options):
+    """A tokenizer as published folders have it: SentencePiece's pieces behind `special` tokens."""
     words = ["\u2581the", "\u2581cat", "\u2581sees", "\u2581dog", "\u2581a", "\u2581", "at", "og", *"abcdefghijklmnopqrstuvwxyz.,"]
     pieces = [(token, 0.0) for token in special] + [(word, -index / 4) for index, word in enumerate(words)] + [("[MASK]", 0.0)]
-    tokenizer = tokenizer_class(vocab=pieces, **options)
+    return tokenizer_class(vocab=pieces, **options)
+
+
+def mpnet_tokenizer():
+    """The order of microsoft/mpnet-base: four of RoBERTa's tokens before BERT's vocabulary, and the mask behind it."""
+    words = ["the", "cat", "sees", "dog", "a", "and", ".", ",", "##s", "##a", "##log", "##at", "c", "d", "l", "##o", "##g"]
+    entries = ["<s>", "<pad>", "</s>", "<unk>", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, "<mask>"]
+    return transformers.MPNetTokenizer(vocab={entry: id for id, entry in enumerate(entries)})
+
+
+def write_texts(folder, tokenizer, model_class):
+    """Beside a classifier a tokenizer, and what both make of texts: `texts.json`."""
     tokenizer.save_pretrained(folder)
     model = model_class.from_pretrained(folder).double().eval()
     rows = []
@@ -383,7 +405,7 @@ def write_all(root):
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
     write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
     special = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-    write_texts(root / "deberta_v2_cls", transformers.DebertaV2Tokenizer, transformers.DebertaV2ForSequenceClassification, special, unk_id=3)
+    write_texts(root / "deberta_v2_cls", piece_tokenizer(transformers.DebertaV2Tokenizer, special, unk_id=3), transformers.DebertaV2ForSequenceClassification)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **DEBERTA | dict(share_att_key=False), num_labels=5)
     write(root / "deberta_v2_tok", transformers.DebertaV2ForTokenClassification, deberta, 5, 602, tokens=True)
     classes = dict(generator=transformers.DebertaV2ForMaskedLM, discriminator=DebertaDiscriminator)
@@ -400,8 +422,13 @@ def write_all(root):
     write(root / "albert", transformers.AlbertForMaskedLM, transformers.AlbertConfig(**ALBERT), 0, 700)
     albert = transformers.AlbertConfig(**OTHER_ALBERT, num_labels=3)
     write(root / "albert_cls", transformers.AlbertForSequenceClassification, albert, 3, 701)
-    write_texts(root / "albert_cls", transformers.AlbertTokenizer, transformers.AlbertForSequenceClassification, ("<pad>", "<unk>", "[CLS]", "[SEP]"))
+    tokenizer = piece_tokenizer(transformers.AlbertTokenizer, ("<pad>", "<unk>", "[CLS]", "[SEP]"))
+    write_texts(root / "albert_cls", tokenizer, transformers.AlbertForSequenceClassification)
     write(root / "albert_tok", transformers.AlbertForTokenClassification, transformers.AlbertConfig(**ALBERT, num_labels=5), 5, 702, tokens=True)
+    write(root / "mpnet", transformers.MPNetForMaskedLM, transformers.MPNetConfig(**MPNET), 0, 900)
+    write(root / "mpnet_cls", transformers.MPNetForSequenceClassification, transformers.MPNetConfig(**MPNET, num_labels=3), 3, 901)
+    write_texts(root / "mpnet_cls", mpnet_tokenizer(), transformers.MPNetForSequenceClassification)
+    write(root / "mpnet_tok", transformers.MPNetForTokenClassification, transformers.MPNetConfig(**MPNET, num_labels=5), 5, 902, tokens=True)
 
 
 def compare(root):

@@ -15,6 +15,7 @@ mod encoder;
 mod heads;
 mod keys;
 mod modernbert;
+mod mpnet;
 mod named;
 mod names;
 mod positions;
@@ -69,7 +70,7 @@ pub struct Family(&'static Descriptor);
 
 impl Family {
     /// All families, in the order in which they are listed to users.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ROBERTA,
         Self::BERT,
         Self::ELECTRA,
@@ -79,6 +80,7 @@ impl Family {
         Self::XLM_ROBERTA,
         Self::CAMEMBERT,
         Self::ALBERT,
+        Self::MPNET,
     ];
 
     /// The family of this name, as configurations and `config.json` write it.
@@ -155,7 +157,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Family>(&json).unwrap(), family);
         }
         let all = "`roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, \
-                   `camembert` and `albert`";
+                   `camembert`, `albert` and `mpnet`";
         assert_eq!(Family::names("and"), all);
         let error = serde_json::from_str::<Family>("\"gpt\"").unwrap_err().to_string();
         assert!(error.contains(&format!("unknown family `gpt`: there are {all}")), "{error}");

@@ -80,6 +80,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         output: "mlp.Wo",
         norms: NormNames::Before { attention: "attn_norm", feed_forward: "mlp_norm", last: "final_norm" },
         relative: None,
+        position_bias: None,
     },
     masked_lm: MaskedLmNames {
         dense: "head.dense",

@@ -1,14 +1,15 @@
 //! Shapes that have a name: what speed is measured on.
 //!
 //! `base` and `large` are RoBERTa's, those of the paper, `electra-small` and `electra-base` ELECTRA's,
-//! `modernbert-base` ModernBERT's, `deberta-v3-base` DeBERTa's, `albert-base` ALBERT's; `scripts/peer_pytorch.py` builds the same.
+//! `modernbert-base` ModernBERT's, `deberta-v3-base` DeBERTa's, `albert-base` ALBERT's, `mpnet-base`
+//! MPNet's; `scripts/peer_pytorch.py` builds the same.
 
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
 /// The names, from small to large.
-pub const MODEL_NAMES: [&str; 9] = [
+pub const MODEL_NAMES: [&str; 10] = [
     "tiny",
     "small",
     "base",
@@ -18,6 +19,7 @@ pub const MODEL_NAMES: [&str; 9] = [
     "modernbert-base",
     "deberta-v3-base",
     "albert-base",
+    "mpnet-base",
 ];
 
 /// The model of a name; `None` for any other word. All have heads of 64; RoBERTa's and ELECTRA's a
@@ -46,6 +48,13 @@ pub fn named_model(name: &str) -> Option<ModelConfig> {
             return Some(ModelConfig {
                 family,
                 encoder: EncoderConfig { vocab_size: 30_000, ..EncoderConfig::of(family) },
+            });
+        }
+        "mpnet-base" => {
+            let family = Family::MPNET;
+            return Some(ModelConfig {
+                family,
+                encoder: EncoderConfig { vocab_size: 30_527, ..EncoderConfig::of(family) },
             });
         }
         _ => return None,
@@ -79,7 +88,7 @@ mod tests {
     #[test]
     fn every_name_has_a_model() {
         let widths = MODEL_NAMES.map(|name| named_model(name).unwrap().encoder.hidden_size);
-        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768, 768, 768]);
+        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768, 768, 768, 768]);
         assert_eq!(
             named_model("base").unwrap().encoder,
             EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }

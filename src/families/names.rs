@@ -23,8 +23,11 @@ pub struct EncoderNames {
     pub output: &'static str,
     /// The norms of a layer.
     pub norms: NormNames,
-    /// Of relative positions, where there are any.
+    /// Of relative positions that queries and keys meet, where there are any.
     pub relative: Option<RelativeNames>,
+    /// The table of what distances add to the scores of each head, in the encoder, where there is one; all
+    /// layers share it.
+    pub position_bias: Option<&'static str>,
 }
 
 /// Names of the maps to queries, keys and values.
@@ -88,6 +91,7 @@ impl EncoderNames {
         output: "output.dense",
         norms: NormNames::After { attention: "attention.output.LayerNorm", feed_forward: "output.LayerNorm" },
         relative: None,
+        position_bias: None,
     };
 
     /// Whether a name begins as those of the encoder do: bare encoders are saved without their prefix.

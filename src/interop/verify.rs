@@ -169,6 +169,9 @@ mod tests {
             "albert",
             "albert_cls",
             "albert_tok",
+            "mpnet",
+            "mpnet_cls",
+            "mpnet_tok",
             "electra_rtd/generator",
             "electra_rtd/discriminator",
         ];

@@ -1,7 +1,8 @@
-//! Relative positions of DeBERTa: a table that all layers share, and what each layer makes of it.
+//! Relative positions: a table that all layers share, and what each layer makes of it.
 //!
-//! The table is normed once per pass. Each layer drops and projects it for its attention; the gradients of
-//! all layers add up in f32, then go through the norm.
+//! DeBERTa's table is normed once per pass. Each layer drops and projects it for its attention; the gradients
+//! of all layers add up in f32, then go through the norm. MPNet's table is what its attention adds to scores,
+//! as it is.
 
 use std::sync::Arc;
 
@@ -30,21 +31,23 @@ use crate::ops::linear;
 /// The table of an encoder.
 #[derive(Debug, Clone)]
 pub struct PositionTable {
-    /// `[R, D]`.
+    /// `[R, width]`.
     pub table: ParameterId,
     /// Its norm, where there is one.
     pub norm: Option<Norm>,
     /// R.
     pub rows: usize,
-    /// D.
-    pub hidden: usize,
+    /// D where layers project it, H where it is added to scores.
+    pub width: usize,
+    /// Whether it is added to scores, which are f32 in every compute type.
+    pub is_bias: bool,
 }
 
 /// The table in one pass.
 #[derive(Debug)]
 pub struct SharedPositions {
-    /// The normed table in the compute type, `[R, D]`.
-    pub rows_rd: Tensor,
+    /// The normed table, `[R, width]`: in f32 where it is added to scores, else in the compute type.
+    pub rows: Tensor,
     norm: Option<layer_norm::Saved>,
     /// What the layers have added to its gradient so far, f32.
     d_rows: Option<Tensor>,
@@ -53,7 +56,7 @@ pub struct SharedPositions {
 impl PositionTable {
     /// What is kept for backward for each of the `rows`, beside the parameters.
     pub fn saved(&self) -> Footprint {
-        Footprint { values: self.hidden as u64, statistics_bytes: 8 }
+        Footprint { values: self.width as u64, statistics_bytes: 8 }
     }
 
     /// Norms the table. It is so small that this is f32 in every compute type.
@@ -64,8 +67,9 @@ impl PositionTable {
             Some(norm) => norm.forward(table, ctx).map(|(normed, saved)| (normed, Some(saved)))?,
         };
         let compute = ctx.parameters.compute_dtype();
-        let rows_rd = if compute == DType::F32 { normed } else { cuda::rounded(&normed, compute)? };
-        Ok(SharedPositions { rows_rd, norm, d_rows: None })
+        let stays = self.is_bias || compute == DType::F32;
+        let rows = if stays { normed } else { cuda::rounded(&normed, compute)? };
+        Ok(SharedPositions { rows, norm, d_rows: None })
     }
 
     /// Accumulates the gradients of table and norm, when all layers have added theirs.
@@ -79,7 +83,8 @@ impl PositionTable {
 }
 
 impl SharedPositions {
-    fn add(&mut self, d_rows: &Tensor) -> Result<()> {
+    /// Adds a layer's gradient of the rows.
+    pub(super) fn add(&mut self, d_rows: &Tensor) -> Result<()> {
         match &self.d_rows {
             None => self.d_rows = Some(add::begun(d_rows)?),
             Some(sum) => add::accumulate(d_rows, sum.into())?,

@@ -20,6 +20,7 @@ use crate::layers::relative_positions::RelativePositions;
 use crate::layers::relative_positions::SharedPositions;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
+use crate::ops::biased_attention;
 use crate::ops::disentangled_attention;
 use crate::ops::dropout::Dropout;
 use crate::ops::rotary;
@@ -35,13 +36,15 @@ pub enum Positions {
     Rotary(Arc<Angles>),
     /// Queries and keys meet a table of relative positions, too.
     Relative(Box<RelativePositions>),
+    /// A table, that all layers share, says what each distance adds to the scores of a head.
+    Biased,
 }
 
 impl Positions {
     /// Turns queries or keys in place, or their gradients back.
     fn turn(&self, x_td: &Tensor, heads: usize, ctx: &Context<'_>, direction: Direction) -> Result<()> {
         match self {
-            Self::Absolute | Self::Relative(_) => Ok(()),
+            Self::Absolute | Self::Relative(_) | Self::Biased => Ok(()),
             Self::Rotary(angles) => rotary::rotate(x_td, heads, ctx.rows.cu_seqlens, angles, direction),
         }
     }
@@ -79,7 +82,7 @@ pub struct Saved {
     v: Tensor,
     o: Tensor,
     attention: attention::Saved,
-    /// Of relative positions.
+    /// Of relative positions that meet queries and keys.
     projected: Option<relative_positions::Projected>,
     output: output_block::Saved,
 }
@@ -107,15 +110,20 @@ impl SelfAttention {
     }
 
     /// The most that backward needs besides: the gradients of the block's output and of its middle, of the
-    /// attention output, of the input, of q, k and v, while the hidden states behind the block are gone.
+    /// attention output, of the input, of q, k and v, while the hidden states behind the block are gone; and
+    /// of a bias, on a GPU, what each 16 tokens come to for its table.
     pub fn temporary(&self) -> Footprint {
-        Footprint { values: 6 * self.query.outputs as u64, statistics_bytes: 0 }
+        let of_table = match self.positions {
+            Positions::Biased => 4 * (biased_attention::ROWS * self.heads / 16) as u64,
+            _ => 0,
+        };
+        Footprint { values: 6 * self.query.outputs as u64, statistics_bytes: of_table }
     }
 
-    /// Its relative positions, where it has them.
+    /// Its relative positions, where queries and keys meet them.
     pub fn relative(&self) -> Option<&RelativePositions> {
         match &self.positions {
-            Positions::Absolute | Positions::Rotary(_) => None,
+            Positions::Absolute | Positions::Rotary(_) | Positions::Biased => None,
             Positions::Relative(relative) => Some(relative),
         }
     }
@@ -133,13 +141,17 @@ impl SelfAttention {
         }
         let dropout = self.probability_dropout(ctx);
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let (o, attention, projected) = match self.relative() {
-            None => {
+        let (o, attention, projected) = match &self.positions {
+            Positions::Absolute | Positions::Rotary(_) => {
                 let (o, attention) = attention::forward(&q, &k, &v, &segments)?;
                 (o, attention, None)
             }
-            Some(relative) => {
-                let projected = relative.forward(&given(shared)?.rows_rd, ctx)?;
+            Positions::Biased => {
+                let (o, attention) = biased_attention::forward(&q, &k, &v, &given(shared)?.rows, &segments)?;
+                (o, attention, None)
+            }
+            Positions::Relative(relative) => {
+                let projected = relative.forward(&given(shared)?.rows, ctx)?;
                 let positions = relative.relative(&projected);
                 let (o, attention) = disentangled_attention::forward(&q, &k, &v, &positions, &segments)?;
                 (o, attention, Some(projected))
@@ -162,9 +174,20 @@ impl SelfAttention {
         let dropout = self.probability_dropout(ctx);
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let [dq, dk, dv] = match self.relative().zip(saved.projected.as_ref()) {
-            None => attention::backward(&d_out, activations, &saved.attention, &segments)?,
-            Some((relative, projected)) => {
+        let [dq, dk, dv] = match (&self.positions, &saved.projected) {
+            (Positions::Biased, _) => {
+                let shared = given(shared)?;
+                let biased_attention::InputGradients { of_contents, dbias_rh } = biased_attention::backward(
+                    &d_out,
+                    activations,
+                    &shared.rows,
+                    &saved.attention,
+                    &segments,
+                )?;
+                shared.add(&dbias_rh)?;
+                of_contents
+            }
+            (Positions::Relative(relative), Some(projected)) => {
                 let positions = relative.relative(projected);
                 let disentangled_attention::InputGradients { of_contents, dkeys_rd, dqueries_rd } =
                     disentangled_attention::backward(
@@ -178,6 +201,7 @@ impl SelfAttention {
                 relative.backward(of_positions, projected, given(shared)?, ctx, gradients)?;
                 of_contents
             }
+            _ => attention::backward(&d_out, activations, &saved.attention, &segments)?,
         };
         for turned in [&dq, &dk] {
             self.positions.turn(turned, self.heads, ctx, Direction::Backward)?;

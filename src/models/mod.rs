@@ -237,4 +237,11 @@ mod tests {
         // `AlbertForMaskedLM` of transformers has as many.
         assert_eq!(base.layout.num_elements(), 11_221_680);
     }
+
+    #[test]
+    fn a_bias_of_attention_is_one_table_for_all_layers() {
+        let base = Blueprint::masked_lm(&named_model("mpnet-base").unwrap());
+        // `MPNetForMaskedLM` of transformers has as many.
+        assert_eq!(base.layout.num_elements(), 109_518_527);
+    }
 }

@@ -17,6 +17,7 @@ pub mod adamw;
 pub mod add;
 pub mod attention;
 mod begin;
+pub mod biased_attention;
 pub mod computed;
 pub mod cross_entropy;
 pub mod cuda;

@@ -115,8 +115,10 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
 
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    // Layers of their own, one layer that adds to its gradients again and again, and relative positions.
-    let configs = [config_of(Family::ROBERTA), config_of(Family::ALBERT), deberta()];
+    // Layers of their own, one layer that adds to its gradients again and again, and two kinds of relative
+    // positions.
+    let configs = [Family::ROBERTA, Family::ALBERT, Family::MPNET].map(config_of);
+    let configs: Vec<ModelConfig> = configs.into_iter().chain([deberta()]).collect();
     for (dtype, config) in
         DTYPES.into_iter().flat_map(|dtype| configs.iter().map(move |config| (dtype, config)))
     {

@@ -36,8 +36,8 @@ const VOCABULARY: &str = "vocab.txt";
 /// A file's name and its content.
 pub(super) type NamedFile = (String, Vec<u8>);
 
-/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT, which
-/// has only a `vocab.txt`, gets one.
+/// The path of the `tokenizer.json` and all files of the tokenizer at `path`; an old folder of BERT or MPNet,
+/// which has only a `vocab.txt`, gets one.
 pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
     let file = if fs::is_folder(path) { path.join(TOKENIZER_JSON) } else { path.to_path_buf() };
     if !fs::exists(&file) && !has_only_vocabulary(path) {
@@ -67,7 +67,7 @@ pub(super) fn read(path: &Path) -> Result<(PathBuf, Vec<NamedFile>)> {
     Ok((file, files))
 }
 
-/// Whether a folder has BERT's list of entries, of which a `tokenizer.json` can be made.
+/// Whether a folder has a list of entries alone, of which a `tokenizer.json` can be made.
 fn has_only_vocabulary(path: &Path) -> bool {
     fs::is_folder(path) && fs::exists(&path.join(VOCABULARY))
 }

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use serde_json::Value;
+use tokenizers::models::ModelWrapper;
 
 use crate::error::Problem;
 use crate::tokenizer::load;
@@ -54,10 +55,17 @@ pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &s
         .filter_map(|name| load::content(files, name))
         .filter_map(|bytes| serde_json::from_slice(bytes).ok())
         .collect();
-    let find = |role: &Role| {
-        let named =
+    let named = |role: &Role| {
+        let mut names =
             role.keys.iter().flat_map(|key| settings.iter().filter_map(|value| token_name(&value[*key])));
-        named.chain(role.names.iter().copied()).find_map(|name| inner.token_to_id(name))
+        names.find_map(|name| inner.token_to_id(name))
+    };
+    let usual = |role: &Role| role.names.iter().find_map(|name| inner.token_to_id(name));
+    let find = |role: &Role| named(role).or_else(|| usual(role));
+    // MPNet's vocabulary has `<unk>`, too, which its WordPiece does not use.
+    let of_model = || match inner.get_model() {
+        ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
+        _ => None,
     };
     let need = |role: &Role| {
         find(role).ok_or_else(|| {
@@ -74,7 +82,7 @@ pub(super) fn find(inner: &tokenizers::Tokenizer, files: &[NamedFile], place: &s
         sep: need(&SEP)?,
         pad: need(&PAD)?,
         mask: find(&MASK),
-        unk: find(&UNK),
+        unk: named(&UNK).or_else(of_model).or_else(|| usual(&UNK)),
     })
 }
 

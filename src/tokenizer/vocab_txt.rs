@@ -1,5 +1,5 @@
-//! The tokenizer of an old BERT folder, which has a `vocab.txt` and no `tokenizer.json`: WordPiece, as
-//! `BertTokenizer` of transformers makes it of that file.
+//! The tokenizer of an old folder of BERT or MPNet, which has a `vocab.txt` and no `tokenizer.json`:
+//! WordPiece, as `BertTokenizer` and `MPNetTokenizer` of transformers make it of that file.
 
 use anyhow::Result;
 use serde_json::Map;
@@ -10,6 +10,22 @@ use crate::error::Problem;
 
 /// Longer words are unknown (BERT's limit).
 const WORD_CHARACTERS_MAX: usize = 100;
+
+/// Special tokens, and how they stand around a pair.
+struct Special {
+    cls: &'static str,
+    sep: &'static str,
+    pad: &'static str,
+    mask: &'static str,
+    /// Whether two separators stand between the texts, and all is of one type; and the mask takes the space
+    /// before it.
+    is_mpnet: bool,
+}
+
+const UNK: &str = "[UNK]";
+const BERT: Special = Special { cls: "[CLS]", sep: "[SEP]", pad: "[PAD]", mask: "[MASK]", is_mpnet: false };
+/// Its vocabulary is BERT's and these.
+const MPNET: Special = Special { cls: "<s>", sep: "</s>", pad: "<pad>", mask: "<mask>", is_mpnet: true };
 
 /// The `tokenizer.json` of a `vocab.txt` called `place`, an entry a line; `config` is the
 /// `tokenizer_config.json` beside it. Where that does not say `do_lower_case`, a vocabulary that has capital
@@ -22,13 +38,16 @@ pub(super) fn tokenizer_json(vocabulary: &[u8], config: Option<&[u8]>, place: &s
         entries.iter().zip(0u32..).map(|(s, id)| ((*s).to_string(), id.into())).collect();
     let config: Value = config.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
     let id = |name: &str| {
-        let missing =
-            || Problem::new(format!("has no entry `{name}`")).at(place).hint("is it a vocabulary of BERT?");
+        let missing = || {
+            let hint = "is it a vocabulary of BERT or MPNet?";
+            Problem::new(format!("has no entry `{name}`")).at(place).hint(hint)
+        };
         vocab.get(name).cloned().ok_or_else(missing)
     };
-    let (cls, sep, unk) = ("[CLS]", "[SEP]", "[UNK]");
+    let is_mpnet = [MPNET.cls, MPNET.sep, MPNET.pad, MPNET.mask].iter().all(|name| vocab.contains_key(*name));
+    let Special { cls, sep, pad, mask, is_mpnet } = if is_mpnet { MPNET } else { BERT };
     let ids = [id(cls)?, id(sep)?];
-    id(unk)?;
+    id(UNK)?;
     let is_special = |entry: &str| entry.starts_with('[') && entry.ends_with(']') && entry.len() > 2;
     let has_capitals =
         entries.iter().any(|entry| !is_special(entry) && entry.chars().any(char::is_uppercase));
@@ -36,15 +55,19 @@ pub(super) fn tokenizer_json(vocabulary: &[u8], config: Option<&[u8]>, place: &s
     let token = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
     let sequence = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
     let single = [token(cls, 0), sequence("A", 0), token(sep, 0)];
-    let pair = [&single[..], &[sequence("B", 1), token(sep, 1)]].concat();
+    let pair = if is_mpnet {
+        [&single[..], &[token(sep, 0), sequence("B", 0), token(sep, 0)]].concat()
+    } else {
+        [&single[..], &[sequence("B", 1), token(sep, 1)]].concat()
+    };
     let entry = |name: &str, id: &Value| json!({"id": name, "ids": [id], "tokens": [name]});
     let added = |name: &&str| {
         let id = vocab.get(*name)?;
         Some(
-            json!({"id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}),
+            json!({"id": id, "content": name, "single_word": false, "lstrip": is_mpnet && *name == mask, "rstrip": false, "normalized": false, "special": true}),
         )
     };
-    let names = ["[PAD]", unk, cls, sep, "[MASK]"];
+    let names = [pad, UNK, cls, sep, mask];
     let mut added: Vec<Value> = names.iter().filter_map(added).collect();
     added.sort_by_key(|token| token["id"].as_u64());
     let json = json!({
@@ -62,7 +85,7 @@ pub(super) fn tokenizer_json(vocabulary: &[u8], config: Option<&[u8]>, place: &s
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
         "model": {
-            "type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": "##",
+            "type": "WordPiece", "unk_token": UNK, "continuing_subword_prefix": "##",
             "max_input_chars_per_word": WORD_CHARACTERS_MAX, "vocab": vocab,
         },
     });
@@ -103,6 +126,26 @@ mod tests {
         assert_eq!(load(CASED, config).unwrap().encode("THE bird Café").unwrap(), lowered);
         let config = Some(r#"{"do_lower_case": false}"#);
         assert_eq!(load(&uncased, config).unwrap().encode("the bird café").unwrap(), [6, 7, 11]);
+    }
+
+    /// BERT's special tokens are words like others there.
+    #[test]
+    fn a_vocabulary_of_mpnet_has_its_special_tokens() {
+        let words = CASED.replace("The\n", "");
+        let tokenizer = load(&format!("<s>\n<pad>\n</s>\n<unk>\n{words}<mask>\n"), None).unwrap();
+        let special = tokenizer.special();
+        assert_eq!((special.cls, special.pad, special.sep), (0, 1, 2));
+        assert_eq!((special.mask, special.unk), (Some(16), Some(5)));
+        assert_eq!(tokenizer.encode("the <mask> Wolf").unwrap(), [9, 16, 5]);
+        let (_, json) = tokenizer.files().iter().find(|(name, _)| name == "tokenizer.json").unwrap();
+        let json: serde_json::Value = serde_json::from_slice(json).unwrap();
+        let around: Vec<&str> = json["post_processor"]["pair"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part["SpecialToken"]["id"].as_str().unwrap_or_default())
+            .collect();
+        assert_eq!(around, ["<s>", "", "</s>", "</s>", "", "</s>"]);
     }
 
     #[test]

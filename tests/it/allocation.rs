@@ -149,6 +149,8 @@ fn a_step_takes_the_memory_that_was_predicted() {
         compare_step_memory(Family::DEBERTA_V2, 0);
         // One set of parameters, and a map behind the embeddings.
         compare_step_memory(Family::ALBERT, 0);
+        // A bias of attention.
+        compare_step_memory(Family::MPNET, 0);
     });
 }
 

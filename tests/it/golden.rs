@@ -191,7 +191,8 @@ impl Golden {
             // The key bias has no gradient in exact arithmetic (softmax ignores a shift), so that only
             // rounding is there: it is compared with the gradient of the weight beside it.
             // So it is with the bias of keys of positions.
-            let only_shifts = ["self.key.bias", "k_lin.bias", "pos_key_proj.bias", "attention.key.bias"];
+            let only_shifts =
+                ["self.key.bias", "k_lin.bias", "pos_key_proj.bias", "attention.key.bias", "attn.k.bias"];
             let size = if only_shifts.iter().any(|end| spec.name.ends_with(end)) {
                 norm(golden(&spec.name.replace("bias", "weight")))
             } else {
@@ -253,9 +254,17 @@ pub(crate) fn largest(t: &Tensor) -> f64 {
 
 #[test]
 fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
-    for name in
-        ["roberta", "bert", "modernbert", "distilbert", "xlm_roberta", "camembert", "deberta_v2", "albert"]
-    {
+    for name in [
+        "roberta",
+        "bert",
+        "modernbert",
+        "distilbert",
+        "xlm_roberta",
+        "camembert",
+        "deberta_v2",
+        "albert",
+        "mpnet",
+    ] {
         let golden = Golden::read(name);
         let task = golden.masked_lm();
         golden.check_hidden_states(&task.model);
@@ -278,6 +287,7 @@ fn a_classifier_is_that_of_transformers() {
         "xlm_roberta_cls",
         "deberta_v2_cls",
         "albert_cls",
+        "mpnet_cls",
     ] {
         let golden = Golden::read(name);
         let task = golden.classify();
@@ -298,6 +308,7 @@ fn a_token_classifier_and_five_adamw_steps_are_those_of_transformers() {
         "distilbert_tok",
         "deberta_v2_tok",
         "albert_tok",
+        "mpnet_tok",
     ];
     for name in names {
         let golden = Golden::read(name);

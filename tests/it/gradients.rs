@@ -18,6 +18,7 @@ use mlmtrain::layers::Part;
 use mlmtrain::layers::context::Pass;
 use mlmtrain::models::Model;
 use mlmtrain::models::Objective;
+use mlmtrain::ops::biased_attention;
 use mlmtrain::ops::disentangled_attention::Buckets;
 use mlmtrain::ops::tensor::with_slice_mut;
 use mlmtrain::optim::Optimizer;
@@ -189,12 +190,13 @@ fn every_parameter_has_a_finite_gradient_that_is_not_zero() {
             let values = &gradients[spec.range.clone()];
             assert!(values.iter().all(|g| g.is_finite()), "{name}: `{}` is not finite", spec.name);
             // Softmax ignores a shift of all keys, so this gradient is zero but for rounding.
-            let only_shifts = ["self.key.bias", "k_lin.bias", "attention.key.bias"];
+            let only_shifts = ["self.key.bias", "k_lin.bias", "attention.key.bias", "attn.k.bias"];
             if only_shifts.iter().any(|end| spec.name.ends_with(end)) {
                 continue;
             }
             let live = values.iter().filter(|g| **g != 0.0).count() as f64 / values.len() as f64;
-            let is_table = spec.name.contains("embeddings.") && spec.shape.len() == 2;
+            let is_table = spec.shape.len() == 2
+                && (spec.name.contains("embeddings.") || spec.name.contains("relative_attention_bias."));
             assert!(
                 if is_table { live > 0.0 } else { live > 0.9 },
                 "{name}: {live} of `{}` have a gradient",
@@ -242,14 +244,16 @@ fn what_is_frozen_gets_no_gradient_and_the_rest_the_same_one_to_the_bit() {
 /// Rows of a table have a gradient if and only if a token takes them; the decoder reaches every word.
 fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, task: &dyn Task) {
     let width = task.parameters().layout().specs().find(|s| s.name == name).map_or(1, |s| s.shape[1]);
-    let offset = if name.starts_with("roberta") { 2 } else { 0 };
+    let offset = if name.starts_with("roberta") || name.starts_with("mpnet") { 2 } else { 0 };
+    let distances = 1 - LENGTHS[2] as isize..LENGTHS[2] as isize;
     let used: Vec<u32> = match name.rsplit('.').nth(1) {
         Some("word_embeddings" | "tok_embeddings") => batch.ids.clone(),
         Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
         Some("rel_embeddings") => {
-            let (buckets, last) = (Buckets::new(6, 16), LENGTHS[2] as isize - 1);
-            (-last..=last).map(|distance| buckets.row(distance) as u32).collect()
+            let buckets = Buckets::new(6, 16);
+            distances.map(|distance| buckets.row(distance) as u32).collect()
         }
+        Some("relative_attention_bias") => distances.map(|d| biased_attention::row(d) as u32).collect(),
         _ => batch.token_type_ids.clone(),
     };
     let has_decoder = task.parameters().layout().specs().any(|s| {

@@ -94,7 +94,7 @@ fn parameters_after_two_steps(family: Family, compute: ComputeType, threads: usi
 #[test]
 fn one_thread_and_several_train_the_same_bits() {
     let types = [ComputeType::F32, ComputeType::Bf16, ComputeType::F16];
-    let cases = [Family::ROBERTA, Family::MODERNBERT, Family::DEBERTA_V2, Family::ALBERT]
+    let cases = [Family::ROBERTA, Family::MODERNBERT, Family::DEBERTA_V2, Family::ALBERT, Family::MPNET]
         .into_iter()
         .flat_map(|f| types.map(|compute| (f, compute)));
     for (family, compute) in cases {

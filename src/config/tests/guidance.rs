@@ -32,11 +32,11 @@ fn a_family_that_is_not_built_is_answered_with_those_that_are() {
     };
     insta::assert_snapshot!(with("deberta_v3"), @"
     error: a.yaml:2:9: unknown key `deberta_v3` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert` and `albert`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
     ");
     insta::assert_snapshot!(with("squeezebert"), @"
     error: a.yaml:2:9: unknown key `squeezebert` in `model`
-      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert` and `albert`
+      hint: this family is not built; those that are: `roberta`, `bert`, `electra`, `modernbert`, `deberta-v2`, `distilbert`, `xlm-roberta`, `camembert`, `albert` and `mpnet`
     ");
     insta::assert_snapshot!(with("robreta"), @"
     error: a.yaml:2:9: unknown key `robreta` in `model`

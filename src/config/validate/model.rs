@@ -259,7 +259,8 @@ fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findin
 fn positions(table: &str, model: &ModelConfig, max_seq_length: usize, findings: &mut Findings) {
     let path = format!("{table}.max_position_embeddings");
     let (positions, offset) = (model.encoder.max_position_embeddings, model.position_offset());
-    if positions > 0 && offset >= positions {
+    let has_key = model.family.key("pad_token_id").is_some();
+    if positions > 0 && offset >= positions && has_key {
         let pad = format!("{table}.pad_token_id");
         let message = format!(
             "`{pad}` {} leaves none of the {positions} positions: {} counts them from one past it",

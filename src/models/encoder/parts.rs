@@ -28,6 +28,7 @@ use crate::layers::self_attention::SelfAttention;
 use crate::models::gelu_form;
 use crate::models::initial;
 use crate::models::initial::Role;
+use crate::ops::biased_attention;
 use crate::ops::disentangled_attention::Buckets;
 use crate::ops::indices::KeptKeys;
 use crate::ops::rotary::Angles;
@@ -92,15 +93,21 @@ impl<'a> Parts<'a> {
 
     /// The table of relative positions that layers share; its gradient is final when the first layer's is.
     pub(super) fn position_table(&mut self) -> Option<PositionTable> {
-        let (names, shape) = (self.names.relative?, &self.config.encoder);
-        let hidden = shape.hidden_size;
+        let shape = &self.config.encoder;
+        if let Some(name) = self.names.position_bias {
+            let (rows, width) = (biased_attention::ROWS, shape.num_attention_heads);
+            let table = self.table(name, [rows, width], None);
+            return Some(PositionTable { table, norm: None, rows, width, is_bias: true });
+        }
+        let (names, width) = (self.names.relative?, shape.hidden_size);
         let rows = Buckets::new(shape.position_buckets, shape.farthest_position()).rows();
         let has_norm = shape.norm_rel_ebd == PositionNorm::LayerNorm;
         Some(PositionTable {
-            table: self.table(names.table, [rows, hidden], None),
-            norm: has_norm.then(|| self.norm(&self.name(names.norm), hidden)),
+            table: self.table(names.table, [rows, width], None),
+            norm: has_norm.then(|| self.norm(&self.name(names.norm), width)),
             rows,
-            hidden,
+            width,
+            is_bias: false,
         })
     }
 
@@ -179,6 +186,9 @@ impl<'a> Parts<'a> {
     fn positions(&mut self, layer: usize, [query, key]: [Linear; 2]) -> (Option<usize>, Positions) {
         if self.config.family.positions == PositionKind::Relative {
             return (None, self.relative_positions(layer, [query, key]));
+        }
+        if self.names.position_bias.is_some() {
+            return (None, Positions::Biased);
         }
         let Some(angles) = &self.angles else { return (None, Positions::Absolute) };
         let window = self.config.encoder.window(layer);

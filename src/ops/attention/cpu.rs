@@ -3,6 +3,9 @@
 //!
 //! Scores are f32 and live in a buffer of `QUERY_BLOCK` rows that a thread uses again; probabilities are
 //! rounded to the type of the inputs for the products that take them. No `[T, T]` matrix is ever in memory.
+//! Biased attention is the same pass with a [`Bias`].
+
+mod bias;
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -23,6 +26,8 @@ use crate::ops::matmul::cpu::product;
 use crate::ops::tensor::from_vec;
 use crate::ops::tensor::unwritten;
 use crate::ops::tensor::values;
+
+pub(in crate::ops) use bias::Bias;
 
 /// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2
 /// cache.
@@ -133,6 +138,27 @@ pub(in crate::ops) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     tasks
 }
 
+/// What all tasks of a pass know.
+struct Pass<'a> {
+    shape: Shape,
+    segments: &'a Segments<'a>,
+    bias: Option<Bias<'a>>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(q: &Tensor, segments: &'a Segments<'a>, bias: Option<Bias<'a>>) -> Result<Self> {
+        Ok(Self { shape: Shape::of(q, segments.heads)?, segments, bias })
+    }
+
+    /// The scores of a block, `[queries, keys]`.
+    fn score<T: Element>(&self, task: Task, block: Block, q: &[T], k: &[T], scores: &mut [f32]) {
+        score_block(&self.shape, task, block, q, k, scores);
+        if let Some(bias) = &self.bias {
+            bias.add(task, block, scores);
+        }
+    }
+}
+
 /// Buffers of one thread: scores and their gradients in f32, and what they become for the next products.
 #[derive(Debug)]
 pub(in crate::ops) struct Scratch<T> {
@@ -146,13 +172,25 @@ pub(in crate::ops) struct Scratch<T> {
     /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
     pub(in crate::ops) d_keys: Vec<f32>,
     pub(in crate::ops) d_values: Vec<f32>,
+    /// Gradients of a [`Bias`] by place.
+    d_places: Vec<f32>,
 }
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        let [scores, d_scores, factors, deltas, d_keys, d_values] = [const { Vec::new() }; 6];
+        let [scores, d_scores, factors, deltas, d_keys, d_values, d_places] = [const { Vec::new() }; 7];
         let [probabilities, rounded_d_scores] = [const { Vec::new() }; 2];
-        Self { scores, d_scores, factors, deltas, probabilities, rounded_d_scores, d_keys, d_values }
+        Self {
+            scores,
+            d_scores,
+            factors,
+            deltas,
+            probabilities,
+            rounded_d_scores,
+            d_keys,
+            d_values,
+            d_places,
+        }
     }
 }
 
@@ -164,20 +202,19 @@ pub(in crate::ops) fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-pub(super) fn forward<T: Element>(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+pub(in crate::ops) fn forward<T: Element>(
+    [q, k, v]: [&Tensor; 3],
     segments: &Segments<'_>,
+    bias: Option<Bias<'_>>,
 ) -> Result<(Tensor, Saved)> {
     let (tokens, hidden) = q.dims2()?;
-    let shape = Shape::of(q, segments.heads)?;
+    let pass = Pass::new(q, segments, bias)?;
     let (q, k, v) = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?);
     let (mut output, mut log_sum_exp_th) = (Vec::new(), Vec::new());
     let out = SharedOutput::of(unwritten(&mut output, tokens * hidden));
     let log_sum_exp = SharedOutput::of(unwritten(&mut log_sum_exp_th, tokens * segments.heads));
     tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
-        forward_task(&shape, task, [&q, &k, &v], segments, scratch, &out, &log_sum_exp);
+        forward_task(&pass, task, [&q, &k, &v], scratch, &out, &log_sum_exp);
     });
     // SAFETY: every token is in a segment, and the tasks of its heads have written its row.
     unsafe {
@@ -191,23 +228,23 @@ pub(super) fn forward<T: Element>(
 }
 
 fn forward_task<T: Element>(
-    shape: &Shape,
+    pass: &Pass<'_>,
     task: Task,
     [q, k, v]: [&[T]; 3],
-    segments: &Segments<'_>,
     scratch: &mut Scratch<T>,
     out: &SharedOutput<T>,
     log_sum_exp: &SharedOutput<f32>,
 ) {
+    let shape = &pass.shape;
     for block in task.blocks() {
         let Block { first, queries, first_key, keys } = block;
-        score_block(shape, task, block, q, k, room(&mut scratch.scores, queries * keys));
+        pass.score(task, block, q, k, room(&mut scratch.scores, queries * keys));
         let (factors, probabilities) =
             (room(&mut scratch.factors, keys), room(&mut scratch.probabilities, queries * keys));
         let rows = scratch.scores.chunks_exact_mut(keys).zip(probabilities.chunks_exact_mut(keys));
         for (row, (scores, probabilities)) in rows.take(queries).enumerate() {
             let token = task.start + first + row;
-            let keep = keep(segments, token, task.head, first_key);
+            let keep = keep(pass.segments, token, task.head, first_key);
             // SAFETY: only this task owns (token, head).
             unsafe {
                 *log_sum_exp.pointer().add(token * shape.heads + task.head) =
@@ -248,23 +285,31 @@ pub(in crate::ops) fn keep<'a>(
     segments.dropout.map(|dropout| Keep { dropout, row_key, first })
 }
 
-pub(super) fn backward<T: Element>(
+/// With a bias there are sums for the rows of its table, zeros, `[tasks, R]`: each of the [`tasks`] adds its
+/// gradients to its own.
+pub(in crate::ops) fn backward<T: Element>(
     d_out: &Tensor,
     activations: Activations<'_>,
     saved: &Saved,
     segments: &Segments<'_>,
+    bias: Option<(Bias<'_>, &mut [f32])>,
 ) -> Result<[Tensor; 3]> {
     let Activations { q_td: q, k_td: k, v_td: v, o_td: o } = activations;
     let (tokens, hidden) = q.dims2()?;
-    let shape = Shape::of(q, segments.heads)?;
+    let tasks = tasks(segments);
+    let (bias, sums): (_, Vec<&mut [f32]>) = match bias {
+        None => (None, tasks.iter().map(|_| Default::default()).collect()),
+        Some((bias, sums)) => (Some(bias), sums.chunks_exact_mut(bias.table_rows).collect()),
+    };
+    let pass = Pass::new(q, segments, bias)?;
     let inputs = (values::<T>(q)?, values::<T>(k)?, values::<T>(v)?, values::<T>(o)?, values::<T>(d_out)?);
     let log_sum_exp = values::<f32>(&saved.log_sum_exp_th)?;
     let inputs: [&[T]; 5] = [&inputs.0, &inputs.1, &inputs.2, &inputs.3, &inputs.4];
     let len = tokens * hidden;
     let mut gradients = [const { Vec::new() }; 3];
     let outputs = gradients.each_mut().map(|gradient| SharedOutput::of(unwritten(gradient, len)));
-    tasks(segments).par_iter().for_each_init(Scratch::default, |scratch, &task| {
-        backward_task(&shape, task, inputs, &log_sum_exp, segments, scratch, &outputs);
+    tasks.par_iter().zip(sums).for_each_init(Scratch::default, |scratch, (&task, sums)| {
+        backward_task(&pass, task, inputs, &log_sum_exp, scratch, &outputs, sums);
     });
     // SAFETY: every token is in a segment, and the tasks of its heads have written its rows.
     gradients.iter_mut().for_each(|gradient| unsafe { gradient.set_len(len) });
@@ -273,15 +318,18 @@ pub(super) fn backward<T: Element>(
 }
 
 fn backward_task<T: Element>(
-    shape: &Shape,
+    pass: &Pass<'_>,
     task: Task,
     [q, k, v, o, d_out]: [&[T]; 5],
     log_sum_exp_th: &[f32],
-    segments: &Segments<'_>,
     scratch: &mut Scratch<T>,
     [dq, dk, dv]: &[SharedOutput<T>; 3],
+    of_bias: &mut [f32],
 ) {
+    let shape = &pass.shape;
     let (n, head_size) = (task.len, shape.head_size);
+    let d_places = room(&mut scratch.d_places, if pass.bias.is_some() { 2 * n - 1 } else { 0 });
+    d_places.fill(0.0);
     // One block of queries gives the whole sums; those of several meet in f32 before they are rounded.
     let several = n > QUERY_BLOCK;
     let sums = if several { n * head_size } else { 0 };
@@ -292,7 +340,7 @@ fn backward_task<T: Element>(
         let Block { first, queries, first_key, keys } = block;
         let area = queries * keys;
         let (scores, d_scores) = (room(&mut scratch.scores, area), room(&mut scratch.d_scores, area));
-        score_block(shape, task, block, q, k, scores);
+        pass.score(task, block, q, k, scores);
         let values = shape.window(v, task, first_key).transposed();
         let out = Output::rows(d_scores.as_mut_ptr(), keys);
         let size = (queries, keys, head_size);
@@ -307,16 +355,19 @@ fn backward_task<T: Element>(
             let (token, range) = (task.start + first + row, row * keys..(row + 1) * keys);
             let log_sum_exp = log_sum_exp_th[token * shape.heads + task.head];
             let out = (&mut dropped[range.clone()], &mut ds[range.clone()]);
-            let keep = keep(segments, token, task.head, first_key);
+            let keep = keep(pass.segments, token, task.head, first_key);
             rows::backward(
                 &scores[range.clone()],
-                &d_scores[range],
+                &d_scores[range.clone()],
                 (log_sum_exp, delta),
                 task.seen(block, row),
                 keep,
                 factors,
                 out,
             );
+            if pass.bias.is_some() {
+                rows::collect(&ds[range], &mut d_places[block.place(row, n)..]);
+            }
         }
         let (dropped, ds) = (Matrix::rows(dropped, keys), Matrix::rows(ds, keys));
         let d_out = shape.window(d_out, task, first);
@@ -355,6 +406,9 @@ fn backward_task<T: Element>(
     }
     for (sums, out) in [(d_keys, dk), (d_values, dv)] {
         write_rows(shape, task, sums, out);
+    }
+    if let Some(bias) = &pass.bias {
+        bias.collect(d_places, of_bias);
     }
 }
 

@@ -70,7 +70,7 @@ pub fn forward(
 ) -> Result<(Tensor, Saved)> {
     check(&[q_td, k_td, v_td], segments)?;
     match Gpu::of(q_td)? {
-        None => by_dtype!("attention", q_td, T => cpu::forward::<T>(q_td, k_td, v_td, segments)),
+        None => by_dtype!("attention", q_td, T => cpu::forward::<T>([q_td, k_td, v_td], segments, None)),
         Some(gpu) => cuda::forward(&gpu, q_td, k_td, v_td, segments),
     }
 }
@@ -98,7 +98,9 @@ pub fn backward(
     let Activations { q_td, k_td, v_td, o_td } = activations;
     check(&[do_td, q_td, k_td, v_td, o_td], segments)?;
     match Gpu::of(q_td)? {
-        None => by_dtype!("attention", do_td, T => cpu::backward::<T>(do_td, activations, saved, segments)),
+        None => by_dtype!("attention", do_td, T => {
+            cpu::backward::<T>(do_td, activations, saved, segments, None)
+        }),
         Some(gpu) => cuda::backward(&gpu, do_td, activations, saved, segments),
     }
 }

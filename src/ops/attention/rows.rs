@@ -52,6 +52,20 @@ kernel! {
         max + sum.ln()
     }
 
+    /// Adds what is added to each of a row of scores.
+    pub(in crate::ops) fn add(scores: &mut [f32], bias: &[f32]) {
+        for (score, bias) in scores.iter_mut().zip(bias) {
+            *score += bias;
+        }
+    }
+
+    /// Adds a row of gradients of scores to sums, value by value.
+    pub(in crate::ops) fn collect<T>(d_scores: &[T], sums: &mut [f32]) {
+        for (sum, d_score) in sums.iter_mut().zip(d_scores) {
+            *sum += d_score.widen();
+        }
+    }
+
     /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values.
     /// All in one loop: rows come from main memory, and while one is added up the next ones are on their way.
     pub(in crate::ops) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {

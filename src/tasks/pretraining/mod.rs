@@ -149,6 +149,16 @@ fn fitted_model(mut model: ModelConfig, tokenizer: &Tokenizer) -> Result<ModelCo
             .into());
     }
     let (given, pad) = (model.encoder.pad_token_id, tokenizer.special().pad);
+    if given != pad && model.family.key("pad_token_id").is_none() {
+        let message = format!(
+            "its padding token has the id {pad}, and models of {} have padding at {given}",
+            model.family.title
+        );
+        return Err(Problem::usage(message)
+            .at("tokenizer.path")
+            .hint("leave the key out to train a tokenizer for the family, or take another family")
+            .into());
+    }
     if given != pad && given != model.family.defaults.pad_token_id {
         return Err(Problem::usage(format!("is {given}, the tokenizer's padding token has the id {pad}"))
             .at(key("pad_token_id"))
@@ -344,6 +354,21 @@ mod tests {
         assert!(
             error.starts_with("model.roberta.pad_token_id: is 3, the tokenizer's padding token has the id 1"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn a_family_with_padding_in_one_place_takes_no_tokenizer_with_padding_elsewhere() {
+        let fitted = |family| {
+            let model = ModelConfig { family: Family::MPNET, encoder: EncoderConfig::of(Family::MPNET) };
+            fitted_model(model, &tokenizer(family))
+        };
+        assert_eq!(fitted(Family::ROBERTA).unwrap().encoder.pad_token_id, 1);
+        let error = fitted(Family::BERT).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "tokenizer.path: its padding token has the id 0, and models of MPNet have padding at 1\n  \
+             hint: leave the key out to train a tokenizer for the family, or take another family"
         );
     }
 

@@ -16,7 +16,6 @@ use crate::config::PretrainTask;
 use crate::config::RtdConfig;
 use crate::config::TrainingConfig;
 use crate::families::EncoderConfig;
-use crate::families::Family;
 use crate::families::ModelConfig;
 use crate::families::named_model;
 use crate::machine::Machine;
@@ -252,17 +251,17 @@ fn the_next_batch_is_sent_before_the_loss_is_read() {
     });
 }
 
-/// The whole step of a classifier of DeBERTa, of which no kernel is candle's.
+/// The whole step of a classifier of DeBERTa and of MPNet, of which no kernel is candle's.
 #[test]
 fn a_step_of_a_classifier_with_relative_positions_keeps_the_rules() {
+    keeps_the_rules("deberta-v3-base", "disentangled_attention");
+    keeps_the_rules("mpnet-base", "biased_attention");
+}
+
+fn keeps_the_rules(model: &str, op: &str) {
     let events = cuda::recorded(|| {
-        let config = ModelConfig {
-            encoder: EncoderConfig {
-                num_hidden_layers: 1,
-                ..named_model("deberta-v3-base").unwrap().encoder
-            },
-            family: Family::DEBERTA_V2,
-        };
+        let ModelConfig { family, encoder } = named_model(model).unwrap();
+        let config = ModelConfig { encoder: EncoderConfig { num_hidden_layers: 1, ..encoder }, family };
         let model = Model::classifier(&config, 2, 1, &Device::Cpu).unwrap();
         let task = Classify { model: model.computing_in(DType::BF16).unwrap() };
         let policy = Policy::plain(ComputeType::Bf16, &Hardware::cpu()).unwrap();
@@ -283,7 +282,7 @@ fn a_step_of_a_classifier_with_relative_positions_keeps_the_rules() {
         events.iter().filter(is_one).count()
     };
     let kernels = ["forward_64", "backward_queries_64", "backward_keys_64"];
-    let launched = kernels.map(|name| launched(&format!("disentangled_attention_{name}_bf16")));
+    let launched = kernels.map(|name| launched(&format!("{op}_{name}_bf16")));
     assert_eq!((launched, events.iter().filter(|event| **event == Event::Read).count()), ([1; 3], 2));
 }
 

@@ -10,6 +10,7 @@ mod family;
 mod first_embeddings;
 mod interruption;
 mod modernbert;
+mod mpnet;
 mod origin;
 mod phases;
 mod probes;

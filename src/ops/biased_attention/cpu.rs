@@ -1,0 +1,66 @@
+//! Biased attention on the CPU: attention's pass, with the rows of the table laid out by distance before, and
+//! the sums of its tasks added up behind it.
+
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::InputGradients;
+use super::ROWS;
+use super::buckets;
+use crate::ops::attention::Activations;
+use crate::ops::attention::Saved;
+use crate::ops::attention::Segments;
+use crate::ops::attention::cpu;
+use crate::ops::attention::cpu::Bias;
+use crate::ops::element::Element;
+use crate::ops::tensor::from_vec;
+use crate::ops::tensor::values;
+
+/// A table by place, for the longest of some segments.
+struct ByPlace {
+    rows: Vec<u32>,
+    /// `[H, 2 N - 1]`.
+    values: Vec<f32>,
+}
+
+impl ByPlace {
+    fn of(bias_rh: &Tensor, segments: &Segments<'_>) -> Result<Self> {
+        let (bias, heads) = (values::<f32>(bias_rh)?, segments.heads);
+        let lengths = segments.cu_seqlens.host().windows(2).map(|w| (w[1] - w[0]) as usize);
+        let rows = buckets::by_place(lengths.max().unwrap_or(1).max(1));
+        let of_head = |head| rows.iter().map(move |&row| (row as usize * heads, head));
+        let values = (0..heads).flat_map(of_head).map(|(row, head)| bias[row + head]).collect();
+        Ok(Self { rows, values })
+    }
+
+    fn bias(&self) -> Bias<'_> {
+        Bias { values: &self.values, rows: &self.rows, table_rows: ROWS }
+    }
+}
+
+pub(super) fn forward<T: Element>(
+    contents: [&Tensor; 3],
+    bias_rh: &Tensor,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
+    cpu::forward::<T>(contents, segments, Some(ByPlace::of(bias_rh, segments)?.bias()))
+}
+
+pub(super) fn backward<T: Element>(
+    d_out: &Tensor,
+    activations: Activations<'_>,
+    bias_rh: &Tensor,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<InputGradients> {
+    let (by_place, tasks) = (ByPlace::of(bias_rh, segments)?, cpu::tasks(segments));
+    let mut sums = vec![0.0f32; tasks.len() * ROWS];
+    let with_sums = Some((by_place.bias(), sums.as_mut_slice()));
+    let of_contents = cpu::backward::<T>(d_out, activations, saved, segments, with_sums)?;
+    let mut dbias = vec![0.0f32; ROWS * segments.heads];
+    for (task, sums) in tasks.iter().zip(sums.chunks_exact(ROWS)) {
+        let of_head = dbias[task.head..].iter_mut().step_by(segments.heads);
+        of_head.zip(sums).for_each(|(dbias, sum)| *dbias += sum);
+    }
+    Ok(InputGradients { of_contents, dbias_rh: from_vec(dbias, (ROWS, segments.heads))? })
+}

@@ -1,0 +1,35 @@
+// Biased attention over packed rows; see mod.rs for the formulas.
+//
+// The kernels are those of attention (`../attention/kernel.cu`), to whose scores `bias.cuh` adds what the table says of
+// their distances, and whose gradients of scores it adds up by rows of the table, in the kernel of the queries. Each block
+// leaves sums of its own, which `add_partials` of the GPU's common kernels adds up in the order of the tiles: no block
+// writes what another one does, and every sum has one order.
+//
+// On tensor cores, heads of 32 and 64 columns; all others, and f32, in the plain form. Shared memory of a block, of
+// the 48 KiB that every generation gives without being asked: plain 34,560 + 1,664 bytes; on tensor cores 36,864 (heads
+// of 64) + 4,864 for four warps, + 1,024 for the rows of queries in `backward_keys`: 42,752.
+// Registers of heads of 64, by ptxas for sm_80 and sm_90: forward 128 and 131, backward_queries 128 and 128,
+// backward_keys 167 and 168, nothing spilled. The plain kernels have up to 175, and spill nothing either.
+#include "common.cuh"
+#include "mma.cuh"
+
+#include "../attention/arguments.cuh"
+#include "../attention/plain.cuh"
+#include "../attention/tensor.cuh"
+#include "bias.cuh"
+#include "../attention/tensor_forward.cuh"
+#include "../attention/tensor_backward.cuh"
+
+KERNELS(biased_attention_forward, BiasedArgs, 256, plain_forward)
+KERNELS(biased_attention_backward_queries, BiasedArgs, 256, plain_backward_queries)
+KERNELS(biased_attention_backward_keys, BiasedArgs, 256, plain_backward_keys)
+
+#define BIASED_TENSOR_KERNELS(K)                                                                                    \
+    KERNEL_NAMED(biased_attention_forward_##K##_bf16, BiasedArgs, 128, tensor_forward<bf16, K>)                     \
+    KERNEL_NAMED(biased_attention_forward_##K##_f16, BiasedArgs, 128, tensor_forward<f16, K>)                       \
+    KERNEL_NAMED(biased_attention_backward_queries_##K##_bf16, BiasedArgs, 128, tensor_backward_queries<bf16, K>)   \
+    KERNEL_NAMED(biased_attention_backward_queries_##K##_f16, BiasedArgs, 128, tensor_backward_queries<f16, K>)     \
+    KERNEL_NAMED(biased_attention_backward_keys_##K##_bf16, BiasedArgs, 128, tensor_backward_keys<bf16, K>)         \
+    KERNEL_NAMED(biased_attention_backward_keys_##K##_f16, BiasedArgs, 128, tensor_backward_keys<f16, K>)
+BIASED_TENSOR_KERNELS(32)
+BIASED_TENSOR_KERNELS(64)

@@ -1,0 +1,98 @@
+//! Attention with a bias that is learnt for each head and distance (Raffel et al., "T5", 2020, section 2.1;
+//! Song et al., "MPNet", 2020).
+//!
+//! `b` is a table of [`ROWS`] rows, `r(i, j)` its row for query `i` and key `j` ([`row`]). With `c = 1 /
+//! sqrt(K)`, `z` the dropout factor of a probability, for each head `h` and segment:
+//!
+//! ```text
+//! s_ij = c q_i . k_j + b_r(i,j)h      p = softmax(s)      o = (p z) v
+//! dv = (p z)^T do      dp = (do v^T) z      ds = p (dp - rowsum(do o))      dq = c ds k      dk = c ds^T q
+//! db_rh = sum over all segments and their i, j with r(i,j) = r of ds_ij
+//! ```
+//!
+//! `q`, `k`, `v`, `o` are `[T, D]` in f32, bf16 or f16, `b` and `db` `[R, H]` in f32; head `h` is columns `h
+//! K .. (h + 1) K`. Saved: the log-sum-exp of each row of `s`, and all inputs; on a GPU the decisions of
+//! dropout. Nothing accumulates. Scores, softmax and sums are f32; `ds` is rounded to the type of the tensors
+//! before it is added up, as before it meets queries and keys. All else is attention's own pass. The
+//! gradients of scores of one distance are added up, then the distances of a row of the table, and then the
+//! segments, all in an order that shapes alone decide. Never is there a tensor of a bias for each pair of
+//! tokens.
+
+mod buckets;
+mod cpu;
+mod cuda;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use candle_core::DType;
+use candle_core::Result;
+use candle_core::Tensor;
+use candle_core::bail;
+
+use crate::ops::attention::Activations;
+use crate::ops::attention::Saved;
+use crate::ops::attention::Segments;
+use crate::ops::attention::check;
+use crate::ops::cuda::Gpu;
+use crate::ops::element::by_dtype;
+use crate::ops::tensor::check_shape;
+
+pub use buckets::ROWS;
+pub use buckets::row;
+
+/// Gradients of all inputs.
+#[derive(Debug)]
+pub struct InputGradients {
+    /// Of queries, keys and values, `[T, D]`.
+    pub of_contents: [Tensor; 3],
+    /// Of the table, f32 `[R, H]`.
+    pub dbias_rh: Tensor,
+}
+
+/// Attention output `[T, D]` and what backward needs besides inputs and output.
+pub fn forward(
+    q_td: &Tensor,
+    k_td: &Tensor,
+    v_td: &Tensor,
+    bias_rh: &Tensor,
+    segments: &Segments<'_>,
+) -> Result<(Tensor, Saved)> {
+    check_all(&[q_td, k_td, v_td], bias_rh, segments)?;
+    match Gpu::of(q_td)? {
+        None => by_dtype!("biased attention", q_td, T => {
+            cpu::forward::<T>([q_td, k_td, v_td], bias_rh, segments)
+        }),
+        Some(gpu) => cuda::forward(&gpu, [q_td, k_td, v_td], bias_rh, segments),
+    }
+}
+
+/// Gradients of queries, keys, values and the table.
+pub fn backward(
+    do_td: &Tensor,
+    activations: Activations<'_>,
+    bias_rh: &Tensor,
+    saved: &Saved,
+    segments: &Segments<'_>,
+) -> Result<InputGradients> {
+    let Activations { q_td, k_td, v_td, o_td } = activations;
+    check_all(&[do_td, q_td, k_td, v_td, o_td], bias_rh, segments)?;
+    match Gpu::of(q_td)? {
+        None => by_dtype!("biased attention", do_td, T => {
+            cpu::backward::<T>(do_td, activations, bias_rh, saved, segments)
+        }),
+        Some(gpu) => cuda::backward(&gpu, do_td, activations, bias_rh, saved, segments),
+    }
+}
+
+fn check_all(tensors: &[&Tensor], bias_rh: &Tensor, segments: &Segments<'_>) -> Result<()> {
+    check(tensors, segments)?;
+    if segments.window.is_some() {
+        bail!("biased attention: every token attends to its whole segment, a window is not built");
+    }
+    check_shape("biased attention: the bias", bias_rh, &[ROWS, segments.heads])?;
+    if bias_rh.dtype() != DType::F32 {
+        bail!("biased attention: the bias is {:?}, it must be f32", bias_rh.dtype());
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! The definition of correct, composed of candle's differentiable ops, one segment and head at a time.
+
+use candle_core::D;
+use candle_core::Result;
+use candle_core::Tensor;
+
+use super::row;
+
+/// Biased attention in any float type; `bias_rh` is the table, `factors` as in [`crate::ops::attention`].
+pub fn forward(
+    [q_td, k_td, v_td]: [&Tensor; 3],
+    bias_rh: &Tensor,
+    (heads, cu_seqlens): (usize, &[u32]),
+    factors: Option<&[Vec<Tensor>]>,
+) -> Result<Tensor> {
+    let head_size = q_td.dim(1)? / heads;
+    let scale = 1.0 / (head_size as f64).sqrt();
+    let mut rows = Vec::new();
+    for (segment, bounds) in cu_seqlens.windows(2).enumerate() {
+        let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
+        if len == 0 {
+            continue;
+        }
+        let rows_of_pairs = rows_of_pairs(len, q_td)?;
+        let mut columns = Vec::new();
+        for head in 0..heads {
+            let part =
+                |t: &Tensor| t.narrow(0, start, len)?.narrow(1, head * head_size, head_size)?.contiguous();
+            let of_head = bias_rh.narrow(1, head, 1)?.flatten_all()?.contiguous()?;
+            let bias_nn = of_head.index_select(&rows_of_pairs, 0)?.reshape((len, len))?;
+            let scores = ((part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)? + bias_nn)?;
+            // candle's own softmax over the last dimension cuts the graph; this one is composed.
+            let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
+            let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
+            if let Some(factors) = factors {
+                probabilities = (probabilities * &factors[segment][head])?;
+            }
+            columns.push(probabilities.matmul(&part(v_td)?)?);
+        }
+        rows.push(Tensor::cat(&columns, 1)?);
+    }
+    Tensor::cat(&rows, 0)
+}
+
+/// `[n n]`: the row of the table for query `i` and key `j`, at `i n + j`.
+fn rows_of_pairs(n: usize, like: &Tensor) -> Result<Tensor> {
+    let at = |index: usize| row((index / n) as isize - (index % n) as isize) as u32;
+    Tensor::from_vec((0..n * n).map(at).collect::<Vec<u32>>(), n * n, like.device())
+}

@@ -1,0 +1,235 @@
+//! Biased attention against the reference: distances of all rows of the table and beyond them, several blocks
+//! of queries, dropout; on a GPU head sizes of tensor cores and others, and lengths around the borders of
+//! tiles.
+
+use candle_core::DType;
+use candle_core::Device;
+use candle_core::Tensor;
+
+use crate::ops::attention;
+use crate::ops::attention::Activations;
+use crate::ops::attention::Segments;
+use crate::ops::biased_attention as op;
+use crate::ops::biased_attention::ROWS;
+use crate::ops::biased_attention::reference;
+use crate::ops::biased_attention::row;
+use crate::ops::dropout::Dropout;
+use crate::ops::element::rounding;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::assert_close;
+use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::bits;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::ops::testing::placed;
+use crate::ops::testing::reference_gradients;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// Segments of these lengths, their tokens' keys, and the factors that are drawn for each head.
+struct Batch {
+    heads: usize,
+    cu_seqlens: Vec<u32>,
+    token_keys: Vec<u64>,
+    dropout: Option<Dropout>,
+}
+
+impl Batch {
+    fn new(heads: usize, lengths: &[u32], dropout: Option<Dropout>) -> Self {
+        let mut cu_seqlens = vec![0];
+        for n in lengths {
+            cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + n);
+        }
+        let token_keys = (0..u64::from(cu_seqlens[lengths.len()])).map(|t| t * 3 + 5).collect();
+        Self { heads, cu_seqlens, token_keys, dropout }
+    }
+
+    fn segments(&self) -> Segments<'_> {
+        let (cu_seqlens, token_keys) = ((&self.cu_seqlens).into(), (&self.token_keys).into());
+        Segments { heads: self.heads, cu_seqlens, token_keys, window: None, dropout: self.dropout.as_ref() }
+    }
+
+    fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
+        let dropout = self.dropout?;
+        let matrix = |start: usize, n: usize, head: usize| {
+            let mut values = vec![0.0f32; n * n];
+            for (row, factors) in values.chunks_exact_mut(n.max(1)).enumerate() {
+                dropout.keep_row(self.token_keys[start + row] * self.heads as u64 + head as u64, factors);
+            }
+            Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
+        };
+        let of = |w: &[u32]| {
+            (0..self.heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect()
+        };
+        Some(self.cu_seqlens.windows(2).map(of).collect())
+    }
+}
+
+/// The reference on `q`, `k`, `v` and the table.
+fn composed(inputs: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor> {
+    let contents = [&inputs[0], &inputs[1], &inputs[2]];
+    let segments = (batch.heads, batch.cu_seqlens.as_slice());
+    reference::forward(contents, &inputs[3], segments, batch.factors().as_deref())
+}
+
+/// The gradients of `q`, `k`, `v` and the table, behind the output.
+fn run([q, k, v, d_out]: [&Tensor; 4], bias: &Tensor, batch: &Batch) -> [Tensor; 5] {
+    let (o, saved) = op::forward(q, k, v, bias, &batch.segments()).unwrap();
+    let activations = Activations { q_td: q, k_td: k, v_td: v, o_td: &o };
+    let got = op::backward(d_out, activations, bias, &saved, &batch.segments()).unwrap();
+    let [dq, dk, dv] = got.of_contents;
+    [o, dq, dk, dv, got.dbias_rh]
+}
+
+/// In every type, as in attention: a half type rounds probabilities and gradients of scores once, and the
+/// results.
+fn compare(head_size: usize, batch: &Batch) {
+    for dtype in DTYPES {
+        let half = if dtype == DType::F32 { 0.0 } else { rounding(dtype) };
+        let (hidden, tokens) = (batch.heads * head_size, batch.token_keys.len());
+        let all = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
+        let [q, k, v, d_out] = all.each_ref();
+        let bias = fresh((ROWS, batch.heads), 5);
+        let (want, gradients) =
+            reference_gradients(|i: &[Tensor]| composed(i, batch), &[q, k, v, &bias], d_out);
+        let [o, of_inputs @ ..] = run(all.each_ref(), &bias, batch);
+        let name = |what: &str| format!("{what} in {dtype:?}, heads of {head_size}");
+        assert_close(&name("o"), &o, &want, 2e-6 + half);
+        for (index, (got, want)) in of_inputs.iter().zip(&gradients).enumerate() {
+            assert_close(&name(&format!("gradient {index}")), got, want, 5e-6 + 4.0 * half);
+        }
+    }
+}
+
+#[test]
+fn forward_and_backward_are_the_reference() {
+    on_each_device(|| {
+        compare(8, &Batch::new(2, &[1, 29, 0, 4], None));
+        compare(24, &Batch::new(1, &[2], None));
+        compare(5, &Batch::new(3, &[5, 13, 1, 1, 20], None));
+        compare(16, &Batch::new(1, &[300, 7], None));
+        compare(136, &Batch::new(2, &[110], None));
+    });
+}
+
+/// Around the borders of the squares of 16 and the tiles of 64.
+#[test]
+fn head_sizes_of_tensor_cores_are_the_reference() {
+    on_each_device(|| {
+        compare(32, &Batch::new(2, &[1, 37, 0, 16], None));
+        compare(64, &Batch::new(2, &[63, 65], None));
+        compare(64, &Batch::new(1, &[15, 129, 17], None));
+        compare(32, &Batch::new(1, &[64, 49, 1], None));
+    });
+}
+
+#[test]
+fn dropped_probabilities_are_drawn_again_in_backward() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 9) };
+    on_each_device(|| {
+        compare(8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
+        compare(32, &Batch::new(3, &[7, 140], Some(dropout)));
+        compare(64, &Batch::new(1, &[70], Some(dropout)));
+    });
+}
+
+/// A table of zeros adds nothing, and one value for all distances is a shift that softmax ignores.
+#[test]
+fn without_a_bias_it_is_attention() {
+    on_each_device(|| {
+        let batch = Batch::new(2, &[9, 150], None);
+        let [q, k, v] = [1, 2, 3].map(|id| fresh((159, 16), id));
+        let zeros = placed(&Tensor::zeros((ROWS, 2), DType::F32, &Device::Cpu).unwrap());
+        let (o, _) = op::forward(&q, &k, &v, &zeros, &batch.segments()).unwrap();
+        let (want, _) = attention::forward(&q, &k, &v, &batch.segments()).unwrap();
+        assert_eq!(bits(&o), bits(&want));
+        let ones = placed(&Tensor::ones((ROWS, 2), DType::F32, &Device::Cpu).unwrap());
+        let (o, _) = op::forward(&q, &k, &v, &ones, &batch.segments()).unwrap();
+        assert_close("shifted", &o, &double(&want), 1e-6);
+    });
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let batch = Batch::new(3, &[40, 3, 150, 9, 70, 1, 60], None);
+    let all = [1, 2, 3, 4].map(|id| fresh((333, 24), id));
+    let bias = fresh((ROWS, 3), 5);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(all.each_ref(), &bias, &batch).map(|t| bits(&t)))
+    };
+    assert_eq!(run(1), run(3));
+}
+
+#[test]
+fn no_tokens_work() {
+    on_each_device(|| {
+        let x = fresh((0, 8), 1);
+        let [o, _, _, dv, dbias] = run([&x; 4], &fresh((ROWS, 1), 2), &Batch::new(1, &[0, 0], None));
+        assert_eq!((o.dims(), dv.dims()), (&[0, 8][..], &[0, 8][..]));
+        assert!(bits(&dbias).iter().all(|&bits| bits == 0));
+    });
+}
+
+/// Rows of the table that no distance reaches have a gradient of zero, and all others one of their own.
+#[test]
+fn rows_have_a_gradient_where_a_distance_reaches_them() {
+    on_each_device(|| {
+        for (dtype, tokens) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 10), (dtype, 100)]) {
+            let all = [1, 2, 3, 4].map(|id| fresh_in((tokens, 64), id, dtype));
+            let batch = Batch::new(1, &[tokens as u32], None);
+            let [.., dbias] = run(all.each_ref(), &fresh((ROWS, 1), 5), &batch);
+            let last = tokens as isize - 1;
+            let reached: Vec<usize> = (-last..=last).map(row).collect();
+            for (index, value) in bits(&dbias).into_iter().enumerate() {
+                let is_zero = f32::from_bits(value) == 0.0;
+                assert_eq!(is_zero, !reached.contains(&index), "{dtype:?}, {tokens} tokens: row {index}");
+            }
+        }
+    });
+}
+
+/// Nothing that a segment gets depends on what else is in the batch.
+#[test]
+fn a_segment_gives_the_same_bits_in_any_batch() {
+    on_each_device(|| {
+        for (dtype, head_size) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 64), (dtype, 24)]) {
+            let all = [1, 2, 3, 4].map(|id| fresh_in((150, head_size), id, dtype));
+            let bias = fresh((ROWS, 1), 5);
+            let [whole @ .., _] = run(all.each_ref(), &bias, &Batch::new(1, &[70, 80], None));
+            let second = all.each_ref().map(|t| t.narrow(0, 70, 80).unwrap().copy().unwrap());
+            let [alone @ .., _] = run(second.each_ref(), &bias, &Batch::new(1, &[80], None));
+            for (whole, alone) in whole.iter().zip(&alone) {
+                let part = whole.narrow(0, 70, 80).unwrap();
+                assert!(bits(&part) == bits(alone), "{dtype:?}, heads of {head_size}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_reference_is_differentiable() {
+    let batch = Batch::new(2, &[1, 5, 11], None);
+    let contents = [1, 2, 3].map(|id| fresh((17, 4), id));
+    let bias = fresh((ROWS, 2), 4);
+    let inputs: Vec<&Tensor> = contents.iter().chain([&bias]).collect();
+    assert_reference_is_differentiable(|i| composed(i, &batch), &inputs, &fresh((17, 4), 6));
+}
+
+#[test]
+fn a_table_of_another_shape_or_type_is_refused() {
+    let batch = Batch::new(2, &[3], None);
+    let x = fresh((3, 8), 1);
+    let refused = |bias: &Tensor, segments: &Segments<'_>| {
+        op::forward(&x, &x, &x, bias, segments).unwrap_err().to_string()
+    };
+    let error = refused(&fresh((32, 1), 2), &batch.segments());
+    assert!(error.contains("the bias is [32, 1], it must be [32, 2]"), "{error}");
+    let error = refused(&fresh_in((32, 2), 2, DType::BF16), &batch.segments());
+    assert!(error.contains("the bias is BF16, it must be f32"), "{error}");
+    let windowed = Segments { window: Some(3), ..batch.segments() };
+    let error = refused(&fresh((32, 2), 2), &windowed);
+    assert!(error.contains("a window is not built"), "{error}");
+}
