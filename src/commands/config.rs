@@ -14,6 +14,7 @@ use crate::config;
 use crate::config::AnyLoaded;
 use crate::config::Kind;
 use crate::config::Loaded;
+use crate::config::Override;
 use crate::error::Problems;
 
 /// Subcommands of `config`.
@@ -47,6 +48,9 @@ pub struct FileArgs {
     /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Lay a profile of the configuration over the rest, as the other commands do; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Change one key, as the other commands do; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -85,7 +89,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
 
 fn check(args: &FileArgs) -> Result<String, Problems> {
     let path: &Path = &args.file;
-    let command = match config::load_any(path, &args.set)? {
+    let command = match config::load_any(path, &args.overrides()?)? {
         AnyLoaded::Pretrain(_) => "pretrain",
         AnyLoaded::Finetune(_) | AnyLoaded::Sweep(_) => "finetune",
         AnyLoaded::Tasks(_) => "compare",
@@ -93,8 +97,14 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
     Ok(format!("{}: right, a configuration of `{command}`", path.display()))
 }
 
-fn show(ShowArgs { file: FileArgs { file, set }, json }: &ShowArgs) -> Result<String, Problems> {
-    Ok(match config::load_any(file, set)? {
+impl FileArgs {
+    fn overrides(&self) -> Result<Vec<Override>, Problems> {
+        config::overrides(&self.profile, &self.set)
+    }
+}
+
+fn show(ShowArgs { file, json }: &ShowArgs) -> Result<String, Problems> {
+    Ok(match config::load_any(&file.file, &file.overrides()?)? {
         AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => shown(&loaded, *json),
         AnyLoaded::Tasks(tasks) => {

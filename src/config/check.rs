@@ -10,6 +10,8 @@ use serde_json::Map;
 use serde_json::Value as Json;
 
 use crate::config::foreign;
+use crate::config::include;
+use crate::config::profiles;
 use crate::config::scalar;
 use crate::config::shape::Field;
 use crate::config::shape::Shape;
@@ -21,6 +23,7 @@ use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+use crate::error::Problem;
 use crate::families::Family;
 
 /// The key that holds a family's table in one kind of configuration and a folder in the other.
@@ -49,6 +52,13 @@ pub(super) struct Wrong {
     pub(super) hint: Option<String>,
 }
 
+impl Wrong {
+    /// As it is told.
+    pub(super) fn problem(self) -> Problem {
+        Problem { hint: self.hint, ..Problem::usage(self.message).at(self.place.shown()) }
+    }
+}
+
 /// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are
 /// problems: a wrong value is left out, a missing one stands empty.
 pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
@@ -74,7 +84,9 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
     let family = path.strip_prefix("model.").and_then(Family::named);
     let elsewhere = if family.is_some() { Vec::new() } else { places(root, name_of(key)) };
-    let hint = if path == MODEL && foreign::is_family(key) {
+    let hint = if [include::KEY, profiles::TABLE].contains(&key) {
+        format!("`{key}` stands at the top of a file")
+    } else if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", Family::names("and"))
     } else if let Some((family, own)) = family.and_then(|family| Some((family, family.key(key)?)))
         && own != key
@@ -197,7 +209,12 @@ impl Checker<'_> {
     }
 
     fn entry(&mut self, values: &mut Map<String, Json>, entry: &Entry, field: &Field, at: &str) {
-        if field.optional && entry.node.value == Value::Null && !matches!(field.shape, Shape::Table(_)) {
+        let is_null = match &entry.node.value {
+            // As on the command line, nothing and `null` are no text where there may be none.
+            Value::Filled(filled) => ["", "null", "~"].contains(&filled.text.trim()),
+            value => *value == Value::Null,
+        };
+        if field.optional && is_null && !matches!(field.shape, Shape::Table(_)) {
             self.checked.places.insert(at.to_string(), entry.node.place.clone());
             values.insert(field.name.clone(), Json::Null);
         } else if let Some(value) = self.value(&entry.node, &field.shape, at) {
@@ -215,9 +232,12 @@ impl Checker<'_> {
     }
 
     fn repeated(&mut self, entry: &Entry, first: &Entry) {
-        let line = match &first.place {
-            Place::File { line, .. } => format!("in line {line}"),
-            Place::Flag(flag) => format!("by `{flag}`"),
+        let line = match (&first.place, &entry.place) {
+            (Place::File { file, line, .. }, Place::File { file: own, .. }) if file == own => {
+                format!("in line {line}")
+            }
+            (Place::File { file, line, .. }, _) => format!("in {file}:{line}"),
+            (Place::Flag(flag), _) => format!("by `{flag}`"),
         };
         let message = format!("key `{}` is given a second time, first {line}", entry.key);
         let hint = if entry.key == first.key {

@@ -69,6 +69,16 @@ impl Shape {
         read(&schema, &schema, "")
     }
 
+    /// This shape where no key of its tables must be given, except in lists, which are given as a whole.
+    pub(super) fn without_required(&self) -> Self {
+        let free =
+            |field: &Field| Field { required: false, shape: field.shape.without_required(), ..field.clone() };
+        match self {
+            Self::Table(fields) => Self::Table(fields.iter().map(free).collect()),
+            other => other.clone(),
+        }
+    }
+
     /// The keys of a table; of anything else, none.
     pub(super) fn fields(&self) -> &[Field] {
         match self {

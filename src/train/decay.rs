@@ -14,6 +14,7 @@ use crate::config::ModelSection;
 use crate::config::PretrainConfig;
 use crate::config::TokenizerConfig;
 use crate::config::compare_for_decay;
+use crate::config::with_variables;
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::read_folder;
@@ -107,9 +108,10 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
 fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
     let path = &given.checkpoint;
     let resumed = Resumed::read(Checkpoint::open(path)?)?;
-    let parent: PretrainConfig = serde_json::from_value(resumed.config.clone()).map_err(|e| {
-        Problem::usage(format!("`{}` is not a checkpoint of pretraining: {e}", path.display())).at(KEY)
-    })?;
+    let parent: PretrainConfig =
+        serde_json::from_value(with_variables(resumed.config.clone())).map_err(|e| {
+            Problem::usage(format!("`{}` is not a checkpoint of pretraining: {e}", path.display())).at(KEY)
+        })?;
     let step = resumed.state.step;
     let learning_rate = stable_rate(&Schedule::new(&parent.training, resumed.log.max_steps), step, path)?;
     let sha256 = agreed(&given, fs::sha256_of_file(&path.join(MANIFEST_JSON))?)?;

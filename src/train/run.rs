@@ -18,6 +18,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
+use crate::config::saved;
 use crate::config::to_yaml;
 use crate::error::Problem;
 use crate::fs;
@@ -163,7 +164,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let options = RunFolderOptions {
         path: output,
         folders,
-        config: serde_json::to_value(request.config)?,
+        config: saved(request.config),
         inputs,
         training,
         total_steps,

@@ -88,10 +88,13 @@ pub struct FinetuneArgs {
 impl FinetuneArgs {
     /// The file's configuration with the flags and then the `--set` values put over it, checked as a whole;
     /// or that of each run of a sweep.
+    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     pub fn load(&self) -> Result<FinetunePlan, Problems> {
         self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
         let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
-        overrides.extend(config::overrides(&self.set)?);
+        overrides.extend(config::overrides(&self.profile, &self.set)?);
         let swept = Swept { axes: &self.sweep, fractions: &self.fractions };
         config::load_plan(self.config.as_deref(), &overrides, swept)
     }

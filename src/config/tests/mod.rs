@@ -1,5 +1,6 @@
 //! Whole files through the loader: messages as a user sees them, origins, saving and resuming.
 
+mod files;
 mod guidance;
 mod hostile;
 
@@ -398,7 +399,7 @@ fn json_is_the_same_configuration() {
 #[test]
 fn the_kind_is_told_by_the_content() {
     let kind = |text: &str| {
-        let read = |path: &Path| load::read(path).map_err(|problem| Problems(vec![problem]));
+        let read = |path: &Path| include::read(path).map_err(|problem| Problems(vec![problem]));
         in_folder(text, |path| read(path).map(|root| kind::of(&root))).expect("is readable")
     };
     assert_eq!(kind(SMALL), Kind::Pretrain);
