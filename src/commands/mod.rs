@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod embed;
 pub mod evaluate;
 pub mod finetune;
+mod forecast;
 pub mod init;
 pub mod predict;
 pub mod prepare;

@@ -18,7 +18,8 @@ use crate::error::Problem;
 pub(super) const TABLE: &str = "sweep";
 
 /// What all runs of a sweep share: its scores compare on one machine, in one type, on one evaluation file.
-const SHARED: [&str; 6] = ["run", "task", "problem_type", "precision", "data.eval_file", "data.labels"];
+const SHARED: [&str; 7] =
+    ["run", "task", "problem_type", "precision", "data.eval_file", "data.eval_fraction", "data.labels"];
 
 /// The key of the seeds of training, and what else stands for it in a sweep: `run.seed` draws the examples of
 /// a subset as well, which all runs of a sweep share.
@@ -172,9 +173,9 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Integer(value) => value.to_string(),
         Value::Float(value) => serde_json::Value::from(*value).to_string(),
         Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
-        Value::List(_) | Value::Table(_) => return None,
         // A number may have come from a variable: it is no text yet.
         Value::Filled(filled) => filled.text.clone(),
+        Value::List(_) | Value::Table(_) => return None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed; or a sweep.
 
 pub mod args;
+mod plan;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -47,14 +48,18 @@ struct Outcome {
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
-        FinetunePlan::Single(loaded) => loaded.config,
+        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
     };
+        FinetunePlan::Single(loaded) => loaded.config,
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
     let progress = Progress::detect(terminal::is_quiet());
+    if args.dry_run {
+        return plan::single(&config, &machine);
+    }
     machine.announce(&progress);
     list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
 }
