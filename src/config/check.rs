@@ -94,8 +94,8 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
         format!("{} calls it `{own}`", family.title)
     } else if path.starts_with(PHASES) && !elsewhere.is_empty() {
         format!("a phase does not change it; what it can change: {}", quoted(&names[1..]))
-    } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
-        hint.to_string()
+    } else if let Some(known) = foreign::key(key).filter(|_| elsewhere.len() != 1) {
+        known.hint()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {
         format!("`{key}` belongs elsewhere: {}", quoted(&elsewhere))
     } else if let Some(name) = closest(key, &names) {

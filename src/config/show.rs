@@ -51,7 +51,35 @@ pub fn saved<T: Serialize>(config: &T) -> Json {
 }
 
 pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> String {
-    lines(&resolved(config), |path| Some(origins.of(path)))
+    lines(&as_file(config), |path| Some(origins.of(path)))
+}
+
+/// The values of `json` that `origin` knows, as YAML with that as a comment.
+pub(super) fn part(json: &Json, origin: &dyn Fn(&str) -> Option<String>) -> String {
+    lines(&known(json, "", origin).unwrap_or_default(), origin)
+}
+
+fn known(json: &Json, path: &str, origin: &dyn Fn(&str) -> Option<String>) -> Option<Json> {
+    let own = || origin(path).is_some();
+    match json {
+        Json::Object(fields) => {
+            let fields = fields.iter();
+            let kept = fields
+                .filter_map(|(key, value)| Some((key.clone(), known(value, &join(path, key), origin)?)));
+            let kept: serde_json::Map<String, Json> = kept.collect();
+            (!kept.is_empty() || own()).then_some(Json::Object(kept))
+        }
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            let at = |index: usize| join(path, &index.to_string());
+            let kept: Vec<Json> = items
+                .iter()
+                .enumerate()
+                .filter_map(|(index, item)| known(item, &at(index), origin))
+                .collect();
+            (!kept.is_empty()).then_some(Json::Array(kept))
+        }
+        other => own().then(|| other.clone()),
+    }
 }
 
 /// As [`saved`], so that the loader reads the same configuration from it.
