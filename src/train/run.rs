@@ -35,6 +35,7 @@ use crate::scores::Better;
 use crate::tasks::Task;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
@@ -113,7 +114,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let output = request.output;
     let _lock = FolderLock::take(output)?;
     let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
-    let inputs = kind.inputs()?;
+    let inputs = told(kind.inputs()?, progress);
     if let Some(found) = &found {
         resume::agree_on_inputs(&found.resumed, &inputs)?;
     }
@@ -212,6 +213,14 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         }
     }
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// The same, with `-v` said.
+fn told(inputs: Inputs, progress: &Progress) -> Inputs {
+    for (key, hash) in &inputs {
+        progress.detail(&format!("`{key}`: hash {hash}"));
+    }
+    inputs
 }
 
 /// The score that decides which evaluation is best, and which way is better: the configuration's, else that

@@ -22,6 +22,7 @@ use crate::machine::Machine;
 use crate::scores::mean;
 use crate::scores::sample_std;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::files_of;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::telemetry::Progress;
@@ -50,16 +51,16 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
         FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
-    };
         FinetunePlan::Single(loaded) => loaded.config,
+    };
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
-    let progress = Progress::detect(terminal::is_quiet());
     if args.dry_run {
         return plan::single(&config, &machine);
     }
+    let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
 }
@@ -79,10 +80,17 @@ impl FinetunedVisitor for Training<'_> {
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
         let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
+        for path in [&config.data.train_file, &config.data.eval_file] {
+            let files = files_of(path).unwrap_or_default();
+            for file in files {
+                progress.detail(&format!("reading `{}`", file.display()));
+            }
+        }
         let examples = T::read(config)?;
         progress.note(&examples.summary());
         // Opened once for all seeds: its tensors are read when they are asked for.
         let folder = read_folder(&config.model)?;
+        progress.detail(&format!("starting from `{}`", folder.path.display()));
         let signals = Signals::listen()?;
         let mut outcomes = Vec::new();
         for (seed, output) in seeds {
