@@ -10,10 +10,10 @@ use serde_json::Map;
 use serde_json::Value as Json;
 
 use crate::config::foreign;
-use crate::config::include;
-use crate::config::profiles;
 use crate::config::scalar;
 use crate::config::shape::Field;
+use crate::config::shape::INCLUDE;
+use crate::config::shape::PROFILES;
 use crate::config::shape::Shape;
 use crate::config::shape::name_of;
 use crate::config::shape::quoted;
@@ -84,7 +84,7 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
     let family = path.strip_prefix("model.").and_then(Family::named);
     let elsewhere = if family.is_some() { Vec::new() } else { places(root, name_of(key)) };
-    let hint = if [include::KEY, profiles::TABLE].contains(&key) {
+    let hint = if [INCLUDE, PROFILES].contains(&key) {
         format!("`{key}` stands at the top of a file")
     } else if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", Family::names("and"))

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use crate::config::merge::merged;
+use crate::config::shape::INCLUDE;
 use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Place;
@@ -15,9 +16,6 @@ use crate::config::variables;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::fs;
-
-/// The key that names other files, at the top of one.
-pub(super) const KEY: &str = "include";
 
 /// Most bytes of a configuration file: a thousand times what one needs.
 const CAP_BYTES: u64 = 1 << 20;
@@ -50,8 +48,8 @@ impl Reader {
     fn file(&mut self, path: &Path, text: &str) -> Result<Node, Problem> {
         let name = path.display().to_string();
         let mut own = tree::parse(text.trim_start_matches('\u{feff}'), &name)?;
-        let Some(mut entry) = own.take(KEY) else { return Ok(own) };
-        variables::fill_at_once(&mut entry.node, KEY)?;
+        let Some(mut entry) = own.take(INCLUDE) else { return Ok(own) };
+        variables::fill_at_once(&mut entry.node, INCLUDE)?;
         let names = names(&entry.node)?;
         self.open.push((fs::canonical(path), name));
         let mut base = Node::empty_table(own.place.clone());
@@ -93,7 +91,7 @@ impl Reader {
 /// The paths behind the key, each with its place.
 fn names(node: &Node) -> Result<Vec<(String, Place)>, Problem> {
     let wrong = |node: &Node| {
-        let message = format!("`{KEY}` wants a path or a list of paths, not {}", node.value.described());
+        let message = format!("`{INCLUDE}` wants a path or a list of paths, not {}", node.value.described());
         Problem::usage(message).at(node.place.shown()).hint(SHAPE)
     };
     let one = |node: &Node| -> Result<(String, Place), Problem> {

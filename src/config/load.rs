@@ -22,6 +22,7 @@ use crate::config::kind;
 use crate::config::overrides::Override;
 use crate::config::profiles;
 use crate::config::schema::Kind;
+use crate::config::shape::PROFILES;
 use crate::config::shape::Shape;
 use crate::config::show;
 use crate::config::show::Origins;
@@ -111,7 +112,8 @@ pub fn overrides(profiles: &[String], sets: &[String]) -> Result<Vec<Override>, 
 /// A file with those that it includes and the profiles that are asked for.
 pub(super) fn read(path: &Path, overrides: &[Override]) -> Result<Node, Problems> {
     let root = include::read(path).map_err(|problem| Problems(vec![problem]))?;
-    profiles::lay(root, &path.display().to_string(), overrides)
+    let asked: Vec<&str> = overrides.iter().filter_map(Override::as_profile).collect();
+    profiles::lay(root, &path.display().to_string(), &asked)
 }
 
 fn load<T>(
@@ -135,7 +137,7 @@ where
     kind::expect(&root, kind).map_err(|problem| Problems(vec![Problem { place: file, ..problem }]))?;
     let shape = Shape::of::<T>();
     let mut wrong: Vec<Wrong> =
-        root.take(profiles::TABLE).map(|table| profiles::wrong(&table, &shape)).unwrap_or_default();
+        root.take(PROFILES).map(|table| profiles::wrong(&table, &shape)).unwrap_or_default();
     wrong.extend(overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()));
     let mut unfilled = Vec::new();
     variables::fill(&mut root, "", &variables::environment, &mut unfilled);

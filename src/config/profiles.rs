@@ -7,7 +7,7 @@ use crate::config::check::Wrong;
 use crate::config::check::check;
 use crate::config::check::join;
 use crate::config::merge::merged;
-use crate::config::overrides::Override;
+use crate::config::shape::PROFILES;
 use crate::config::shape::Shape;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
@@ -18,17 +18,13 @@ use crate::config::variables;
 use crate::error::Problem;
 use crate::error::Problems;
 
-/// The table of profiles, at the top of a file.
-pub(super) const TABLE: &str = "profiles";
-
 const SHAPE: &str =
     "write `profiles:`, below it a name for each, and below that its keys, such as `training:`";
 
 /// Lays the profiles that are asked for over the rest of a file, later ones over earlier ones. The table
 /// stays, to be checked.
-pub(super) fn lay(mut root: Node, file: &str, overrides: &[Override]) -> Result<Node, Problems> {
-    let asked: Vec<&str> = overrides.iter().filter_map(Override::as_profile).collect();
-    let Some(table) = root.take(TABLE) else {
+pub(super) fn lay(mut root: Node, file: &str, asked: &[&str]) -> Result<Node, Problems> {
+    let Some(table) = root.take(PROFILES) else {
         return match asked.first() {
             None => Ok(root),
             Some(name) => {
@@ -40,10 +36,10 @@ pub(super) fn lay(mut root: Node, file: &str, overrides: &[Override]) -> Result<
     let place = root.place.clone();
     let mut unknown = Vec::new();
     for name in asked {
-        match table.node.entries().iter().find(|entry| entry.key == name) {
+        match table.node.entries().iter().find(|entry| entry.key == *name) {
             Some(profile) => {
                 let mut over = profile.node.clone();
-                over.take(TABLE);
+                over.take(PROFILES);
                 root = merged(root, over);
                 root.place.clone_from(&place);
             }
@@ -66,7 +62,7 @@ fn none_of_this_name(name: &str, table: &Entry) -> Problem {
 
 /// Takes keys out of all profiles that are no keys of a configuration, and are read before it.
 pub(super) fn set_aside(root: &mut Node, keys: &[&str]) {
-    let tables = root.entries_mut().into_iter().flatten().filter(|entry| entry.key == TABLE);
+    let tables = root.entries_mut().into_iter().flatten().filter(|entry| entry.key == PROFILES);
     for node in tables.filter_map(|entry| entry.node.entries_mut()).flatten().map(|profile| &mut profile.node)
     {
         for key in keys {
@@ -79,13 +75,13 @@ pub(super) fn set_aside(root: &mut Node, keys: &[&str]) {
 pub(super) fn wrong(table: &Entry, shape: &Shape) -> Vec<Wrong> {
     let refuse = |place, message: String| Wrong { place, message, hint: Some(SHAPE.to_string()) };
     let Value::Table(profiles) = &table.node.value else {
-        let message = format!("`{TABLE}` wants a table of profiles, not {}", table.node.value.described());
+        let message = format!("`{PROFILES}` wants a table of profiles, not {}", table.node.value.described());
         return vec![refuse(table.place.clone(), message)];
     };
     let shape = shape.without_required();
     let mut found = Vec::new();
     for (index, profile) in profiles.iter().enumerate() {
-        let name = join(TABLE, &profile.key);
+        let name = join(PROFILES, &profile.key);
         if profiles[..index].iter().any(|other| other.key == profile.key) {
             found.push(refuse(profile.place.clone(), format!("`{name}` is given a second time")));
         }

@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
 use crate::config::axes::TABLE;
-use crate::config::include;
-use crate::config::profiles;
+use crate::config::shape::INCLUDE;
 use crate::config::shape::OTHER_NAMES;
+use crate::config::shape::PROFILES;
 
 /// Which command a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +44,12 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
 
 /// Keys at the top of a file that are no part of what comes of it.
 fn add_what_files_have(properties: &mut Json) {
-    properties[include::KEY] = json!({
+    properties[INCLUDE] = json!({
         "description": "Files to begin with, relative to this one: later ones win over earlier ones, and this file over all.",
         "type": ["string", "array"],
         "items": {"type": "string"},
     });
-    properties[profiles::TABLE] = json!({
+    properties[PROFILES] = json!({
         "description": "Named parts of a configuration, each laid over the rest by `--profile NAME`.",
         "type": "object",
         "additionalProperties": {"type": ["object", "null"]},

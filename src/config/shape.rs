@@ -48,6 +48,10 @@ pub(super) struct Field {
     pub(super) optional: bool,
 }
 
+/// The keys at the top of a file that are no part of what comes of it: other files, and named parts.
+pub(super) const INCLUDE: &str = "include";
+pub(super) const PROFILES: &str = "profiles";
+
 /// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same
 /// thing.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[

@@ -98,7 +98,8 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
     // A checkpoint that is damaged is told of when the run goes on from another one.
     let read = |folder: &Path| {
         let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
-        serde_json::from_slice::<PretrainConfig>(&bytes).ok()
+        let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
+        serde_json::from_value::<PretrainConfig>(saved).ok()
     };
     let saved = folders.iter().find_map(|folder| read(folder));
     Ok(saved.filter(|saved| named(saved) == named(config)))

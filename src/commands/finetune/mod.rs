@@ -80,7 +80,8 @@ impl FinetunedVisitor for Training<'_> {
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
         let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
-        for path in [&config.data.train_file, &config.data.eval_file] {
+        let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
+        for path in [&config.data.train_file].into_iter().chain(eval) {
             let files = files_of(path).unwrap_or_default();
             for file in files {
                 progress.detail(&format!("reading `{}`", file.display()));

@@ -101,6 +101,7 @@ fn one(name: &str, value: &Json, shape: &Shape, draft: &mut Draft) {
         (_, Some(Elsewhere::Value(path, own))) if is_there(path) && *value == Json::Bool(true) => {
             draft.set(path, own, name);
         }
+        (_, Some(Elsewhere::Nowhere(why))) => draft.without_place(name, value, why),
         (_, Some(known)) => draft.without_place(name, value, &known.hint()),
         (_, None) => draft.unknown.push(name.to_string()),
     }
