@@ -8,6 +8,8 @@ use std::fmt::Write;
 use std::io;
 use std::io::ErrorKind;
 
+use crate::secrets;
+
 /// What an error means for the caller of the program; the exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Class {
@@ -139,7 +141,7 @@ pub fn render(error: &anyhow::Error) -> String {
             "  hint: {hint}, and run the same command again: it continues where this one stopped"
         );
     }
-    without_passwords(&text)
+    without_passwords(&secrets::masked(&text))
 }
 
 /// The text without what stands before the `@` of a URL: an error is copied into reports and chats.

@@ -14,6 +14,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | [`secrets`] | values from the environment that are never told |
 //! | [`error`] | errors with a hint |
 //! | [`pages`] | columns of text and the frame of HTML pages, for reports |
 //! | [`quantity`] | durations, bytes and counts |
@@ -78,6 +79,7 @@ pub mod quantity;
 pub mod quietly;
 pub mod rng;
 pub mod scores;
+pub mod secrets;
 
 pub mod fs;
 

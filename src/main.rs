@@ -14,6 +14,7 @@ use mlmtrain::commands::terminal::ReaderGone;
 use mlmtrain::error;
 use mlmtrain::error::Class;
 use mlmtrain::ops::memory::LargeBlocks;
+use mlmtrain::telemetry::log;
 
 #[global_allocator]
 static ALLOCATOR: LargeBlocks = LargeBlocks;
@@ -27,7 +28,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ExitCode::SUCCESS,
         Err(e) => {
-            let _ = std::io::stderr().write_all(safe(&error::render(&e)).as_bytes());
+            let text = error::render(&e);
+            let warning = log::add(&text).map(|warning| warning + "\n").unwrap_or_default();
+            let _ = std::io::stderr().write_all((warning + &safe(&text)).as_bytes());
             ExitCode::from(error::class_of(&e).exit_code())
         }
     }

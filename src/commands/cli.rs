@@ -4,6 +4,8 @@
 //! Hyper-parameters have no flags of their own: they live in the configuration, and `--set` changes any of
 //! them.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 use clap::Subcommand;
 
@@ -55,6 +57,12 @@ pub struct Cli {
     /// Print no progress and no notes, only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Say what is decided on the way as well: files, hashes, checkpoints
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Add notes, warnings and errors to this file as well, each with its time in UTC
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -66,8 +74,8 @@ pub enum Command {
     /// Write a configuration for a text and a budget of time
     ///
     /// Looks at the text, measures for some seconds how fast this machine trains models of several sizes, and
-    /// writes the configuration of the largest one that the budget trains well, with the reason of each choice
-    /// beside it.
+    /// writes the configuration of the largest one that the budget trains well, with the reason of each
+    /// choice beside it.
     #[command(after_help = "Examples:
   mlmtrain init --text corpus/*.txt --budget 2h
   mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml
@@ -98,9 +106,9 @@ pub enum Command {
     Prepare(PrepareArgs),
     /// Fine-tune a model on labelled examples
     ///
-    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win. With `--sweep` it
-    /// trains a grid of settings, each with all seeds, prints one table, keeps the best model, and goes on
-    /// where it was stopped; with `--fractions` it draws a learning curve.
+    /// Takes a configuration, or the flags that stand for its usual keys, or both: flags win. With
+    /// `--sweep` it trains a grid of settings, each with all seeds, prints one table, keeps the best model,
+    /// and goes on where it was stopped; with `--fractions` it draws a learning curve.
     #[command(after_help = "Examples:
   mlmtrain finetune --task classify --config configs/finetune-sample.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
@@ -115,10 +123,11 @@ pub enum Command {
     Finetune(FinetuneArgs),
     /// Compare models on a list of tasks: each fine-tuned with the same budget, over seeds, with intervals
     ///
-    /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with logistic
-    /// regression) or a dictionary of entities: what a model has to beat. Each pair gets the interval of its
-    /// difference, by a bootstrap over examples and seeds, and how many seeds would tell the two apart. It may
-    /// be stopped at any moment: the same command continues, and leaves the same tables. Weights are not kept.
+    /// Beside the models stand an untrained twin of each architecture, and counted words (TF-IDF with
+    /// logistic regression) or a dictionary of entities: what a model has to beat. Each pair gets the
+    /// interval of its difference, by a bootstrap over examples and seeds, and how many seeds would tell
+    /// the two apart. It may be stopped at any moment: the same command continues, and leaves the same
+    /// tables. Weights are not kept.
     #[command(after_help = "Examples:
   mlmtrain compare --models runs/quickstart/final runs/quickstart-electra/final --tasks configs/tasks/compare-sample.yaml
   mlmtrain compare --models models/ours models/theirs --tasks configs/tasks/compare-finnish.yaml --seeds 1,2,3,4,5
@@ -147,8 +156,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Make a vector of each text: the encoder's last hidden states, pooled
     ///
-    /// Any model folder has an encoder, whatever it was trained for. Texts that are longer than the model takes,
-    /// or than those that it was trained on, are cut and counted.
+    /// Any model folder has an encoder, whatever it was trained for. Texts that are longer than the model
+    /// takes, or than those that it was trained on, are cut and counted.
     #[command(after_help = "Examples:
   mlmtrain embed --model runs/quickstart/final --file texts.txt --output vectors.npy
   mlmtrain embed --model models/minilm --file news.csv.gz --text-column title --output titles.npy --normalize
@@ -162,7 +171,8 @@ pub enum Command {
   mlmtrain runs
   mlmtrain runs /data/experiments --json")]
     Runs(RunsArgs),
-    /// Do the last step of a run that diverged again, and say where the first value comes up that is not finite
+    /// Do the last step of a run that diverged again, and say where the first value comes up that is not
+    /// finite
     ///
     /// A run that ends with exit code 76 leaves a folder `diverged-<step>`: the model before that step, and
     /// its batches. Nothing is written.
@@ -204,11 +214,12 @@ pub enum Command {
     /// One measurement of `bench`, in a process of its own
     #[command(hide = true)]
     BenchJob(BenchJobArgs),
-    /// Tell what this machine has (processor, memory, GPUs, CUDA's libraries, disk) and what a run would take of it
+    /// Tell what this machine has (processor, memory, GPUs, CUDA's libraries, disk) and what a run would
+    /// take of it
     ///
     /// Nothing fails: what cannot be found out is `unknown`. A run takes the widest instructions that the
-    /// processor has; MLMTRAIN_CPU=avx2, avx512, avx512-bf16 or amx caps them, to compare with another machine
-    /// or to get round a processor's trouble.
+    /// processor has; MLMTRAIN_CPU=avx2, avx512, avx512-bf16 or amx caps them, to compare with another
+    /// machine or to get round a processor's trouble.
     #[command(after_help = "Examples:
   mlmtrain doctor
   mlmtrain doctor --json > machine.json

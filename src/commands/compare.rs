@@ -34,6 +34,9 @@ pub struct CompareArgs {
     /// Threads; 0 means one for each core that this process may use (key `run.threads`)
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
+    /// Lay a profile of the list over the rest (table `profiles`); may be repeated, later ones win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Change a key of all tasks, e.g. `training.num_train_epochs=1`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -44,7 +47,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let mut overrides = Vec::new();
     overrides.extend(args.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
     overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
-    overrides.extend(config::overrides(&args.set)?);
+    overrides.extend(config::overrides(&args.profile, &args.set)?);
     let mut tasks = config::load_tasks(&args.tasks, &overrides)?;
     let repeated = (1..args.models.len()).find(|&at| args.models[..at].contains(&args.models[at]));
     if let Some(model) = repeated.map(|at| &args.models[at]) {

@@ -9,12 +9,18 @@ use clap::Subcommand;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::commands::terminal;
 use crate::commands::terminal::stdout_line;
 use crate::config;
 use crate::config::AnyLoaded;
+use crate::config::FinetuneTask;
 use crate::config::Kind;
 use crate::config::Loaded;
+use crate::config::Override;
+use crate::config::Purpose;
+use crate::error::Problem;
 use crate::error::Problems;
+use crate::fs;
 
 /// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
@@ -29,6 +35,15 @@ pub enum ConfigCommand {
   mlmtrain config show configs/quickstart.yaml --set run.seed=7
   mlmtrain config show configs/quickstart.yaml --json")]
     Show(ShowArgs),
+    /// Make a configuration of the arguments of run_mlm.py, run_glue.py or run_ner.py
+    ///
+    /// Reads the JSON or YAML that these scripts take, or a saved TrainingArguments, and writes a
+    /// configuration that is right, each value with where it is from. What has no place here, what was
+    /// assumed and what is not known goes to standard error, each by name.
+    #[command(after_help = "Examples:
+  mlmtrain config convert run_mlm.json -o pretrain.yaml
+  mlmtrain config convert training_args.json --for token-classify")]
+    Convert(ConvertArgs),
     /// Print the JSON Schema, for completion in editors
     #[command(after_help = "Examples:
   mlmtrain config schema > mlmtrain.schema.json
@@ -47,6 +62,9 @@ pub struct FileArgs {
     /// YAML or JSON configuration of `pretrain`, `finetune` or `compare`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Lay a profile of the configuration over the rest, as the other commands do; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Change one key, as the other commands do; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -63,6 +81,44 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
+/// Arguments of `config convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// JSON or YAML of the arguments
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// File to write; without it the configuration goes to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What the arguments are for; else their names tell
+    #[arg(long = "for", value_enum, value_name = "WHAT")]
+    pub purpose: Option<ConvertFor>,
+}
+
+/// What arguments of other programs are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ConvertFor {
+    /// run_mlm.py
+    Pretrain,
+    /// run_glue.py, run_classification.py
+    Classify,
+    /// run_glue.py with numbers to predict
+    Regression,
+    /// run_ner.py
+    TokenClassify,
+}
+
+impl From<ConvertFor> for Purpose {
+    fn from(purpose: ConvertFor) -> Self {
+        match purpose {
+            ConvertFor::Pretrain => Self::Pretrain,
+            ConvertFor::Classify => Self::Finetune(FinetuneTask::Classify),
+            ConvertFor::Regression => Self::Finetune(FinetuneTask::Regression),
+            ConvertFor::TokenClassify => Self::Finetune(FinetuneTask::TokenClassify),
+        }
+    }
+}
+
 /// Which configuration a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
@@ -77,6 +133,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
     let text = match command {
         ConfigCommand::Check(args) => check(args)?,
         ConfigCommand::Show(args) => show(args)?,
+        ConfigCommand::Convert(args) => return convert(args),
         ConfigCommand::Schema { of: SchemaOf::Pretrain } => config::schema_json(Kind::Pretrain),
         ConfigCommand::Schema { of: SchemaOf::Finetune } => config::schema_json(Kind::Finetune),
     };
@@ -85,7 +142,7 @@ pub fn run(command: &ConfigCommand) -> Result<()> {
 
 fn check(args: &FileArgs) -> Result<String, Problems> {
     let path: &Path = &args.file;
-    let command = match config::load_any(path, &args.set)? {
+    let command = match config::load_any(path, &args.overrides()?)? {
         AnyLoaded::Pretrain(_) => "pretrain",
         AnyLoaded::Finetune(_) | AnyLoaded::Sweep(_) => "finetune",
         AnyLoaded::Tasks(_) => "compare",
@@ -93,8 +150,29 @@ fn check(args: &FileArgs) -> Result<String, Problems> {
     Ok(format!("{}: right, a configuration of `{command}`", path.display()))
 }
 
-fn show(ShowArgs { file: FileArgs { file, set }, json }: &ShowArgs) -> Result<String, Problems> {
-    Ok(match config::load_any(file, set)? {
+/// Notes go first: they are many, and the end of a terminal is what is read.
+fn convert(args: &ConvertArgs) -> Result<()> {
+    if let Some(path) = args.output.as_ref().filter(|path| fs::exists(path)) {
+        let problem = Problem::usage("is there already").at(path.display());
+        return Err(problem.hint("name another file, or remove it").into());
+    }
+    let converted = config::convert(&args.file, args.purpose.map(Into::into))?;
+    // They quote what the file holds.
+    converted.notes.iter().for_each(|note| terminal::note(&terminal::printable(note)));
+    match &args.output {
+        Some(path) => fs::write_bytes(path, converted.yaml.as_bytes()),
+        None => stdout_line(converted.yaml.trim_end()),
+    }
+}
+
+impl FileArgs {
+    fn overrides(&self) -> Result<Vec<Override>, Problems> {
+        config::overrides(&self.profile, &self.set)
+    }
+}
+
+fn show(ShowArgs { file, json }: &ShowArgs) -> Result<String, Problems> {
+    Ok(match config::load_any(&file.file, &file.overrides()?)? {
         AnyLoaded::Pretrain(loaded) => shown(&loaded, *json),
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => shown(&loaded, *json),
         AnyLoaded::Tasks(tasks) => {

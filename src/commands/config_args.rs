@@ -19,6 +19,9 @@ pub struct ConfigArgs {
     /// YAML or JSON configuration
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Change one key for this run, e.g. `training.max_steps=100`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -47,7 +50,7 @@ impl ConfigArgs {
         overrides.extend(decay_from.map(|path| {
             Override::flag("--decay-from", "decay_from", serde_json::json!({"checkpoint": path}))
         }));
-        overrides.extend(config::overrides(&self.set)?);
+        overrides.extend(config::overrides(&self.profile, &self.set)?);
         config::load_pretrain_with(&self.config, &overrides)
     }
 }

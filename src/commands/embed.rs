@@ -7,6 +7,7 @@ use clap::Args;
 use clap::ValueEnum;
 
 use crate::commands::device;
+use crate::commands::model_folder;
 use crate::commands::scoring_args::ColumnArgs;
 use crate::commands::scoring_args::ComputeArgs;
 use crate::commands::scoring_args::InputFormat;
@@ -74,7 +75,7 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Cls => Pooling::Cls,
     };
     let mut texts = InputTexts::open(&args.file, args.format.map(Into::into), &args.columns.named())?;
-    let embedder = Embedder::load(&args.model, pooling, args.normalize, &device)?;
+    let embedder = Embedder::load(&model_folder::named(&args.model), pooling, args.normalize, &device)?;
     let mut file = format.create(&args.output, embedder.width())?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);

@@ -13,7 +13,9 @@ pub mod doctor;
 pub mod embed;
 pub mod evaluate;
 pub mod finetune;
+mod forecast;
 pub mod init;
+mod model_folder;
 pub mod predict;
 pub mod prepare;
 pub mod pretrain;
@@ -33,12 +35,23 @@ use clap::CommandFactory;
 
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
+use crate::error::Problem;
 use crate::fs;
 use crate::ops::instructions;
+use crate::telemetry::log;
 
 /// Runs what the command line asks for.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
+    log::set_verbose(cli.verbose);
+    if let Some(path) = &cli.log_file {
+        log::open(path).map_err(|e| Problem::usage(format!("{e:#}")).at("--log-file"))?;
+    }
+    if cli.verbose {
+        let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        let host = fs::host_name().unwrap_or_else(|| "unknown".to_string());
+        terminal::note(&format!("mlmtrain {version}, process {process} on {host}"));
+    }
     fs::heed_size_limit();
     // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
     instructions::choice()?;

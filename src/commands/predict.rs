@@ -5,6 +5,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::commands::device;
+use crate::commands::model_folder;
 use crate::commands::scoring_args::PredictArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
@@ -25,7 +26,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         columns: args.columns.named(),
         token_column: args.token_column,
     };
-    let model = list::open(&args.model, &device)?;
+    let model = list::open(&model_folder::named(&args.model), &device)?;
     model.predict(&input, args.compute.batch_size as usize, &mut out)?;
     out.finish()
 }

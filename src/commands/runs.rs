@@ -171,7 +171,7 @@ fn is_diverged(entry: &Path) -> bool {
 
 /// The task that a configuration is for, as it writes it.
 fn task_of(path: &Path) -> Option<String> {
-    let task = match config::load_any(path, &[]).ok()? {
+    let task = match config::load_saved(path).ok()? {
         AnyLoaded::Pretrain(loaded) => serde_json::to_value(loaded.config.task()),
         AnyLoaded::Finetune(loaded) | AnyLoaded::Sweep(loaded) => serde_json::to_value(loaded.config.task),
         AnyLoaded::Tasks(_) => Ok(Value::from("compare")),

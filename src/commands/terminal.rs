@@ -16,6 +16,8 @@ use anyhow::Result;
 
 use crate::error::Class;
 use crate::error::Problem;
+use crate::secrets;
+use crate::telemetry::log;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -34,11 +36,14 @@ pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Writes a line to standard error, unless `-q` was given. A standard error that cannot be written to is no
-/// reason to stop.
+/// Writes a line to standard error, unless `-q` was given, and to the log file. A standard error that
+/// cannot be written to is no reason to stop.
 pub fn note(text: &str) {
+    if let Some(warning) = log::add(text) {
+        let _ = writeln!(io::stderr().lock(), "{warning}");
+    }
     if !is_quiet() {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", secrets::masked(text));
     }
 }
 
@@ -69,7 +74,7 @@ pub fn printable(text: &str) -> String {
 /// Writes one line to standard output and flushes it. For many lines, [`Output`] is faster.
 pub fn stdout_line(text: &str) -> Result<()> {
     let mut output = Output::stdout();
-    output.line(text)?;
+    output.line(&secrets::masked(text))?;
     output.finish()
 }
 

@@ -3,8 +3,6 @@
 //!
 //! What a value may be is not judged here: it becomes a setting like that of `--set`.
 
-use std::path::Path;
-
 use crate::config::shape::Shape;
 use crate::config::shape::name_of;
 use crate::config::shape::quoted;
@@ -13,13 +11,15 @@ use crate::config::tree::Entry;
 use crate::config::tree::Node;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+use crate::config::variables;
 use crate::error::Problem;
 
 /// The table of a file that names swept keys.
 pub(super) const TABLE: &str = "sweep";
 
 /// What all runs of a sweep share: its scores compare on one machine, in one type, on one evaluation file.
-const SHARED: [&str; 6] = ["run", "task", "problem_type", "precision", "data.eval_file", "data.labels"];
+const SHARED: [&str; 7] =
+    ["run", "task", "problem_type", "precision", "data.eval_file", "data.eval_fraction", "data.labels"];
 
 /// The key of the seeds of training, and what else stands for it in a sweep: `run.seed` draws the examples of
 /// a subset as well, which all runs of a sweep share.
@@ -130,11 +130,12 @@ fn leaves<'a>(shape: &'a Shape, names: &mut Vec<&'a str>) {
 }
 
 /// The axes of a file's table `sweep`, in its order.
-pub(super) fn in_file(path: &Path, root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> {
-    let Some(table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
-    let place = |entry: &Entry| entry.place.shown(Some(&path.display().to_string()));
-    let refuse =
-        |entry: &Entry, message: String, hint: &str| Err(Problem::usage(message).at(place(entry)).hint(hint));
+pub(super) fn in_file(root: &Node, shape: &Shape) -> Result<Vec<Axis>, Problem> {
+    let Some(mut table) = root.clone().take(TABLE) else { return Ok(Vec::new()) };
+    variables::fill_at_once(&mut table.node, TABLE)?;
+    let refuse = |entry: &Entry, message: String, hint: &str| {
+        Err(Problem::usage(message).at(entry.place.shown()).hint(hint))
+    };
     let Value::Table(entries) = &table.node.value else {
         let message = format!("`{TABLE}` wants a table of keys, not {}", table.node.value.described());
         return refuse(&table, message, "write `sweep:`, and below it `learning_rate: [1e-5, 3e-5]`");
@@ -156,7 +157,7 @@ pub(super) fn in_file(path: &Path, root: &Node, shape: &Shape) -> Result<Vec<Axi
                 return refuse(entry, format!("`{name}` has no values"), "name one, or remove the key");
             }
             Some(values) => {
-                let place = place(entry);
+                let place = entry.place.shown();
                 axes.push(Axis { key: full_key(&entry.key, &place, shape)?, place, values });
             }
         }
@@ -172,6 +173,8 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Integer(value) => value.to_string(),
         Value::Float(value) => serde_json::Value::from(*value).to_string(),
         Value::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
+        // A number may have come from a variable: it is no text yet.
+        Value::Filled(filled) => filled.text.clone(),
         Value::List(_) | Value::Table(_) => return None,
     })
 }

@@ -12,6 +12,8 @@ use serde_json::Value as Json;
 use crate::config::foreign;
 use crate::config::scalar;
 use crate::config::shape::Field;
+use crate::config::shape::INCLUDE;
+use crate::config::shape::PROFILES;
 use crate::config::shape::Shape;
 use crate::config::shape::name_of;
 use crate::config::shape::quoted;
@@ -21,6 +23,7 @@ use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+use crate::error::Problem;
 use crate::families::Family;
 
 /// The key that holds a family's table in one kind of configuration and a folder in the other.
@@ -49,6 +52,13 @@ pub(super) struct Wrong {
     pub(super) hint: Option<String>,
 }
 
+impl Wrong {
+    /// As it is told.
+    pub(super) fn problem(self) -> Problem {
+        Problem { hint: self.hint, ..Problem::usage(self.message).at(self.place.shown()) }
+    }
+}
+
 /// Compares `root` with `shape`. The JSON deserializes into the struct of that shape even when there are
 /// problems: a wrong value is left out, a missing one stands empty.
 pub(super) fn check(root: &Node, shape: &Shape) -> (Json, Checked) {
@@ -74,7 +84,9 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
     let names: Vec<&str> = table.fields().iter().map(|f| f.name.as_str()).collect();
     let family = path.strip_prefix("model.").and_then(Family::named);
     let elsewhere = if family.is_some() { Vec::new() } else { places(root, name_of(key)) };
-    let hint = if path == MODEL && foreign::is_family(key) {
+    let hint = if [INCLUDE, PROFILES].contains(&key) {
+        format!("`{key}` stands at the top of a file")
+    } else if path == MODEL && foreign::is_family(key) {
         format!("this family is not built; those that are: {}", Family::names("and"))
     } else if let Some((family, own)) = family.and_then(|family| Some((family, family.key(key)?)))
         && own != key
@@ -82,8 +94,8 @@ pub(super) fn unknown_key(place: Place, key: &str, path: &str, table: &Shape, ro
         format!("{} calls it `{own}`", family.title)
     } else if path.starts_with(PHASES) && !elsewhere.is_empty() {
         format!("a phase does not change it; what it can change: {}", quoted(&names[1..]))
-    } else if let Some(hint) = foreign::key_hint(key).filter(|_| elsewhere.len() != 1) {
-        hint.to_string()
+    } else if let Some(known) = foreign::key(key).filter(|_| elsewhere.len() != 1) {
+        known.hint()
     } else if (1..=MOST_PLACES).contains(&elsewhere.len()) {
         format!("`{key}` belongs elsewhere: {}", quoted(&elsewhere))
     } else if let Some(name) = closest(key, &names) {
@@ -197,7 +209,12 @@ impl Checker<'_> {
     }
 
     fn entry(&mut self, values: &mut Map<String, Json>, entry: &Entry, field: &Field, at: &str) {
-        if field.optional && entry.node.value == Value::Null && !matches!(field.shape, Shape::Table(_)) {
+        let is_null = match &entry.node.value {
+            // As on the command line, nothing and `null` are no text where there may be none.
+            Value::Filled(filled) => ["", "null", "~"].contains(&filled.text.trim()),
+            value => *value == Value::Null,
+        };
+        if field.optional && is_null && !matches!(field.shape, Shape::Table(_)) {
             self.checked.places.insert(at.to_string(), entry.node.place.clone());
             values.insert(field.name.clone(), Json::Null);
         } else if let Some(value) = self.value(&entry.node, &field.shape, at) {
@@ -215,9 +232,12 @@ impl Checker<'_> {
     }
 
     fn repeated(&mut self, entry: &Entry, first: &Entry) {
-        let line = match &first.place {
-            Place::File { line, .. } => format!("in line {line}"),
-            Place::Flag(flag) => format!("by `{flag}`"),
+        let line = match (&first.place, &entry.place) {
+            (Place::File { file, line, .. }, Place::File { file: own, .. }) if file == own => {
+                format!("in line {line}")
+            }
+            (Place::File { file, line, .. }, _) => format!("in {file}:{line}"),
+            (Place::Flag(flag), _) => format!("by `{flag}`"),
         };
         let message = format!("key `{}` is given a second time, first {line}", entry.key);
         let hint = if entry.key == first.key {

@@ -19,10 +19,13 @@ use crate::config::training::TrainingConfig;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassifyData {
-    /// Training examples.
+    /// Training examples: a file, a folder of files, or a pattern such as `rows/*.csv`.
     pub train_file: PathBuf,
-    /// Evaluation examples.
+    /// Evaluation examples, as `train_file`.
     pub eval_file: PathBuf,
+    /// Share of the training examples that is kept for evaluation where there is no `eval_file`: the same
+    /// share of each label, chosen by the texts alone.
+    pub eval_fraction: Option<f64>,
     /// Column or field of the (first) text; `text`, `sentence` or `content` when absent and one of them is
     /// there.
     pub text_column: Option<String>,
@@ -81,6 +84,7 @@ impl Default for ClassifyData {
         Self {
             train_file: PathBuf::new(),
             eval_file: PathBuf::new(),
+            eval_fraction: None,
             text_column: None,
             text_pair_column: None,
             label_column: None,

@@ -1,115 +1,137 @@
 //! What other trainers call a key or a value, and where it is here: one table of keys, one of values.
 //!
-//! Data only, for the hints of errors. Names that are taken as they are stand in `shape::OTHER_NAMES`.
+//! Data only, for the hints of errors and for `convert.rs`. Names that are taken as they are stand in
+//! `shape::OTHER_NAMES`.
 
-/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers, with the hint.
-const KEYS: &[(&[&str], &str)] = &[
-    (&["fp16", "half_precision"], "write `precision.compute: f16`"),
-    (&["bf16"], "write `precision.compute: bf16`"),
+use Elsewhere::Key;
+use Elsewhere::Nowhere;
+use Elsewhere::Told;
+use Elsewhere::Value;
+
+/// Where something of another trainer is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elsewhere {
+    /// Under this path with the same value; and what else there is to say of it.
+    Key(&'static str, &'static str),
+    /// Where it is on, this path has this value.
+    Value(&'static str, &'static str),
+    /// Nowhere, for this reason: nothing is lost without it.
+    Nowhere(&'static str),
+    /// Not to be said in one key.
+    Told(&'static str),
+}
+
+/// Keys of Hugging Face's `TrainingArguments` and example scripts and of other trainers, with what they are
+/// here.
+const KEYS: &[(&[&str], Elsewhere)] = &[
+    (&["fp16", "half_precision"], Value("precision.compute", "f16")),
+    (&["bf16"], Value("precision.compute", "bf16")),
     (
         &["dtype", "torch_dtype", "mixed_precision", "autocast"],
-        "write `precision.compute`: auto, f32, bf16 or f16",
+        Key("precision.compute", ": auto, f32, bf16 or f16"),
     ),
-    (&["lr", "max_lr", "peak_lr"], "write `training.learning_rate`"),
-    (&["lr_scheduler", "scheduler", "schedule"], "write `training.lr_scheduler_type`"),
+    (&["lr", "max_lr", "peak_lr"], Key("training.learning_rate", "")),
+    (&["lr_scheduler", "scheduler", "schedule"], Key("training.lr_scheduler_type", "")),
     (
         &["warmup", "warmup_fraction", "num_warmup_steps"],
-        "write `training.warmup_steps`; below 1 it is a share",
+        Key("training.warmup_steps", "; below 1 it is a share"),
     ),
     (
         &["num_decay_steps", "decay_steps", "lr_scheduler_kwargs"],
-        "write `training.lr_decay_steps`, `decay_type` and `min_lr_ratio`, or `lr_power`",
+        Key("training.lr_decay_steps", ", `decay_type` and `min_lr_ratio`, or `lr_power`"),
     ),
-    (&["rope_theta"], "write `global_rope_theta`, in `model.modernbert` or in a phase"),
-    (&["optimizer"], "write `training.optim`"),
-    (&["betas"], "write `training.adam_beta1` and `training.adam_beta2`"),
-    (&["eps", "epsilon"], "write `training.adam_epsilon`"),
-    (&["gradient_clipping", "grad_clip", "clip_grad", "clip_grad_norm"], "write `training.max_grad_norm`"),
-    (&["epochs", "num_epochs", "max_epochs", "n_epochs"], "write `training.num_train_epochs`"),
-    (&["steps", "num_steps", "total_steps", "max_train_steps"], "write `training.max_steps`"),
+    (&["rope_theta"], Key("global_rope_theta", ", in `model.modernbert` or in a phase")),
+    (&["optimizer"], Key("training.optim", "")),
+    (&["betas"], Told("write `training.adam_beta1` and `training.adam_beta2`")),
+    (&["eps", "epsilon"], Key("training.adam_epsilon", "")),
+    (&["gradient_clipping", "grad_clip", "clip_grad", "clip_grad_norm"], Key("training.max_grad_norm", "")),
+    (&["epochs", "num_epochs", "max_epochs", "n_epochs"], Key("training.num_train_epochs", "")),
+    (&["steps", "num_steps", "total_steps", "max_train_steps"], Key("training.max_steps", "")),
     (
         &["batch_size", "train_batch_size_per_device", "micro_batch_size", "device_train_microbatch_size"],
-        "write `training.per_device_train_batch_size`",
+        Key("training.per_device_train_batch_size", ""),
     ),
-    (&["eval_batch_size"], "write `training.per_device_eval_batch_size`"),
-    (&["accumulate_grad_batches", "grad_accumulation"], "write `training.gradient_accumulation_steps`"),
-    (&["global_batch_size"], "write `training.train_batch_size`, with `per_device_train_batch_size: auto`"),
-    (&["auto_find_batch_size"], "write `training.per_device_train_batch_size: auto`"),
-    (&["eval_strategy", "evaluation_strategy"], "write `training.eval_steps`; 0 evaluates only at the end"),
-    (&["save_strategy"], "write `training.save_steps`; 0 saves only at the end"),
-    (&["logging_strategy"], "write `training.logging_steps`"),
-    (&["greater_is_better"], "remove it: which way `training.metric_for_best_model` is better is known"),
+    (&["eval_batch_size"], Key("training.per_device_eval_batch_size", "")),
+    (&["accumulate_grad_batches", "grad_accumulation"], Key("training.gradient_accumulation_steps", "")),
+    (&["global_batch_size"], Key("training.train_batch_size", ", with `per_device_train_batch_size: auto`")),
+    (&["auto_find_batch_size"], Value("training.per_device_train_batch_size", "auto")),
+    (&["eval_strategy", "evaluation_strategy"], Key("training.eval_steps", "; 0 evaluates only at the end")),
+    (&["save_strategy"], Key("training.save_steps", "; 0 saves only at the end")),
+    (&["logging_strategy"], Key("training.logging_steps", "")),
+    (&["greater_is_better"], Nowhere("which way `training.metric_for_best_model` is better is known")),
     (
         &["report_to", "logging_dir"],
-        "write `run.tensorboard`: true or false; metrics.jsonl is always written",
+        Key("run.tensorboard", ": true or false; metrics.jsonl is always written"),
     ),
-    (&["tf32"], "write `precision.tf32`"),
-    (&["no_cuda", "use_cpu"], "write `run.device: cpu`"),
-    (&["data_seed"], "write `run.seed`: order, masks and dropout follow from it"),
-    (&["num_threads", "preprocessing_num_workers"], "write `run.threads`"),
-    (&["dataloader_num_workers", "num_workers"], "write `data.loader_workers`; it changes no batch"),
-    (&["overwrite_output_dir"], "remove it: choose another `run.output_dir` to start again"),
-    (&["resume_from_checkpoint", "resume"], "remove it: a run resumes by itself; see `--resume`"),
-    (&["do_train", "do_eval", "do_predict"], "remove it: the command says what is done"),
-    (&["block_size", "max_sequence_length", "seq_length", "seq_len"], "write `data.max_seq_length`"),
+    (&["tf32"], Key("precision.tf32", "")),
+    (&["no_cuda", "use_cpu"], Value("run.device", "cpu")),
+    (&["data_seed"], Key("run.seed", ": order, masks and dropout follow from it")),
+    (&["num_threads", "preprocessing_num_workers"], Key("run.threads", "")),
+    (&["dataloader_num_workers", "num_workers"], Key("data.loader_workers", "; it changes no batch")),
+    (&["overwrite_output_dir"], Nowhere("choose another `run.output_dir` to start again")),
+    (&["resume_from_checkpoint", "resume"], Nowhere("a run resumes by itself; see `--resume`")),
+    (&["do_train", "do_eval", "do_predict"], Nowhere("the command says what is done")),
+    (&["block_size", "max_sequence_length", "seq_length", "seq_len"], Key("data.max_seq_length", "")),
     (
         &["train_file", "train_files", "files", "data_files", "data_path", "corpus"],
-        "name the files under `data.sources`: `- files: [corpus/*.txt]`",
+        Told("name the files under `data.sources`: `- files: [corpus/*.txt]`"),
     ),
     (
         &["field", "format", "document", "weight"],
-        "write it beside the `files` of a source, below `data.sources`",
+        Told("write it beside the `files` of a source, below `data.sources`"),
     ),
     (
         &["dataset_name", "dataset", "dataset_config_name"],
-        "download it, and name the files under `data.sources`; nothing is fetched from a hub",
+        Told("download it, and name the files under `data.sources`; nothing is fetched from a hub"),
     ),
-    (&["text_column", "text_column_name", "content_field"], "write `field` beside the `files` of a source"),
-    (&["eval_file", "validation_file"], "remove it: `data.validation_fraction` is split off the corpus"),
-    (&["validation_split_percentage"], "write `data.validation_fraction`: 5 percent are `0.05`"),
-    (&["line_by_line"], "write `document: line` beside the `files` of a source"),
-    (&["pad_to_max_length", "group_by_length"], "remove it: rows are packed, nothing is padded"),
-    (&["return_entity_level_metrics"], "remove it: the scores of each type are always written"),
-    (&["label_all_tokens"], "remove it: the first piece of a word has its label"),
-    (&["streaming", "cache_dir", "overwrite_cache"], "remove it: shards are read from `data.prepared_dir`"),
-    (&["tokenizer_name", "tokenizer_path"], "write `tokenizer.path`"),
+    (&["text_column", "text_column_name", "content_field"], Key("field", " beside the `files` of a source")),
+    (&["eval_file", "validation_file"], Nowhere("`data.validation_fraction` is split off the corpus")),
+    (&["validation_split_percentage"], Key("data.validation_fraction", ": 5 percent are `0.05`")),
+    (&["line_by_line"], Told("write `document: line` beside the `files` of a source")),
+    (&["pad_to_max_length", "group_by_length"], Nowhere("rows are packed, nothing is padded")),
+    (&["return_entity_level_metrics"], Nowhere("the scores of each type are always written")),
+    (&["label_all_tokens"], Nowhere("the first piece of a word has its label")),
+    (&["streaming", "cache_dir", "overwrite_cache"], Nowhere("shards are read from `data.prepared_dir`")),
+    (&["tokenizer_name", "tokenizer_path"], Key("tokenizer.path", "")),
     (
         &["config_name", "config_overrides", "model_type"],
-        "write the sizes under `model`, below the family's name",
+        Told("write the sizes under `model`, below the family's name"),
     ),
-    (&["whole_word_mask", "wwm"], "write `mlm.masking: whole_word`"),
-    (&["mask_prob", "masking_probability", "mask_probability"], "write `mlm.mlm_probability`"),
-    (&["early_stopping", "patience"], "write `training.early_stopping_patience`"),
-    (&["multi_label", "multilabel", "is_multi_label"], "write `problem_type: multi_label_classification`"),
-    (&["class_weight"], "write `training.class_weights`: `balanced`, or a number for each label"),
-    (&["label_smoothing"], "write `training.label_smoothing_factor`"),
-    (&["layerdrop"], "not built: remove it"),
-    (&["layer_wise_lr_decay", "llrd"], "write `training.layerwise_lr_decay`"),
-    (&["classifier_learning_rate", "head_lr", "classifier_lr"], "write `training.head_learning_rate`"),
+    (&["whole_word_mask", "wwm"], Value("mlm.masking", "whole_word")),
+    (&["mask_prob", "masking_probability", "mask_probability"], Key("mlm.mlm_probability", "")),
+    (&["early_stopping", "patience"], Key("training.early_stopping_patience", "")),
+    (&["multi_label", "multilabel", "is_multi_label"], Value("problem_type", "multi_label_classification")),
+    (&["class_weight"], Key("training.class_weights", ": `balanced`, or a number for each label")),
+    (&["label_smoothing"], Key("training.label_smoothing_factor", "")),
+    (&["layerdrop"], Told("not built: remove it")),
+    (&["layer_wise_lr_decay", "llrd"], Key("training.layerwise_lr_decay", "")),
+    (&["classifier_learning_rate", "head_lr", "classifier_lr"], Key("training.head_learning_rate", "")),
     (
         &["freeze_layers", "freeze_embeddings", "freeze_encoder", "num_frozen_layers"],
-        "write `training.frozen_layers`: a number of layers, or `embeddings`",
+        Key("training.frozen_layers", ": a number of layers, or `embeddings`"),
     ),
     (
         &["torch_compile", "deepspeed", "fsdp", "ddp_backend", "local_rank"],
-        "not built: one process, one device",
+        Told("not built: one process, one device"),
     ),
     (
         &["push_to_hub", "hub_model_id", "hub_token"],
-        "not built: upload the folder `final` with Hugging Face's tools",
+        Told("not built: upload the folder `final` with Hugging Face's tools"),
     ),
 ];
 
-/// Values of a key that other trainers know, with the hint.
-const VALUES: &[(&str, &[&str], &str)] = &[
+/// Values of a key that other trainers know, with what they are here, if anything, and the hint.
+const VALUES: &[(&str, &[&str], Option<&str>, &str)] = &[
     (
         "training.optim",
         &["adamw_torch", "adamw_torch_fused", "adamw_hf", "adam", "adamw_apex_fused"],
+        Some("adamw"),
         "write `adamw`, which is the same",
     ),
     (
         "training.lr_scheduler_type",
         &["cosine_with_restarts", "cosine_with_min_lr", "inverse_sqrt", "reduce_lr_on_plateau"],
+        None,
         "not built; `cosine` and `warmup_stable_decay` come nearest",
     ),
 ];
@@ -153,15 +175,35 @@ pub(super) fn model_hint(wants_table: bool) -> &'static str {
     }
 }
 
-/// The hint for a key that other trainers have.
-pub(super) fn key_hint(key: &str) -> Option<&'static str> {
+impl Elsewhere {
+    /// As a hint of an error.
+    pub(super) fn hint(self) -> String {
+        match self {
+            Self::Key(path, more) => format!("write `{path}`{more}"),
+            Self::Value(path, value) => format!("write `{path}: {value}`"),
+            Self::Nowhere(why) => format!("remove it: {why}"),
+            Self::Told(hint) => hint.to_string(),
+        }
+    }
+}
+
+/// What a key of other trainers is here.
+pub(super) fn key(key: &str) -> Option<Elsewhere> {
     let key = key.to_lowercase().replace('-', "_");
-    KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, hint)| *hint)
+    KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, elsewhere)| *elsewhere)
+}
+
+/// What a value of the key at `path` is here that other trainers call something else.
+pub(super) fn value(path: &str, value: &str) -> Option<&'static str> {
+    VALUES
+        .iter()
+        .find(|(key, names, ..)| *key == path && names.contains(&value))
+        .and_then(|(_, _, own, _)| *own)
 }
 
 /// The hint for a value of the key at `path` that other trainers have.
 pub(super) fn value_hint(path: &str, value: &str) -> Option<&'static str> {
-    VALUES.iter().find(|(key, names, _)| *key == path && names.contains(&value)).map(|(.., hint)| *hint)
+    VALUES.iter().find(|(key, names, ..)| *key == path && names.contains(&value)).map(|(.., hint)| *hint)
 }
 
 #[cfg(test)]
@@ -175,8 +217,9 @@ mod tests {
     fn every_hint_names_keys_that_exist_and_every_name_has_one_hint() {
         let shape = Shape::of::<PretrainConfig>();
         let is_path = |word: &str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_lowercase());
-        let hints = KEYS.iter().map(|(_, hint)| *hint).chain(VALUES.iter().map(|(.., hint)| *hint));
-        for word in hints.flat_map(|hint| hint.split('`').skip(1).step_by(2)) {
+        let hints = KEYS.iter().map(|(_, elsewhere)| elsewhere.hint());
+        let hints: Vec<String> = hints.chain(VALUES.iter().map(|(.., hint)| (*hint).to_string())).collect();
+        for word in hints.iter().flat_map(|hint| hint.split('`').skip(1).step_by(2)) {
             let Some((path, _)) = word.split_once(':').or(Some((word, ""))).filter(|(p, _)| is_path(p))
             else {
                 continue;

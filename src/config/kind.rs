@@ -7,7 +7,6 @@ use crate::config::PretrainConfig;
 use crate::config::schema::Kind;
 use crate::config::shape::Shape;
 use crate::config::tree::Node;
-use crate::config::tree::Value;
 use crate::error::Problem;
 
 /// The kind that more keys speak for; where neither has more, a `model` that is a text is a folder to
@@ -55,5 +54,5 @@ fn keys_of(root: &Node, shape: &Shape, other: &Shape) -> usize {
 
 fn names_a_folder(root: &Node) -> bool {
     let is_model = |key: &str| ["model", "model_name_or_path"].contains(&key);
-    root.entries().iter().any(|entry| is_model(&entry.key) && matches!(entry.node.value, Value::Text(_)))
+    root.entries().iter().any(|entry| is_model(&entry.key) && entry.node.value.text().is_some())
 }

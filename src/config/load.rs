@@ -1,8 +1,10 @@
-//! From a file and the command line to a checked struct: read -> tree -> `--set` -> shape -> combinations.
+//! From a file and the command line to a checked struct: read -> tree -> profiles -> `--set` -> variables ->
+//! shape -> combinations.
 //!
 //! Every problem is reported in one go, each with its place. Whether the files named in a configuration exist
 //! is the commands' business.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -15,24 +17,22 @@ use crate::config::axes;
 use crate::config::check::Checked;
 use crate::config::check::Wrong;
 use crate::config::check::check;
+use crate::config::include;
 use crate::config::kind;
 use crate::config::overrides::Override;
+use crate::config::profiles;
 use crate::config::schema::Kind;
+use crate::config::shape::PROFILES;
 use crate::config::shape::Shape;
 use crate::config::show;
 use crate::config::show::Origins;
-use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::validate;
 use crate::config::validate::Finding;
-use crate::error::Class;
+use crate::config::variables;
 use crate::error::Problem;
 use crate::error::Problems;
-use crate::fs;
-
-/// Most bytes of a configuration file: a thousand times what one needs.
-const CAP_BYTES: u64 = 1 << 20;
 
 /// A list of more would not be read.
 const MOST_PROBLEMS: usize = 50;
@@ -55,12 +55,12 @@ impl<T: Serialize> Loaded<T> {
 
 /// Reads the configuration of `pretrain` and `prepare`; `sets` are the texts after `--set`.
 pub fn load_pretrain(path: &Path, sets: &[String]) -> Result<Loaded<PretrainConfig>, Problems> {
-    load_pretrain_with(path, &overrides(sets)?)
+    load_pretrain_with(path, &overrides(&[], sets)?)
 }
 
 /// As [`load_pretrain`], with overrides that flags may have made. Later ones win.
 pub fn load_pretrain_with(path: &Path, overrides: &[Override]) -> Result<Loaded<PretrainConfig>, Problems> {
-    pretrain_of(Some(at(path)?), overrides)
+    pretrain_of(Some((path, read(path, overrides)?)), overrides)
 }
 
 pub(super) fn pretrain_of(
@@ -72,7 +72,7 @@ pub(super) fn pretrain_of(
 
 /// Reads the configuration of `finetune`; `sets` are the texts after `--set`.
 pub fn load_finetune(path: &Path, sets: &[String]) -> Result<Loaded<FinetuneConfig>, Problems> {
-    load_finetune_with(Some(path), &overrides(sets)?)
+    load_finetune_with(Some(path), &overrides(&[], sets)?)
 }
 
 /// As [`load_finetune`], without a file when all is said by flags. Later overrides win.
@@ -80,7 +80,8 @@ pub fn load_finetune_with(
     path: Option<&Path>,
     overrides: &[Override],
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
-    finetune_of(path.map(at).transpose()?, overrides)
+    let root = path.map(|path| read(path, overrides)).transpose()?;
+    finetune_of(path.zip(root), overrides)
 }
 
 /// A single run's configuration: a sweep in the file is left aside.
@@ -90,24 +91,29 @@ pub(super) fn finetune_of(
 ) -> Result<Loaded<FinetuneConfig>, Problems> {
     if let Some((_, root)) = &mut file {
         root.take(axes::TABLE);
+        profiles::set_aside(root, &[axes::TABLE]);
     }
     load(file, overrides, Kind::Finetune, |config| config, validate::finetune_findings)
 }
 
-/// Reads the texts after `--set`, reporting all that are malformed.
-pub fn overrides(sets: &[String]) -> Result<Vec<Override>, Problems> {
+/// What the texts after `--profile` and after `--set` ask for, reporting all that are malformed.
+pub fn overrides(profiles: &[String], sets: &[String]) -> Result<Vec<Override>, Problems> {
     let (right, wrong): (Vec<_>, Vec<_>) =
         sets.iter().map(|text| Override::set(text)).partition(Result::is_ok);
     let problems: Vec<Problem> = wrong.into_iter().filter_map(Result::err).collect();
     if problems.is_empty() {
-        Ok(right.into_iter().filter_map(Result::ok).collect())
+        let profiles = profiles.iter().map(|name| Override::profile(name));
+        Ok(profiles.chain(right.into_iter().filter_map(Result::ok)).collect())
     } else {
         Err(Problems(problems))
     }
 }
 
-fn at(path: &Path) -> Result<(&Path, Node), Problems> {
-    read(path).map(|root| (path, root)).map_err(|problem| Problems(vec![problem]))
+/// A file with those that it includes and the profiles that are asked for.
+pub(super) fn read(path: &Path, overrides: &[Override]) -> Result<Node, Problems> {
+    let root = include::read(path).map_err(|problem| Problems(vec![problem]))?;
+    let asked: Vec<&str> = overrides.iter().filter_map(Override::as_profile).collect();
+    profiles::lay(root, &path.display().to_string(), &asked)
 }
 
 fn load<T>(
@@ -120,14 +126,26 @@ fn load<T>(
 where
     T: JsonSchema + Serialize + DeserializeOwned,
 {
+    if file.is_none()
+        && let Some(name) = overrides.iter().find_map(Override::as_profile)
+    {
+        let problem = Problem::usage(format!("`{name}` is asked for, and there is no `--config`"));
+        return Err(Problems(vec![problem.at("--profile").hint("profiles stand in a configuration file")]));
+    }
     let (file, root) = file.map(|(path, root)| (path.display().to_string(), root)).unzip();
     let mut root = root.unwrap_or_else(|| Node::empty_table(Place::Flag("command line".to_string())));
-    kind::expect(&root, kind)
-        .map_err(|problem| Problems(vec![Problem { place: file.clone(), ..problem }]))?;
+    kind::expect(&root, kind).map_err(|problem| Problems(vec![Problem { place: file, ..problem }]))?;
     let shape = Shape::of::<T>();
     let mut wrong: Vec<Wrong> =
-        overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()).collect();
+        root.take(PROFILES).map(|table| profiles::wrong(&table, &shape)).unwrap_or_default();
+    wrong.extend(overrides.iter().filter_map(|one| one.apply(&mut root, &shape).err()));
+    let mut unfilled = Vec::new();
+    variables::fill(&mut root, "", &variables::environment, &mut unfilled);
     let (json, mut checked) = check(&root, &shape);
+    // What is not known is not judged.
+    checked.problems.retain(|problem| unfilled.iter().all(|(_, other)| other.place != problem.place));
+    checked.replaced.extend(unfilled.iter().map(|(path, _)| path.clone()));
+    wrong.extend(unfilled.into_iter().map(|(_, wrong)| wrong));
     wrong.append(&mut checked.problems);
     match serde_json::from_value::<T>(json) {
         Ok(config) => {
@@ -135,36 +153,24 @@ where
             wrong
                 .extend(findings(&config).into_iter().filter_map(|finding| placed(finding, &checked, &root)));
             if wrong.is_empty() {
-                return Ok(Loaded { config, origins: Origins::new(file, checked.places) });
+                return Ok(Loaded { config, origins: Origins::new(checked.places) });
             }
         }
         // Only reached when serde asks for more than the schema says; the first such problem is all it tells.
         Err(e) => wrong.push(Wrong { place: root.place.clone(), message: e.to_string(), hint: None }),
     }
     wrong.sort_by(|a, b| a.place.cmp(&b.place));
+    // A profile that is used is checked by itself and as a part of the whole.
+    let mut told = BTreeSet::new();
+    wrong.retain(|wrong| told.insert((wrong.place.clone(), wrong.message.clone())));
     let unsaid = wrong.len().saturating_sub(MOST_PROBLEMS);
-    let mut problems: Vec<Problem> =
-        wrong.into_iter().take(MOST_PROBLEMS).map(|w| problem(w, file.as_deref())).collect();
+    let mut problems: Vec<Problem> = wrong.into_iter().take(MOST_PROBLEMS).map(Wrong::problem).collect();
     if unsaid > 0 {
         problems.push(
             Problem::usage(format!("and {unsaid} more problems")).hint("is it really a configuration?"),
         );
     }
     Err(Problems(problems))
-}
-
-pub(super) fn read(path: &Path) -> Result<Node, Problem> {
-    let file = path.display().to_string();
-    let text = fs::read_text_stream_capped(path, CAP_BYTES).map_err(|e| match e.downcast::<Problem>() {
-        Ok(problem) if problem.hint.is_none() => {
-            problem.class(Class::Usage).hint("a configuration is a small YAML or JSON file")
-        }
-        Ok(problem) => problem.class(Class::Usage),
-        Err(e) => {
-            Problem::usage(format!("{e:#}")).hint("check the path; it is relative to the current folder")
-        }
-    })?;
-    tree::parse(text.trim_start_matches('\u{feff}'), &file)
 }
 
 /// Puts a finding to the first of its keys that is written somewhere; none when one of them stands in for a
@@ -183,9 +189,4 @@ fn placed(finding: Finding, checked: &Checked, root: &Node) -> Option<Wrong> {
     let above = || finding.paths.iter().find_map(|path| checked.places.get(path.rsplit_once('.')?.0));
     let place = written.or_else(above).unwrap_or(&root.place).clone();
     Some(Wrong { place, message: finding.message, hint: finding.hint })
-}
-
-fn problem(wrong: Wrong, file: Option<&str>) -> Problem {
-    let place = wrong.place.shown(file);
-    Problem { hint: wrong.hint, ..Problem::usage(wrong.message).at(place) }
 }

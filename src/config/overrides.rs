@@ -25,6 +25,8 @@ pub struct Override {
     /// The value as YAML; for a key that holds a text, the text itself unless it begins with a quotation
     /// mark.
     text: String,
+    /// Whether it is no value, but the name of a profile.
+    is_profile: bool,
 }
 
 impl Override {
@@ -38,21 +40,39 @@ impl Override {
                 .at("--set")
                 .hint(hint));
         }
-        Ok(Self { flag: format!("--set {key}"), key: key.to_string(), text: value.to_string() })
+        Ok(Self::new(format!("--set {key}"), key, value.to_string()))
+    }
+
+    fn new(flag: String, key: &str, text: String) -> Self {
+        Self { flag, key: key.to_string(), text, is_profile: false }
+    }
+
+    /// The profile of the file that has this name; profiles lie below all values.
+    pub fn profile(name: &str) -> Self {
+        Self { is_profile: true, ..Self::new("--profile".to_string(), "", name.to_string()) }
+    }
+
+    /// The name of the profile that it asks for.
+    pub(super) fn as_profile(&self) -> Option<&str> {
+        self.is_profile.then_some(self.text.as_str())
     }
 
     /// The setting that a flag of its own stands for, such as `--train` for `data.train_file`.
     pub fn flag(flag: &str, key: &str, value: impl Into<serde_json::Value>) -> Self {
-        Self { flag: flag.to_string(), key: key.to_string(), text: value.into().to_string() }
+        Self::new(flag.to_string(), key, value.into().to_string())
     }
 
     /// A value that is written at `place`, as YAML.
     pub(super) fn placed(place: &str, key: &str, text: &str) -> Self {
-        Self { flag: place.to_string(), key: key.to_string(), text: text.to_string() }
+        Self::new(place.to_string(), key, text.to_string())
     }
 
-    /// Puts the value into the tree, creating the tables above it.
+    /// Puts the value into the tree, creating the tables above it. Profiles are laid over a file when it is
+    /// read.
     pub(super) fn apply(&self, root: &mut Node, shape: &Shape) -> Result<(), Wrong> {
+        if self.is_profile {
+            return Ok(());
+        }
         let place = Place::Flag(self.flag.clone());
         let (wanted, optional) = self.target(shape)?;
         let value = Node { value: self.value(wanted, optional)?, place: place.clone() }.placed(&place);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::config::check::join;
-use crate::config::show::resolved;
+use crate::config::show::saved;
 use crate::error::Problem;
 use crate::error::Problems;
 
@@ -29,8 +29,8 @@ const OUTSIDE: &[&str] = &[
     "training.save_total_bytes",
 ];
 
-/// Those whose change leaves the numbers of the steps to come as they were, but not when there are evaluations
-/// or an end.
+/// Those whose change leaves the numbers of the steps to come as they were, but not when there are
+/// evaluations or an end.
 const ENDS: &[&str] = &[
     "training.max_steps",
     "training.num_train_epochs",
@@ -78,18 +78,18 @@ impl Change {
 }
 
 /// Every key that differs, in the order of the structs.
-pub fn diff<T: Serialize>(saved: &T, current: &T) -> Vec<Change> {
+pub fn diff<T: Serialize>(before: &T, current: &T) -> Vec<Change> {
     let mut changes = Vec::new();
-    compare("", &resolved(saved), &resolved(current), &mut changes);
+    compare("", &saved(before), &saved(current), &mut changes);
     changes
 }
 
 /// The changes that a resumed run may take on (worth a note); an error naming all that it may not.
-pub fn compare_for_resume<T: Serialize>(saved: &T, current: &T) -> Result<Vec<Change>, Problems> {
-    let rows = [saved, current].map(|config| rows_per_update(&resolved(config)));
+pub fn compare_for_resume<T: Serialize>(before: &T, current: &T) -> Result<Vec<Change>, Problems> {
+    let rows = [before, current].map(|config| rows_per_update(&saved(config)));
     let keeps_rows = rows[0].is_some() && rows[0] == rows[1];
     let is_free = |change: &Change| change.is_free() || keeps_rows && CUT.contains(&change.path.as_str());
-    let (free, fixed): (Vec<_>, Vec<_>) = diff(saved, current).into_iter().partition(is_free);
+    let (free, fixed): (Vec<_>, Vec<_>) = diff(before, current).into_iter().partition(is_free);
     if fixed.is_empty() { Ok(free) } else { Err(Problems(fixed.iter().map(problem).collect())) }
 }
 

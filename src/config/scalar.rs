@@ -8,6 +8,7 @@ use crate::config::foreign;
 use crate::config::shape::Shape;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
+use crate::config::tree::Filled;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
 use crate::quantity;
@@ -18,6 +19,9 @@ pub(super) type Refusal = (String, String);
 
 /// The JSON of a scalar, or the tail of the message and the hint.
 pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, Refusal> {
+    if let Value::Filled(filled) = value {
+        return of_variables(filled, shape, path);
+    }
     let wrong =
         |hint: &str| Err((format!("wants {}, not {}", shape.wanted(), value.described()), hint.to_string()));
     let no_value = |hint: &str| Err(("has no value".to_string(), hint.to_string()));
@@ -73,6 +77,22 @@ pub(super) fn scalar(value: &Value, shape: &Shape, path: &str) -> Result<Json, R
         }
         _ => wrong(&format!("write {}", shape.wanted())),
     }
+}
+
+/// A text where one is wanted, else what it would be if it stood in the file.
+fn of_variables(filled: &Filled, shape: &Shape, path: &str) -> Result<Json, Refusal> {
+    let Filled { text, written, is_secret } = filled;
+    if *shape == Shape::Text {
+        return Ok(Json::from(text.as_str()));
+    }
+    scalar(&filled.value(), shape, path).map_err(|(message, hint)| {
+        let written = shortened(written);
+        if *is_secret {
+            let message = format!("wants {}, which `{written}` does not stand for", shape.wanted());
+            return (message, "its value is not shown, for its name is that of a secret".to_string());
+        }
+        (format!("{message} (`{written}`)"), hint)
+    })
 }
 
 /// `10B` is ten bytes where bytes are counted and ten billion elsewhere.

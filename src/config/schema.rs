@@ -9,7 +9,9 @@ use serde_json::json;
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
 use crate::config::axes::TABLE;
+use crate::config::shape::INCLUDE;
 use crate::config::shape::OTHER_NAMES;
+use crate::config::shape::PROFILES;
 
 /// Which command a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +35,25 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
     let mut schema = schemars::schema_for!(T).to_value();
     schema["title"] = json!(title);
     extend(&mut schema["properties"]);
+    add_what_files_have(&mut schema["properties"]);
     for table in schema["$defs"].as_object_mut().into_iter().flat_map(|defs| defs.values_mut()) {
         extend(&mut table["properties"]);
     }
     schema
+}
+
+/// Keys at the top of a file that are no part of what comes of it.
+fn add_what_files_have(properties: &mut Json) {
+    properties[INCLUDE] = json!({
+        "description": "Files to begin with, relative to this one: later ones win over earlier ones, and this file over all.",
+        "type": ["string", "array"],
+        "items": {"type": "string"},
+    });
+    properties[PROFILES] = json!({
+        "description": "Named parts of a configuration, each laid over the rest by `--profile NAME`.",
+        "type": "object",
+        "additionalProperties": {"type": ["object", "null"]},
+    });
 }
 
 /// The table that a sweep is written in, which is no key of a run's configuration.
@@ -54,15 +71,25 @@ fn extend(properties: &mut Json) {
     add_other_names(properties);
 }
 
-/// Whole numbers may be written with a unit: `64MB`, `5k`.
+/// Whole numbers may be written with a unit: `64MB`, `5k`; all numbers and truth values as a variable.
 fn allow_units(properties: &mut Json) {
     for property in properties.as_object_mut().into_iter().flat_map(|p| p.values_mut()) {
-        match &mut property["type"] {
-            Json::String(name) if name == "integer" => property["type"] = json!(["integer", "string"]),
-            Json::Array(names) if names.iter().any(|n| n == "integer") => names.push(json!("string")),
+        let mut names = match &property["type"] {
+            Json::String(name) => vec![json!(name)],
+            Json::Array(names) => names.clone(),
             _ => continue,
-        }
-        property["pattern"] = json!("^[0-9][0-9_.]* ?[A-Za-z]*$");
+        };
+        let has = |wanted: &[&str]| names.iter().any(|name| wanted.iter().any(|wanted| name == wanted));
+        let pattern = if has(&["integer"]) {
+            r"^([0-9][0-9_.]* ?[A-Za-z]*|.*\$\{.*)$"
+        } else if has(&["number", "boolean"]) {
+            r"\$\{"
+        } else {
+            continue;
+        };
+        names.push(json!("string"));
+        property["type"] = json!(names);
+        property["pattern"] = json!(pattern);
     }
 }
 

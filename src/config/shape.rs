@@ -48,6 +48,10 @@ pub(super) struct Field {
     pub(super) optional: bool,
 }
 
+/// The keys at the top of a file that are no part of what comes of it: other files, and named parts.
+pub(super) const INCLUDE: &str = "include";
+pub(super) const PROFILES: &str = "profiles";
+
 /// Other spellings, by the key that holds them: names that Hugging Face's scripts use or used for the same
 /// thing.
 pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
@@ -67,6 +71,16 @@ impl Shape {
     pub(super) fn of<T: JsonSchema>() -> Self {
         let schema = schemars::schema_for!(T).to_value();
         read(&schema, &schema, "")
+    }
+
+    /// This shape where no key of its tables must be given, except in lists, which are given as a whole.
+    pub(super) fn without_required(&self) -> Self {
+        let free =
+            |field: &Field| Field { required: false, shape: field.shape.without_required(), ..field.clone() };
+        match self {
+            Self::Table(fields) => Self::Table(fields.iter().map(free).collect()),
+            other => other.clone(),
+        }
     }
 
     /// The keys of a table; of anything else, none.

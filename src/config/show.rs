@@ -1,7 +1,7 @@
 //! A resolved configuration as YAML: for the run folder, and with the origin of each value for `config show`.
 //!
 //! Secrets never leave: the user part of a URL, and texts whose key says token, key, secret or password, are
-//! blanked.
+//! blanked; what came from a variable with such a name is shown as its name.
 
 use std::collections::BTreeMap;
 
@@ -10,57 +10,99 @@ use serde_json::Value as Json;
 
 use crate::config::check::join;
 use crate::config::tree::Place;
+use crate::config::variables;
+use crate::secrets;
 
 /// Where each value of a configuration comes from.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Origins {
-    file: Option<String>,
     places: BTreeMap<String, Place>,
 }
 
 impl Origins {
-    pub(super) fn new(file: Option<String>, places: BTreeMap<String, Place>) -> Self {
-        Self { file, places }
+    pub(super) fn new(places: BTreeMap<String, Place>) -> Self {
+        Self { places }
     }
 
     /// Of the dotted path: `configs/a.yaml:12`, `--set`, a flag, or `default`.
     pub fn of(&self, path: &str) -> String {
-        match (self.places.get(path), &self.file) {
-            (Some(Place::File { line, .. }), Some(file)) => format!("{file}:{line}"),
-            (Some(Place::File { line, .. }), None) => format!("line {line}"),
-            (Some(Place::Flag(flag)), _) => flag.split(' ').next().unwrap_or_default().to_string(),
-            (None, _) => "default".to_string(),
+        match self.places.get(path) {
+            Some(Place::File { file, line, .. }) => format!("{file}:{line}"),
+            Some(Place::Flag(flag)) => flag.split(' ').next().unwrap_or_default().to_string(),
+            None => "default".to_string(),
         }
     }
 }
 
 /// The configuration as YAML, as it is saved in a run folder; secrets are blanked.
 pub fn to_yaml<T: Serialize>(config: &T) -> String {
-    lines(&resolved(config), |_| None)
+    lines(&as_file(config), |_| None)
 }
 
 /// The configuration as indented JSON; secrets are blanked.
 pub fn to_json<T: Serialize>(config: &T) -> String {
-    format!("{:#}\n", resolved(config))
+    format!("{:#}\n", as_file(config))
+}
+
+/// The configuration as JSON, as it is saved with checkpoints and compared with another: secrets are blanked,
+/// and paths name their variables.
+pub fn saved<T: Serialize>(config: &T) -> Json {
+    without_secrets(config, str::to_string)
 }
 
 pub(super) fn with_origins<T: Serialize>(config: &T, origins: &Origins) -> String {
-    lines(&resolved(config), |path| Some(origins.of(path)))
+    lines(&as_file(config), |path| Some(origins.of(path)))
 }
 
-/// The configuration as JSON with secrets blanked.
-pub(super) fn resolved<T: Serialize>(config: &T) -> Json {
+/// The values of `json` that `origin` knows, as YAML with that as a comment.
+pub(super) fn part(json: &Json, origin: &dyn Fn(&str) -> Option<String>) -> String {
+    lines(&known(json, "", origin).unwrap_or_default(), origin)
+}
+
+fn known(json: &Json, path: &str, origin: &dyn Fn(&str) -> Option<String>) -> Option<Json> {
+    let own = || origin(path).is_some();
+    match json {
+        Json::Object(fields) => {
+            let fields = fields.iter();
+            let kept = fields
+                .filter_map(|(key, value)| Some((key.clone(), known(value, &join(path, key), origin)?)));
+            let kept: serde_json::Map<String, Json> = kept.collect();
+            (!kept.is_empty() || own()).then_some(Json::Object(kept))
+        }
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            let at = |index: usize| join(path, &index.to_string());
+            let kept: Vec<Json> = items
+                .iter()
+                .enumerate()
+                .filter_map(|(index, item)| known(item, &at(index), origin))
+                .collect();
+            (!kept.is_empty()).then_some(Json::Array(kept))
+        }
+        other => own().then(|| other.clone()),
+    }
+}
+
+/// As [`saved`], so that the loader reads the same configuration from it.
+pub(super) fn as_file<T: Serialize>(config: &T) -> Json {
+    without_secrets(config, variables::escaped)
+}
+
+/// `plain` is how a text is written that came from no variable.
+fn without_secrets<T: Serialize>(config: &T, plain: fn(&str) -> String) -> Json {
     let mut json = serde_json::to_value(config)
         .expect("configurations hold only tables with text keys, and paths read from UTF-8");
-    blank(&mut json, "");
+    blank(&mut json, "", plain);
     json
 }
 
-fn blank(value: &mut Json, key: &str) {
+fn blank(value: &mut Json, key: &str, plain: fn(&str) -> String) {
     match value {
-        Json::Object(table) => table.iter_mut().for_each(|(key, value)| blank(value, key)),
-        Json::Array(items) => items.iter_mut().for_each(|item| blank(item, key)),
-        Json::String(text) => *text = without_secret(key, text),
+        Json::Object(table) => table.iter_mut().for_each(|(key, value)| blank(value, key, plain)),
+        Json::Array(items) => items.iter_mut().for_each(|item| blank(item, key, plain)),
+        Json::String(text) => {
+            let written = variables::as_written(key, text).unwrap_or_else(|| plain(text));
+            *text = without_secret(key, &secrets::masked(&written));
+        }
         _ => {}
     }
 }
@@ -246,7 +288,8 @@ mod tests {
         fn any_text_reads_back(text in "(?s).*") {
             let yaml = to_yaml(&serde_json::json!({"text": text}));
             let root = tree::parse(&yaml, "a.yaml").expect("is valid");
-            prop_assert_eq!(&root.entries()[0].node.value, &tree::Value::Text(without_secret("text", &text)));
+            let written = variables::escaped(&without_secret("text", &text));
+            prop_assert_eq!(&root.entries()[0].node.value, &tree::Value::Text(written));
         }
 
         #[test]

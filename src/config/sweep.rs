@@ -64,7 +64,7 @@ pub fn load_plan(
     overrides: &[Override],
     swept: Swept<'_>,
 ) -> Result<FinetunePlan, Problems> {
-    let root = path.map(load::read).transpose().map_err(|problem| Problems(vec![problem]))?;
+    let root = path.map(|path| load::read(path, overrides)).transpose()?;
     plan_of(path.zip(root), overrides, swept)
 }
 
@@ -89,8 +89,8 @@ fn all_axes(file: Option<(&Path, &Node)>, swept: Swept<'_>) -> Result<Vec<Axis>,
     for text in swept.axes {
         found.push(axes::written(text, &shape)?);
     }
-    if let Some((path, root)) = file {
-        let of_file = axes::in_file(path, root, &shape)?;
+    if let Some((_, root)) = file {
+        let of_file = axes::in_file(root, &shape)?;
         let is_given = |axis: &Axis| found.iter().any(|other| other.key == axis.key);
         let more: Vec<Axis> = of_file.into_iter().filter(|axis| !is_given(axis)).collect();
         found.extend(more);

@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::config::FinetuneConfig;
 use crate::config::Goal;
 use crate::config::load;
+use crate::config::merge::merged;
 use crate::config::overrides::Override;
+use crate::config::profiles;
 use crate::config::shape::name_of;
 use crate::config::shape::quoted;
 use crate::config::suggest::closest;
@@ -19,6 +21,7 @@ use crate::config::tree::Node;
 use crate::config::tree::Place;
 use crate::config::tree::Value;
 use crate::config::tree::shortened;
+use crate::config::variables;
 use crate::error::Problem;
 use crate::error::Problems;
 use crate::scores::Metric;
@@ -43,7 +46,7 @@ pub struct NamedTask {
 
 /// Reads a file of tasks; every problem of the first task that has one is reported. Later overrides win.
 pub fn load_tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask>, Problems> {
-    let root = load::read(path).map_err(|problem| Problems(vec![problem]))?;
+    let root = load::read(path, overrides)?;
     tasks_of(path, root, overrides)
 }
 
@@ -59,10 +62,10 @@ pub(super) fn tasks_of(
     overrides: &[Override],
 ) -> Result<Vec<NamedTask>, Problems> {
     let one = |problem| Problems(vec![problem]);
-    let place = |place: &Place| place.shown(Some(&path.display().to_string()));
     let refuse = |at: &Place, message: String, hint: &str| {
-        Err(Problems(vec![Problem::usage(message).at(place(at)).hint(hint)]))
+        Err(Problems(vec![Problem::usage(message).at(at.shown()).hint(hint)]))
     };
+    profiles::set_aside(&mut base, &["tasks", "metric"]);
     let Some(list) = base.take("tasks") else {
         return refuse(&base.place, "there is no list `tasks`".to_string(), SHAPE);
     };
@@ -76,16 +79,15 @@ pub(super) fn tasks_of(
     let mut tasks: Vec<NamedTask> = Vec::new();
     for mut item in items {
         let at = item.place.clone();
-        let name = match item.take("name").map(|entry| (entry.place, entry.node.value)) {
-            Some((_, Value::Text(name))) if !name.trim().is_empty() => name,
-            Some((at, other)) => {
-                let message = format!("`name` wants a text, not {}", other.described());
-                return refuse(&at, message, "put it in quotes");
-            }
-            None => {
-                return refuse(&at, "a task has no `name`".to_string(), "add `name: sst2`, or what it is");
-            }
+        let Some(mut entry) = item.take("name") else {
+            return refuse(&at, "a task has no `name`".to_string(), "add `name: sst2`, or what it is");
         };
+        variables::fill_at_once(&mut entry.node, "name").map_err(one)?;
+        let Some(name) = entry.node.value.text().filter(|name| !name.trim().is_empty()) else {
+            let message = format!("`name` wants a text, not {}", entry.node.value.described());
+            return refuse(&entry.place, message, "put it in quotes");
+        };
+        let name = name.to_string();
         if tasks.iter().any(|other| other.name == name) {
             let message = format!("two tasks are called `{}`", shortened(&name));
             return refuse(&at, message, "give each a name of its own");
@@ -105,29 +107,15 @@ pub(super) fn tasks_of(
         let seeds = if seeds.is_empty() { DEFAULT_SEEDS.to_vec() } else { seeds };
         let metric = match metric {
             None => metrics(config.goal())[0],
-            Some(entry) => metric_of(&entry.node.value, config.goal())
-                .map_err(|problem| one(problem.at(place(&entry.place))))?,
+            Some(mut entry) => {
+                variables::fill_at_once(&mut entry.node, "metric").map_err(one)?;
+                metric_of(&entry.node.value, config.goal())
+                    .map_err(|problem| one(problem.at(entry.place.shown())))?
+            }
         };
         tasks.push(NamedTask { name, metric, seeds, config });
     }
     Ok(tasks)
-}
-
-/// A table with the entries of `over` put over those of `base`.
-fn merged(base: Node, over: Node) -> Node {
-    let (Value::Table(mut entries), Value::Table(more)) = (base.value, over.value.clone()) else {
-        return over;
-    };
-    for entry in more {
-        match entries.iter().position(|below| name_of(&below.key) == name_of(&entry.key)) {
-            Some(at) => {
-                let below = entries.remove(at);
-                entries.insert(at, Entry { node: merged(below.node, entry.node), ..entry });
-            }
-            None => entries.push(entry),
-        }
-    }
-    Node { value: Value::Table(entries), place: over.place }
 }
 
 fn metrics(goal: Goal) -> &'static [Metric] {
@@ -141,13 +129,11 @@ fn metrics(goal: Goal) -> &'static [Metric] {
 
 fn metric_of(value: &Value, goal: Goal) -> Result<Metric, Problem> {
     let named = |name: &str| metrics(goal).iter().copied().find(|metric| metric.name() == name);
-    if let Value::Text(text) = value
-        && let Some(metric) = named(text)
-    {
+    if let Some(metric) = value.text().and_then(named) {
         return Ok(metric);
     }
     let names: Vec<&str> = metrics(goal).iter().map(|metric| metric.name()).collect();
-    let near = if let Value::Text(text) = value { closest(text, &names) } else { None };
+    let near = value.text().and_then(|text| closest(text, &names));
     let hint = match near {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("this task has {}", quoted(&names)),

@@ -25,6 +25,7 @@ use crate::families::ModelConfig;
 use crate::fs;
 use crate::fs::Sha256Sum;
 use crate::interop::config_json::HubConfig;
+use crate::interop::hub;
 use crate::interop::names;
 use crate::interop::names::Mapped;
 use crate::interop::refit::Refit;
@@ -84,15 +85,23 @@ pub struct PretrainedFolder {
 }
 
 /// Opens a model folder in Hugging Face's layout, without reading its tensors; an error names file or key. Of
-/// a generator and a discriminator it takes the discriminator, and says so in a note.
+/// a generator and a discriminator it takes the discriminator, and says so in a note; so it does of a model
+/// that is found by its name in the cache of the Hugging Face hub.
 pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
+    if let Some(cached) = hub::cached_folder(folder) {
+        let mut found = read_folder(&cached)?;
+        found
+            .notes
+            .insert(0, format!("taken from the cache of the Hugging Face hub, `{}`", cached.display()));
+        return Ok(found);
+    }
     if holds_pair(folder) {
         let mut discriminator = read_folder(&folder.join(DISCRIMINATOR))?;
         let note = format!("holds a generator and a discriminator: `{DISCRIMINATOR}` is taken");
         discriminator.notes.insert(0, note);
         return Ok(discriminator);
     }
-    require_config(folder)?;
+    hub::require_config(folder)?;
     // What lies deeper, as the moments of a checkpoint do, is not read here.
     verify_sealed(folder, |name| !name.contains('/'))?;
     open_folder(folder)
@@ -100,7 +109,7 @@ pub fn read_folder(folder: &Path) -> Result<PretrainedFolder> {
 
 /// As [`read_folder`] for a folder of one model, whose files are not held against their hashes.
 pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
-    require_config(folder)?;
+    hub::require_config(folder)?;
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
@@ -126,15 +135,6 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
         sources,
         is_untrained: false,
     })
-}
-
-fn require_config(folder: &Path) -> Result<()> {
-    if fs::exists(&folder.join("config.json")) {
-        return Ok(());
-    }
-    let hint = "name a model folder in the Hugging Face layout, or a checkpoint folder of a run";
-    let problem = Problem::new("there is no `config.json`, so this is no model folder");
-    Err(problem.at(folder.display()).hint(hint).into())
 }
 
 /// What filling a model from a folder came to.

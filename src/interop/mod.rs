@@ -4,6 +4,7 @@
 
 mod config_json;
 mod folder;
+mod hub;
 mod names;
 mod refit;
 #[cfg(test)]
@@ -21,4 +22,5 @@ pub use folder::TOKENIZER_FILES;
 pub use folder::holds_pair;
 pub use folder::open_folder;
 pub use folder::read_folder;
+pub use hub::cached_folder;
 pub use refit::Refit;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::config;
 use crate::config::PretrainConfig;
 use crate::corpus::Corpus;
 use crate::corpus::SourceFile;
@@ -36,12 +37,12 @@ pub(super) fn of(
     let tokenizer = if let Some(tokenizer) = given {
         json!({"path": format!("a tokenizer with fingerprint {}", tokenizer.fingerprint())})
     } else {
-        let mut table = serde_json::to_value(&config.tokenizer)?;
+        let mut table = config::saved(&config.tokenizer);
         table.as_object_mut().into_iter().for_each(|table| table.retain(|key, _| key != "compare_with"));
         table["family"] = json!(config.model().map(|model| model.family));
         table
     };
-    let mut data = serde_json::to_value(&config.data)?;
+    let mut data = config::saved(&config.data);
     let sources = data["sources"].as_array_mut().into_iter().flatten();
     for table in sources.filter_map(Value::as_object_mut) {
         table.remove("weight");
@@ -53,7 +54,8 @@ pub(super) fn of(
         .for_each(|table| table.retain(|key, _| key != "memory_bytes"));
     let table = data.as_object_mut().into_iter();
     table.for_each(|table| table.retain(|key, _| DECISIVE.contains(&key.as_str())));
-    let lists = lists_of(config).map(|path| Ok((path.clone(), json!(fs::sample_hash(Path::new(path))?))));
+    let lists =
+        lists_of(config).map(|path| Ok((config::portable(path), json!(fs::sample_hash(Path::new(path))?))));
     let lists: serde_json::Map<String, Value> = lists.collect::<Result<_>>()?;
     let files = corpus
         .map(|corpus| corpus.files().iter().map(identity).collect::<Result<Vec<Value>>>())
@@ -71,7 +73,8 @@ fn lists_of(config: &PretrainConfig) -> impl Iterator<Item = &String> {
 fn identity(file: &SourceFile) -> Result<Value> {
     // What is piped in cannot be looked at twice.
     let sample = if file.is_standard_input() { None } else { fs::sample_hash(&file.path)? };
-    Ok(json!({"path": file.path.to_string_lossy(), "bytes": file.size_bytes, "sample": sample}))
+    let path = config::portable(&file.path.to_string_lossy());
+    Ok(json!({"path": path, "bytes": file.size_bytes, "sample": sample}))
 }
 
 /// SHA-256 of settings in hexadecimal.

@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::scores::Better;
 use crate::scores::Outcomes;
 use crate::tasks::Task;
+use crate::tasks::planned::Planned;
 use crate::tasks::run::Kind;
 use crate::tasks::trained::Trained;
 
@@ -46,6 +47,10 @@ pub trait Finetuned: Sized {
 
     /// How many examples there are to train on.
     fn num_train(&self) -> usize;
+
+    /// What a run from `folder` would read, without its weights. What is wrong with the lengths that are
+    /// asked for is an error, as in a run.
+    fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned>;
 
     /// The run of one seed from the encoder of `folder`.
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Self::Kind<'a>;

@@ -7,6 +7,7 @@
 
 pub mod classify;
 pub mod embed;
+mod examples;
 pub mod fill_mask;
 pub mod finetuned;
 pub mod floors;
@@ -17,6 +18,7 @@ pub mod loss;
 pub mod masked_lm;
 pub mod minimal_pairs;
 pub mod multi_label;
+pub mod planned;
 pub mod pretraining;
 pub mod regression;
 pub mod replaced_token_detection;

@@ -73,8 +73,8 @@ fn stratified(labels: &[u32], size: usize, seed: u64) -> Vec<usize> {
 }
 
 /// Cuts `size` places into shares in proportion to `counts` (method of largest remainders, in whole numbers).
-fn shares(counts: &[usize], size: usize) -> Vec<usize> {
-    let total: u128 = counts.iter().map(|count| *count as u128).sum();
+pub(super) fn shares(counts: &[usize], size: usize) -> Vec<usize> {
+    let total: u128 = counts.iter().map(|count| *count as u128).sum::<u128>().max(1);
     let exact = |count: usize| count as u128 * size as u128;
     let mut shares: Vec<usize> = counts.iter().map(|count| (exact(*count) / total) as usize).collect();
     let left = size - shares.iter().sum::<usize>();

@@ -5,6 +5,7 @@
 
 mod append_log;
 mod gpu;
+pub mod log;
 mod metrics;
 mod progress;
 mod record;

@@ -14,6 +14,7 @@ use crate::config::ModelSection;
 use crate::config::PretrainConfig;
 use crate::config::TokenizerConfig;
 use crate::config::compare_for_decay;
+use crate::config::with_variables;
 use crate::error::Problem;
 use crate::fs;
 use crate::interop::read_folder;
@@ -97,7 +98,8 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
     // A checkpoint that is damaged is told of when the run goes on from another one.
     let read = |folder: &Path| {
         let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;
-        serde_json::from_slice::<PretrainConfig>(&bytes).ok()
+        let saved = with_variables(serde_json::from_slice(&bytes).ok()?);
+        serde_json::from_value::<PretrainConfig>(saved).ok()
     };
     let saved = folders.iter().find_map(|folder| read(folder));
     Ok(saved.filter(|saved| named(saved) == named(config)))
@@ -107,9 +109,10 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
 fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
     let path = &given.checkpoint;
     let resumed = Resumed::read(Checkpoint::open(path)?)?;
-    let parent: PretrainConfig = serde_json::from_value(resumed.config.clone()).map_err(|e| {
-        Problem::usage(format!("`{}` is not a checkpoint of pretraining: {e}", path.display())).at(KEY)
-    })?;
+    let parent: PretrainConfig =
+        serde_json::from_value(with_variables(resumed.config.clone())).map_err(|e| {
+            Problem::usage(format!("`{}` is not a checkpoint of pretraining: {e}", path.display())).at(KEY)
+        })?;
     let step = resumed.state.step;
     let learning_rate = stable_rate(&Schedule::new(&parent.training, resumed.log.max_steps), step, path)?;
     let sha256 = agreed(&given, fs::sha256_of_file(&path.join(MANIFEST_JSON))?)?;

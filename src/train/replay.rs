@@ -20,6 +20,7 @@ use crate::config::FinetuneConfig;
 use crate::config::PrecisionConfig;
 use crate::config::PretrainConfig;
 use crate::config::RunSection;
+use crate::config::with_variables;
 use crate::error::Problem;
 use crate::fs;
 use crate::layers::Gradients;
@@ -92,7 +93,7 @@ impl Replay {
             })?;
         let saved = Checkpoint::open(root)?;
         let failed: FailedStep = part(&saved, FAILED_BATCH)?;
-        let config = saved.json(CONFIG)?;
+        let config = with_variables(saved.json(CONFIG)?);
         let run: RunSection = section(&saved, &config, "run")?;
         let precision: PrecisionConfig = section(&saved, &config, "precision")?;
         let machine = machine::set_up(&run, &precision)?;

@@ -80,17 +80,16 @@ pub fn find<C: Serialize + DeserializeOwned>(
     Ok(Some(Found { resumed, is_complete: complete }))
 }
 
-/// Refuses to go on with other inputs than those that the run began with.
-pub fn agree_on_inputs(resumed: &Resumed, inputs: &Inputs) -> Result<()> {
-    let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
-    agree(resumed, inputs, "when this run began", hint)
-}
-
-/// Refuses to go on from a checkpoint of another run with other inputs than it had.
-pub fn agree_with_parent(parent: &Resumed, inputs: &Inputs) -> Result<()> {
+/// Refuses to go on with other inputs than those that the run began with, or, from a checkpoint of another run,
+/// than that one had.
+pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
+    if let Some(found) = found {
+        let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";
+        agree(&found.resumed, inputs, "when this run began", hint)?;
+    }
     let hint = "a decay goes on with the tokenizer and the data of its checkpoint: set \
                 `data.prepared_dir` to where they lie";
-    agree(parent, inputs, "in the run of the checkpoint", hint)
+    parent.map_or(Ok(()), |parent| agree(parent, inputs, "in the run of the checkpoint", hint))
 }
 
 fn agree(resumed: &Resumed, inputs: &Inputs, when: &str, hint: &str) -> Result<()> {

@@ -18,6 +18,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
+use crate::config::saved;
 use crate::config::to_yaml;
 use crate::error::Problem;
 use crate::fs;
@@ -34,6 +35,7 @@ use crate::scores::Better;
 use crate::tasks::Task;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
+use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
@@ -112,14 +114,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let output = request.output;
     let _lock = FolderLock::take(output)?;
     let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
-    let inputs = kind.inputs()?;
-    if let Some(found) = &found {
-        resume::agree_on_inputs(&found.resumed, &inputs)?;
-    }
+    let inputs = told(kind.inputs()?, progress);
     let parent = request.parent.filter(|_| found.is_none());
-    if let Some(parent) = parent {
-        resume::agree_with_parent(parent, &inputs)?;
-    }
+    resume::agree_on_inputs(found.as_ref(), parent, &inputs)?;
     let shapes = kind.shapes()?;
     let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
     let plan = BatchPlan::new(training, request.max_seq_length);
@@ -164,7 +161,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let options = RunFolderOptions {
         path: output,
         folders,
-        config: serde_json::to_value(request.config)?,
+        config: saved(request.config),
         inputs,
         training,
         total_steps,
@@ -212,6 +209,14 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         }
     }
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// The same, with `-v` said.
+fn told(inputs: Inputs, progress: &Progress) -> Inputs {
+    for (key, hash) in &inputs {
+        progress.detail(&format!("`{key}`: hash {hash}"));
+    }
+    inputs
 }
 
 /// The score that decides which evaluation is best, and which way is better: the configuration's, else that

@@ -192,8 +192,15 @@ impl RunFolder {
         let Some(saving) = self.saving.take() else { return };
         let step = saving.step();
         match saving.wait() {
-            Ok(warnings) => warnings.iter().for_each(|warning| self.progress.warn(warning)),
+            Ok(warnings) => self.tell_saved(step, &warnings),
             Err(e) => self.warn_unsaved(step, &e),
+        }
+    }
+
+    fn tell_saved(&self, step: u64, warnings: &[String]) {
+        self.progress.detail(&format!("the checkpoint of step {step} is written"));
+        for warning in warnings {
+            self.progress.warn(warning);
         }
     }
 
@@ -291,7 +298,9 @@ impl RunFolder {
             self.store.save(&snapshot, &keep)
         });
         match saved {
-            Ok(warnings) => warnings.iter().for_each(|warning| self.progress.warn(warning)),
+            // One that is written in the background is told when it is.
+            Ok(_) if self.saving.is_some() => {}
+            Ok(warnings) => self.tell_saved(state.step, &warnings),
             Err(e) if last => return Err(e),
             Err(e) => self.warn_unsaved(state.step, &e),
         }

@@ -15,6 +15,7 @@ use crate::interop::PretrainedFolder;
 use crate::machine;
 use crate::machine::Machine;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::files_of;
 use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
 use crate::train;
@@ -157,9 +158,13 @@ pub(super) fn file_name(value: &str) -> String {
 
 /// Names a file that is missing before anything is trained.
 pub(super) fn require_files<'a>(configs: impl Iterator<Item = &'a FinetuneConfig>) -> Result<()> {
-    let mut files = configs.flat_map(|config| [&config.data.train_file, &config.data.eval_file]);
-    match files.find(|path| !fs::exists(path)) {
-        None => Ok(()),
-        Some(missing) => Err(Problem::new("there is no such file").at(missing.display()).into()),
+    for config in configs {
+        let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
+        for path in [&config.data.train_file].into_iter().chain(eval) {
+            if let Some(missing) = files_of(path)?.iter().find(|path| !fs::exists(path)) {
+                return Err(Problem::new("there is no such file").at(missing.display()).into());
+            }
+        }
     }
+    Ok(())
 }

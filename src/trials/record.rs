@@ -55,7 +55,9 @@ impl Record {
 
     /// Writes it into the folder of its cell.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        fs::write_bytes(&folder.join(RECORD), format!("{}\n", serde_json::to_string(self)?).as_bytes())
+        let mut json = serde_json::to_value(self)?;
+        json["config"] = config::saved(&self.config);
+        fs::write_bytes(&folder.join(RECORD), format!("{json}\n").as_bytes())
     }
 
     /// Refuses a record of other values or inputs than those of the cell: a table would mix them unseen.

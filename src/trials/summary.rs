@@ -7,6 +7,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::config;
 use crate::config::Sweep;
 use crate::scores::Better;
 use crate::scores::mean;
@@ -114,7 +115,7 @@ impl Summary<'_> {
 
     /// The swept keys, by their paths, with the values that a setting gives them.
     fn key_values(&self, setting: usize) -> Map<String, Value> {
-        let config = serde_json::to_value(&self.sweep.settings[setting].config).unwrap_or_default();
+        let config = config::saved(&self.sweep.settings[setting].config);
         let value = |key: &String| config.pointer(&format!("/{}", key.replace('.', "/"))).cloned();
         let keys = self.sweep.keys.iter();
         Map::from_iter([(

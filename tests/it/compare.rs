@@ -176,7 +176,7 @@ fn what_cannot_be_compared_is_named_before_anything_is_trained() {
         assert!(!place.path("out/animals").exists() && !place.path("out/names").exists());
     };
     refused(&["--models", "run/final"], 2, &["--models: names `run/final` twice"]);
-    refused(&["--models", "nowhere"], 1, &["nowhere: there is no `config.json`"]);
+    refused(&["--models", "nowhere"], 1, &["there is no folder `nowhere`, and nothing is downloaded"]);
     refused(
         &["--set", "data.max_seq_length=64"],
         2,

@@ -3,6 +3,7 @@
 
 mod care;
 mod entities;
+mod files;
 mod label_sets;
 mod numbers;
 mod options;

@@ -8,6 +8,7 @@ mod bench;
 mod checkpoint;
 mod cli;
 mod compare;
+mod configuration;
 mod doctor;
 mod embed;
 mod finetune;

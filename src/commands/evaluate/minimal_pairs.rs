@@ -7,6 +7,7 @@ use anyhow::Result;
 use candle_core::Device;
 use serde_json::Value;
 
+use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
@@ -30,7 +31,7 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
     let pairs = read_pairs(&args.data)?;
-    let model = Likelihood::open(&args.model, device, masking)?;
+    let model = Likelihood::open(&model_folder::named(&args.model), device, masking)?;
     let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
     let judged = model.judge(&pairs, &mut |count| stage.advance(count))?;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::commands::device;
+use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::ScoringTask;
 use crate::commands::terminal;
@@ -34,7 +35,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         batch_size: args.compute.batch_size as usize,
         dump_logits: args.dump_logits.as_deref(),
     };
-    let scores = list::open(&args.model, &device)?.evaluate(&evaluation)?;
+    let scores = list::open(&model_folder::named(&args.model), &device)?.evaluate(&evaluation)?;
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }

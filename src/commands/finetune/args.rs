@@ -28,12 +28,17 @@ pub struct FinetuneArgs {
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Training examples: .csv, .tsv, .jsonl, .parquet; tagged words: CoNLL, .jsonl, .parquet; all but
-    /// Parquet also .gz, .zst, .bz2 (key `data.train_file`)
+    /// Parquet also .gz, .zst, .bz2; or a folder of such files, or a pattern in quotes (key
+    /// `data.train_file`)
     #[arg(long, value_name = "FILE")]
     pub train: Option<PathBuf>,
     /// Evaluation examples (key `data.eval_file`)
     #[arg(long, value_name = "FILE")]
     pub eval: Option<PathBuf>,
+    /// Share of the training examples to evaluate on, in the place of a file of their own (key
+    /// `data.eval_fraction`)
+    #[arg(long, value_name = "SHARE", value_parser = number)]
+    pub eval_fraction: Option<f64>,
     /// Column of the text (key `data.text_column`)
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
@@ -74,12 +79,18 @@ pub struct FinetuneArgs {
     /// larger
     #[arg(long, value_name = "SHARE,SHARE,...", value_delimiter = ',', value_parser = number)]
     pub fractions: Vec<f64>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Folder of the results (key `run.output_dir`)
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Threads; 0 means one for each core that this process may use (key `run.threads`)
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
+    /// Lay a profile of the configuration over the rest (table `profiles`); may be repeated, later ones win
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
     /// Change any other key, e.g. `training.learning_rate=3e-5`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -91,15 +102,19 @@ impl FinetuneArgs {
     pub fn load(&self) -> Result<FinetunePlan, Problems> {
         self.need_file_or_flags().map_err(|problem| Problems(vec![problem]))?;
         let mut overrides = self.flags().map_err(|problem| Problems(vec![problem]))?;
-        overrides.extend(config::overrides(&self.set)?);
+        overrides.extend(config::overrides(&self.profile, &self.set)?);
         let swept = Swept { axes: &self.sweep, fractions: &self.fractions };
         config::load_plan(self.config.as_deref(), &overrides, swept)
     }
 
     fn need_file_or_flags(&self) -> Result<(), Problem> {
-        let given = [("--model", &self.model), ("--train", &self.train), ("--eval", &self.eval)];
+        let given = [
+            ("--model", self.model.is_some()),
+            ("--train", self.train.is_some()),
+            ("--eval", self.eval.is_some() || self.eval_fraction.is_some()),
+        ];
         let missing: Vec<String> =
-            given.iter().filter(|(_, path)| path.is_none()).map(|(flag, _)| format!("`{flag}`")).collect();
+            given.iter().filter(|(_, is_given)| !is_given).map(|(flag, _)| format!("`{flag}`")).collect();
         if self.config.is_some() || missing.is_empty() {
             return Ok(());
         }
@@ -138,10 +153,12 @@ impl FinetuneArgs {
         ] {
             flags.extend(column.map(|column| Override::flag(flag, key, column)));
         }
-        flags.extend(
-            self.max_train_fraction
-                .map(|share| Override::flag("--max-train-fraction", "data.max_train_fraction", share)),
-        );
+        for (flag, key, share) in [
+            ("--eval-fraction", "data.eval_fraction", self.eval_fraction),
+            ("--max-train-fraction", "data.max_train_fraction", self.max_train_fraction),
+        ] {
+            flags.extend(share.map(|share| Override::flag(flag, key, share)));
+        }
         flags.extend(
             self.max_train_samples
                 .map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)),

@@ -1,6 +1,7 @@
 //! `mlmtrain finetune`: trains a pretrained encoder on labelled examples, once for each seed; or a sweep.
 
 pub mod args;
+mod plan;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::machine::Machine;
 use crate::scores::mean;
 use crate::scores::sample_std;
 use crate::tasks::finetuned::Finetuned;
+use crate::tasks::labelled::files_of;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::telemetry::Progress;
@@ -47,13 +49,17 @@ struct Outcome {
 /// Runs the subcommand.
 pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
-        FinetunePlan::Single(loaded) => loaded.config,
+        FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
+        FinetunePlan::Single(loaded) => loaded.config,
     };
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
+    if args.dry_run {
+        return plan::single(&config, &machine);
+    }
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
@@ -74,10 +80,18 @@ impl FinetunedVisitor for Training<'_> {
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
         let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
+        let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
+        for path in [&config.data.train_file].into_iter().chain(eval) {
+            let files = files_of(path).unwrap_or_default();
+            for file in files {
+                progress.detail(&format!("reading `{}`", file.display()));
+            }
+        }
         let examples = T::read(config)?;
         progress.note(&examples.summary());
         // Opened once for all seeds: its tensors are read when they are asked for.
         let folder = read_folder(&config.model)?;
+        progress.detail(&format!("starting from `{}`", folder.path.display()));
         let signals = Signals::listen()?;
         let mut outcomes = Vec::new();
         for (seed, output) in seeds {

@@ -57,6 +57,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     }
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
+    progress.detail(&format!("configuration `{}`", args.config.config.display()));
     let prepared = prepare::ensure_prepared(&resolved, &progress)?;
     if let Some(line) = decay::told(&config) {
         progress.note(&line);

@@ -47,11 +47,12 @@ impl Subject {
     /// Reads and checks the configuration.
     pub(super) fn load(args: &VerifyResumeArgs) -> Result<Self> {
         let mut arguments = vec![OsString::from("--config"), args.config.clone().into()];
+        arguments.extend(args.profile.iter().flat_map(|name| ["--profile".into(), name.into()]));
         arguments.extend(args.set.iter().flat_map(|set| ["--set".into(), set.into()]));
         if let Some(threads) = args.threads {
             arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
-        Ok(match config::load_any(&args.config, &args.set)? {
+        Ok(match config::load_any(&args.config, &config::overrides(&args.profile, &args.set)?)? {
             AnyLoaded::Pretrain(loaded) => {
                 let config = loaded.config;
                 let prepared_dir = Some(config.prepared_dir());

@@ -177,7 +177,8 @@ fn wrong_sweeps_are_named_with_their_place() {
 
 #[test]
 fn settings_of_the_command_line_hold_for_all_runs() {
-    let sets = overrides(&["model=b".to_string(), "training.max_steps=3".to_string()]).expect("is right");
+    let sets =
+        overrides(&[], &["model=b".to_string(), "training.max_steps=3".to_string()]).expect("is right");
     let flags = [
         Override::flag("--train", "data.train_file", "a.csv"),
         Override::flag("--eval", "data.eval_file", "b.csv"),

@@ -65,10 +65,10 @@ fn wrong_files_are_named_with_their_place() {
     a.yaml:3:11: `task` cannot be `tagging`
       hint: choose one of `classify`, `regression`, `token-classify`
     "#);
-    insta::assert_snapshot!(wrong("tasks:\n  - name: a\n    data: {train_file: a.csv}\n"), @r#"
+    insta::assert_snapshot!(wrong("tasks:\n  - name: a\n    data: {train_file: a.csv}\n"), @"
     a.yaml:3:5: `data.eval_file` is missing
-      hint: name a .csv, .tsv, .jsonl or .parquet file
-    "#);
+      hint: name a .csv, .tsv, .jsonl or .parquet file, or split the training file with `data.eval_fraction: 0.1`
+    ");
     insta::assert_snapshot!(wrong("tasks:\n  - name: a\n    data: {train: a.csv, eval_file: b}\n"), @r#"
     a.yaml:3:12: unknown key `train` in `data`
       hint: did you mean `train_file`?

@@ -1,5 +1,6 @@
 //! Whole files through the loader: messages as a user sees them, origins, saving and resuming.
 
+mod files;
 mod guidance;
 mod hostile;
 
@@ -125,12 +126,12 @@ fn missing_keys_are_named_with_what_they_are_for() {
     error: a.yaml:1:1: `model` is missing
       hint: add `model`, family and size of the model: a table named after the family, as `roberta:`
     "#);
-    insta::assert_snapshot!(load_labelled("data:\n  train_file: a.csv\n", &[]).expect_err("is wrong"), @r#"
+    insta::assert_snapshot!(load_labelled("data:\n  train_file: a.csv\n", &[]).expect_err("is wrong"), @"
     error: a.yaml:1:1: `model` is missing
       hint: add `model`, a model folder in the Hugging Face layout: a checkpoint of ours or anybody's
     error: a.yaml:1:1: `data.eval_file` is missing
-      hint: name a .csv, .tsv, .jsonl or .parquet file
-    "#);
+      hint: name a .csv, .tsv, .jsonl or .parquet file, or split the training file with `data.eval_fraction: 0.1`
+    ");
 }
 
 #[test]
@@ -320,6 +321,7 @@ fn show_names_the_origin_of_each_value() {
     data:
       train_file: a.csv               # a.yaml:3
       eval_file: "b c.csv"            # a.yaml:4
+      eval_fraction: null             # default
       text_column: null               # default
       text_pair_column: null          # default
       label_column: null              # default
@@ -398,7 +400,7 @@ fn json_is_the_same_configuration() {
 #[test]
 fn the_kind_is_told_by_the_content() {
     let kind = |text: &str| {
-        let read = |path: &Path| load::read(path).map_err(|problem| Problems(vec![problem]));
+        let read = |path: &Path| include::read(path).map_err(|problem| Problems(vec![problem]));
         in_folder(text, |path| read(path).map(|root| kind::of(&root))).expect("is readable")
     };
     assert_eq!(kind(SMALL), Kind::Pretrain);

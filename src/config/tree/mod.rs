@@ -4,6 +4,8 @@
 //! JSON, so that one parser reads both. Nesting, aliases and size are bounded: no text can make it slow, deep
 //! or large.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde::Deserializer;
 use serde::de;
@@ -27,19 +29,18 @@ const MAX_VALUES: usize = 20_000;
 /// Where a key or value stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// In the configuration file; both numbers start at 1.
-    File { line: u64, column: u64 },
+    /// In a file, as errors name it; both numbers start at 1.
+    File { file: Arc<str>, line: u64, column: u64 },
     /// On the command line: `--set training.max_steps` or `--train`.
     Flag(String),
 }
 
 impl Place {
-    /// As errors show it, with the file's name where there is one.
-    pub(super) fn shown(&self, file: Option<&str>) -> String {
-        match (self, file) {
-            (Self::File { line, column }, Some(file)) => format!("{file}:{line}:{column}"),
-            (Self::File { line, column }, None) => format!("{line}:{column}"),
-            (Self::Flag(flag), _) => flag.clone(),
+    /// As errors show it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::File { file, line, column } => format!("{file}:{line}:{column}"),
+            Self::Flag(flag) => flag.clone(),
         }
     }
 }
@@ -59,8 +60,34 @@ pub(super) enum Value {
     Integer(i128),
     Float(f64),
     Text(String),
+    /// A text with the values of variables in it.
+    Filled(Filled),
     List(Vec<Node>),
     Table(Vec<Entry>),
+}
+
+/// A text that named variables: `${HOME}/corpus`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Filled {
+    /// With their values.
+    pub(super) text: String,
+    /// As it stands in the file.
+    pub(super) written: String,
+    /// Whether one of the values is a secret.
+    pub(super) is_secret: bool,
+}
+
+impl Filled {
+    /// What it would be if it stood in the file: `1e-4` is a number.
+    pub(super) fn value(&self) -> Value {
+        match parse(self.text.trim(), "") {
+            _ if self.text.trim().is_empty() => Value::Null,
+            Ok(Node { value: Value::List(_) | Value::Table(_), .. }) | Err(_) => {
+                Value::Text(self.text.clone())
+            }
+            Ok(node) => node.value,
+        }
+    }
 }
 
 /// One `key: value`; a table keeps all of them, also repeated ones.
@@ -92,32 +119,52 @@ impl Node {
         }
     }
 
+    /// The entries of a table, to be changed; none of anything else.
+    pub(super) fn entries_mut(&mut self) -> Option<&mut Vec<Entry>> {
+        match &mut self.value {
+            Value::Table(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
     /// Puts this value and all within it to `place`.
     pub(super) fn placed(mut self, place: &Place) -> Self {
-        self.place = place.clone();
-        self.value = match self.value {
-            Value::List(nodes) => Value::List(nodes.into_iter().map(|n| n.placed(place)).collect()),
-            Value::Table(entries) => Value::Table(
-                entries
-                    .into_iter()
-                    .map(|e| Entry { key: e.key, place: place.clone(), node: e.node.placed(place) })
-                    .collect(),
-            ),
-            scalar => scalar,
-        };
+        self.each_place(&mut |own| own.clone_from(place));
         self
+    }
+
+    fn each_place(&mut self, change: &mut dyn FnMut(&mut Place)) {
+        change(&mut self.place);
+        match &mut self.value {
+            Value::List(nodes) => nodes.iter_mut().for_each(|node| node.each_place(change)),
+            Value::Table(entries) => entries.iter_mut().for_each(|entry| {
+                change(&mut entry.place);
+                entry.node.each_place(change);
+            }),
+            _ => {}
+        }
     }
 }
 
 impl Value {
-    /// What the value is, for a message: "the text `many`", "a list".
+    /// The text, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Filled(Filled { text, .. }) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What the value is, for a message: "the text `many`", "a list". Variables are told by their names.
     pub(super) fn described(&self) -> String {
         match self {
             Self::Null => "nothing".to_string(),
             Self::Bool(value) => format!("`{value}`"),
             Self::Integer(value) => format!("`{value}`"),
             Self::Float(value) => format!("`{value}`"),
-            Self::Text(text) => format!("the text `{}`", shortened(text)),
+            Self::Text(text) | Self::Filled(Filled { written: text, .. }) => {
+                format!("the text `{}`", shortened(text))
+            }
             Self::List(_) => "a list".to_string(),
             Self::Table(_) => "a table".to_string(),
         }
@@ -144,12 +191,31 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
     };
     match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
         Ok(spanned) if spanned.value == Value::Null => {
-            Ok(Node::empty_table(Place::File { line: 1, column: 1 }))
+            Ok(Node::empty_table(Place::File { file: file.into(), line: 1, column: 1 }))
         }
-        Ok(spanned) => Ok(node(spanned)),
-        Err(error) => Err(syntax_problem(&error, file)),
+        Ok(spanned) => {
+            let (mut root, name) = (node(spanned), Arc::from(file));
+            root.each_place(&mut |place| {
+                if let Place::File { file, .. } = place {
+                    *file = Arc::clone(&name);
+                }
+            });
+            Ok(root)
+        }
+        Err(error) => {
+            let at = error.location().map_or(0, |at| at.line());
+            let line = text.lines().nth((at as usize).saturating_sub(1)).unwrap_or_default();
+            let problem = syntax_problem(&error, file);
+            let is_flow = line.contains("${") && problem.message.starts_with(INVALID);
+            Err(if is_flow { problem.hint(QUOTE_VARIABLES) } else { problem })
+        }
     }
 }
+
+/// What the scanner's own messages begin with.
+const INVALID: &str = "not valid YAML or JSON";
+
+const QUOTE_VARIABLES: &str = "between brackets put a text with `${` in quotes: `[\"${HOME}/a.txt\"]`";
 
 fn syntax_problem(error: &Error, file: &str) -> Problem {
     let place = match error.location() {
@@ -197,11 +263,12 @@ fn other_problem(text: &str) -> Problem {
     } else {
         "look at the indentation, the colons and the quotes here and in the line above"
     };
-    Problem::usage(format!("not valid YAML or JSON: {}", shortened(text))).hint(hint)
+    Problem::usage(format!("{INVALID}: {}", shortened(text))).hint(hint)
 }
 
+/// A place in the text that is read; `parse` names the file.
 fn place(at: Location) -> Place {
-    Place::File { line: at.line(), column: at.column() }
+    Place::File { file: Arc::default(), line: at.line(), column: at.column() }
 }
 
 fn node(spanned: Spanned<Value>) -> Node {

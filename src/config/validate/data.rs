@@ -1,6 +1,7 @@
 //! The run, the corpus, the masks, the labelled examples.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::config::ClassifyData;
 use crate::config::FinetuneConfig;
@@ -10,6 +11,7 @@ use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::RunSection;
 use crate::config::validate::Findings;
+use crate::config::validate::percent_hint;
 use crate::config::validate::sources;
 
 /// Two special tokens and one of text.
@@ -86,15 +88,7 @@ pub(super) fn sample_text(config: &PretrainConfig, findings: &mut Findings) {
 pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     let data = &config.data;
     findings.text("model", config.model.as_os_str().is_empty(), "runs/first/final");
-    for (path, file) in [("data.train_file", &data.train_file), ("data.eval_file", &data.eval_file)] {
-        if file.as_os_str().is_empty() {
-            findings.add(
-                &[path, "data"],
-                format!("`{path}` is missing"),
-                "name a .csv, .tsv, .jsonl or .parquet file",
-            );
-        }
-    }
+    files(data, findings);
     columns(config, findings);
     tagged_columns(config, findings);
     repeated("data.labels", &data.labels, findings);
@@ -121,6 +115,29 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
     }
     findings.count("data.max_train_samples", data.max_train_samples.map_or(1, |n| n as u64), 1, u64::MAX);
     findings.count("data.max_seq_length", data.max_seq_length as u64, SHORTEST_SEQUENCE, LONGEST_SEQUENCE);
+}
+
+fn files(data: &ClassifyData, findings: &mut Findings) {
+    let is_missing = |file: &Path| file.as_os_str().is_empty();
+    let name = "name a .csv, .tsv, .jsonl or .parquet file";
+    if is_missing(&data.train_file) {
+        findings.add(&["data.train_file", "data"], "`data.train_file` is missing".to_string(), name);
+    }
+    match data.eval_fraction {
+        None if is_missing(&data.eval_file) => {
+            let hint = format!("{name}, or split the training file with `data.eval_fraction: 0.1`");
+            findings.add(&["data.eval_file", "data"], "`data.eval_file` is missing".to_string(), hint);
+        }
+        Some(fraction) if !(fraction > 0.0 && fraction < 1.0) => {
+            let message = format!("`data.eval_fraction` is {fraction}, it must be above 0 and below 1");
+            findings.add(&["data.eval_fraction"], message, percent_hint(fraction));
+        }
+        Some(_) if !is_missing(&data.eval_file) => {
+            let message = "`data.eval_file` and `data.eval_fraction` are both given".to_string();
+            findings.add(&["data.eval_fraction", "data.eval_file"], message, "keep one of the two");
+        }
+        _ => {}
+    }
 }
 
 fn columns(config: &FinetuneConfig, findings: &mut Findings) {

@@ -84,17 +84,9 @@ impl Classifier {
         new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let tokenizer = start::tokenizer_of(folder)?;
-        let longest = folder.config.max_sequence_length();
-        if max_seq_length > longest {
-            return Err(Problem::usage(format!("is {max_seq_length}, the model takes {longest} tokens"))
-                .at("data.max_seq_length")
-                .hint(format!("set it to {longest} or less"))
-                .into());
-        }
+        let (tokenizer, collator) = framing(folder, max_seq_length, pairs)?;
         let model = Model::classifier(&folder.config, labels.len(), new_head.unwrap_or(0), device)?;
         let filled = folder.fill(&model.parameters, new_head.is_some())?;
-        let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
         Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
     }
 
@@ -155,6 +147,24 @@ pub(in crate::tasks) fn encode(
     }
     let lost = collator.truncate(&mut encoded);
     Ok((encoded, lost))
+}
+
+/// The tokenizer of a folder and what frames its texts for sequences of this length.
+pub(in crate::tasks) fn framing(
+    folder: &PretrainedFolder,
+    max_seq_length: usize,
+    pairs: bool,
+) -> Result<(Tokenizer, Collator)> {
+    let tokenizer = start::tokenizer_of(folder)?;
+    let longest = folder.config.max_sequence_length();
+    if max_seq_length > longest {
+        return Err(Problem::usage(format!("is {max_seq_length}, the model takes {longest} tokens"))
+            .at("data.max_seq_length")
+            .hint(format!("set it to {longest} or less"))
+            .into());
+    }
+    let collator = Collator::new(template(&folder.config, &tokenizer), max_seq_length, pairs)?;
+    Ok((tokenizer, collator))
 }
 
 /// How texts are framed for a model.

@@ -58,6 +58,8 @@ pub struct Truncation {
     pub examples: u64,
     /// Tokens lost.
     pub tokens: u64,
+    /// Tokens of the longest example before it was cut, special tokens included.
+    pub longest: u64,
 }
 
 /// Makes batches of one family and one longest length.
@@ -108,7 +110,9 @@ impl Collator {
         for example in examples {
             let second_tokens = example.second.as_ref().map_or(0, Vec::len);
             let before = example.first.len() + second_tokens;
-            let room = self.longest(example) - self.template.special_tokens(example.second.is_some());
+            let special = self.template.special_tokens(example.second.is_some());
+            lost.longest = lost.longest.max((before + special) as u64);
+            let room = self.longest(example) - special;
             if before <= room {
                 continue;
             }
@@ -228,7 +232,7 @@ mod tests {
         let collator = Collator::new(BERT, 5, false).expect("room");
         let mut examples =
             [encoded(&[1, 2, 3], None, 0), encoded(&[1, 2, 3, 4, 5], None, 0), encoded(&[], None, 0)];
-        assert_eq!(collator.truncate(&mut examples), Truncation { examples: 1, tokens: 2 });
+        assert_eq!(collator.truncate(&mut examples), Truncation { examples: 1, tokens: 2, longest: 7 });
         assert_eq!(examples[1].first, [1, 2, 3]);
         assert_eq!(collator.batch(&examples, 0).max_seqlen(), 5);
     }

@@ -16,8 +16,12 @@ use crate::tasks::classify::Classify;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
 use crate::tasks::classify::classifier::encode;
+use crate::tasks::classify::classifier::framing;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::TextPair;
+use crate::tasks::planned;
+use crate::tasks::planned::Lengths;
+use crate::tasks::planned::Planned;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
@@ -80,6 +84,30 @@ pub(in crate::tasks) fn ready(
     Ok(Ready { task, tokenizer, collator, folders })
 }
 
+/// What a run with these examples would read, `labels` beside it.
+pub(in crate::tasks) fn planned(
+    config: &FinetuneConfig,
+    folder: &PretrainedFolder,
+    examples: [&[Example]; 2],
+    labels: String,
+) -> Result<Planned> {
+    let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
+    let (tokenizer, collator) = framing(folder, length, pairs)?;
+    let lengths = |examples: &[Example]| {
+        let (_, lost) = encode(&tokenizer, &collator, &texts(examples), &[])?;
+        anyhow::Ok(Lengths { examples: examples.len(), longest: lost.longest, too_long: lost.examples })
+    };
+    let [train, eval] = examples;
+    let both = [lengths(train)?, lengths(eval)?];
+    let cut = planned::too_long(both, &format!("texts, at {length} tokens"));
+    let lines = vec![("labels", labels), ("longest text", planned::longest(both)), ("cut", cut)];
+    Ok(Planned { rows: train.len(), lines })
+}
+
+fn texts(examples: &[Example]) -> Vec<TextPair> {
+    examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect()
+}
+
 /// The model of a folder before its values are read.
 pub(in crate::tasks) fn unfilled(folder: &PretrainedFolder, machine: &Machine) -> Result<Box<dyn Task>> {
     let outputs = folder.id2label.as_ref().map_or(0, Vec::len);
@@ -96,8 +124,7 @@ pub(in crate::tasks) fn encoded(
     (tokenizer, collator): (&Tokenizer, &Collator),
     progress: &Progress,
 ) -> Result<Vec<Encoded>> {
-    let texts: Vec<TextPair> = examples.iter().map(|e| (e.text.clone(), e.text_pair.clone())).collect();
-    let (encoded, lost) = encode(tokenizer, collator, &texts, labels)?;
+    let (encoded, lost) = encode(tokenizer, collator, &texts(examples), labels)?;
     if lost.examples > 0 {
         let (cut, all, tokens) = (lost.examples, examples.len(), lost.tokens);
         let length = collator.max_seq_length();

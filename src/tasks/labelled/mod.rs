@@ -3,6 +3,7 @@
 //!
 //! They know no model and no task: every task that learns from labels reads them.
 
+pub(in crate::tasks) mod files;
 mod held;
 pub mod input;
 pub mod read;
@@ -13,6 +14,7 @@ pub mod tagged;
 pub mod tags;
 pub mod texts;
 
+pub use files::files_of;
 pub use input::InputFile;
 pub use read::Columns;
 pub use read::Example;

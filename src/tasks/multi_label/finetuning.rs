@@ -17,6 +17,7 @@ use crate::tasks::classify::Classify;
 use crate::tasks::classify::LabelSet;
 use crate::tasks::classify::sequence;
 use crate::tasks::classify::sequence::Ready;
+use crate::tasks::examples::Sources;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
@@ -26,6 +27,8 @@ use crate::tasks::labelled::read_examples;
 use crate::tasks::multi_label::data::TrainingData;
 use crate::tasks::multi_label::labeller::Labeller;
 use crate::tasks::multi_label::report;
+use crate::tasks::planned;
+use crate::tasks::planned::Planned;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::Parts;
@@ -33,7 +36,6 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset;
 use crate::tasks::trained::Trained;
 
 /// The examples of a run, read and checked before anything is trained.
@@ -61,24 +63,20 @@ impl Finetuned for LabelledExamples {
 
     type Kind<'a> = Finetuning<'a>;
 
-    /// The subset is drawn with the seed of the run, the same for every training seed.
     fn read(config: &FinetuneConfig) -> Result<Self> {
-        let (data, seed) = (&config.data, config.run.seed);
+        let data = &config.data;
         let columns = Columns { several: Some(&data.labels), labelled: false, ..Columns::of(data) };
-        let read = |path: &Path| read_examples(path, &columns);
-        let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
+        let sources = Sources::read(data, |path| read_examples(path, &columns))?;
         let labels = if data.labels.is_empty() {
-            LabelSet::discover_some(&data.train_file, &train)?
+            LabelSet::discover_some(&data.train_file, &sources.train.all)?
         } else {
             LabelSet::given_some(&data.labels)?
         };
-        let (mut train_ids, eval_ids) =
-            (labels.sets(&data.train_file, &train)?, labels.sets(&data.eval_file, &eval)?);
-        if let Some(chosen) = subset::chosen(&strata(labels.len(), &train_ids), data, seed)? {
-            train = chosen.iter().map(|&index| train[index].clone()).collect();
-            train_ids = chosen.iter().map(|&index| train_ids[index].clone()).collect();
-        }
-        Ok(Self { labels: labels.names().to_vec(), train, train_ids, eval, eval_ids })
+        let ids = |path: &Path, rows: &[Example]| labels.sets(path, rows);
+        let (train, eval) =
+            sources.divided(config, ids, |set| strata(labels.len(), &set.ids), Example::whole_text)?;
+        let labels = labels.names().to_vec();
+        Ok(Self { labels, train: train.rows, train_ids: train.ids, eval: eval.rows, eval_ids: eval.ids })
     }
 
     fn summary(&self) -> String {
@@ -90,6 +88,11 @@ impl Finetuned for LabelledExamples {
 
     fn num_train(&self) -> usize {
         self.train.len()
+    }
+
+    fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {
+        let labels = planned::labels(&self.labels, self.train_ids.iter().flatten().copied());
+        sequence::planned(config, folder, [&self.train, &self.eval], labels)
     }
 
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {

@@ -17,12 +17,15 @@ use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::classify::sequence;
 use crate::tasks::classify::sequence::Ready;
+use crate::tasks::examples::Set;
+use crate::tasks::examples::Sources;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::tf_idf;
 use crate::tasks::labelled::Columns;
 use crate::tasks::labelled::Example;
 use crate::tasks::labelled::read_examples;
+use crate::tasks::planned::Planned;
 use crate::tasks::regression::data::TrainingData;
 use crate::tasks::regression::regressor::Regressor;
 use crate::tasks::run::Inputs;
@@ -32,7 +35,6 @@ use crate::tasks::run::Setting;
 use crate::tasks::run::Shapes;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset;
 use crate::tasks::trained::Trained;
 
 /// What reports call the guess that needs no text.
@@ -62,17 +64,17 @@ impl Finetuned for NumberExamples {
 
     type Kind<'a> = Finetuning<'a>;
 
-    /// The subset is drawn with the seed of the run, the same for every training seed.
     fn read(config: &FinetuneConfig) -> Result<Self> {
         let data = &config.data;
         let columns = Columns { numbers: Some(&data.labels), labelled: false, ..Columns::of(data) };
-        let read = |path: &Path| read_examples(path, &columns);
-        let (mut train, eval) = (read(&data.train_file)?, read(&data.eval_file)?);
-        if let Some(chosen) = subset::chosen(&vec![0; train.len()], data, config.run.seed)? {
-            train = chosen.iter().map(|&index| train[index].clone()).collect();
-        }
+        let sources = Sources::read(data, |path| read_examples(path, &columns))?;
+        let (ids, strata) = (
+            |_: &Path, rows: &[Example]| Ok(vec![(); rows.len()]),
+            |set: &Set<Example, ()>| vec![0; set.rows.len()],
+        );
+        let (train, eval) = sources.divided(config, ids, strata, Example::whole_text)?;
         let names = if data.labels.is_empty() { vec![ONLY_NAME.to_string()] } else { data.labels.clone() };
-        Ok(Self { names, train, eval })
+        Ok(Self { names, train: train.rows, eval: eval.rows })
     }
 
     fn summary(&self) -> String {
@@ -84,6 +86,11 @@ impl Finetuned for NumberExamples {
 
     fn num_train(&self) -> usize {
         self.train.len()
+    }
+
+    fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {
+        let labels = format!("numbers {}", self.names.join(", "));
+        sequence::planned(config, folder, [&self.train, &self.eval], labels)
     }
 
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {

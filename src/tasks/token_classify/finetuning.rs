@@ -16,6 +16,8 @@ use crate::quantity::format_count;
 use crate::scores::Better;
 use crate::scores::Outcomes;
 use crate::tasks::Task;
+use crate::tasks::examples::Set;
+use crate::tasks::examples::Sources;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::finetuned::Floor;
 use crate::tasks::floors::dictionary;
@@ -23,6 +25,9 @@ use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::Tagging;
 use crate::tasks::labelled::read_tagged;
 use crate::tasks::labelled::tags::OUTSIDE;
+use crate::tasks::planned;
+use crate::tasks::planned::Lengths;
+use crate::tasks::planned::Planned;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::Kind;
 use crate::tasks::run::ModelFolder;
@@ -32,12 +37,14 @@ use crate::tasks::run::Shapes;
 use crate::tasks::run::TargetShare;
 use crate::tasks::run::total_steps;
 use crate::tasks::start;
-use crate::tasks::subset;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::Tagger;
 use crate::tasks::token_classify::TokenClassify;
 use crate::tasks::token_classify::data::TrainingData;
+use crate::tasks::token_classify::data::words;
 use crate::tasks::token_classify::report;
+use crate::tasks::token_classify::tagger::encode;
+use crate::tasks::token_classify::tagger::framing;
 use crate::tasks::trained::Trained;
 
 /// The sentences of a run, read and checked before anything is trained.
@@ -65,30 +72,34 @@ impl Finetuned for TaggedExamples {
 
     type Kind<'a> = Finetuning<'a>;
 
-    /// The subset is drawn with the seed of the run, the same for every training seed, and has the same share
-    /// of sentences with entities.
+    /// Parts have the same share of sentences with entities.
     fn read(config: &FinetuneConfig) -> Result<Self> {
-        let (data, tagging) = (&config.data, Tagging::of(&config.data));
-        let (train, eval) =
-            (read_tagged(&data.train_file, &tagging)?, read_tagged(&data.eval_file, &tagging)?);
-        let notes = [train.notes(&data.train_file), eval.notes(&data.eval_file)].concat();
-        let (mut train, eval) = (train.sentences, eval.sentences);
+        let (data, tagging, mut notes) = (&config.data, Tagging::of(&config.data), Vec::new());
+        let sources = Sources::read(data, |path| {
+            let file = read_tagged(path, &tagging)?;
+            notes.extend(file.notes(path));
+            Ok(file.sentences)
+        })?;
         let labels = if data.labels.is_empty() {
-            TagSet::discover(&data.train_file, &train)?
+            TagSet::discover(&data.train_file, &sources.train.all)?
         } else {
             TagSet::given(&data.labels)?
         };
         let ids = |path: &Path, sentences: &[Sentence]| -> Result<Vec<Vec<u32>>> {
             sentences.iter().map(|sentence| labels.ids(path, sentence)).collect()
         };
-        let (mut train_ids, eval_ids) = (ids(&data.train_file, &train)?, ids(&data.eval_file, &eval)?);
         let has_entities = |sentence: &Sentence| u32::from(sentence.tags.iter().any(|tag| tag != OUTSIDE));
-        let strata: Vec<u32> = train.iter().map(has_entities).collect();
-        if let Some(chosen) = subset::chosen(&strata, data, config.run.seed)? {
-            train = chosen.iter().map(|&index| train[index].clone()).collect();
-            train_ids = chosen.iter().map(|&index| train_ids[index].clone()).collect();
-        }
-        Ok(Self { labels, train, train_ids, eval, eval_ids, notes })
+        let strata = |set: &Set<Sentence, Vec<u32>>| set.rows.iter().map(has_entities).collect();
+        let text = |sentence: &Sentence| sentence.words.join(" ");
+        let (train, eval) = sources.divided(config, ids, strata, text)?;
+        Ok(Self {
+            labels,
+            train: train.rows,
+            train_ids: train.ids,
+            eval: eval.rows,
+            eval_ids: eval.ids,
+            notes,
+        })
     }
 
     fn summary(&self) -> String {
@@ -104,6 +115,26 @@ impl Finetuned for TaggedExamples {
 
     fn num_train(&self) -> usize {
         self.train.len()
+    }
+
+    fn planned(&self, config: &FinetuneConfig, folder: &PretrainedFolder) -> Result<Planned> {
+        let length = config.data.max_seq_length;
+        let (tokenizer, collator) = framing(folder, length)?;
+        let encoded = |sentences: &[Sentence]| {
+            let encoded = encode(&tokenizer, &collator, &words(sentences), &[])?;
+            let (longest, too_long) = (encoded.longest, encoded.long_sentences);
+            anyhow::Ok((Lengths { examples: sentences.len(), longest, too_long }, encoded.windows.len()))
+        };
+        let ((train, rows), (eval, _)) = (encoded(&self.train)?, encoded(&self.eval)?);
+        let both = [train, eval];
+        let windows = format!("sentences are longer than {length} tokens, and read in windows");
+        let kinds: Vec<String> = self.labels.kinds().into_iter().map(|kind| format!("`{kind}`")).collect();
+        let lines = vec![
+            ("types", kinds.join(", ")),
+            ("longest sentence", planned::longest(both)),
+            ("windows", planned::too_long(both, &windows)),
+        ];
+        Ok(Planned { rows, lines })
     }
 
     fn kind<'a>(&'a self, config: &'a FinetuneConfig, folder: &'a PretrainedFolder) -> Finetuning<'a> {

@@ -55,6 +55,8 @@ pub struct Encoded {
     pub long_sentences: u64,
     /// Words that alone are longer than a window: only their first pieces are seen.
     pub cut_words: u64,
+    /// Tokens of the longest sentence, special tokens included.
+    pub longest: u64,
 }
 
 impl Tagger {
@@ -90,22 +92,11 @@ impl Tagger {
         new_head: Option<u64>,
         device: &Device,
     ) -> Result<(Self, Filled)> {
-        let tokenizer = start::tokenizer_of(folder)?;
-        let longest = folder.config.max_sequence_length();
-        if !(3..=longest).contains(&max_seq_length) {
-            return Err(Problem::usage(format!(
-                "is {max_seq_length}, the model takes 3 to {longest} tokens"
-            ))
-            .at("data.max_seq_length")
-            .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
-            .into());
-        }
+        let (tokenizer, collator) = framing(folder, max_seq_length)?;
         let count = labels.names().len();
         let model = Model::token_classifier(&folder.config, count, new_head.unwrap_or(0), device)
             .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()))?;
         let filled = folder.fill(&model.parameters, new_head.is_some())?;
-        let collator =
-            WindowCollator { cls: tokenizer.special().cls, sep: tokenizer.special().sep, max_seq_length };
         Ok((Self { task: TokenClassify { model }, tokenizer, labels, collator }, filled))
     }
 
@@ -131,6 +122,23 @@ impl Tagger {
     }
 }
 
+/// The tokenizer of a folder and what frames windows of this length.
+pub(super) fn framing(
+    folder: &PretrainedFolder,
+    max_seq_length: usize,
+) -> Result<(Tokenizer, WindowCollator)> {
+    let tokenizer = start::tokenizer_of(folder)?;
+    let longest = folder.config.max_sequence_length();
+    if !(3..=longest).contains(&max_seq_length) {
+        return Err(Problem::usage(format!("is {max_seq_length}, the model takes 3 to {longest} tokens"))
+            .at("data.max_seq_length")
+            .hint(format!("set it to {longest} or less: longer sentences are read in windows"))
+            .into());
+    }
+    let (cls, sep) = (tokenizer.special().cls, tokenizer.special().sep);
+    Ok((tokenizer, WindowCollator { cls, sep, max_seq_length }))
+}
+
 /// Windows of sentences; `labels` are those of their words, none where they are not known.
 pub(super) fn encode(
     tokenizer: &Tokenizer,
@@ -153,6 +161,9 @@ pub(super) fn encode(
             encoded.cut_words += u64::from(word.len() > collator.capacity());
             word.truncate(collator.capacity());
         }
+        let tokens: usize = words.iter().map(Vec::len).sum();
+        let special = collator.max_seq_length - collator.capacity();
+        encoded.longest = encoded.longest.max((tokens + special) as u64);
         let labels = labels.get(index).map_or(&[][..], Vec::as_slice);
         let windows = windows(index, &words, labels, collator.capacity());
         encoded.long_sentences += u64::from(windows.len() > 1);

@@ -16,6 +16,9 @@ use indicatif::MultiProgress;
 use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
 
+use crate::secrets;
+use crate::telemetry::log;
+
 pub use stage::Stage;
 pub use stage::Unit;
 pub use training::TrainingProgress;
@@ -62,16 +65,33 @@ impl Progress {
         Self { mode: Mode::Lines, out: Arc::new(Mutex::new(out)) }
     }
 
-    /// Says something worth a line, above the bars; silent with `-q`.
+    /// Says something worth a line, above the bars; silent with `-q`, but for the log file.
     pub fn note(&self, text: &str) {
+        self.log(text);
         if !matches!(self.mode, Mode::Silent) {
             self.print(text);
         }
     }
 
+    /// Says what was decided on the way, with `-v`.
+    pub fn detail(&self, text: &str) {
+        if log::is_verbose() {
+            self.note(text);
+        }
+    }
+
     /// Warns, also with `-q`.
     pub fn warn(&self, text: &str) {
-        self.print(&format!("warning: {text}"));
+        let text = format!("warning: {text}");
+        self.log(&text);
+        self.print(&text);
+    }
+
+    /// Adds a line to the log file alone.
+    fn log(&self, text: &str) {
+        if let Some(warning) = log::add(text) {
+            self.print(&warning);
+        }
     }
 
     /// The bar of a training run of `total_steps` updates of which `done_steps` were done before; a sink for
@@ -86,6 +106,7 @@ impl Progress {
     }
 
     fn print(&self, text: &str) {
+        let text = secrets::masked(text);
         let write = || {
             if let Ok(mut out) = self.out.lock() {
                 let _ = writeln!(out, "{text}");

@@ -57,8 +57,9 @@ impl Sink for TrainingProgress {
                 self.progress.note(&text::record_line(record, self.total_steps));
             } else {
                 bar.set_message(text::values_text(record));
+                self.progress.log(&text::record_line(record, self.total_steps));
             }
-        } else if self.progress.prints_lines() {
+        } else {
             let line = text::record_line(record, self.total_steps);
             let wanted = !is_evaluation && record.step < self.total_steps;
             let eta = self.seconds_to_go(record.step).filter(|_| wanted);

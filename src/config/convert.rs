@@ -1,0 +1,163 @@
+//! From the arguments of Hugging Face's example scripts (run_mlm.py, run_glue.py, run_ner.py) or a saved
+//! `TrainingArguments` to a configuration of ours: what has its place, what was assumed, what has none.
+//!
+//! What the keys are called here is the table of `foreign.rs`; what they may hold, the loader judges.
+
+use std::path::Path;
+
+use crate::config::FinetuneTask;
+use crate::config::convert::arguments::Arguments;
+use crate::config::include;
+use crate::config::load;
+use crate::config::overrides::Override;
+use crate::config::schema::Kind;
+use crate::config::shape::Shape;
+use crate::config::show;
+use crate::config::tree::shortened;
+use crate::error::Problem;
+use crate::error::Problems;
+
+mod arguments;
+mod corpus;
+mod places;
+#[cfg(test)]
+mod tests;
+
+/// A configuration that was made of another program's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// The configuration as YAML, each value with where it is from as a comment.
+    pub yaml: String,
+    /// What had no place or was assumed, a line each.
+    pub notes: Vec<String>,
+}
+
+/// What the arguments are for; what they leave open is told by the keys that only one of the scripts has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// run_mlm.py.
+    Pretrain,
+    /// run_glue.py, run_ner.py.
+    Finetune(FinetuneTask),
+}
+
+/// One key of the configuration.
+#[derive(Debug, Clone, PartialEq)]
+struct Setting {
+    /// Dotted path.
+    path: String,
+    /// The value, as YAML.
+    value: String,
+    /// The argument that it is from; none where it was assumed.
+    from: Option<String>,
+}
+
+impl Setting {
+    /// Whether it says what the value at `path` is.
+    fn holds(&self, path: &str) -> bool {
+        let Some(rest) = path.strip_prefix(&self.path) else { return false };
+        let value = || serde_json::from_str::<serde_json::Value>(&self.value).unwrap_or_default();
+        rest.is_empty() || rest.starts_with('.') && value().pointer(&rest.replace('.', "/")).is_some()
+    }
+}
+
+/// What becomes of the arguments, one after the other.
+#[derive(Debug, Default)]
+struct Draft {
+    settings: Vec<Setting>,
+    notes: Vec<String>,
+    /// Arguments that are off or empty.
+    off: Vec<String>,
+    /// Arguments that nobody here knows.
+    unknown: Vec<String>,
+}
+
+impl Draft {
+    fn set(&mut self, path: &str, value: impl Into<serde_json::Value>, from: &str) {
+        let value = value.into().to_string();
+        self.settings.push(Setting { path: path.to_string(), value, from: Some(from.to_string()) });
+    }
+
+    /// A value that the arguments do not hold.
+    fn assume(&mut self, path: &str, value: impl Into<serde_json::Value>, why: &str) {
+        let value = value.into();
+        self.notes.push(format!("assumed: `{path}: {value}`: {why}"));
+        self.settings.push(Setting { path: path.to_string(), value: value.to_string(), from: None });
+    }
+
+    fn without_place(&mut self, argument: &str, value: &serde_json::Value, why: &str) {
+        let value = shortened(&value.to_string());
+        self.notes.push(format!("no place for `{argument}: {value}`: {why}"));
+    }
+}
+
+/// Reads the arguments of a file, JSON or YAML, and writes a configuration that is right. `purpose` is what
+/// they are for, where that is known.
+pub fn convert(path: &Path, purpose: Option<Purpose>) -> Result<Converted, Problems> {
+    let root = include::read(path).map_err(|problem| Problems(vec![problem]))?;
+    let arguments = Arguments::read(&root).map_err(|message| {
+        let hint = "it is made of the JSON or YAML that run_mlm.py, run_glue.py and run_ner.py take";
+        Problems(vec![Problem::usage(message).at(path.display()).hint(hint)])
+    })?;
+    let mut draft = Draft::default();
+    let purpose = purpose.unwrap_or_else(|| places::purpose_of(&arguments, &mut draft));
+    let (kind, shape) = match purpose {
+        Purpose::Pretrain => (Kind::Pretrain, Shape::of::<crate::config::PretrainConfig>()),
+        Purpose::Finetune(_) => (Kind::Finetune, Shape::of::<crate::config::FinetuneConfig>()),
+    };
+    places::place(&arguments, purpose, &shape, &mut draft);
+    let json = settled(kind, &mut draft)?;
+    // A key of a table may be set after the table.
+    let of = |path: &str| draft.settings.iter().rev().find(|setting| setting.holds(path));
+    let yaml = show::part(&json, &|path| {
+        let from = &of(path)?.from;
+        Some(from.as_ref().map_or_else(|| "assumed".to_string(), |from| format!("was `{from}`")))
+    });
+    let mut notes = draft.notes;
+    for (arguments, what) in
+        [(draft.off, "off or empty, left out"), (draft.unknown, "not known here, left out")]
+    {
+        if !arguments.is_empty() {
+            let quoted: Vec<String> = arguments.iter().map(|name| format!("`{name}`")).collect();
+            notes.push(format!("{what}: {}", quoted.join(", ")));
+        }
+    }
+    let head =
+        format!("# Made from {} by `mlmtrain config convert`.\n", shortened(&path.display().to_string()));
+    Ok(Converted { yaml: head + &yaml, notes })
+}
+
+/// The configuration of the settings; those that it refuses are taken out, and told.
+fn settled(kind: Kind, draft: &mut Draft) -> Result<serde_json::Value, Problems> {
+    loop {
+        let overrides: Vec<Override> = draft
+            .settings
+            .iter()
+            .enumerate()
+            .map(|(at, setting)| Override::placed(&format!("setting {at}"), &setting.path, &setting.value))
+            .collect();
+        let loaded = match kind {
+            Kind::Pretrain => load::pretrain_of(None, &overrides).map(|loaded| show::as_file(&loaded.config)),
+            Kind::Finetune => load::finetune_of(None, &overrides).map(|loaded| show::as_file(&loaded.config)),
+        };
+        let problems = match loaded {
+            Ok(json) => return Ok(json),
+            Err(problems) => problems,
+        };
+        let number =
+            |problem: &Problem| problem.place.as_deref()?.strip_prefix("setting ")?.parse::<usize>().ok();
+        // Without what is refused a second problem may be none.
+        let Some((at, problem)) = problems.0.iter().find_map(|problem| Some((number(problem)?, problem)))
+        else {
+            return Err(problems);
+        };
+        let refused = draft.settings.remove(at);
+        let from = refused.from.unwrap_or(refused.path);
+        let hint = problem.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        draft.notes.push(format!(
+            "no place for `{from}: {}`: {}{hint}",
+            shortened(&refused.value),
+            problem.message
+        ));
+    }
+}

@@ -1,0 +1,70 @@
+//! The arguments of another program: flat keys with JSON values.
+
+use serde_json::Value as Json;
+
+use crate::config::tree::Filled;
+use crate::config::tree::Node;
+use crate::config::tree::Value;
+
+/// Keys and values in the order of their file.
+#[derive(Debug, Default)]
+pub(super) struct Arguments(Vec<(String, Json)>);
+
+impl Arguments {
+    /// Reads a table; the error says what is there instead.
+    pub(super) fn read(root: &Node) -> Result<Self, String> {
+        let Value::Table(entries) = &root.value else {
+            return Err(format!("wants a table of arguments, not {}", root.value.described()));
+        };
+        if entries.is_empty() {
+            return Err("holds no arguments".to_string());
+        }
+        let known = |key: &str| key.trim_start_matches('-').replace('-', "_");
+        Ok(Self(entries.iter().map(|entry| (known(&entry.key), json(&entry.node.value))).collect()))
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The value of a key, if it says something.
+    pub(super) fn get(&self, key: &str) -> Option<&Json> {
+        self.all().find(|(name, value)| *name == key && !says_nothing(value)).map(|(_, value)| value)
+    }
+
+    /// As [`Arguments::get`], a text.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    /// Whether a key is true.
+    pub(super) fn is_on(&self, key: &str) -> bool {
+        self.get(key) == Some(&Json::Bool(true))
+    }
+}
+
+/// Whether a value is null, false, or empty.
+pub(super) fn says_nothing(value: &Json) -> bool {
+    match value {
+        Json::Null | Json::Bool(false) => true,
+        Json::String(text) => text.is_empty() || text == "None",
+        Json::Array(items) => items.is_empty(),
+        Json::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::from(*value),
+        Value::Integer(value) => i64::try_from(*value).map_or_else(|_| Json::from(*value as f64), Json::from),
+        Value::Float(value) => Json::from(*value),
+        Value::Text(text) | Value::Filled(Filled { text, .. }) => Json::from(text.as_str()),
+        Value::List(nodes) => nodes.iter().map(|node| json(&node.value)).collect(),
+        Value::Table(entries) => {
+            Json::Object(entries.iter().map(|entry| (entry.key.clone(), json(&entry.node.value))).collect())
+        }
+    }
+}

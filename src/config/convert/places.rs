@@ -1,0 +1,212 @@
+//! Where each argument goes. What one key of theirs is in one key of ours stands in `foreign.rs`; here is
+//! what needs a look at the value or at other arguments.
+
+use serde_json::Value as Json;
+
+use crate::config::FinetuneTask;
+use crate::config::convert::Draft;
+use crate::config::convert::Purpose;
+use crate::config::convert::arguments::Arguments;
+use crate::config::convert::arguments::says_nothing;
+use crate::config::convert::corpus;
+use crate::config::foreign;
+use crate::config::foreign::Elsewhere;
+use crate::config::shape::Shape;
+use crate::config::shape::name_of;
+
+/// Arguments that only run_mlm.py has.
+const OF_PRETRAINING: [&str; 6] = [
+    "mlm_probability",
+    "line_by_line",
+    "config_overrides",
+    "model_type",
+    "validation_split_percentage",
+    "whole_word_mask",
+];
+
+/// Arguments that only run_ner.py has.
+const OF_TAGGING: [&str; 2] = ["label_all_tokens", "return_entity_level_metrics"];
+
+/// Arguments that say when something is done, with the key that says it here.
+const STRATEGIES: [(&str, &str); 4] = [
+    ("eval_strategy", "training.eval_steps"),
+    ("evaluation_strategy", "training.eval_steps"),
+    ("save_strategy", "training.save_steps"),
+    ("logging_strategy", "training.logging_steps"),
+];
+
+/// What the arguments are for; told where it is a guess.
+pub(super) fn purpose_of(arguments: &Arguments, draft: &mut Draft) -> Purpose {
+    let has = |names: &[&str]| names.iter().any(|name| arguments.all().any(|(key, _)| key == *name));
+    let task = arguments.text("task_name").map(str::to_lowercase);
+    match task.as_deref() {
+        Some("ner" | "pos" | "chunk") => Purpose::Finetune(FinetuneTask::TokenClassify),
+        Some("stsb" | "sts-b") => Purpose::Finetune(FinetuneTask::Regression),
+        Some(_) => Purpose::Finetune(FinetuneTask::Classify),
+        None if has(&OF_TAGGING) => Purpose::Finetune(FinetuneTask::TokenClassify),
+        None if has(&OF_PRETRAINING) => Purpose::Pretrain,
+        None if arguments.is_on("do_regression") => Purpose::Finetune(FinetuneTask::Regression),
+        None if has(&["task_name", "label_column_name", "max_train_samples"]) => {
+            draft.notes.push("assumed: this is for `finetune --task classify`; `--for` says it".to_string());
+            Purpose::Finetune(FinetuneTask::Classify)
+        }
+        None => {
+            draft.notes.push("assumed: this is for `pretrain`; `--for` says it".to_string());
+            Purpose::Pretrain
+        }
+    }
+}
+
+/// Puts all arguments into the draft.
+pub(super) fn place(arguments: &Arguments, purpose: Purpose, shape: &Shape, draft: &mut Draft) {
+    let taken = match purpose {
+        Purpose::Pretrain => corpus::place(arguments, draft),
+        Purpose::Finetune(task) => labelled(arguments, task, draft),
+    };
+    for (name, value) in arguments.all() {
+        if taken.contains(&name) || STRATEGIES.iter().any(|(key, _)| *key == name) {
+            continue;
+        }
+        if name == "report_to" {
+            report_to(value, draft);
+        } else if name == "logging_dir" && !says_nothing(value) {
+            draft.without_place(name, value, "TensorBoard's events are in `runs` below `run.output_dir`");
+        } else if says_nothing(value) {
+            draft.off.push(name.to_string());
+        } else {
+            one(name, value, shape, draft);
+        }
+    }
+    twice(draft);
+    for (name, path) in STRATEGIES {
+        if let Some(value) = arguments.get(name) {
+            strategy(name, path, value, draft);
+        }
+    }
+}
+
+/// An argument that has one place, or none.
+fn one(name: &str, value: &Json, shape: &Shape, draft: &mut Draft) {
+    let places = shape.find(name_of(name));
+    let is_there =
+        |path: &str| path.split('.').try_fold(shape, |here, key| Some(&here.field(key)?.shape)).is_some();
+    match (places.as_slice(), foreign::key(name)) {
+        ([path], _) => draft.set(path, valued(path, value), name),
+        (_, Some(Elsewhere::Key(path, more))) if is_there(path) => {
+            draft.set(path, valued(path, value), name);
+            if !more.is_empty() {
+                draft.notes.push(format!("`{name}` is `{path}`{more}"));
+            }
+        }
+        (_, Some(Elsewhere::Value(path, own))) if is_there(path) && *value == Json::Bool(true) => {
+            draft.set(path, own, name);
+        }
+        (_, Some(Elsewhere::Nowhere(why))) => draft.without_place(name, value, why),
+        (_, Some(known)) => draft.without_place(name, value, &known.hint()),
+        (_, None) => draft.unknown.push(name.to_string()),
+    }
+}
+
+/// A value as it is called here.
+fn valued(path: &str, value: &Json) -> Json {
+    let own = value.as_str().and_then(|text| foreign::value(path, text));
+    own.map_or_else(|| value.clone(), Json::from)
+}
+
+/// Of two arguments for one key the one that is not 0 counts, as `warmup_steps` and `warmup_ratio` do.
+fn twice(draft: &mut Draft) {
+    let settings = std::mem::take(&mut draft.settings);
+    for setting in settings {
+        let is_zero = |value: &str| value.parse::<f64>().is_ok_and(|number| number == 0.0);
+        match draft.settings.iter().position(|other| other.path == setting.path) {
+            None => draft.settings.push(setting),
+            Some(at) => {
+                let lost = if is_zero(&setting.value) {
+                    setting
+                } else {
+                    std::mem::replace(&mut draft.settings[at], setting)
+                };
+                let (name, kept) = (lost.from.unwrap_or_default(), draft.settings[at].from.clone());
+                if !is_zero(&lost.value) {
+                    let kept = kept.unwrap_or_default();
+                    draft
+                        .notes
+                        .push(format!("`{name}` and `{kept}` are both `{}`: the latter is kept", lost.path));
+                }
+            }
+        }
+    }
+}
+
+/// When something is done: `no` and what has no number of steps win over a number that stands beside them.
+fn strategy(name: &str, path: &str, value: &Json, draft: &mut Draft) {
+    let said = value.as_str().map(str::to_lowercase);
+    if said.as_deref() == Some("steps") {
+        return;
+    }
+    if said.as_deref() != Some("no") {
+        let why = format!("here it is a number of steps, `{path}`; 0, which is taken, means only at the end");
+        draft.without_place(name, value, &why);
+    }
+    draft.settings.retain(|setting| setting.path != path);
+    draft.set(path, 0, name);
+}
+
+fn report_to(value: &Json, draft: &mut Draft) {
+    let names: Vec<&str> = match value {
+        Json::String(name) => vec![name.as_str()],
+        Json::Array(names) => names.iter().filter_map(Json::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is_on = names.iter().any(|name| ["tensorboard", "all"].contains(name));
+    draft.set("run.tensorboard", is_on, "report_to");
+    let others: Vec<&str> =
+        names.into_iter().filter(|name| !["tensorboard", "all", "none"].contains(name)).collect();
+    if !others.is_empty() {
+        let why = "metrics.jsonl and TensorBoard events are what is written";
+        draft.without_place("report_to", &Json::from(others), why);
+    }
+}
+
+/// The files, the model and the task of fine-tuning; the names of the arguments that are done.
+fn labelled(arguments: &Arguments, task: FinetuneTask, draft: &mut Draft) -> Vec<&'static str> {
+    let name = match task {
+        FinetuneTask::Classify => "classify",
+        FinetuneTask::Regression => "regression",
+        FinetuneTask::TokenClassify => "token-classify",
+    };
+    if arguments.get("task_name").is_some() {
+        draft.set("task", name, "task_name");
+    } else {
+        draft.assume("task", name, "what the arguments look like");
+    }
+    if arguments.get("model_name_or_path").is_none() {
+        draft.assume("model", "models/mine", "a model folder, to be named");
+    }
+    if arguments.get("train_file").is_none() {
+        draft.assume("data.train_file", "train.csv", "labelled examples, to be named");
+    }
+    if arguments.get("validation_file").is_none() {
+        draft.assume(
+            "data.eval_fraction",
+            0.1,
+            "no `validation_file` is named: a tenth of the training examples",
+        );
+    }
+    for name in ["dataset_name", "dataset_config_name"] {
+        if let Some(value) = arguments.get(name) {
+            let why = "download it, and name its files under `data.train_file` and `data.eval_file`";
+            draft.without_place(name, value, why);
+        }
+    }
+    if let Some(value) = arguments.get("test_file") {
+        draft.without_place("test_file", value, "`mlmtrain evaluate --data FILE` scores the model on it");
+    }
+    for name in ["config_name", "tokenizer_name"] {
+        if let Some(value) = arguments.get(name) {
+            draft.without_place(name, value, "architecture and tokenizer are those of the model folder");
+        }
+    }
+    let dataset = ["dataset_name", "dataset_config_name", "test_file"];
+    [&["task_name", "do_regression", "config_name", "tokenizer_name"][..], &dataset].concat()
+}

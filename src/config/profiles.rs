@@ -1,0 +1,102 @@
+//! `profiles`: named parts of a configuration in its file, which `--profile` lays over the rest.
+//!
+//! What a profile holds is checked whether it is asked for or not; variables that are not set are overlooked
+//! in those that are not.
+
+use crate::config::check::Wrong;
+use crate::config::check::check;
+use crate::config::check::join;
+use crate::config::merge::merged;
+use crate::config::shape::PROFILES;
+use crate::config::shape::Shape;
+use crate::config::shape::quoted;
+use crate::config::suggest::closest;
+use crate::config::tree::Entry;
+use crate::config::tree::Node;
+use crate::config::tree::Value;
+use crate::config::variables;
+use crate::error::Problem;
+use crate::error::Problems;
+
+const SHAPE: &str =
+    "write `profiles:`, below it a name for each, and below that its keys, such as `training:`";
+
+/// Lays the profiles that are asked for over the rest of a file, later ones over earlier ones. The table
+/// stays, to be checked.
+pub(super) fn lay(mut root: Node, file: &str, asked: &[&str]) -> Result<Node, Problems> {
+    let Some(table) = root.take(PROFILES) else {
+        return match asked.first() {
+            None => Ok(root),
+            Some(name) => {
+                let message = format!("`{name}` is asked for, and `{file}` has no `profiles`");
+                Err(Problems(vec![Problem::usage(message).at("--profile").hint(SHAPE)]))
+            }
+        };
+    };
+    let place = root.place.clone();
+    let mut unknown = Vec::new();
+    for name in asked {
+        match table.node.entries().iter().find(|entry| entry.key == *name) {
+            Some(profile) => {
+                let mut over = profile.node.clone();
+                over.take(PROFILES);
+                root = merged(root, over);
+                root.place.clone_from(&place);
+            }
+            None => unknown.push(none_of_this_name(name, &table)),
+        }
+    }
+    root.entries_mut().into_iter().for_each(|entries| entries.push(table.clone()));
+    if unknown.is_empty() { Ok(root) } else { Err(Problems(unknown)) }
+}
+
+fn none_of_this_name(name: &str, table: &Entry) -> Problem {
+    let names: Vec<&str> = table.node.entries().iter().map(|entry| entry.key.as_str()).collect();
+    let hint = match closest(name, &names) {
+        Some(near) => format!("did you mean `{near}`? There are {}", quoted(&names)),
+        None if names.is_empty() => format!("{} has none", table.place.shown()),
+        None => format!("there are {}", quoted(&names)),
+    };
+    Problem::usage(format!("there is no profile `{name}`")).at("--profile").hint(hint)
+}
+
+/// Takes keys out of all profiles that are no keys of a configuration, and are read before it.
+pub(super) fn set_aside(root: &mut Node, keys: &[&str]) {
+    let tables = root.entries_mut().into_iter().flatten().filter(|entry| entry.key == PROFILES);
+    for node in tables.filter_map(|entry| entry.node.entries_mut()).flatten().map(|profile| &mut profile.node)
+    {
+        for key in keys {
+            node.take(key);
+        }
+    }
+}
+
+/// What is wrong with the profiles of a file, each by itself; `shape` is that of the whole configuration.
+pub(super) fn wrong(table: &Entry, shape: &Shape) -> Vec<Wrong> {
+    let refuse = |place, message: String| Wrong { place, message, hint: Some(SHAPE.to_string()) };
+    let Value::Table(profiles) = &table.node.value else {
+        let message = format!("`{PROFILES}` wants a table of profiles, not {}", table.node.value.described());
+        return vec![refuse(table.place.clone(), message)];
+    };
+    let shape = shape.without_required();
+    let mut found = Vec::new();
+    for (index, profile) in profiles.iter().enumerate() {
+        let name = join(PROFILES, &profile.key);
+        if profiles[..index].iter().any(|other| other.key == profile.key) {
+            found.push(refuse(profile.place.clone(), format!("`{name}` is given a second time")));
+        }
+        let mut node = profile.node.clone();
+        variables::without_unset(&mut node, &variables::environment);
+        let mut unfilled = Vec::new();
+        variables::fill(&mut node, &name, &variables::environment, &mut unfilled);
+        found.extend(unfilled.into_iter().map(|(_, wrong)| wrong));
+        match node.value {
+            Value::Table(_) | Value::Null => found.extend(check(&node, &shape).1.problems),
+            other => {
+                let message = format!("`{name}` wants a table of keys, not {}", other.described());
+                found.push(refuse(profile.place.clone(), message));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! The files of a set of examples: one, those of a folder, or those that match a pattern; and their rows as
+//! one list that still knows which file each is of.
+//!
+//! It reads no row itself.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::tasks::labelled::rows::RowFormat;
+
+/// The files that a path names, by name: itself, all labelled files in it where it is a folder, or all that
+/// match it. At least one, and all of one format.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+    // A name that exists is meant literally, whatever brackets it contains; so is one that is no pattern.
+    let text = path.to_string_lossy();
+    let (is_folder, is_pattern) = (fs::is_folder(path), text.contains(['*', '?', '[']));
+    if !is_folder && (fs::exists(path) || !is_pattern) {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files: Vec<PathBuf> = if is_folder {
+        let is_labelled =
+            |file: &PathBuf| !fs::is_folder(file) && !is_hidden(file) && RowFormat::of(file).is_some();
+        fs::list(path)?.into_iter().filter(is_labelled).collect()
+    } else {
+        matching(&text)?
+    };
+    files.sort();
+    let Some(first) = files.first() else {
+        let what = if is_folder { "holds no labelled file" } else { "matches no file" };
+        return Err(Problem::usage(what)
+            .at(path.display())
+            .hint("of a folder .csv, .tsv, .jsonl, .conll and .parquet are read; for others write a pattern in quotes")
+            .into());
+    };
+    let format = RowFormat::of(first);
+    if let Some(other) = files.iter().find(|file| RowFormat::of(file) != format) {
+        let message = format!("`{}` and `{}` are of two formats", first.display(), other.display());
+        let hint = "say which are meant with a pattern in quotes, such as `'rows/*.csv'`";
+        return Err(Problem::usage(message).at(path.display()).hint(hint).into());
+    }
+    Ok(files)
+}
+
+fn is_hidden(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    let found = glob::glob(pattern)
+        .map_err(|e| Problem::usage(format!("is not a pattern: {}", e.msg)).at(pattern))?;
+    let mut files = Vec::new();
+    for path in found {
+        let path =
+            path.map_err(|e| Problem::new(format!("cannot be read: {}", e.error())).at(e.path().display()))?;
+        if !fs::is_folder(&path) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// The rows of one file or of several, in the order of the files.
+#[derive(Debug)]
+pub(in crate::tasks) struct Rows<T> {
+    /// All of them.
+    pub(in crate::tasks) all: Vec<T>,
+    /// Each file, and how many rows there are up to its end.
+    files: Vec<(PathBuf, usize)>,
+}
+
+impl<T> Rows<T> {
+    /// Those of the files that a path names.
+    pub(in crate::tasks) fn read(path: &Path, mut read: impl FnMut(&Path) -> Result<Vec<T>>) -> Result<Self> {
+        let (mut all, mut files) = (Vec::new(), Vec::new());
+        for file in files_of(path)? {
+            all.extend(read(&file)?);
+            files.push((file, all.len()));
+        }
+        Ok(Self { all, files })
+    }
+
+    /// Something of each row, made of the rows of one file after the other.
+    pub(in crate::tasks) fn each<I>(&self, of: impl Fn(&Path, &[T]) -> Result<Vec<I>>) -> Result<Vec<I>> {
+        let (mut found, mut start) = (Vec::with_capacity(self.all.len()), 0);
+        for (file, end) in &self.files {
+            found.extend(of(file, &self.all[start..*end])?);
+            start = *end;
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_or_a_pattern_is_its_files_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["b.csv", "a.csv.gz", "notes.md", ".hidden.csv", "[1].csv", "c.jsonl"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        std::fs::create_dir(path("d.csv")).unwrap();
+        let names = |pattern: &str| -> Result<Vec<String>, String> {
+            let files = files_of(&path(pattern)).map_err(|e| e.to_string())?;
+            Ok(files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect())
+        };
+        assert_eq!(names("*.csv*").unwrap(), [".hidden.csv", "[1].csv", "a.csv.gz", "b.csv"]);
+        assert_eq!(names("[1].csv").unwrap(), ["[1].csv"], "a name that exists is no pattern");
+        assert_eq!(names("none.csv").unwrap(), ["none.csv"], "to be told when it is opened");
+        let mixed = names("").unwrap_err();
+        assert!(mixed.contains("[1].csv` and `") && mixed.contains("c.jsonl` are of two formats"), "{mixed}");
+        std::fs::remove_file(path("c.jsonl")).unwrap();
+        assert_eq!(names("").unwrap(), ["[1].csv", "a.csv.gz", "b.csv"]);
+        assert!(names("x*.csv").unwrap_err().contains("matches no file"));
+        std::fs::create_dir(path("empty")).unwrap();
+        assert!(names("empty").unwrap_err().contains("holds no labelled file"));
+        assert!(names("***.csv").unwrap_err().contains("is not a pattern"));
+    }
+
+    #[test]
+    fn rows_know_their_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, rows) in [("a.csv", "1\n2\n"), ("b.csv", ""), ("c.csv", "3\n")] {
+            std::fs::write(folder.path().join(name), rows).unwrap();
+        }
+        let read = |path: &Path| Ok(std::fs::read_to_string(path)?.lines().map(str::to_string).collect());
+        let rows = Rows::read(folder.path(), read).unwrap();
+        let named = rows.each(|path, rows: &[String]| {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            Ok(rows.iter().map(|row| format!("{name}{row}")).collect())
+        });
+        assert_eq!(named.unwrap(), ["a1", "a2", "c3"]);
+        assert_eq!(rows.all, ["1", "2", "3"]);
+    }
+}
