@@ -14,6 +14,7 @@ pub mod embed;
 pub mod evaluate;
 pub mod finetune;
 pub mod init;
+pub mod plan;
 pub mod predict;
 pub mod prepare;
 pub mod pretrain;
@@ -44,6 +45,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     instructions::choice()?;
     match &cli.command {
         Command::Init(args) => init::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),

@@ -158,7 +158,7 @@ fn disk(checkpoint: u64, training: &TrainingConfig) -> String {
 /// The peak of the largest step of all phases.
 fn memory(config: &PretrainConfig, machine: &Machine, shapes: &Shapes) -> String {
     let plan = BatchPlan::new(&config.training, config.data.max_seq_length);
-    let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, &config.training, machine);
+    let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, &config.training, machine.place());
     let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes } = prediction;
     let [total, state, besides] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
