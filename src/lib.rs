@@ -42,6 +42,7 @@
 //! | [`recipe`] | a configuration for a text, a budget and the speed of a machine |
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
+//! | [`estimate`] | what a run takes on a device: memory, time, energy, money |
 //! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
 //! | [`commands`] | one file or folder a subcommand |
 //!
@@ -122,6 +123,8 @@ pub mod recipe;
 pub mod tasks;
 
 pub mod train;
+
+pub mod estimate;
 
 pub mod trials;
 

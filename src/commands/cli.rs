@@ -21,6 +21,7 @@ use crate::commands::doctor::DoctorArgs;
 use crate::commands::embed::EmbedArgs;
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::init::InitArgs;
+use crate::commands::plan::PlanArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::scoring_args::EvaluateArgs;
@@ -81,6 +82,16 @@ pub enum Command {
   mlmtrain init --text finnish.jsonl.gz --language fi --budget 10m --output finnish.yaml
   mlmtrain init --text corpus/ --field content --budget 3d --device H100 --output -")]
     Init(InitArgs),
+    /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
+    ///
+    /// This machine is measured for some seconds, other devices are predicted from operations and bytes. Where the
+    /// rows at once of the configuration do not fit, fewer with more micro-batches are planned, which is the same
+    /// update. Nothing is written.
+    #[command(after_help = "Examples:
+  mlmtrain plan --config configs/roberta-base.yaml
+  mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --set training.max_steps=200000
+  mlmtrain plan --config my.yaml --device here --json")]
+    Plan(PlanArgs),
     /// Train a masked language model, or an ELECTRA, on raw text
     ///
     /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration

@@ -32,7 +32,7 @@ pub(super) fn memory(
     shapes: &Shapes,
 ) -> String {
     let plan = BatchPlan::new(training, max_seq_length);
-    let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, training, machine);
+    let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, training, machine.place());
     let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes } = prediction;
     let [total, state, besides] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);

@@ -19,6 +19,8 @@ use crate::config::SourceConfig;
 use crate::config::language_code;
 use crate::corpus::Corpus;
 use crate::error::Problem;
+use crate::estimate::GPU_LEAST_SECONDS;
+use crate::estimate::GPU_SHARE;
 use crate::families::ModelConfig;
 use crate::fs;
 use crate::machine;
@@ -40,12 +42,6 @@ use crate::telemetry::Unit;
 
 /// The share of the budget that training gets; the rest is for preparing, evaluating and saving.
 const TRAINING_SHARE: f64 = 0.9;
-
-/// The share of a GPU's data sheet that steps are taken to reach where there is no such GPU to measure.
-const GPU_SHARE: f64 = 0.35;
-
-/// Seconds that a micro-batch takes on such a GPU at least: a small model waits for its launches.
-const GPU_LEAST_SECONDS: f64 = 3e-3;
 
 /// Arguments of `init`.
 #[derive(Debug, Args)]

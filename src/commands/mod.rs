@@ -16,6 +16,7 @@ pub mod finetune;
 mod forecast;
 pub mod init;
 mod model_folder;
+pub mod plan;
 pub mod predict;
 pub mod prepare;
 pub mod pretrain;
@@ -57,6 +58,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     instructions::choice()?;
     match &cli.command {
         Command::Init(args) => init::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),

@@ -5,6 +5,7 @@ pub mod survey;
 use std::path::Path;
 
 use anyhow::Result;
+use candle_core::DType;
 use candle_core::Device;
 
 use crate::config::DeviceChoice;
@@ -42,7 +43,21 @@ pub struct Machine {
     pub world: World,
 }
 
+/// What the memory of a step depends on besides its sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Type of activations and products.
+    pub compute: DType,
+    /// Whether it is a GPU.
+    pub on_gpu: bool,
+}
+
 impl Machine {
+    /// Where steps are computed, and in which type.
+    pub fn place(&self) -> Place {
+        Place { compute: self.policy.compute, on_gpu: !self.device.is_cpu() }
+    }
+
     /// One process on `device`, with the threads that the pool has.
     pub fn alone(device: &Device, policy: Policy) -> Self {
         let (device, threads) = (device.clone(), rayon::current_num_threads());

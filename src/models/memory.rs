@@ -49,6 +49,13 @@ pub struct StepSizes {
     pub on_gpu: bool,
 }
 
+impl StepSizes {
+    /// Pairs of segments, where each fills a row.
+    fn pairs(&self) -> u64 {
+        self.tokens.div_ceil(self.length.max(1))
+    }
+}
+
 /// What a training step takes at its peak, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prediction {
@@ -96,6 +103,10 @@ pub trait Outline {
 
     /// Memory of the largest step; and of an evaluation of as many tokens, beside the state.
     fn memory(&self, step: &StepSizes) -> Prediction;
+
+    /// Floating-point operations of forward and backward of a micro-batch whose segments are all as long as
+    /// its longest; what gradient checkpointing computes again is not counted.
+    fn flops(&self, step: &StepSizes) -> f64;
 }
 
 impl<H: Head> Outline for Blueprint<H> {
@@ -108,6 +119,10 @@ impl<H: Head> Outline for Blueprint<H> {
         let state_bytes = state_bytes(&self.layout, step.compute);
         Prediction { state_bytes, ..activations(&self.encoder, head, step) }
     }
+
+    fn flops(&self, step: &StepSizes) -> f64 {
+        step.tokens as f64 * self.encoder.flops(step.length as f64) + self.head.flops(step.targets as f64)
+    }
 }
 
 impl Outline for Blueprint<SentencePairHeads> {
@@ -117,10 +132,14 @@ impl Outline for Blueprint<SentencePairHeads> {
 
     /// Of rows with several short pairs the second head takes more, which is little beside the first.
     fn memory(&self, step: &StepSizes) -> Prediction {
-        let pairs = step.tokens.div_ceil(step.length.max(1));
-        let head = self.head.memory(step.targets, pairs, step.compute, step.on_gpu);
+        let head = self.head.memory(step.targets, step.pairs(), step.compute, step.on_gpu);
         let state_bytes = state_bytes(&self.layout, step.compute);
         Prediction { state_bytes, ..activations(&self.encoder, head, step) }
+    }
+
+    fn flops(&self, step: &StepSizes) -> f64 {
+        let heads = self.head.flops(step.targets as f64, step.pairs() as f64);
+        step.tokens as f64 * self.encoder.flops(step.length as f64) + heads
     }
 }
 

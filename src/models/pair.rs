@@ -118,9 +118,7 @@ impl Pair {
     /// Floating-point operations of forward and backward over `tokens` tokens in segments of mean length
     /// `mean_length`, of which the generator fills in `targets`.
     pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        let (generator, discriminator) = (&self.generator, &self.discriminator);
-        let encoders = generator.encoder.flops(mean_length) + discriminator.encoder.flops(mean_length);
-        tokens * encoders + generator.head.flops(targets) + discriminator.head.flops(tokens)
+        flops(&self.generator, &self.discriminator, (tokens, mean_length, targets))
     }
 
     /// The parameters of the generator, the embeddings included, and their names in a folder of its own.
@@ -183,6 +181,21 @@ impl Outline for PairBlueprint {
             step,
         ))
     }
+
+    fn flops(&self, step: &StepSizes) -> f64 {
+        let sizes = (step.tokens as f64, step.length as f64, step.targets as f64);
+        flops(&self.generator, &self.discriminator, sizes)
+    }
+}
+
+/// As [`Pair::flops`].
+fn flops(
+    generator: &Half<MaskedLmHead>,
+    discriminator: &Half<ReplacedTokenHead>,
+    (tokens, mean_length, targets): (f64, f64, f64),
+) -> f64 {
+    let encoders = generator.encoder.flops(mean_length) + discriminator.encoder.flops(mean_length);
+    tokens * encoders + generator.head.flops(targets) + discriminator.head.flops(tokens)
 }
 
 #[cfg(test)]

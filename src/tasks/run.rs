@@ -17,6 +17,7 @@ use crate::families::SpecialRole;
 use crate::interop::HubConfig;
 use crate::layers::Layout;
 use crate::machine::Machine;
+use crate::machine::Place;
 use crate::models::memory::Outline;
 use crate::models::memory::Prediction;
 use crate::models::memory::StepSizes;
@@ -226,23 +227,21 @@ pub struct Shapes {
 
 impl Shapes {
     /// Memory of a step of `tokens` tokens, and of a batch of evaluation.
-    pub fn prediction(&self, tokens: u64, training: &TrainingConfig, machine: &Machine) -> Prediction {
-        let of = |tokens: u64| {
-            let targets = match self.targets {
-                TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
-                TargetShare::OneARow => tokens.div_ceil(self.length.max(1) as u64),
-            };
-            self.outline.memory(&StepSizes {
-                tokens,
-                length: self.length as u64,
-                targets,
-                compute: machine.policy.compute,
-                gradient_checkpointing: training.gradient_checkpointing.is_on(),
-                on_gpu: !machine.device.is_cpu(),
-            })
-        };
+    pub fn prediction(&self, tokens: u64, training: &TrainingConfig, place: Place) -> Prediction {
+        let on = training.gradient_checkpointing.is_on();
+        let of = |tokens| self.outline.memory(&self.sizes(tokens, self.length, on, place));
         let evaluated = (training.per_device_eval_batch_size * self.length) as u64;
         Prediction { evaluation_bytes: of(evaluated).evaluation_bytes, ..of(tokens) }
+    }
+
+    /// Sizes of a step of `tokens` tokens in rows of `length`.
+    pub fn sizes(&self, tokens: u64, length: usize, gradient_checkpointing: bool, place: Place) -> StepSizes {
+        let targets = match self.targets {
+            TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
+            TargetShare::OneARow => tokens.div_ceil(length.max(1) as u64),
+        };
+        let Place { compute, on_gpu } = place;
+        StepSizes { tokens, length: length as u64, targets, compute, gradient_checkpointing, on_gpu }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::fs;
 use crate::machine::Machine;
+use crate::machine::Place;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
@@ -34,10 +35,10 @@ const BUSY_TOKENS: [usize; 2] = [1 << 10, 1 << 13];
 const KEY: &str = "training.per_device_train_batch_size";
 
 /// Bytes of the largest step, of whatever phase, with so many rows at once.
-fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> u64 {
+pub fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> u64 {
     let training = TrainingConfig { per_device_train_batch_size: rows.into(), ..training.clone() };
     let tokens = BatchPlan::new(&training, shapes.length).most_tokens_at_once();
-    shapes.prediction(tokens as u64, &training, machine).total()
+    shapes.prediction(tokens as u64, &training, place).total()
 }
 
 /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where
@@ -46,18 +47,18 @@ fn most_rows(
     most: usize,
     training: &TrainingConfig,
     shapes: &Shapes,
-    machine: &Machine,
+    place: Place,
     bytes: u64,
 ) -> Option<usize> {
     let update = training.rows_per_update();
     // Token positions of a batch are 32-bit numbers.
     let countable = (i32::MAX as usize / shapes.length.max(1)).min(most);
     let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
-    divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, machine) <= bytes)
+    divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, place) <= bytes)
 }
 
 /// Bytes that a run on this machine may take; `None` where the system does not tell.
-fn room(machine: &Machine) -> Option<u64> {
+pub fn room(machine: &Machine) -> Option<u64> {
     match cuda::properties(&machine.device) {
         Some(gpu) => Some(gpu.memory_bytes.saturating_sub(GPU_RESERVE_BYTES)),
         None => fs::available_bytes().map(|bytes| (bytes as f64 * CPU_SHARE) as u64),
@@ -88,8 +89,7 @@ impl fmt::Display for Fit {
 pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Result<Option<Fit>, Problem> {
     let is_batch_open = training.per_device_train_batch_size == BatchSize::Auto;
     match room(machine) {
-        Some(bytes) if is_batch_open => fit_into(bytes, training, shapes, machine).map(Some),
-        Some(bytes) => Ok(lighter(bytes, training, shapes, machine)),
+        Some(bytes) => fit_into(bytes, training, shapes, machine.place()),
         None if is_batch_open => {
             Err(Problem::usage("is `auto`, but the free memory is not known").at(KEY).hint(
                 "give it a number of rows, and `training.gradient_accumulation_steps` for more rows in an update",
@@ -99,13 +99,26 @@ pub fn fit(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Res
     }
 }
 
+/// As [`fit`], where a run may take so many bytes.
+pub fn fit_into(
+    bytes: u64,
+    training: &TrainingConfig,
+    shapes: &Shapes,
+    place: Place,
+) -> Result<Option<Fit>, Problem> {
+    match training.per_device_train_batch_size {
+        BatchSize::Auto => rows_into(bytes, training, shapes, place).map(Some),
+        BatchSize::Rows(_) => Ok(lighter(bytes, training, shapes, place)),
+    }
+}
+
 /// The training with gradient checkpointing where that is open, and its rows do not fit without it.
-fn lighter(bytes: u64, training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Option<Fit> {
+fn lighter(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Option<Fit> {
     let rows = training.rows_at_once();
     let is_open = training.gradient_checkpointing == GradientCheckpointing::Auto;
     let training = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..training.clone() };
-    (is_open && predicted_bytes(rows, &settled(&training, false), shapes, machine) > bytes).then(|| Fit {
-        needed_bytes: predicted_bytes(rows, &training, shapes, machine),
+    (is_open && predicted_bytes(rows, &settled(&training, false), shapes, place) > bytes).then(|| Fit {
+        needed_bytes: predicted_bytes(rows, &training, shapes, place),
         room_bytes: bytes,
         training,
     })
@@ -115,16 +128,12 @@ fn settled(training: &TrainingConfig, on: bool) -> TrainingConfig {
     TrainingConfig { gradient_checkpointing: on.into(), ..training.clone() }
 }
 
-fn fit_into(
-    bytes: u64,
-    training: &TrainingConfig,
-    shapes: &Shapes,
-    machine: &Machine,
-) -> Result<Fit, Problem> {
+/// The most rows that fit, and whether with gradient checkpointing.
+fn rows_into(bytes: u64, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Result<Fit, Problem> {
     let update = training.rows_per_update();
-    let most = |training: &TrainingConfig| most_rows(update, training, shapes, machine, bytes);
+    let most = |training: &TrainingConfig| most_rows(update, training, shapes, place, bytes);
     let [plain, light] = [false, true].map(|on| settled(training, on));
-    let busy = BUSY_TOKENS[usize::from(!machine.device.is_cpu())];
+    let busy = BUSY_TOKENS[usize::from(place.on_gpu)];
     let (chosen, rows) = match training.gradient_checkpointing {
         GradientCheckpointing::Off => (plain.clone(), most(&plain)),
         GradientCheckpointing::On => (light.clone(), most(&light)),
@@ -137,7 +146,7 @@ fn fit_into(
     };
     let Some(rows) = rows else {
         let least = if training.gradient_checkpointing == GradientCheckpointing::Off { plain } else { light };
-        let needed = format_bytes(predicted_bytes(1, &least, shapes, machine));
+        let needed = format_bytes(predicted_bytes(1, &least, shapes, place));
         let problem = Problem::usage(format!(
             "not even one row fits: it needs about {needed}, {} are there",
             format_bytes(bytes)
@@ -154,11 +163,7 @@ fn fit_into(
         train_batch_size: None,
         ..chosen
     };
-    Ok(Fit {
-        needed_bytes: predicted_bytes(rows, &found, shapes, machine),
-        training: found,
-        room_bytes: bytes,
-    })
+    Ok(Fit { needed_bytes: predicted_bytes(rows, &found, shapes, place), training: found, room_bytes: bytes })
 }
 
 /// The training with what fits, where the configuration leaves that open; else as it is. Says what it took.
@@ -182,7 +187,7 @@ pub fn reserve(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<()> {
-    let needed = shapes.prediction(tokens as u64, training, machine).step_bytes();
+    let needed = shapes.prediction(tokens as u64, training, machine.place()).step_bytes();
     if let Some(free) = cuda::reserve(&machine.device, needed)? {
         progress.note(&shortage(tokens, needed, free, training));
     }
@@ -218,7 +223,8 @@ fn checkpointing_hint(training: &TrainingConfig) -> Option<&'static str> {
 /// Rows that fit where those of a training do not: what did not fit was more than its prediction, so half of
 /// it is what the next try should take at most. `None` where there are no fewer.
 fn fewer_rows(training: &TrainingConfig, shapes: &Shapes, machine: &Machine) -> Option<usize> {
-    room(machine).and_then(|bytes| most_rows(training.rows_at_once() / 2, training, shapes, machine, bytes))
+    let most = training.rows_at_once() / 2;
+    room(machine).and_then(|bytes| most_rows(most, training, shapes, machine.place(), bytes))
 }
 
 /// An error of a full GPU with the batch that should fit in its hint; any other error as it is.
@@ -290,8 +296,8 @@ mod tests {
             learning_rate: 1e-3,
             ..TrainingConfig::default()
         };
-        let needs = |rows| predicted_bytes(rows, &training, shapes, &machine());
-        let fit = |bytes| fit_into(bytes, &training, shapes, &machine());
+        let needs = |rows| predicted_bytes(rows, &training, shapes, machine().place());
+        let fit = |bytes| rows_into(bytes, &training, shapes, machine().place());
         let cut = |bytes| {
             fit(bytes)
                 .map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps))
@@ -326,14 +332,14 @@ mod tests {
         };
         let shapes = &masked_lm(model, 128);
         let given = TrainingConfig { per_device_train_batch_size: 16.into(), ..TrainingConfig::default() };
-        let needs = |rows, on| predicted_bytes(rows, &settled(&given, on), shapes, &machine());
+        let needs = |rows, on| predicted_bytes(rows, &settled(&given, on), shapes, machine().place());
         assert!(needs(16, true) < needs(16, false), "or there is nothing to choose");
-        assert_eq!(lighter(needs(16, false), &given, shapes, &machine()), None);
-        let found = lighter(needs(16, false) - 1, &given, shapes, &machine()).unwrap();
+        assert_eq!(lighter(needs(16, false), &given, shapes, machine().place()), None);
+        let found = lighter(needs(16, false) - 1, &given, shapes, machine().place()).unwrap();
         assert_eq!(found.training, settled(&given, true));
         assert!(found.to_string().ends_with(", with gradient checkpointing"), "{found}");
         let refused = TrainingConfig { gradient_checkpointing: false.into(), ..given.clone() };
-        assert_eq!(lighter(1, &refused, shapes, &machine()), None);
+        assert_eq!(lighter(1, &refused, shapes, machine().place()), None);
         // The largest step may be that of a phase.
         let phase = TrainingPhase {
             per_device_train_batch_size: Some(32),
@@ -341,7 +347,7 @@ mod tests {
             ..TrainingPhase::of_length(10, 128)
         };
         let phased = TrainingConfig { phases: vec![phase], ..given.clone() };
-        assert!(lighter(needs(16, false), &phased, shapes, &machine()).is_some());
+        assert!(lighter(needs(16, false), &phased, shapes, machine().place()).is_some());
         // With the rows open, too: eight rows keep a CPU busy, fewer do not.
         let open = TrainingConfig {
             per_device_train_batch_size: BatchSize::Auto,
@@ -349,7 +355,7 @@ mod tests {
             ..given.clone()
         };
         let taken = |bytes| {
-            let fit = fit_into(bytes, &open, shapes, &machine()).unwrap();
+            let fit = rows_into(bytes, &open, shapes, machine().place()).unwrap();
             (fit.training.rows_at_once(), fit.training.gradient_checkpointing.is_on())
         };
         assert_eq!(taken(needs(8, false)), (8, false));

@@ -24,7 +24,7 @@ pub(super) fn require_memory(
 ) -> Result<()> {
     // What a GPU lacks is told when its memory is taken (`batch_size::reserve`).
     let Some(free) = machine.device.is_cpu().then(fs::available_bytes).flatten() else { return Ok(()) };
-    let needed = shapes.prediction(tokens as u64, training, machine).total();
+    let needed = shapes.prediction(tokens as u64, training, machine.place()).total();
     if let Some(warning) = memory_shortage(needed, free, &batch_size::less_memory(training))? {
         progress.warn(&warning);
     }

@@ -24,6 +24,7 @@ mod minimal_pairs;
 mod notes;
 mod old_folders;
 mod pair_gradients;
+mod plan;
 mod prepare;
 mod pretrain;
 #[path = "../readers/mod.rs"]

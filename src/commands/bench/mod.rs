@@ -30,6 +30,7 @@ use crate::config;
 use crate::config::BatchSize;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
+use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::RtdConfig;
 use crate::error::Problem;
@@ -248,8 +249,39 @@ pub(super) fn tokens_per_second(
         least: 3,
         least_seconds: 1.0,
     };
+    Ok(seconds(steps, threads)?.map(|seconds| (rows * length) as f64 / seconds))
+}
+
+/// Seconds of a step of one micro-batch of a configuration, of `rows` rows of `length` tokens, measured for
+/// about three seconds in a process of its own; `None` where it does not fit into memory.
+pub(super) fn step_seconds(
+    config: &PretrainConfig,
+    model: &ModelConfig,
+    (rows, length): (usize, usize),
+    compute: ComputeType,
+    gradient_checkpointing: bool,
+) -> Result<Option<f64>> {
+    let steps = Steps {
+        model: model.clone(),
+        task: config.task,
+        rtd: config.rtd.clone(),
+        compute,
+        device: config.run.device,
+        tf32: config.precision.tf32,
+        batch: rows,
+        length,
+        masked_share: most_masked(&config.mlm),
+        short: false,
+        gradient_checkpointing,
+        least: 3,
+        least_seconds: 3.0,
+    };
+    seconds(steps, config.run.threads)
+}
+
+fn seconds(steps: Steps, threads: usize) -> Result<Option<f64>> {
     match job::start(&Job::Steps(Box::new(steps)), threads, || {})? {
-        Ended::Steps(timed) => Ok(Some((rows * length) as f64 / timed.median_seconds)),
+        Ended::Steps(timed) => Ok(Some(timed.median_seconds)),
         Ended::OutOfMemory => Ok(None),
         Ended::Failed(message) => {
             Err(Problem::new(format!("the speed could not be measured: {message}")).into())

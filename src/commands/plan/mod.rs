@@ -1,0 +1,209 @@
+//! `mlmtrain plan`: what a pretraining run takes on this machine and on GPUs that could be rented.
+
+mod table;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::commands::bench;
+use crate::commands::config_args::ConfigArgs;
+use crate::commands::plan::table::Row;
+use crate::commands::terminal;
+use crate::commands::terminal::Output;
+use crate::config::PretrainConfig;
+use crate::config::TrainingConfig;
+use crate::error::Problem;
+use crate::estimate::Estimate;
+use crate::estimate::Fitted;
+use crate::estimate::Rentable;
+use crate::estimate::UPDATE_BYTES;
+use crate::estimate::Work;
+use crate::families::ModelConfig;
+use crate::machine;
+use crate::machine::Machine;
+use crate::ops::peak;
+use crate::precision;
+use crate::quantity::parse_duration;
+use crate::shards::Manifest;
+use crate::tasks::list::shapes;
+use crate::tasks::pretraining::origin;
+use crate::tasks::pretraining::planned_model;
+use crate::tasks::run::Shapes;
+use crate::tasks::run::total_steps;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+use crate::train::batch_size;
+
+/// The device that is this machine.
+const HERE: &str = "here";
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The configuration.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Devices: `here` is measured, GPUs by name (h100, a100-80, l4, t4, ...) are predicted
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        value_delimiter = ',',
+        default_values = [HERE, "h100", "a100-80", "l4", "t4"],
+        value_parser = device
+    )]
+    pub device: Vec<Device>,
+    /// What an hour of a device costs, in US dollars: `h100=1.99`, `here=0.08`; may be repeated
+    #[arg(long, value_name = "DEVICE=USD", value_delimiter = ',', value_parser = price)]
+    pub price: Vec<(String, f64)>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where a run might be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Device {
+    /// On this machine, as the configuration says.
+    Here,
+    /// On a GPU that is not here.
+    Rented(Rentable),
+}
+
+impl Device {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Here => HERE,
+            Self::Rented(gpu) => gpu.name,
+        }
+    }
+}
+
+fn device(name: &str) -> Result<Device, String> {
+    if name == HERE {
+        return Ok(Device::Here);
+    }
+    Rentable::named(name).map(Device::Rented).ok_or_else(|| {
+        let known: Vec<&str> = Rentable::ALL.iter().map(|gpu| gpu.name).collect();
+        format!("not known; take {HERE}, {}", known.join(", "))
+    })
+}
+
+fn price(text: &str) -> Result<(String, f64), String> {
+    let (name, usd) = text.split_once('=').ok_or("a price is written as `h100=1.99`")?;
+    let name = device(name)?.name().to_string();
+    let usd: f64 = usd.parse().map_err(|_| format!("`{usd}` is no number"))?;
+    if usd.is_finite() && usd >= 0.0 { Ok((name, usd)) } else { Err("a price is not negative".to_string()) }
+}
+
+/// Runs the subcommand.
+pub fn run(args: &PlanArgs) -> Result<()> {
+    let config = args.config.load()?.config;
+    let machine = machine::set_up(&config.run, &config.precision)?;
+    let (config, _) = origin::resolve(&config)?;
+    let model = planned_model(&config)?;
+    let run =
+        Run { steps: steps(&config)?, shapes: shapes(&config, &model)?, config: &config, model: &model };
+    let progress = Progress::detect(terminal::is_quiet());
+    let usd_per_hour = |device: &Device| {
+        let given = args.price.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
+        given.or(match device {
+            Device::Here => config.run.usd_per_hour,
+            Device::Rented(gpu) => Some(gpu.usd_per_hour),
+        })
+    };
+    let mut rows = Vec::new();
+    for device in &args.device {
+        let (found, watts) = match device {
+            Device::Here => (run.here(&machine, &progress)?, None),
+            Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
+        };
+        rows.push(Row { device: *device, found, watts, usd_per_hour: usd_per_hour(device) });
+    }
+    let mut output = Output::stdout();
+    if args.json {
+        output.line(&table::json(&run, &rows).to_string())?;
+    } else {
+        table::lines(&run, &rows).iter().try_for_each(|line| output.line(line))?;
+    }
+    output.finish()
+}
+
+/// What is planned.
+struct Run<'a> {
+    config: &'a PretrainConfig,
+    model: &'a ModelConfig,
+    shapes: Shapes,
+    steps: u64,
+}
+
+/// Updates of a run; where epochs are given, as many as the shards need, which must be there.
+fn steps(config: &PretrainConfig) -> Result<u64> {
+    if config.training.max_steps >= 0 {
+        return Ok(config.training.max_steps as u64);
+    }
+    let shards = config.prepared_dir().join("shards");
+    let manifest = Manifest::read(&shards).map_err(|_| {
+        Problem::usage("is not given, and how long an epoch is cannot be told before there are shards")
+            .at("training.max_steps")
+            .hint("give a number of steps, or run `mlmtrain prepare` with this configuration first")
+    })?;
+    // Each row has two special tokens; rows are nearly full.
+    let rows = manifest.train.tokens / (config.data.max_seq_length.saturating_sub(2).max(1) as u64);
+    Ok(total_steps(&config.training, rows))
+}
+
+impl Run<'_> {
+    fn work(&self, training: &TrainingConfig) -> Work {
+        Work::new(training, self.config.data.max_seq_length, self.steps)
+    }
+
+    /// The limit on training, in seconds.
+    fn limit_seconds(&self) -> Option<f64> {
+        let limit = self.config.training.max_train_time.as_deref()?;
+        parse_duration(limit).ok().as_ref().map(Duration::as_secs_f64)
+    }
+
+    fn rented(&self, gpu: &Rentable) -> Result<Estimate, String> {
+        let precision = &self.config.precision;
+        let wanted = precision.compute.known().map(precision::dtype);
+        let training = &self.config.training;
+        Estimate::on_gpu(gpu, training, &self.shapes, wanted, precision.tf32, |training| self.work(training))
+    }
+
+    /// Measured, a few seconds for each size of micro-batches.
+    fn here(&self, machine: &Machine, progress: &Progress) -> Result<Result<Estimate, String>> {
+        let Some(room_bytes) = batch_size::room(machine) else {
+            return Ok(Err("the free memory is not known".to_string()));
+        };
+        let fitted = Fitted::new(&self.config.training, &self.shapes, machine.place(), room_bytes);
+        let Some(fitted) = fitted else {
+            return Ok(Err("does not fit, not even a row at a time".to_string()));
+        };
+        let compute = machine.policy.compute_type();
+        let on = fitted.training.gradient_checkpointing.is_on();
+        let work = self.work(&fitted.training);
+        let measuring = progress.stage("measuring steps", Unit::Items, Some(work.parts.len() as u64));
+        let mut measured = Vec::new();
+        for part in &work.parts {
+            let size = (part.rows, part.length);
+            let Some(seconds) = bench::step_seconds(self.config, self.model, size, compute, on)? else {
+                return Ok(Err("a step ran out of memory".to_string()));
+            };
+            // What was timed has an update for each micro-batch.
+            let update = if part.updates < part.micro_batches {
+                let bytes = self.shapes.outline.num_parameters() as f64 * UPDATE_BYTES;
+                (bytes / machine::in_pool(peak::bytes_per_second)).min(seconds / 2.0)
+            } else {
+                0.0
+            };
+            measured.push((*part, (seconds - update, update)));
+            measuring.advance(1);
+        }
+        measuring.finish("done");
+        let seconds =
+            |part: &_| measured.iter().find(|(of, _)| of == part).map_or((0.0, 0.0), |(_, found)| *found);
+        Ok(Ok(Estimate::of(fitted, machine.policy.compute, &|training| self.work(training), seconds)))
+    }
+}

@@ -1,0 +1,143 @@
+//! How a plan looks: as text, and as JSON.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::commands::plan::Device;
+use crate::commands::plan::Run;
+use crate::estimate::Estimate;
+use crate::estimate::PRICES_AS_OF;
+use crate::pages::columns;
+use crate::quantity::format_bytes;
+use crate::quantity::format_count;
+use crate::quantity::format_duration;
+
+/// A device, and what the run takes there, or why it cannot be there.
+pub(super) struct Row {
+    pub(super) device: Device,
+    pub(super) found: Result<Estimate, String>,
+    pub(super) watts: Option<f64>,
+    pub(super) usd_per_hour: Option<f64>,
+}
+
+/// The page.
+pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
+    let work = run.work(&run.config.training);
+    let encoder = &run.model.encoder;
+    let mut lines = vec![
+        format!(
+            "model     {} {} x {}, vocabulary {}: {} parameters",
+            run.model.family.name,
+            encoder.num_hidden_layers,
+            encoder.hidden_size,
+            format_count(encoder.vocab_size as u64),
+            format_count(run.shapes.outline.num_parameters())
+        ),
+        format!(
+            "training  {} steps, {} tokens at most",
+            format_count(work.updates()),
+            format_count(work.tokens())
+        ),
+        String::new(),
+    ];
+    let header = ["device", "type", "rows at once", "memory", "of", "tokens/s", "time", "kWh", "USD", ""];
+    let mut cells = vec![header.map(str::to_string)];
+    for row in rows {
+        cells.push(match &row.found {
+            Ok(found) => filled(row, found),
+            Err(why) => {
+                let mut cells = header.map(|_| String::new());
+                (cells[0], cells[9]) = (row.device.name().to_string(), why.clone());
+                cells
+            }
+        });
+    }
+    lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.push(String::new());
+    if let Some(limit) = run.limit_seconds() {
+        for row in rows {
+            if let Some(found) = row.found.as_ref().ok().filter(|found| found.seconds > limit) {
+                lines.push(format!(
+                    "{}: `training.max_train_time` ends it after {}, {:.0} % of the steps",
+                    row.device.name(),
+                    duration(limit),
+                    100.0 * limit / found.seconds
+                ));
+            }
+        }
+    }
+    lines.push("time is that of training alone: preparing, evaluating and saving come on top".to_string());
+    if rows.iter().any(|row| matches!(row.device, Device::Rented(_))) {
+        lines.push(format!(
+            "GPUs are predicted, not measured; prices are round figures of {PRICES_AS_OF} for one on demand \
+             (yours: `--price h100=1.99`), energy is that of the board at full power"
+        ));
+    }
+    lines
+}
+
+fn filled(row: &Row, found: &Estimate) -> [String; 10] {
+    let training = &found.fitted.training;
+    let times = training.gradient_accumulation_steps;
+    let said = [
+        (times > 1).then(|| format!(", {times} times")),
+        training.gradient_checkpointing.is_on().then(|| ", checkpointed".to_string()),
+        (!found.fitted.is_as_given).then(|| " (as given it does not fit)".to_string()),
+    ];
+    let rows = format!("{}{}", training.rows_at_once(), said.into_iter().flatten().collect::<String>());
+    let or_dash =
+        |value: Option<f64>, digits: usize| value.map_or("-".to_string(), |v| format!("{v:.digits$}"));
+    let is_measured = row.device == Device::Here;
+    [
+        row.device.name().to_string(),
+        found.compute.as_str().to_string(),
+        rows,
+        format_bytes(found.fitted.needed_bytes),
+        format_bytes(found.fitted.room_bytes),
+        format_count(found.tokens_per_second as u64),
+        duration(found.seconds),
+        or_dash(row.watts.map(|watts| found.kilowatt_hours(watts)), 2),
+        or_dash(row.usd_per_hour.map(|usd| found.usd(usd)), 2),
+        if is_measured { "measured" } else { "predicted" }.to_string(),
+    ]
+}
+
+fn duration(seconds: f64) -> String {
+    format_duration(Duration::from_secs_f64(seconds.min(1e12)))
+}
+
+/// The same for programs.
+pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
+    let work = run.work(&run.config.training);
+    let row = |row: &Row| match &row.found {
+        Err(why) => json!({"device": row.device.name(), "fits": false, "problem": why}),
+        Ok(found) => {
+            let training = &found.fitted.training;
+            json!({
+                "device": row.device.name(),
+                "fits": true,
+                "as_given": found.fitted.is_as_given,
+                "measured": row.device == Device::Here,
+                "compute": found.compute.as_str(),
+                "per_device_train_batch_size": training.rows_at_once(),
+                "gradient_accumulation_steps": training.gradient_accumulation_steps,
+                "gradient_checkpointing": training.gradient_checkpointing.is_on(),
+                "memory_bytes": found.fitted.needed_bytes,
+                "room_bytes": found.fitted.room_bytes,
+                "tokens_per_second": found.tokens_per_second,
+                "train_seconds": found.seconds,
+                "kilowatt_hours": row.watts.map(|watts| found.kilowatt_hours(watts)),
+                "usd_per_hour": row.usd_per_hour,
+                "usd": row.usd_per_hour.map(|usd| found.usd(usd)),
+            })
+        }
+    };
+    json!({
+        "num_parameters": run.shapes.outline.num_parameters(),
+        "steps": work.updates(),
+        "tokens": work.tokens(),
+        "devices": rows.iter().map(row).collect::<Vec<Value>>(),
+    })
+}

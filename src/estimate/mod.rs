@@ -1,0 +1,21 @@
+//! What a run takes on a device before it is rented: memory, time, energy, money.
+//!
+//! `catalogue.rs` knows the GPUs that people rent, `work.rs` counts what a configuration asks for, and
+//! `cost.rs` puts the two together. Nothing here measures: the speed of this machine is brought along.
+
+mod catalogue;
+mod cost;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::PRICES_AS_OF;
+pub use catalogue::Rentable;
+pub use cost::Estimate;
+pub use cost::Fitted;
+pub use cost::GPU_LEAST_SECONDS;
+pub use cost::GPU_SHARE;
+pub use cost::UPDATE_BYTES;
+pub use work::Part;
+pub use work::Work;

@@ -1,0 +1,59 @@
+//! `mlmtrain plan` as its users meet it.
+
+use serde_json::Value;
+
+use crate::workplace::Workplace;
+
+fn plan(place: &Workplace, arguments: &[&str]) -> Value {
+    let all = [&["plan", "--config", "config.yaml", "--json"], arguments].concat();
+    serde_json::from_str(&place.program(&all, "").ok().stdout).expect("is JSON")
+}
+
+#[test]
+fn this_machine_is_measured_and_others_are_predicted() {
+    let place = Workplace::new();
+    let arguments =
+        ["--device", "here,h100,v100", "--price", "h100=3.6,here=1", "--set", "run.usd_per_hour=9"];
+    let found = plan(&place, &arguments);
+    let [here, rented, old] = &found["devices"].as_array().unwrap()[..] else { panic!("{found}") };
+    assert_eq!((&here["measured"], &rented["measured"]), (&Value::Bool(true), &Value::Bool(false)));
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+    let tokens = number(&found, "tokens");
+    for row in [here, rented] {
+        let (speed, seconds) = (number(row, "tokens_per_second"), number(row, "train_seconds"));
+        assert!((speed * seconds / tokens - 1.0).abs() < 1e-6, "{row}");
+    }
+    assert!((number(rented, "usd") / number(rented, "train_seconds") - 1e-3).abs() < 1e-9);
+    assert_eq!(here["usd_per_hour"], 1.0, "the flag is nearer than the configuration");
+    assert_eq!(old["problem"], "no code for it: a T4 or newer is wanted");
+    // Nothing was written, prepared or trained.
+    assert!(!place.path("run").exists());
+}
+
+#[test]
+fn the_table_says_what_is_measured_and_what_is_not_counted() {
+    let place = Workplace::new();
+    let more =
+        ["--device", "l4", "--set", "training.max_train_time=1s", "--set", "training.max_steps=100000"];
+    let all = [&["plan", "--config", "config.yaml"], &more[..]].concat();
+    let shown = place.program(&all, "").ok().stdout;
+    for words in [
+        "parameters",
+        "predicted",
+        "l4: `training.max_train_time` ends it after 1s, ",
+        "tokens/s",
+        "evaluating and saving come on top",
+        "--price h100=1.99",
+    ] {
+        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_is_named() {
+    let place = Workplace::new();
+    let plan = |more: &[&str]| place.program(&[&["plan", "--config", "config.yaml"], more].concat(), "");
+    plan(&["--device", "tpu"]).refused(2, &["tpu", "h100"]);
+    plan(&["--price", "h100=cheap", "--device", "h100"]).refused(2, &["cheap"]);
+    plan(&["--set", "training.max_steps=-1"]).refused(2, &["training.max_steps", "mlmtrain prepare"]);
+}
