@@ -75,9 +75,9 @@ fn what_does_not_fit_as_given_is_checkpointed_and_then_cut_into_the_same_update(
     let given = training(64, 4);
     let h200 = on("h200", &given, &shapes, 10).unwrap();
     assert!(h200.fitted.is_as_given && h200.fitted.training == given);
-    let a100 = on("a100-40", &given, &shapes, 10).unwrap().fitted;
-    assert!(!a100.is_as_given && a100.training.gradient_checkpointing.is_on());
-    assert_eq!(a100.training.rows_at_once(), 64);
+    let l4 = on("l4", &given, &shapes, 10).unwrap().fitted;
+    assert!(!l4.is_as_given && l4.training.gradient_checkpointing.is_on());
+    assert_eq!(l4.training.rows_at_once(), 64);
     let t4 = on("t4", &training(256, 1), &shapes, 10).unwrap();
     let cut = &t4.fitted.training;
     assert!(!t4.fitted.is_as_given && cut.rows_at_once() < 256);
