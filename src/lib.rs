@@ -74,13 +74,14 @@
 //! file of data in `families/`, a task a folder in `tasks/` and a line in `tasks/list.rs`. The road of the
 //! text starts at `prepare/job.rs`, then `corpus/pass.rs`, `batches/loader.rs`.
 
+pub mod secrets;
+
 pub mod error;
 pub mod pages;
 pub mod quantity;
 pub mod quietly;
 pub mod rng;
 pub mod scores;
-pub mod secrets;
 
 pub mod fs;
 

@@ -1,3 +1,5 @@
+//! Predictions against the same arithmetic by hand, and what fits where.
+
 use super::*;
 use crate::config::BatchSizeRamp;
 use crate::config::TrainingConfig;

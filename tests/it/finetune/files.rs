@@ -137,7 +137,7 @@ fn a_dry_run_tells_and_writes_nothing() {
     let told = place.program(&[&MODEL[..], &files, &short].concat(), "").ok().stdout;
     assert!(told.contains("160 of 160 training and 40 of 40 evaluation texts, at 4 tokens"), "{told}");
     let sweep = ["--dry-run", "--sweep", "learning_rate=1e-5,3e-5", "--sweep", "seed=1,2,3"];
-    let told = place.program(&[&MODEL[..], &files, &sweep].concat(), "").ok().stdout;
+    let told = place.program(&[&MODEL[..], &files, SETS, &sweep].concat(), "").ok().stdout;
     assert!(
         told.contains("2 settings x 3 seeds = 6 runs; the first, training.learning_rate=1e-5:"),
         "{told}"

@@ -1,3 +1,5 @@
+//! Counts by their definition, and a basis against plain power iteration.
+
 use std::collections::BTreeMap;
 
 use super::counts::Associations;
