@@ -15,7 +15,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`error`] | errors with a hint |
-//! | [`pages`] | columns of text and the frame of HTML pages, for reports |
+//! | [`pages`] | columns of text, the frame of HTML pages and charts, for reports |
 //! | [`quantity`] | durations, bytes and counts |
 //! | [`quietly`] | panics of other crates as errors |
 //! | [`rng`] | counter-based random streams |
@@ -42,6 +42,7 @@
 //! | [`tasks`] | examples + head + loss + score |
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
 //! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
+//! | [`report`] | runs looked back at: one page of what they left |
 //! | [`commands`] | one file or folder a subcommand |
 //!
 //! # Invariants
@@ -122,5 +123,7 @@ pub mod tasks;
 pub mod train;
 
 pub mod trials;
+
+pub mod report;
 
 pub mod commands;

@@ -17,7 +17,7 @@ use source::Source;
 use source::is_part_of_name;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 29] = [
+const MODULES: [&str; 30] = [
     "error",
     "pages",
     "quantity",
@@ -46,6 +46,7 @@ const MODULES: [&str; 29] = [
     "tasks",
     "train",
     "trials",
+    "report",
     "commands",
 ];
 
