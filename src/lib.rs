@@ -16,7 +16,7 @@
 //! |---|---|
 //! | [`secrets`] | values from the environment that are never told |
 //! | [`error`] | errors with a hint |
-//! | [`pages`] | columns of text and the frame of HTML pages, for reports |
+//! | [`pages`] | columns of text, the frame of HTML pages and charts, for reports |
 //! | [`quantity`] | durations, bytes and counts |
 //! | [`quietly`] | panics of other crates as errors |
 //! | [`rng`] | counter-based random streams |
@@ -44,6 +44,7 @@
 //! | [`train`] | the loop, one step, cadence, evaluation, state |
 //! | [`estimate`] | what a run takes on a device: memory, time, energy, money |
 //! | [`trials`] | many fine-tuning runs as one: sweeps, learning curves, comparisons of models |
+//! | [`report`] | runs looked back at: one page of what they left |
 //! | [`commands`] | one file or folder a subcommand |
 //!
 //! # Invariants
@@ -128,5 +129,7 @@ pub mod train;
 pub mod estimate;
 
 pub mod trials;
+
+pub mod report;
 
 pub mod commands;

@@ -23,6 +23,7 @@ use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::init::InitArgs;
 use crate::commands::plan::PlanArgs;
 use crate::commands::replay::ReplayArgs;
+use crate::commands::report::ReportArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::PredictArgs;
@@ -182,6 +183,15 @@ pub enum Command {
   mlmtrain runs
   mlmtrain runs /data/experiments --json")]
     Runs(RunsArgs),
+    /// Look back at runs: one HTML page with curves, scores, mistakes, time, machine and differences
+    ///
+    /// The page needs neither network nor scripts. Runs may still go on, or have been interrupted; several are
+    /// drawn over each other.
+    #[command(after_help = "Examples:
+  mlmtrain report runs/quickstart
+  mlmtrain report runs/a runs/b -o a-and-b.html
+  mlmtrain report runs/topics -o - > topics.html")]
+    Report(ReportArgs),
     /// Do the last step of a run that diverged again, and say where the first value comes up that is not
     /// finite
     ///

@@ -21,6 +21,7 @@ pub mod predict;
 pub mod prepare;
 pub mod pretrain;
 pub mod replay;
+pub mod report;
 pub mod runs;
 pub mod scoring_args;
 pub mod shards;
@@ -68,6 +69,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Embed(args) => embed::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Runs(args) => runs::run(args),
+        Command::Report(args) => report::run(args),
         Command::Shards(command) => shards::run(command),
         Command::Checkpoint(command) => checkpoint::run(command),
         Command::VerifyResume(args) => verify_resume::run(args),

@@ -17,11 +17,10 @@ use crate::error::Problem;
 use crate::fs;
 use crate::pages::columns;
 use crate::quantity::format_age;
+use crate::report;
+use crate::report::State;
 use crate::train::results;
 use crate::train::run_folder::METRICS;
-
-/// Folders within folders that are looked into: a run lies at the top of what somebody keeps.
-const DEEPEST: usize = 4;
 
 /// The end of the records, which holds the last ones.
 const TAIL_BYTES: u64 = 1 << 16;
@@ -38,18 +37,6 @@ pub struct RunsArgs {
     /// Print a JSON object for each run instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-/// What has become of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// A process holds its folder.
-    Running,
-    Complete,
-    /// It ended with exit code 76.
-    Diverged,
-    /// It goes on when it is started again.
-    Stopped,
 }
 
 /// A line of the table.
@@ -72,9 +59,7 @@ pub fn run(args: &RunsArgs) -> Result<()> {
         let problem = Problem::usage("is no folder").at(args.folder.display());
         return Err(problem.hint("name the folder that holds your runs").into());
     }
-    let mut paths = Vec::new();
-    find(&args.folder, DEEPEST, &mut paths)?;
-    let rows: Vec<Row> = paths.into_iter().map(Row::read).collect::<Result<_>>()?;
+    let rows: Vec<Row> = report::find(&args.folder)?.into_iter().map(Row::read).collect::<Result<_>>()?;
     let mut output = Output::stdout();
     if args.json {
         rows.iter().try_for_each(|row| output.line(&row.to_json().to_string()))?;
@@ -88,41 +73,12 @@ pub fn run(args: &RunsArgs) -> Result<()> {
     output.finish()
 }
 
-/// Folders of runs, in the order of their names. What lies in a run is its own.
-fn find(folder: &Path, deep: usize, found: &mut Vec<PathBuf>) -> Result<()> {
-    if is_run(folder) {
-        found.push(folder.to_path_buf());
-        return Ok(());
-    }
-    if deep == 0 {
-        return Ok(());
-    }
-    for entry in fs::list(folder)?.into_iter().filter(|entry| fs::is_folder(entry)) {
-        find(&entry, deep - 1, found)?;
-    }
-    Ok(())
-}
-
-fn is_run(folder: &Path) -> bool {
-    let has = |name: &str| fs::exists(&folder.join(name));
-    has("config.yaml") && (has(METRICS) || has("all_results.json"))
-}
-
 impl Row {
     fn read(path: PathBuf) -> Result<Self> {
         // A run of another version may have other keys, and a damaged file none: what can be told is told.
         let whole = results::read(&path).unwrap_or_default();
         let last = last_records(&path.join(METRICS));
         let latest = |key: &str| last.iter().rev().find_map(|record| record.get(key)?.as_f64());
-        let state = if fs::is_locked(&path) {
-            State::Running
-        } else if results::are_whole(&whole) {
-            State::Complete
-        } else if fs::list(&path)?.iter().any(|entry| is_diverged(entry)) {
-            State::Diverged
-        } else {
-            State::Stopped
-        };
         let score = SCORES.iter().find_map(|name| {
             let value = whole.get(*name).copied().or_else(|| latest(&name.replacen('_', "/", 1)))?;
             Some((name.trim_start_matches("eval_").to_string(), value))
@@ -131,7 +87,7 @@ impl Row {
         let age = age.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         Ok(Self {
             task: task_of(&path.join("config.yaml")).unwrap_or_else(|| "unknown".to_string()),
-            state,
+            state: State::of(&path, &whole)?,
             step: latest("step").map(|step| step as u64),
             loss: whole.get("eval_loss").copied().or_else(|| latest("eval/loss")),
             score,
@@ -152,21 +108,6 @@ impl Row {
             "age_seconds": self.age_seconds,
         })
     }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Complete => "complete",
-            Self::Diverged => "diverged",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-fn is_diverged(entry: &Path) -> bool {
-    entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("diverged-"))
 }
 
 /// The task that a configuration is for, as it writes it.

@@ -49,6 +49,7 @@ pub use memory::available_bytes_below;
 pub use memory::end_me_first;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
+pub use read::each_line;
 pub use read::open;
 pub use read::open_stream;
 pub use read::read_capped;

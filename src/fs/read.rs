@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::fs::FileType;
 use std::fs::OpenOptions;
+use std::io::BufRead;
+use std::io::BufReader;
 use std::io::IsTerminal;
 use std::io::Read;
 use std::io::Seek;
@@ -107,6 +109,22 @@ pub fn read_system_text(path: &Path) -> Option<String> {
 /// As [`read_text_capped`] for what a user may hand over through a pipe.
 pub fn read_text_stream_capped(path: &Path, cap_bytes: u64) -> Result<String> {
     text_of(path, read_open_capped(path, open_stream(path)?, cap_bytes)?)
+}
+
+/// Calls `what` with each whole line of a file, its end included; the last one has none while it is being
+/// written, and is passed over. Of a line of more than `cap_bytes` only its end comes.
+pub fn each_line(path: &Path, cap_bytes: u64, what: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let (mut reader, mut line) = (BufReader::new(open(path)?), Vec::new());
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(cap_bytes).read_until(b'\n', &mut line);
+        if read.with_context(|| format!("cannot read `{}`", path.display()))? == 0 {
+            return Ok(());
+        }
+        if line.ends_with(b"\n") {
+            what(&line)?;
+        }
+    }
 }
 
 fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {

@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 use candle_core::DType;
 use candle_core::Device;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::config::DeviceChoice;
 use crate::config::PrecisionConfig;
@@ -14,6 +16,7 @@ use crate::config::RunSection;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
+use crate::machine::survey::Processor;
 use crate::ops::cuda;
 use crate::ops::cuda::Unavailable;
 use crate::precision::Hardware;
@@ -72,6 +75,22 @@ impl Machine {
             Hardware::of(&self.device).name,
             threads_text(self.threads)
         )
+    }
+
+    /// What a run folder keeps of it: program, device, number type, threads, processor, memory.
+    pub fn to_json(&self) -> Value {
+        let processor = Processor::here();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "device": Hardware::of(&self.device).name,
+            "compute": self.policy.compute.as_str(),
+            "threads": self.threads,
+            "processor": processor.model,
+            "instructions": processor.in_use,
+            "cores": processor.cores,
+            "memory_bytes": fs::system_bytes(Path::new("/"), "MemTotal:"),
+            "system": std::env::consts::OS,
+        })
     }
 
     /// Says what is computed on, and what should be known of it.

@@ -34,6 +34,11 @@ pub fn section(title: &str, content: &str) -> String {
 /// Text as HTML and SVG show it, in content and in quoted attributes; control characters as their pictures
 /// (U+2400).
 pub fn escape(text: &str) -> String {
+    htmlize::escape_all_quotes(visible(text)).into_owned()
+}
+
+/// Text with its control characters as their pictures, for those who escape it themselves.
+pub fn visible(text: &str) -> String {
     let picture = |character: char| match character {
         '\n' | '\t' => character,
         '\u{7f}' => '\u{2421}',
@@ -41,8 +46,7 @@ pub fn escape(text: &str) -> String {
         '\u{80}'..='\u{9f}' => char::REPLACEMENT_CHARACTER,
         _ => character,
     };
-    let seen: String = text.chars().map(picture).collect();
-    htmlize::escape_all_quotes(seen).into_owned()
+    text.chars().map(picture).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! What reports have in common: aligned columns of text for a terminal, and the frame of an HTML page.
+//! What reports have in common: aligned columns of text for a terminal, the frame of an HTML page, and
+//! charts.
 
+pub mod chart;
 pub mod columns;
 pub mod html;

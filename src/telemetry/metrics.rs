@@ -1,13 +1,9 @@
 //! `metrics.jsonl`: one JSON object a line with `step`, `epoch` and every tag.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context;
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Map;
@@ -45,7 +41,7 @@ impl MetricsLog {
     pub fn values_at(path: &Path, step: u64) -> Result<BTreeMap<String, f64>> {
         let mut values = BTreeMap::new();
         if fs::exists(path) {
-            each_line(path, &mut |line| {
+            fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
                 if step_of(line) == Some(step) {
                     let object: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
                     values.extend(object.into_iter().filter_map(|(tag, value)| Some((tag, value.as_f64()?))));
@@ -54,6 +50,24 @@ impl MetricsLog {
             })?;
         }
         Ok(values)
+    }
+
+    /// Calls `what` with the step and the numbers of each record of the file at `path`, in its order; gives
+    /// how many lines are no records.
+    pub fn each_record(path: &Path, what: &mut dyn FnMut(u64, &[(String, f64)])) -> Result<u64> {
+        let mut damaged = 0;
+        fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
+            let object: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
+            let step = object.as_ref().and_then(|object| object.get("step")?.as_u64());
+            let (Some(object), Some(step)) = (object, step) else {
+                damaged += 1;
+                return Ok(());
+            };
+            let numbers = object.into_iter().filter_map(|(tag, value)| Some((tag, value.as_f64()?)));
+            what(step, &numbers.collect::<Vec<_>>());
+            Ok(())
+        })?;
+        Ok(damaged)
     }
 }
 
@@ -83,32 +97,13 @@ fn object_of(record: &Record) -> Map<String, Value> {
 
 fn keep_until(path: &Path, step: u64) -> Result<()> {
     fs::write_atomic(path, |writer| {
-        each_line(path, &mut |line| {
+        fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
             if step_of(line).is_some_and(|found| found <= step) {
                 writer.write_all(line)?;
             }
             Ok(())
         })
     })
-}
-
-/// Calls `what` with each whole line of a file.
-fn each_line(path: &Path, what: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let mut reader = BufReader::new(fs::open(path)?);
-    loop {
-        let mut line = Vec::new();
-        let count = reader
-            .by_ref()
-            .take(LINE_CAP_BYTES)
-            .read_until(b'\n', &mut line)
-            .with_context(|| format!("cannot read `{}`", path.display()))?;
-        if count == 0 {
-            return Ok(());
-        }
-        if line.ends_with(b"\n") {
-            what(&line)?;
-        }
-    }
 }
 
 /// The step of a line; `None` for one that a crash cut off.
@@ -203,6 +198,20 @@ mod tests {
         let mut log = MetricsLog { log: AppendLog::open(Path::new("/dev/full")).unwrap() };
         let message = format!("{:#}", log.write(&record(1, 1.0)).unwrap_err());
         assert!(message.contains("cannot write `/dev/full`"), "{message}");
+    }
+
+    #[test]
+    fn each_record_is_read_and_what_is_none_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let text = "{\"step\":1,\"train/loss\":2.5,\"x\":\"NaN\"}\n{\"epoch\":1}\nhalf a li\n{\"step\":2}\n{\"step\":3";
+        std::fs::write(&path, text).unwrap();
+        let mut found = Vec::new();
+        let damaged = MetricsLog::each_record(&path, &mut |step, values| found.push((step, values.to_vec())));
+        assert_eq!(damaged.unwrap(), 2, "the last line is being written");
+        let tags =
+            |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, v)| ((*tag).to_string(), *v)).collect::<Vec<_>>();
+        assert_eq!(found, [(1, tags(&[("step", 1.0), ("train/loss", 2.5)])), (2, tags(&[("step", 2.0)]))]);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Clock {
     total_step_seconds: f64,
     /// The latest evaluation.
     eval_seconds: Option<f64>,
+    /// Saving since it was last asked for.
+    save_seconds: f64,
 }
 
 impl Clock {
@@ -52,6 +54,7 @@ impl Clock {
             total_wait_seconds: 0.0,
             total_step_seconds: 0.0,
             eval_seconds: None,
+            save_seconds: 0.0,
         }
     }
 
@@ -85,6 +88,19 @@ impl Clock {
         let result = f();
         self.eval_seconds = Some(self.now() - before);
         result
+    }
+
+    /// Runs `f` and counts its time as saving.
+    pub fn saving<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        let before = self.now();
+        let result = f();
+        self.save_seconds += self.now() - before;
+        result
+    }
+
+    /// Seconds of saving since the last call.
+    pub fn take_save_seconds(&mut self) -> f64 {
+        std::mem::take(&mut self.save_seconds)
     }
 
     /// Runs `f` and counts its time as waiting for data.
@@ -147,6 +163,10 @@ mod tests {
             let seconds = clock.rates().eval_seconds.unwrap();
             assert!(seconds >= milliseconds as f64 / 1000.0, "the latest one counts: {seconds}");
         }
+        clock.saving(|| std::thread::sleep(Duration::from_millis(2)));
+        clock.saving(|| std::thread::sleep(Duration::from_millis(2)));
+        assert!(clock.take_save_seconds() >= 0.004);
+        assert_eq!(clock.take_save_seconds().to_bits(), 0);
         let share = clock.rates().data_wait_share;
         assert!(share > 0.0 && share <= 1.0, "{share}");
     }

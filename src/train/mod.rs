@@ -29,10 +29,13 @@ pub mod stopping;
 #[cfg(test)]
 mod tests;
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 use crate::batches::StepBatches;
 use crate::distributed::World;
+use crate::fs;
 use crate::ops::memory;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
@@ -227,7 +230,7 @@ impl Trainer<'_> {
             clock.restart();
         }
         if due.save || is_best {
-            self.folder.save(self.task, &self.stepper.optimizer, state, due.last)?;
+            clock.saving(|| self.folder.save(self.task, &self.stepper.optimizer, state, due.last))?;
             clock.restart();
         }
         if due.probe {
@@ -271,7 +274,11 @@ impl Trainer<'_> {
             ("train/epoch", state.epoch),
             ("perf/tokens_per_second", tokens_per_second),
             ("perf/data_wait_share", wait_share),
+            ("perf/elapsed_seconds", clock.elapsed_seconds()),
         ];
+        let saving = Some(clock.take_save_seconds()).filter(|seconds| *seconds > 0.0);
+        let saving = saving.map(|seconds| ("perf/save_seconds", seconds));
+        let memory = fs::peak_resident_bytes().map(|bytes| ("perf/peak_memory_bytes", bytes as f64));
         let precision = outcome.loss_scale.map(|scale| ("train/loss_scale", scale));
         let skipped =
             (state.skipped_steps > 0).then_some(("train/skipped_steps", state.skipped_steps as f64));
@@ -281,7 +288,14 @@ impl Trainer<'_> {
         let mix = mix.map(|(name, share)| (format!("data/{name}_share"), share));
         let machine = self.meter.take(tokens_per_second, clock.elapsed_seconds());
         // The loss of a step without targets and the norm of one that was skipped are not numbers.
-        let values = values.into_iter().chain(precision).chain(skipped).chain(rollbacks).chain(machine);
+        let values = values
+            .into_iter()
+            .chain(saving)
+            .chain(memory)
+            .chain(precision)
+            .chain(skipped)
+            .chain(rollbacks)
+            .chain(machine);
         let values = values.map(|(tag, value)| (tag.to_string(), value));
         let losses = loss_values(self.task.terms(), &mut state.window);
         let values = losses.into_iter().chain(values).chain(mix).filter(|(_, v)| v.is_finite()).collect();
@@ -297,7 +311,9 @@ impl Trainer<'_> {
         let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
-        let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value)).collect();
+        let seconds = clock.rates().eval_seconds.map(|seconds| ("perf/eval_seconds".to_string(), seconds));
+        let values = scores.iter().map(|(name, value)| (format!("eval/{name}"), *value));
+        let values = values.chain(seconds).collect();
         self.folder.record(&Record { step: state.step, epoch: state.epoch, values });
         state.evaluated(&scores, self.best_metric);
         Ok(true)
@@ -315,12 +331,15 @@ impl Trainer<'_> {
             return Ok(true);
         }
         memory::give_back_freed_blocks();
+        let start = Instant::now();
         let scores = self.folder.with_model(self.task.parameters(), state.step, |model| probe.scores(model));
         memory::give_back_freed_blocks();
         match scores {
             Ok(None) => return Ok(false),
             Ok(Some(scores)) => {
-                let values = scores.iter().map(|(name, value)| (tag(name), *value)).collect();
+                let seconds = ("perf/probe_seconds".to_string(), start.elapsed().as_secs_f64());
+                let values =
+                    scores.iter().map(|(name, value)| (tag(name), *value)).chain([seconds]).collect();
                 self.folder.record_aside(&Record { step: state.step, epoch: state.epoch, values });
                 self.probed = scores;
             }

@@ -55,6 +55,7 @@ use crate::train::resume;
 use crate::train::resume::Start;
 use crate::train::room;
 use crate::train::run_folder::FINAL;
+use crate::train::run_folder::MACHINE;
 use crate::train::run_folder::RunFolder;
 use crate::train::run_folder::RunFolderOptions;
 use crate::train::saved::Resumed;
@@ -155,6 +156,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     if machine.world.is_first() {
         fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
+        fs::write_bytes(&output.join(MACHINE), format!("{:#}\n", machine.to_json()).as_bytes())?;
         // Written last when a run is complete: where they are missing, it is not.
         results::forget(output)?;
     }

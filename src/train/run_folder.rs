@@ -59,6 +59,9 @@ pub const FINAL: &str = "final";
 /// Name of its records.
 pub const METRICS: &str = "metrics.jsonl";
 
+/// Name of what it was computed on.
+pub const MACHINE: &str = "machine.json";
+
 /// Name of the model folder that a probe looks at.
 const PROBED: &str = "probed";
 

@@ -7,7 +7,6 @@ pub mod cell;
 pub mod comparison;
 mod curve;
 mod forecast;
-mod plot;
 pub mod probes;
 pub mod record;
 mod summary;

@@ -30,6 +30,7 @@ mod pretrain;
 #[path = "../readers/mod.rs"]
 #[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
 mod readers;
+mod report;
 mod runs;
 mod shards;
 mod shared_layers;

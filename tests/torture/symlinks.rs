@@ -22,9 +22,10 @@ use crate::table::Control;
 use crate::table::Outcome;
 
 /// Names below the run folder that the program writes to; `N` is a step, `P` the process.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 20] = [
     ".lock",
     ".tmp-P-config.yaml",
+    ".tmp-P-machine.json",
     ".tmp-P-metrics.jsonl",
     ".tmp-P-all_results.json",
     ".tmp-checkpoint-N",
@@ -38,6 +39,7 @@ const NAMES: [&str; 18] = [
     "checkpoint-N",
     "checkpoint-N/model.safetensors",
     "config.yaml",
+    "machine.json",
     "metrics.jsonl",
     "all_results.json",
     "final",

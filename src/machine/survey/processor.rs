@@ -52,6 +52,11 @@ pub struct Product {
 }
 
 impl Processor {
+    /// That of this machine.
+    pub fn here() -> Self {
+        Self::below(Path::new("/"))
+    }
+
     /// What the system tells where `root` is `/`, and what the processor itself says.
     pub(super) fn below(root: &Path) -> Self {
         let text = read_system_text(&root.join("proc/cpuinfo")).unwrap_or_default();

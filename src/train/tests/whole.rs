@@ -124,6 +124,7 @@ fn only_the_first_process_writes() {
         "config.yaml",
         "eval_results.json",
         "final",
+        "machine.json",
         "metrics.jsonl",
         "runs",
         "train_results.json",

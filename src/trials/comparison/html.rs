@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use crate::pages::chart::Row;
+use crate::pages::chart::Rows;
 use crate::pages::columns::shortened;
 use crate::pages::html;
 use crate::pages::html::escape;
@@ -13,18 +15,10 @@ use crate::trials::comparison::report::number;
 use crate::trials::comparison::result::RowKind;
 use crate::trials::comparison::result::Scored;
 use crate::trials::comparison::result::TaskResult;
-use crate::trials::plot::Scale;
 use crate::trials::table::Table;
 use crate::trials::table::mean_and_deviation;
 
 const STYLE: &str = include_str!("style.css");
-
-/// Sizes of a plot, in units of about a pixel.
-const WIDTH: f64 = 720.0;
-const LEFT: f64 = 230.0;
-const RIGHT: f64 = 30.0;
-const ROW: f64 = 26.0;
-const BOTTOM: f64 = 26.0;
 
 /// Longer names are cut in plots: the tables have them whole.
 const NAME_CHARS: usize = 30;
@@ -100,43 +94,13 @@ fn class_of(kind: RowKind) -> &'static str {
 /// A line for each row: a dot for each seed, a stroke for the mean.
 fn plot(result: &TaskResult) -> String {
     let factor = result.metric.factor();
-    let all: Vec<f64> = result.rows.iter().flat_map(|row| &row.scores).map(|score| score * factor).collect();
-    let Some(scale) = Scale::around(&all, LEFT, WIDTH - RIGHT) else { return String::new() };
-    let height = ROW * result.rows.len() as f64 + BOTTOM;
-    let mut svg = format!("<figure><svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">");
-    for tick in scale.ticks() {
-        let (x, bottom) = (scale.place(tick), height - BOTTOM);
-        let _ = write!(svg, "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>");
-        let _ = write!(
-            svg,
-            "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            height - 8.0,
-            scale.label(tick)
-        );
-    }
-    for (index, row) in result.rows.iter().enumerate() {
-        svg.push_str(&line(row, ROW * (index as f64 + 0.5), &scale, factor));
-    }
-    svg + "</svg></figure>\n"
-}
-
-fn line(row: &Scored, y: f64, scale: &Scale, factor: f64) -> String {
-    let (name, class) = (shortened(&row.name, NAME_CHARS), class_of(row.kind));
-    let mut svg =
-        format!("<text class=\"row\" x=\"{}\" y=\"{:.1}\">{}</text>", LEFT - 14.0, y + 4.0, escape(&name));
-    for score in &row.scores {
-        let (x, title) = (scale.place(score * factor), number(*score, factor));
-        let _ = write!(
-            svg,
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}</title></circle>"
-        );
-    }
-    if let Some(mean) = row.mean {
-        let (x, from, to) = (scale.place(mean * factor), y - 8.5, y + 8.5);
-        let _ = write!(
-            svg,
-            "<line class=\"mean {class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>"
-        );
-    }
-    svg
+    let row = |row: &Scored| Row {
+        name: shortened(&row.name, NAME_CHARS),
+        color: format!("var(--{})", class_of(row.kind)),
+        values: row.scores.iter().map(|score| (score * factor, number(*score, factor))).collect(),
+        mean: row.mean.map(|mean| mean * factor),
+    };
+    let rows = result.rows.iter().map(row).collect();
+    let chart = Rows { title: report::title(result), x: result.metric.title().to_string(), rows }.svg();
+    if chart.is_empty() { chart } else { format!("<figure>{chart}</figure>\n") }
 }

@@ -13,19 +13,14 @@ use crate::corpus::report::html::source_color;
 use crate::corpus::report::html::words;
 use crate::corpus::report::sections::share;
 use crate::corpus::report::tally::UNDETERMINED;
+use crate::pages::chart;
+use crate::pages::chart::Columns;
+use crate::pages::chart::Portion;
 use crate::pages::html::escape;
-use crate::quantity::format_count;
 use crate::quantity::format_grouped;
 
 /// More languages than these are one line.
 const LANGUAGES: usize = 12;
-
-/// Size of a histogram and of its plot, in units of about a pixel on a phone.
-const WIDTH: f64 = 360.0;
-const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 38.0;
-const TOP: f64 = 10.0;
-const BOTTOM: f64 = 24.0;
 
 /// For all and for each source: what was kept, and what was dropped for each reason, by documents.
 pub(super) fn fate(report: &Report) -> String {
@@ -57,19 +52,11 @@ fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
 /// One bar of (colour, name, count), as wide as its place.
 fn stacked(parts: &[(String, String, u64)]) -> String {
     let whole = sum(parts.iter().map(|part| part.2));
-    let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
-    let mut before = 0;
-    for (color, name, count) in parts.iter().filter(|part| part.2 > 0) {
-        let (x, width) = (1000.0 * share(before, whole), 1000.0 * share(*count, whole));
-        let percent = 100.0 * share(*count, whole);
-        let title = format!("{name}: {} ({percent:.1} %)", format_grouped(*count));
-        let _ = write!(
-            svg,
-            "<rect class=\"{color}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"20\"><title>{title}</title></rect>"
-        );
-        before = count.saturating_add(before);
-    }
-    svg + "</svg>"
+    let part = |(color, name, count): &(String, String, u64)| {
+        let share = share(*count, whole);
+        (color.clone(), format!("{name}: {} ({:.1} %)", format_grouped(*count), 100.0 * share), share)
+    };
+    chart::bar(&parts.iter().map(part).collect::<Vec<_>>())
 }
 
 /// The colours of the sources.
@@ -94,7 +81,7 @@ pub(super) fn lengths(report: &Report) -> String {
     let chart = |title: &str, of: fn(&SourceTally) -> &Lengths| {
         let sources: Vec<(&str, &Lengths)> =
             report.sources.iter().map(|s| (s.name.as_str(), of(s))).collect();
-        format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(&sources))
+        format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", histogram(title, &sources))
     };
     let mut html = "<div class=\"pair\">\n".to_string();
     html.push_str(&chart("documents by bytes", |tally| &tally.lengths_bytes));
@@ -106,67 +93,25 @@ pub(super) fn lengths(report: &Report) -> String {
     html
 }
 
-fn histogram(sources: &[(&str, &Lengths)]) -> String {
+fn histogram(title: &str, sources: &[(&str, &Lengths)]) -> String {
     let count = |lengths: &Lengths, bucket: usize| lengths.0.get(bucket).copied().unwrap_or(0);
     let total = |bucket| sum(sources.iter().map(|(_, lengths)| count(lengths, bucket)));
     let end = sources.iter().map(|(_, lengths)| lengths.0.len()).max().unwrap_or(0);
     let first = (0..end).find(|&bucket| total(bucket) > 0).unwrap_or(0);
-    let highest = round_up((first..end).map(total).max().unwrap_or(1).max(1));
-    let (step, plot_height) = ((WIDTH - LEFT) / (end - first).max(1) as f64, HEIGHT - TOP - BOTTOM);
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
-    grid(&mut svg, highest);
     let label_every = (end - first).div_ceil(6).max(1);
-    for bucket in first..end {
-        let (x, mut y) = (LEFT + (bucket - first) as f64 * step, HEIGHT - BOTTOM);
-        for (index, (name, lengths)) in
-            sources.iter().enumerate().filter(|(_, (_, lengths))| count(lengths, bucket) > 0)
-        {
-            let documents = count(lengths, bucket);
-            let height = plot_height * share(documents, highest);
-            y -= height;
-            let (color, x, width) = (source_color(index), x + step * 0.08, step * 0.84);
-            let title = format!("{}: {} of {}", escape(name), format_grouped(documents), range(bucket));
-            let _ = write!(
-                svg,
-                "<rect class=\"{color}\" x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\"><title>{title}</title></rect>"
-            );
-        }
-        if (bucket - first).is_multiple_of(label_every) {
-            let _ = write!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{}\">{}</text>",
-                HEIGHT - 7.0,
-                binary(Lengths::least(bucket))
-            );
-        }
-    }
-    svg + "</svg>"
-}
-
-/// Lines and labels at half and at full height.
-fn grid(svg: &mut String, highest: u64) {
-    for (part, label) in
-        [(0.0, "0".to_string()), (0.5, format_count(highest / 2)), (1.0, format_count(highest))]
-    {
-        let y = HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM);
-        let _ = write!(svg, "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>");
-        let _ = write!(svg, "<text class=\"end\" x=\"{}\" y=\"{:.1}\">{label}</text>", LEFT - 6.0, y + 4.0);
-    }
-}
-
-/// The next round number whose half is round too: 2, 4, 6, 8, 10, 12, 16, 20, ...
-fn round_up(count: u64) -> u64 {
-    let mut unit = 1u64;
-    loop {
-        if let Some(round) = [2, 4, 6, 8, 10, 12, 16]
-            .into_iter()
-            .map(|step| unit.saturating_mul(step))
-            .find(|round| *round >= count)
-        {
-            return round;
-        }
-        unit = unit.saturating_mul(10);
-    }
+    let column = |bucket: usize| {
+        let is_named = (bucket - first).is_multiple_of(label_every);
+        let name = if is_named { binary(Lengths::least(bucket)) } else { String::new() };
+        let counted =
+            sources.iter().enumerate().map(|(index, (name, lengths))| (index, *name, count(lengths, bucket)));
+        let portion = |(index, name, documents): (usize, &str, u64)| Portion {
+            value: documents as f64,
+            color: format!("var(--{})", source_color(index)),
+            text: format!("{name}: {} of {}", format_grouped(documents), range(bucket)),
+        };
+        (name, counted.filter(|(_, _, documents)| *documents > 0).map(portion).collect())
+    };
+    Columns { title: title.to_string(), columns: (first..end).map(column).collect() }.svg()
 }
 
 fn range(bucket: usize) -> String {

@@ -1,0 +1,112 @@
+//! How all charts are drawn: their axes and colours, and the library's file as a part of a page.
+
+use kuva::backend::svg::SvgBackend;
+use kuva::render::layout::Layout;
+use kuva::render::plots::Plot;
+use kuva::render::render::render_multiple;
+use kuva::render::theme::Theme;
+
+use crate::pages::html::escape;
+
+/// Width, height and text of a chart in units of about a pixel on a phone, so that its text keeps its size
+/// there.
+pub(super) const INLINE: (f64, f64, u32) = (360.0, 210.0, 11);
+
+/// Axes, ticks and grid of a chart of this size.
+pub(super) fn layout(plots: &[Plot], (width, height, text): (f64, f64, u32)) -> Layout {
+    let theme = Theme {
+        background: "none".to_string(),
+        axis_color: "var(--line)".to_string(),
+        grid_color: "var(--line)".to_string(),
+        tick_color: "var(--line)".to_string(),
+        text_color: "var(--muted)".to_string(),
+        ..Theme::light()
+    };
+    Layout::auto_from_plots(plots)
+        .with_width(width)
+        .with_height(height)
+        .with_theme(theme)
+        .with_ticks(5)
+        .with_tick_size(text)
+        .with_label_size(text)
+        .with_axis_line_width(1.0)
+        .with_grid_line_width(1.0)
+        .with_tick_width(1.0)
+        .with_tick_length(3.0)
+        .with_x_label_offset(0.0, -8.0)
+}
+
+/// A chart as a part of a page.
+pub(super) fn drawn(plots: Vec<Plot>, layout: Layout, title: &str) -> String {
+    inlined(&SvgBackend::new().render_scene(&render_multiple(plots, layout)), title)
+}
+
+/// A number of an axis in few characters: `0.002`, `15k`, `2.5M`.
+pub fn compact(value: f64) -> String {
+    let (size, unit) = match value.abs() {
+        size if size >= 1e9 => (1e9, "G"),
+        size if size >= 1e6 => (1e6, "M"),
+        size if size >= 1e4 => (1e3, "k"),
+        size if size > 0.0 && size < 1e-4 => return format!("{value:.0e}"),
+        _ => (1.0, ""),
+    };
+    let text = format!("{:.4}", value / size);
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The library's file as a part of a page: scaled to its place, with a title, without definitions (their
+/// names would meet those of other charts) and without digits that nobody sees.
+fn inlined(svg: &str, title: &str) -> String {
+    let size = |name: &str| {
+        let value = svg.split_once(&format!(" {name}=\""))?.1;
+        Some(value.split_once('"')?.0)
+    };
+    let (width, height) = (size("width").unwrap_or("0"), size("height").unwrap_or("0"));
+    let body = svg.split_once('>').map_or("", |(_, body)| body);
+    let body =
+        without(&without(&without(body, "<!--", "-->"), "<rect width=\"100%\"", "/>"), "<defs>", "</defs>");
+    let body = without(&body, " clip-path=\"", ")\"");
+    let title = escape(title);
+    let open = format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" fill=\"var(--muted)\" role=\"img\" aria-label=\"{title}\">"
+    );
+    rounded(&format!("{open}{body}"))
+}
+
+/// A text without its parts from `start` to `end`.
+fn without(text: &str, start: &str, end: &str) -> String {
+    let mut pieces = text.split(start);
+    let mut kept = pieces.next().unwrap_or_default().to_string();
+    for piece in pieces {
+        kept.push_str(piece.split_once(end).map_or("", |(_, after)| after));
+    }
+    kept
+}
+
+/// Numbers of attributes with two decimals at most: the library writes `53.800000000000004`.
+fn rounded(svg: &str) -> String {
+    let (mut short, mut in_quotes, mut decimals) = (String::with_capacity(svg.len()), false, None);
+    for character in svg.chars() {
+        in_quotes ^= character == '"';
+        decimals = match (character, decimals) {
+            ('.', _) if in_quotes => Some(0),
+            ('0'..='9', Some(count)) => Some(count + 1),
+            _ => None,
+        };
+        if decimals.is_none_or(|count| count <= 2) {
+            short.push(character);
+        }
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_axes_are_short() {
+        let texts = [0.0, 0.002, 3e-5, 5.25, 9000.0, 15_000.0, 2.5e6, -3e9].map(compact);
+        assert_eq!(texts, ["0", "0.002", "3e-5", "5.25", "9000", "15k", "2.5M", "-3G"]);
+    }
+}

@@ -1,0 +1,244 @@
+//! Charts as inline SVG for pages: curves, points and bars.
+//!
+//! Axes, ticks and marks are drawn by `kuva`; their colours are variables of the page's style, so that a chart
+//! follows its light and dark. What a chart says in words (title, legend) is the page's business.
+
+mod columns;
+mod drawing;
+mod rows;
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use kuva::plot::LinePlot;
+use kuva::plot::ScatterPlot;
+use kuva::render::layout::TickFormat;
+use kuva::render::plots::Plot;
+
+use crate::pages::chart::drawing::INLINE;
+use crate::pages::chart::drawing::drawn;
+use crate::pages::chart::drawing::layout;
+use crate::pages::html::visible;
+
+pub use columns::Columns;
+pub use columns::Portion;
+pub use drawing::compact;
+pub use rows::Row;
+pub use rows::Rows;
+
+/// Width, height and text of a chart that is a file of its own, as those of [`INLINE`].
+const FILE: (f64, f64, u32) = (720.0, 420.0, 13);
+
+/// From this ratio of the largest to the smallest value on a logarithmic axis shows more.
+const WIDE: f64 = 20.0;
+
+/// How the values of a curve are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A line.
+    Line,
+    /// A line with its points.
+    Dots,
+    /// A dashed line.
+    Dashes,
+    /// Points alone.
+    Points,
+}
+
+/// A curve of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Finite numbers, in the order in which they are joined.
+    pub points: Vec<(f64, f64)>,
+    /// A colour of CSS, such as `var(--s0)`.
+    pub color: String,
+    /// How they are shown.
+    pub mark: Mark,
+    /// What is shown where the pointer rests: a place and its text.
+    pub hints: Vec<((f64, f64), String)>,
+    /// Of each point the lower and the upper end of a band around it; empty for none.
+    pub band: Vec<(f64, f64)>,
+}
+
+/// A chart of curves over one axis.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// What the chart shows, for those who do not see it.
+    pub title: String,
+    /// Name and unit of the horizontal axis.
+    pub x: String,
+    /// Unit of the vertical axis; may be empty.
+    pub y: String,
+    /// The curves, later ones above.
+    pub curves: Vec<Curve>,
+    /// Whether the vertical axis may be logarithmic where values are wide apart.
+    pub may_be_logarithmic: bool,
+    /// Whether the horizontal axis is logarithmic; its values are above 0 then.
+    pub x_is_logarithmic: bool,
+    /// How a number of the horizontal axis is written.
+    pub x_text: fn(f64) -> String,
+}
+
+impl Chart {
+    /// The chart as a part of a page; empty without a point.
+    pub fn svg(&self) -> String {
+        self.drawing(INLINE, "").unwrap_or_default()
+    }
+
+    /// The chart as an SVG file with its title, and a text below that in small letters. `style` sets the
+    /// variables of its colours, `--paper` among them.
+    pub fn file(&self, style: &str, subtitle: &str) -> String {
+        let drawn = self.drawing(FILE, &visible(subtitle)).unwrap_or_else(|| "<svg></svg>".to_string());
+        let (open, body) = drawn.split_once('>').expect("every drawing begins with an element");
+        let open = open.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
+        let font = "svg{font-family:ui-sans-serif,system-ui,'Segoe UI',Roboto,'Noto Sans',sans-serif}";
+        let paper = "<rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>";
+        format!("{open}><style>{style}{font}</style>{paper}{body}\n")
+    }
+
+    fn drawing(&self, size: (f64, f64, u32), subtitle: &str) -> Option<String> {
+        let ends = self.curves.iter().flat_map(|curve| &curve.band).flat_map(|(low, high)| [*low, *high]);
+        let values = self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
+        let values: Vec<f64> = values.chain(ends).collect();
+        let lowest = values.iter().copied().reduce(f64::min)?;
+        let highest = values.into_iter().fold(lowest, f64::max);
+        let plots: Vec<Plot> = self.curves.iter().flat_map(Curve::plots).collect();
+        let x_text = self.x_text;
+        let mut layout = layout(&plots, size)
+            .with_x_label(&self.x)
+            .with_y_label(&self.y)
+            .with_x_tick_format(TickFormat::Custom(Arc::new(x_text)))
+            .with_y_tick_format(TickFormat::Custom(Arc::new(compact)));
+        if !subtitle.is_empty() {
+            let title = visible(&self.title);
+            layout = layout.with_title(title).with_title_size(size.2 + 3).with_subtitle(subtitle);
+            layout = layout.with_subtitle_size(size.2);
+        }
+        if self.may_be_logarithmic && lowest > 0.0 && highest / lowest > WIDE {
+            layout = layout.with_log_y();
+        }
+        if self.x_is_logarithmic {
+            layout = layout.with_log_x();
+        }
+        Some(drawn(plots, layout, &self.title))
+    }
+}
+
+impl Curve {
+    /// A curve without hints and band.
+    pub fn new(points: Vec<(f64, f64)>, color: &str, mark: Mark) -> Self {
+        Self { points, color: color.to_string(), mark, hints: Vec::new(), band: Vec::new() }
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let mut plots = Vec::new();
+        let line = || {
+            let line = LinePlot::new().with_data(self.points.iter().copied());
+            let line = line.with_color(self.color.as_str()).with_stroke_width(1.6);
+            let ends = || self.band.iter().copied();
+            if self.band.is_empty() { line } else { line.with_band(ends().map(|e| e.0), ends().map(|e| e.1)) }
+        };
+        let points = |places: Vec<(f64, f64)>, color: &str, size: f64| {
+            ScatterPlot::new().with_data(places).with_color(color).with_size(size)
+        };
+        // A line of one point is none.
+        let is_alone = self.points.len() == 1;
+        match self.mark {
+            Mark::Dashes => plots.push(Plot::Line(line().with_stroke_width(1.2).with_dashed())),
+            Mark::Line | Mark::Dots if !is_alone => plots.push(Plot::Line(line())),
+            _ => {}
+        }
+        if matches!(self.mark, Mark::Points | Mark::Dots) || is_alone {
+            plots.push(Plot::Scatter(points(self.points.clone(), &self.color, 2.6)));
+        }
+        if !self.hints.is_empty() {
+            // Unseen until the pointer is there.
+            let (places, texts): (Vec<_>, Vec<_>) =
+                self.hints.iter().map(|(place, text)| (*place, visible(text))).unzip();
+            let hints = points(places, "none", 5.0).with_tooltips().with_tooltip_labels(texts);
+            plots.push(Plot::Scatter(hints));
+        }
+        plots
+    }
+}
+
+/// A bar of parts, as wide as its place: the class of each, its text as HTML, its share of the whole (0 to
+/// 1).
+pub fn bar(parts: &[(String, String, f64)]) -> String {
+    let mut svg = "<svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" role=\"img\">".to_string();
+    let mut before = 0.0;
+    for (class, text, share) in parts.iter().filter(|part| part.2 > 0.0) {
+        let (x, width) = (1000.0 * before, 1000.0 * share);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            svg,
+            "<rect class=\"{class}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"20\"><title>{text}</title></rect>"
+        );
+        before += share;
+    }
+    svg + "</svg>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: Vec<(f64, f64)>, mark: Mark) -> Chart {
+        let hints = points.iter().map(|point| (*point, format!("<b> {}", point.1))).collect();
+        let curve = Curve { hints, ..Curve::new(points, "var(--s0)", mark) };
+        let title = "loss \"of\" <it>".to_string();
+        let (x, y) = ("step".to_string(), "nats".to_string());
+        Chart {
+            title,
+            x,
+            y,
+            curves: vec![curve],
+            may_be_logarithmic: true,
+            x_is_logarithmic: false,
+            x_text: compact,
+        }
+    }
+
+    #[test]
+    fn a_chart_is_a_part_of_a_page() {
+        let svg = chart(vec![(0.0, 8.0), (50.0, 6.123_456_789), (100.0, 5.0)], Mark::Dots).svg();
+        assert!(svg.starts_with(
+            "<svg class=\"chart\" viewBox=\"0 0 360 210\" fill=\"var(--muted)\" role=\"img\" aria-label=\"loss &quot;of"
+        ));
+        assert!(svg.ends_with("</svg>") && svg.matches("<svg").count() == 1, "{svg}");
+        assert!(
+            svg.contains("stroke=\"var(--s0)\"") && svg.contains(">nats<") && svg.contains(">step<"),
+            "{svg}"
+        );
+        assert!(svg.contains("<title>&lt;b&gt; 6.123456789</title>"), "a hint has all its digits: {svg}");
+        for name in ["<defs", "url(", "id=\"", "<style", "<!--", "http", "<b>"] {
+            assert!(!svg.contains(name), "{name}: {svg}");
+        }
+        assert!(!svg.contains("00000"), "{svg}");
+    }
+
+    #[test]
+    fn values_wide_apart_stand_on_a_logarithmic_axis_where_they_may() {
+        let wide = chart(vec![(0.0, 1000.0), (50.0, 10.0), (100.0, 1.0)], Mark::Line);
+        assert!(wide.svg().contains(">100<") && !wide.svg().contains(">400<"), "{}", wide.svg());
+        let linear = Chart { may_be_logarithmic: false, ..wide };
+        assert!(linear.svg().contains(">400<"), "{}", linear.svg());
+    }
+
+    #[test]
+    fn single_and_equal_values_are_charts_and_none_is_nothing() {
+        assert_eq!(chart(vec![], Mark::Dots).svg(), "");
+        for points in [vec![(5.0, 0.0)], vec![(0.0, 2.5), (9.0, 2.5)], vec![(0.0, -1.0), (1.0, 1e300)]] {
+            let svg = chart(points, Mark::Line).svg();
+            assert!(svg.contains("</svg>") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn a_bar_has_a_part_for_each_share() {
+        let part = |name: &str, share| (name.to_string(), format!("{name} it is"), share);
+        let svg = bar(&[part("c0", 0.75), part("c1", 0.0), part("c2", 0.25)]);
+        assert_eq!(svg.matches("<rect").count(), 2);
+        assert!(svg.contains("<rect class=\"c2\" x=\"750.00\" width=\"250.00\""), "{svg}");
+    }
+}

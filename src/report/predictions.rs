@@ -1,0 +1,259 @@
+//! What a run said of its evaluation examples, read line by line from `predictions.jsonl`: counts, and the
+//! examples that it was most surely wrong about.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::report::rows;
+use crate::report::rows::Wrong;
+use crate::scores::ClassScore;
+use crate::scores::Confusion;
+use crate::scores::EntityCounts;
+use crate::scores::EntityTally;
+use crate::scores::LabelTally;
+
+/// The file of predictions on the evaluation examples, whatever the task.
+const PREDICTIONS: &str = "predictions.jsonl";
+
+/// A longer line is left out.
+const LINE_CAP_BYTES: u64 = 16 << 20;
+
+/// Wrong examples that are told.
+const MOST_WRONG: usize = 12;
+
+/// What a run said, by what its examples have.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// One label each.
+    Labels {
+        /// Their names.
+        names: Vec<String>,
+        confusion: Confusion,
+    },
+    /// Any number of labels, or entities: names with their scores.
+    Scored(Vec<(String, ClassScore)>),
+    /// Numbers, the first of each example: in the data, and predicted.
+    Numbers(Vec<(f64, f64)>),
+}
+
+/// The predictions of a run.
+#[derive(Debug)]
+pub(super) struct Predictions {
+    pub(super) said: Said,
+    /// Examples.
+    pub(super) examples: u64,
+    /// Those with a mistake; `None` of numbers, which are never quite right.
+    pub(super) mistaken: Option<u64>,
+    /// The worst mistakes, the worst one first.
+    pub(super) wrong: Vec<Wrong>,
+    /// Lines that could not be used.
+    pub(super) damaged: u64,
+}
+
+/// The predictions in the folder of a run; `None` where there are none.
+pub(super) fn read(folder: &Path) -> Result<Option<Predictions>> {
+    let path = folder.join(PREDICTIONS);
+    if !fs::exists(&path) {
+        return Ok(None);
+    }
+    let (mut reader, mut damaged) = (None, 0);
+    fs::each_line(&path, LINE_CAP_BYTES, &mut |line| {
+        let row: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
+        let taken = row.and_then(|row| {
+            let reader = match &mut reader {
+                Some(reader) => reader,
+                None => reader.insert(Reader::of(&row)?),
+            };
+            reader.take(&row)
+        });
+        damaged += u64::from(taken.is_none());
+        Ok(())
+    })?;
+    match reader {
+        Some(reader) => Ok(Some(reader.finish(damaged))),
+        None if damaged == 0 => Ok(None),
+        None => Err(Problem::new("holds no predictions").at(path.display()).into()),
+    }
+}
+
+/// Predictions while they are read.
+struct Reader {
+    kind: Kind,
+    examples: u64,
+    mistaken: u64,
+    wrong: Vec<Wrong>,
+}
+
+enum Kind {
+    Labels {
+        names: Vec<String>,
+        ids: BTreeMap<String, u32>,
+        counts: BTreeMap<(u32, u32), u64>,
+    },
+    Sets {
+        names: Vec<String>,
+        tally: LabelTally,
+    },
+    Tags(EntityTally),
+    /// Every so many pairs are kept.
+    Numbers {
+        pairs: Vec<(f64, f64)>,
+        every: u64,
+    },
+}
+
+impl Reader {
+    /// For rows like this one; `None` where it is no prediction.
+    fn of(row: &Map<String, Value>) -> Option<Self> {
+        let names = || -> Vec<String> {
+            let labels = row.get("probabilities").and_then(Value::as_object);
+            labels.map(|labels| labels.keys().cloned().collect()).unwrap_or_default()
+        };
+        let kind = if row.contains_key("tags") {
+            Kind::Tags(EntityTally::default())
+        } else if row.contains_key("labels") {
+            let names = names();
+            Kind::Sets { tally: LabelTally::new(names.len()), names }
+        } else if row.contains_key("label") {
+            let names = names();
+            let ids = names.iter().cloned().zip(0..).collect();
+            Kind::Labels { names, ids, counts: BTreeMap::new() }
+        } else if row.contains_key("prediction") {
+            Kind::Numbers { pairs: Vec::new(), every: 1 }
+        } else {
+            return None;
+        };
+        Some(Self { kind, examples: 0, mistaken: 0, wrong: Vec::new() })
+    }
+
+    /// Counts a row; `None` where it is none of its kind.
+    fn take(&mut self, row: &Map<String, Value>) -> Option<()> {
+        let wrong = match &mut self.kind {
+            Kind::Labels { names, ids, counts } => rows::labels(row, names, ids, counts)?,
+            Kind::Sets { names, tally } => rows::sets(row, names, tally)?,
+            Kind::Tags(tally) => rows::tags(row, tally)?,
+            Kind::Numbers { pairs, every } => rows::numbers(row, self.examples, pairs, every)?,
+        };
+        self.examples += 1;
+        self.mistaken += u64::from(!wrong.is_empty());
+        for wrong in wrong {
+            // The first of equals comes first, and only few are kept.
+            let place = self.wrong.partition_point(|other| other.score >= wrong.score);
+            self.wrong.insert(place, wrong);
+            self.wrong.truncate(MOST_WRONG);
+        }
+        Some(())
+    }
+
+    fn finish(self, damaged: u64) -> Predictions {
+        let (said, counts_mistakes) = match self.kind {
+            Kind::Labels { names, counts, .. } => {
+                let mut confusion = Confusion::new(names.len());
+                for ((gold, predicted), count) in counts {
+                    (0..count).for_each(|_| confusion.add(gold, predicted));
+                }
+                (Said::Labels { names, confusion }, true)
+            }
+            Kind::Sets { names, tally } => {
+                (Said::Scored(names.into_iter().zip(tally.per_label()).collect()), true)
+            }
+            Kind::Tags(tally) => {
+                let score = |(kind, of): (&str, EntityCounts)| (kind.to_string(), score_of(of));
+                (Said::Scored(tally.by_type().map(score).collect()), true)
+            }
+            Kind::Numbers { pairs, .. } => (Said::Numbers(pairs), false),
+        };
+        let mistaken = counts_mistakes.then_some(self.mistaken);
+        Predictions { said, examples: self.examples, mistaken, wrong: self.wrong, damaged }
+    }
+}
+
+fn score_of(of: EntityCounts) -> ClassScore {
+    ClassScore { precision: of.precision(), recall: of.recall(), f1: of.f1(), support: of.support }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predictions(lines: &str) -> Predictions {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(PREDICTIONS), lines).unwrap();
+        read(folder.path()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn of_labels_the_surest_mistakes_come_first() {
+        let row = |gold: &str, label: &str, score: f64| {
+            format!(
+                "{{\"text\":\"{gold} {score}\",\"label\":\"{label}\",\"gold\":\"{gold}\",\"score\":{score},\"probabilities\":{{\"sea\":0.5,\"land\":0.5}}}}\n"
+            )
+        };
+        let rows = [row("sea", "land", 0.6), row("sea", "sea", 0.99), row("land", "sea", 0.9)];
+        let found = predictions(&format!("{}\n[1]\n", rows.concat()));
+        let Said::Labels { names, confusion } = &found.said else { panic!("{found:?}") };
+        assert_eq!(
+            (names.as_slice(), confusion.count(0, 1), confusion.count(1, 0)),
+            (["sea", "land"].map(str::to_string).as_slice(), 1, 1)
+        );
+        assert_eq!((found.examples, found.mistaken, found.damaged), (3, Some(2), 2));
+        let told: Vec<(&str, &str)> =
+            found.wrong.iter().map(|w| (w.text[0].as_str(), w.predicted.as_str())).collect();
+        assert_eq!(told, [("land 0.9", "sea"), ("sea 0.6", "land")]);
+        let many: String = (0..50).map(|at| row("sea", "land", 0.5 + f64::from(at) / 100.0)).collect();
+        let found = predictions(&many);
+        assert_eq!((found.wrong.len(), found.wrong[0].score), (MOST_WRONG, 0.99));
+    }
+
+    #[test]
+    fn of_entities_the_wrong_words_are_marked() {
+        let found = predictions(
+            "{\"tokens\":[\"In\",\"New\",\"York\",\"Ann\"],\"tags\":[\"O\",\"B-LOC\",\"O\",\"B-PER\"],\"gold\":[\"O\",\"B-LOC\",\"I-LOC\",\"B-PER\"],\"scores\":[0.9,0.8,0.7,0.99]}\n",
+        );
+        let Said::Scored(scores) = &found.said else { panic!("{found:?}") };
+        assert_eq!(
+            scores.iter().map(|(kind, of)| (kind.as_str(), of.f1)).collect::<Vec<_>>(),
+            [("LOC", 0.0), ("PER", 1.0)]
+        );
+        let told: Vec<_> =
+            found.wrong.iter().map(|w| (w.text.join("|"), w.gold.as_str(), w.predicted.as_str())).collect();
+        let texts = [("In |New York| Ann".to_string(), "B-LOC I-LOC", "B-LOC O")];
+        assert_eq!(told, texts);
+        assert_eq!((found.examples, found.mistaken), (1, Some(1)));
+    }
+
+    #[test]
+    fn of_sets_and_numbers_the_farthest_off_are_told() {
+        let found = predictions(
+            "{\"text\":\"a\",\"labels\":[\"x\"],\"gold\":[\"y\"],\"scores\":[0.9],\"probabilities\":{\"x\":0.9,\"y\":0.05}}\n",
+        );
+        assert_eq!(
+            (found.wrong[0].gold.as_str(), found.wrong[0].predicted.as_str(), found.wrong[0].score),
+            ("y", "x", 0.95)
+        );
+        let found = predictions(
+            "{\"text\":\"a\",\"prediction\":1.5,\"gold\":1.0}\n{\"text\":\"b\",\"prediction\":{\"p\":1.0,\"q\":9.0},\"gold\":{\"p\":4.0,\"q\":9.0}}\n",
+        );
+        let Said::Numbers(pairs) = &found.said else { panic!("{found:?}") };
+        assert_eq!(
+            (pairs.as_slice(), found.wrong[0].score, found.mistaken),
+            ([(1.0, 1.5), (4.0, 1.0)].as_slice(), 3.0, None)
+        );
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_an_error_and_none_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read(folder.path()).unwrap().is_none());
+        std::fs::write(folder.path().join(PREDICTIONS), "{\"a\":1}\n").unwrap();
+        assert!(
+            read(folder.path()).unwrap_err().to_string().contains("predictions.jsonl: holds no predictions")
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Tables with a row for each fact and a column for each run: they scroll within themselves on a narrow
+//! screen.
+
+use std::fmt::Write;
+
+use crate::pages::html::escape;
+use crate::report::run::Run;
+
+/// A fact of each run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fact {
+    pub(super) title: String,
+    /// Of each run, in their order; `None` where it is not recorded.
+    pub(super) cells: Vec<Option<String>>,
+    /// The run that is best in it.
+    pub(super) best: Option<usize>,
+}
+
+impl Fact {
+    /// What `of` says of each run.
+    pub(super) fn of(title: &str, runs: &[Run], of: impl Fn(&Run) -> Option<String>) -> Self {
+        Self { title: title.to_string(), cells: runs.iter().map(of).collect(), best: None }
+    }
+}
+
+/// The facts that some run has; nothing without one. Titles and cells are texts.
+pub(super) fn facts(runs: &[Run], facts: &[Fact]) -> String {
+    let known: Vec<&Fact> = facts.iter().filter(|fact| fact.cells.iter().any(Option::is_some)).collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let mut html = "<div class=\"scroll\"><table class=\"facts\">\n".to_string();
+    if runs.len() > 1 {
+        html.push_str("<thead><tr><th></th>");
+        for (index, run) in runs.iter().enumerate() {
+            let _ = write!(html, "<th scope=\"col\">{}{}</th>", dot(index), escape(&run.name));
+        }
+        html.push_str("</tr></thead>\n");
+    }
+    html.push_str("<tbody>\n");
+    for fact in known {
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&fact.title));
+        for (index, cell) in fact.cells.iter().enumerate() {
+            let class = if fact.best == Some(index) { " class=\"best\"" } else { "" };
+            let text = cell.as_deref().map_or("<span class=\"muted\">–</span>".to_string(), escape);
+            let _ = write!(html, "<td{class}>{text}</td>");
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody>\n</table></div>\n"
+}
+
+/// Rows of cells below a header, all of them texts; the first column is a name.
+pub(super) fn plain(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut html = "<div class=\"scroll\"><table>\n<thead><tr>".to_string();
+    for title in header {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(title));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows {
+        html.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let (open, close) = if column == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
+            let _ = write!(html, "{open}{}{close}", escape(cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody>\n</table></div>\n"
+}
+
+/// The mark of run `index`, in its colour.
+pub(super) fn dot(index: usize) -> String {
+    format!("<i class=\"dot s{}\"></i>", color(index))
+}
+
+/// The colour of run `index`.
+pub(super) fn color(index: usize) -> usize {
+    index % 8
+}

@@ -1,0 +1,223 @@
+//! Run folders that the tests make up: whole, damaged, hostile, long.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use super::*;
+
+const HOSTILE: &str = "</pre></td>\"'><script>alert(1)</script><img src=x onerror=alert(2)>";
+
+fn write(folder: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+/// A complete run of 100 steps whose evaluation losses end at `loss`.
+fn pretrained(root: &Path, name: &str, seed: u64, loss: f64) -> PathBuf {
+    let folder = root.join(name);
+    let config =
+        format!("run:\n  output_dir: {name}\n  seed: {seed}\ntask: masked_lm\ntraining:\n  max_steps: 100\n");
+    write(&folder, "config.yaml", &config);
+    let mut metrics = String::new();
+    for step in (10..=100).step_by(10) {
+        let train = loss + 50.0 / step as f64;
+        let _ = writeln!(
+            metrics,
+            "{{\"step\":{step},\"train/loss\":{train},\"train/learning_rate\":0.002,\"train/grad_norm\":1.5,\"perf/elapsed_seconds\":{step},\"perf/save_seconds\":0.5}}"
+        );
+        let _ = writeln!(
+            metrics,
+            "{{\"step\":{step},\"eval/loss\":{},\"eval/accuracy\":0.25,\"perf/eval_seconds\":2}}",
+            train + 0.1
+        );
+    }
+    write(&folder, "metrics.jsonl", &metrics);
+    let results = format!(
+        "{{\"eval_loss\":{loss},\"eval_accuracy\":0.26,\"eval_perplexity\":78.3,\"eval_unigram_loss\":6.5341,\"train_runtime\":100,\"train_tokens_per_second\":42700}}"
+    );
+    write(&folder, "all_results.json", &results);
+    write(
+        &folder,
+        "machine.json",
+        "{\"version\":\"0.1.0\",\"device\":\"CPU\",\"threads\":2,\"processor\":\"A & B\"}",
+    );
+    folder
+}
+
+fn page_of(folders: &[PathBuf]) -> String {
+    let mut runs: Vec<Run> = folders.iter().map(|folder| Run::read(folder).unwrap()).collect();
+    name_all(&mut runs);
+    page(&runs, None)
+}
+
+/// Every element that is opened is closed.
+#[track_caller]
+fn assert_whole(page: &str) {
+    for tag in [
+        "div", "svg", "details", "ol", "ul", "li", "pre", "table", "tr", "section", "figure", "span", "g",
+        "p", "td",
+    ] {
+        let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "<{tag}>");
+    }
+    assert!(
+        !page.contains("NaN") && !page.contains("<script") && !page.contains("src="),
+        "of a harmless page"
+    );
+}
+
+#[test]
+fn a_run_is_told_from_its_state_to_its_configuration() {
+    let root = tempfile::tempdir().unwrap();
+    let page = page_of(&[pretrained(root.path(), "novels", 7, 4.36)]);
+    assert_whole(&page);
+    for text in [
+        "<h1>novels</h1>",
+        "complete, 100 steps",
+        "<dd>4.3600</dd>",
+        "baseline 6.5341",
+        "<dd>42.7k</dd>",
+        "<dd>1m40s</dd>",
+        "<figcaption>Loss</figcaption>",
+        "<figcaption>Learning rate</figcaption>",
+        "<title>unigram loss: 6.5341</title>",
+        "step 100: 4.9600",
+        "evaluation <span class=\"muted\">20s</span>",
+        "saving <span class=\"muted\">5.0s</span>",
+        "steps <span class=\"muted\">1m17s</span>",
+        "A &amp; B",
+        "max_steps: 100",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(
+        !page.contains("What could not be read")
+            && !page.contains("What differs")
+            && !page.contains("Corpus")
+    );
+}
+
+#[test]
+fn several_runs_are_drawn_over_each_other_and_compared() {
+    let root = tempfile::tempdir().unwrap();
+    let folders =
+        [pretrained(root.path(), "a/seed-7", 7, 4.36), pretrained(root.path(), "a/seed-8", 8, 4.25)];
+    let page = page_of(&folders);
+    assert_whole(&page);
+    assert!(page.contains("<h1>2 runs</h1>") && page.contains("seed-7</th>") && page.contains("seed-8</th>"));
+    assert!(page.contains("<th scope=\"row\">run.seed</th><td>7</td><td>8</td>"), "what differs");
+    assert!(!page.contains("<th scope=\"row\">run.output_dir"), "places are no differences");
+    assert!(
+        page.contains("<td>4.3600</td><td class=\"best\">4.2500</td>"),
+        "the lower loss is the better one"
+    );
+    assert!(page.contains("4.3050 ± 0.0778"), "only the seeds differ");
+    assert!(page.contains("Loss over time") && page.contains("var(--pale1)"));
+    // With another difference they are no seeds of one.
+    write(&folders[1], "config.yaml", "run:\n  seed: 8\ntask: masked_lm\ntraining:\n  max_steps: 90\n");
+    let page = page_of(&folders);
+    assert!(page.contains("training.max_steps</th><td>100</td><td>90</td>") && !page.contains(" ± "));
+}
+
+#[test]
+fn nothing_of_a_run_is_markup() {
+    let root = tempfile::tempdir().unwrap();
+    let name = HOSTILE.replace('/', "_");
+    let folder = root.path().join(format!("x{name}"));
+    write(&folder, "config.yaml", &format!("task: \"{}\"\nkey: 1\n", HOSTILE.replace('"', "\\\"")));
+    let json = |text: &str| serde_json::to_string(text).unwrap();
+    let hostile = json(HOSTILE);
+    let tag = json(&format!("eval/{HOSTILE}"));
+    let other = json(&format!("odd/{HOSTILE}"));
+    write(
+        &folder,
+        "metrics.jsonl",
+        &format!("{{\"step\":1,{tag}:1,{other}:2}}\n{{\"step\":2,{tag}:3,{other}:4}}\n"),
+    );
+    write(&folder, "machine.json", &format!("{{\"processor\":{hostile}}}"));
+    write(&folder, "all_results.json", &format!("{{{}:1}}", json(&format!("eval_{HOSTILE}"))));
+    let row = |gold: &str| {
+        format!(
+            "{{\"text\":{hostile},\"text_pair\":{hostile},\"label\":{hostile},\"gold\":{gold},\"score\":0.9,\"probabilities\":{{{hostile}:1,\"b\":0}}}}\n"
+        )
+    };
+    write(&folder, "predictions.jsonl", &[row(&hostile), row("\"b\"")].concat());
+    let twin = root.path().join(format!("y{name}"));
+    write(&twin, "config.yaml", "task: b\n");
+    write(&twin, "metrics.jsonl", &format!("{{\"step\":1,{tag}:1}}\n"));
+    for page in [page_of(&[folder.clone()]), page_of(&[folder, twin])] {
+        assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script&gt;"));
+        assert_whole(&page.replace("src=x", ""));
+    }
+}
+
+#[test]
+fn damaged_files_are_gaps_and_the_rest_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = pretrained(root.path(), "run", 7, 4.36);
+    std::fs::create_dir(folder.join("data")).unwrap();
+    for (name, text) in [
+        ("config.yaml", "run: [".as_bytes()),
+        ("all_results.json", b"{\"eval_loss\": "),
+        ("machine.json", b"[]"),
+        ("predictions.jsonl", b"\xff\xfe\n"),
+        ("data/report.json", b"{\"version\": 9}"),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    write(&folder, "metrics.jsonl", &format!("{metrics}{{\"step\":11\nnonsense\n{{\"step\":110,\"train/lo"));
+    let page = page_of(&[folder.clone()]);
+    assert_whole(&page);
+    let gaps = page.split("What could not be read").nth(1).unwrap();
+    for name in [
+        "config.yaml",
+        "all_results.json",
+        "machine.json",
+        "predictions.jsonl",
+        "data/report.json",
+        "left out: 2",
+    ] {
+        assert!(gaps.contains(name), "{name}: {gaps}");
+    }
+    assert!(page.contains("<figcaption>Loss</figcaption>") && page.contains("interrupted at step 100"));
+    std::fs::remove_file(folder.join("metrics.jsonl")).unwrap();
+    assert!(page_of(&[folder]).contains("interrupted before its first record"));
+}
+
+#[test]
+fn a_long_run_is_a_small_page() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("long");
+    let mut metrics = String::new();
+    for step in 1..=200_000 {
+        let loss = 4.0 + (f64::from(step) * 0.37).sin();
+        let _ = writeln!(
+            metrics,
+            "{{\"step\":{step},\"train/loss\":{loss:.6},\"train/grad_norm\":{}}}",
+            1.0 + loss / 7.0
+        );
+    }
+    write(&folder, "metrics.jsonl", &metrics);
+    let page = page_of(&vec![folder; 12]);
+    assert_whole(&page);
+    assert!(page.len() < 2 << 20, "{}", page.len());
+    assert!(page.contains("Curves of up to 200,000 records are drawn with at most"));
+}
+
+#[test]
+fn folders_of_several_runs_are_all_of_them() {
+    let root = tempfile::tempdir().unwrap();
+    let both =
+        [pretrained(root.path(), "topics/seed-1", 1, 2.0), pretrained(root.path(), "topics/seed-2", 2, 2.0)];
+    // The folder of all seeds has a configuration and means, but no records.
+    write(&root.path().join("topics"), "config.yaml", "task: classify\n");
+    write(&root.path().join("topics"), "all_results.json", "{\"eval_loss_mean\":2}");
+    assert_eq!(runs_of(&root.path().join("topics")).unwrap(), both);
+    assert_eq!(runs_of(&both[0]).unwrap(), both[..1]);
+    assert_eq!(find(root.path()).unwrap(), [root.path().join("topics")]);
+    write(&root.path().join("empty"), "notes.txt", "");
+    let message = |name: &str| runs_of(&root.path().join(name)).unwrap_err().to_string();
+    assert!(message("empty").contains("holds no run") && message("none").contains("is no folder"));
+}

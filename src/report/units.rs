@@ -1,0 +1,220 @@
+//! What tags and scores are called, and how their values are written.
+
+use std::time::Duration;
+
+use crate::pages::chart::compact;
+use crate::quantity::format_bytes;
+use crate::quantity::format_duration;
+use crate::quantity::format_grouped;
+use crate::scores::Metric;
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// A share, in percent.
+    Percent,
+    /// Natural logarithm of a probability.
+    Nats,
+    Bytes,
+    Watts,
+    Dollars,
+    PerSecond,
+    Count,
+    /// One decimal.
+    Perplexity,
+    /// A number as it is.
+    Plain,
+}
+
+impl Unit {
+    /// That of a tag, or of the name of a score.
+    pub(super) fn of(name: &str) -> Self {
+        const SHARES: [&str; 8] =
+            ["accuracy", "precision", "recall", "share", "mfu", "utilisation", "match", "f1"];
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let words: Vec<&str> = last.split('_').collect();
+        let is = |wanted: &[&str]| words.last().is_some_and(|word| wanted.contains(word));
+        if is(&["loss"]) {
+            Self::Nats
+        } else if is(&SHARES) || words.contains(&"f1") {
+            Self::Percent
+        } else if is(&["bytes"]) {
+            Self::Bytes
+        } else if is(&["watts"]) {
+            Self::Watts
+        } else if is(&["usd"]) {
+            Self::Dollars
+        } else if last == "perplexity" {
+            Self::Perplexity
+        } else if last == "tokens_per_second" {
+            Self::PerSecond
+        } else if is(&["steps", "rollbacks", "number"]) {
+            Self::Count
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// What an axis of it is called.
+    pub(super) fn axis(self) -> &'static str {
+        match self {
+            Self::Percent => "%",
+            Self::Nats => "nats",
+            Self::Bytes => "GiB",
+            Self::Watts => "W",
+            Self::Dollars => "USD",
+            Self::PerSecond => "tokens/s",
+            Self::Count | Self::Perplexity | Self::Plain => "",
+        }
+    }
+
+    /// What a value is multiplied by on an axis.
+    pub(super) fn factor(self) -> f64 {
+        match self {
+            Self::Percent => 100.0,
+            Self::Bytes => 1.0 / (1u64 << 30) as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// A value with its unit.
+    pub(super) fn text(self, value: f64) -> String {
+        match self {
+            Self::Percent => format!("{:.2} %", 100.0 * value),
+            Self::Nats => format!("{value:.4}"),
+            Self::Bytes => format_bytes(value as u64),
+            Self::Watts => format!("{value:.0} W"),
+            Self::Dollars => format!("${value:.2}"),
+            Self::PerSecond => format!("{}/s", compact_count(value)),
+            Self::Count => format_grouped(value as u64),
+            Self::Perplexity => format!("{value:.1}"),
+            Self::Plain if value == 0.0 || (0.1..1e4).contains(&value.abs()) => format!("{value:.4}"),
+            Self::Plain if value.abs() >= 1e4 => compact(value),
+            Self::Plain => format!("{value:.3e}"),
+        }
+    }
+}
+
+/// Three digits and a unit: `980`, `15.2k`, `2.34M`.
+pub(super) fn compact_count(value: f64) -> String {
+    match value.abs() {
+        size if size < 1e3 => format!("{value:.0}"),
+        size if size < 1e6 => format!("{:.1}k", value / 1e3),
+        size if size < 1e9 => format!("{:.2}M", value / 1e6),
+        size if size < 1e12 => format!("{:.2}G", value / 1e9),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+/// Seconds in two units at most: `0.4s`, `7.2s`, `2m24s`, `3h5m`, `4d2h`.
+pub(super) fn duration(seconds: f64) -> String {
+    if seconds < 10.0 {
+        return format!("{:.1}s", seconds.max(0.0));
+    }
+    let whole = match seconds {
+        _ if seconds < 3600.0 => 1.0,
+        _ if seconds < 86_400.0 => 60.0,
+        _ => 3600.0,
+    };
+    // A count of seconds that no clock gives is told as the largest there is.
+    let rounded = ((seconds / whole).round() * whole).min(1e12);
+    format_duration(Duration::from_secs(rounded as u64))
+}
+
+/// The name of a score as people read it; the first letter stays small.
+pub(super) fn score_title(name: &str) -> String {
+    const METRICS: [Metric; 12] = [
+        Metric::Accuracy,
+        Metric::F1,
+        Metric::MatthewsCorrelation,
+        Metric::F1Micro,
+        Metric::F1Macro,
+        Metric::F1Samples,
+        Metric::ExactMatch,
+        Metric::OverallF1,
+        Metric::Pearson,
+        Metric::Spearmanr,
+        Metric::Mse,
+        Metric::Mae,
+    ];
+    if let Some(metric) = METRICS.into_iter().find(|metric| metric.name() == name) {
+        return metric.title().to_string();
+    }
+    match name {
+        "loss" => "evaluation loss".to_string(),
+        "unigram_loss" => "baseline: unigram loss".to_string(),
+        _ => match name.strip_suffix("_tuned") {
+            Some(name) => format!("{} (tuned thresholds)", score_title(name)),
+            None => name.replace("_baseline_", " baseline ").replace('_', " "),
+        },
+    }
+}
+
+/// What a chart of a tag is called.
+pub(super) fn tag_title(tag: &str) -> String {
+    let named = match tag {
+        "train/grad_norm" => "Gradient norm",
+        "train/learning_rate" => "Learning rate",
+        "train/loss_scale" => "Loss scale",
+        "perf/tokens_per_second" => "Throughput",
+        "perf/data_wait_share" => "Time spent waiting for data",
+        "perf/mfu" => "Share of the peak (MFU)",
+        "perf/gpu_peak_memory_bytes" => "GPU memory, peak",
+        "perf/gpu_utilisation" => "GPU utilisation",
+        "perf/gpu_power_watts" => "GPU power",
+        "cost/usd" => "Cost",
+        _ => "",
+    };
+    if !named.is_empty() {
+        return named.to_string();
+    }
+    let name = tag.strip_prefix("eval/").map(score_title);
+    let name = name.unwrap_or_else(|| tag.split_once('/').map_or(tag, |(_, name)| name).replace('_', " "));
+    let mut characters = name.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_unit_of_their_name() {
+        let texts = [
+            ("eval/accuracy", 0.2601),
+            ("loss", 4.36),
+            ("overall_f1", 0.875),
+            ("f1_micro_tuned", 0.5),
+            ("perplexity", 78.3),
+            ("matthews_correlation", 0.5),
+            ("perf/gpu_peak_memory_bytes", 3e9),
+            ("perf/tokens_per_second", 42_700.0),
+            ("train/learning_rate", 2e-3),
+            ("train/skipped_steps", 1234.0),
+        ];
+        let texts = texts.map(|(name, value)| Unit::of(name).text(value));
+        let wanted = [
+            "26.01 %", "4.3600", "87.50 %", "50.00 %", "78.3", "0.5000", "2.8GiB", "42.7k/s", "2.000e-3",
+            "1,234",
+        ];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn names_are_words() {
+        assert_eq!(
+            ["loss", "overall_f1", "nsp_baseline_loss", "f1_micro_tuned", "LOC_f1"].map(score_title),
+            ["evaluation loss", "entity F1", "nsp baseline loss", "micro F1 (tuned thresholds)", "LOC f1"]
+        );
+        assert_eq!(
+            ["perf/mfu", "eval/accuracy", "data/web_share", "x", ""].map(tag_title),
+            ["Share of the peak (MFU)", "Accuracy", "Web share", "X", ""]
+        );
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        let texts = [0.04, 7.25, 59.6, 144.2, 11_130.0, 360_000.0, f64::MAX].map(duration);
+        assert_eq!(&texts[..6], ["0.0s", "7.2s", "1m", "2m24s", "3h6m", "4d4h"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! What runs got wrong on their evaluation examples: confusions, scores by label, and the worst mistakes.
+
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+use crate::pages::chart::Chart;
+use crate::pages::chart::Curve;
+use crate::pages::chart::Mark;
+use crate::pages::chart::compact;
+use crate::pages::columns::shortened;
+use crate::pages::html::escape;
+use crate::quantity::format_grouped;
+use crate::report::predictions::Predictions;
+use crate::report::predictions::Said;
+use crate::report::rows::Wrong;
+use crate::report::run::Run;
+use crate::report::table;
+use crate::report::table::dot;
+use crate::report::units::compact_count;
+use crate::scores::ClassScore;
+use crate::scores::Confusion;
+
+/// Runs that are told of: more would bury the rest of the page.
+const MOST_RUNS: usize = 10;
+
+/// Labels of a whole matrix; of more only the most frequent confusions are told.
+const MATRIX_LABELS: usize = 16;
+
+/// Confusions that are told.
+const MOST_CONFUSIONS: usize = 20;
+
+/// Labels whose scores are told.
+const MOST_LABELS: usize = 100;
+
+/// Characters of a label in a table.
+const LABEL_CHARS: usize = 40;
+
+/// The part of each run that has predictions; nothing without any.
+pub(super) fn section(runs: &[Run]) -> String {
+    let told: Vec<(usize, &Run, &Predictions)> =
+        runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, run.said.as_ref()?))).collect();
+    let mut html = String::new();
+    for (at, (index, run, predictions)) in told.iter().take(MOST_RUNS).enumerate() {
+        let content = of_run(predictions);
+        if runs.len() == 1 {
+            let _ = write!(html, "<p class=\"lead\">{}.</p>\n{content}", mistakes(predictions));
+            continue;
+        }
+        let open = if at == 0 { " open" } else { "" };
+        let name = format!("{}<b>{}</b>", dot(*index), escape(&run.name));
+        let _ = writeln!(
+            html,
+            "<details{open}>\n<summary>{name}<span class=\"muted\">{}</span></summary>\n{content}</details>",
+            mistakes(predictions)
+        );
+    }
+    if told.len() > MOST_RUNS {
+        let _ = writeln!(html, "<p class=\"note\">Told of the first {MOST_RUNS} of {} runs.</p>", told.len());
+    }
+    html
+}
+
+/// `7 of 24 examples wrong`.
+fn mistakes(predictions: &Predictions) -> String {
+    let examples = format_grouped(predictions.examples);
+    match predictions.mistaken {
+        Some(mistaken) => format!("{} of {examples} examples wrong", format_grouped(mistaken)),
+        None => format!("{examples} examples"),
+    }
+}
+
+fn of_run(predictions: &Predictions) -> String {
+    let mut html = String::new();
+    match &predictions.said {
+        Said::Labels { names, confusion } => {
+            html.push_str(&confusions(names, confusion));
+            let scores: Vec<(String, ClassScore)> =
+                names.iter().cloned().zip(confusion.per_class()).collect();
+            html.push_str(&by_label(&scores));
+        }
+        Said::Scored(scores) => html.push_str(&by_label(scores)),
+        Said::Numbers(pairs) => html.push_str(&scatter(pairs)),
+    }
+    html.push_str(&worst(predictions));
+    if predictions.damaged > 0 {
+        let damaged = format_grouped(predictions.damaged);
+        let _ = writeln!(html, "<p class=\"note\">Lines without a prediction, left out: {damaged}.</p>");
+    }
+    html
+}
+
+/// The confusion matrix, or of many labels the most frequent confusions.
+fn confusions(names: &[String], confusion: &Confusion) -> String {
+    if names.len() > MATRIX_LABELS {
+        let mut wrong: Vec<(usize, usize, u64)> = confusion.mistakes().collect();
+        wrong.sort_by_key(|(gold, predicted, count)| (Reverse(*count), *gold, *predicted));
+        let row = |(gold, predicted, count): &(usize, usize, u64)| {
+            let label = |id: &usize| shortened(&names[*id], LABEL_CHARS);
+            vec![label(gold), label(predicted), format_grouped(*count)]
+        };
+        let rows: Vec<Vec<String>> = wrong.iter().take(MOST_CONFUSIONS).map(row).collect();
+        let table = table::plain(&["in the data", "predicted", "examples"], &rows);
+        let (shown, all) = (rows.len(), format_grouped(wrong.len() as u64));
+        return format!("{table}<p class=\"note\">The {shown} most frequent of {all} confusions.</p>\n");
+    }
+    let mut html =
+        "<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th>in the data ↓ predicted →</th>"
+            .to_string();
+    for name in names {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(&shortened(name, LABEL_CHARS)));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for (gold, name) in names.iter().enumerate() {
+        let all: u64 = (0..names.len()).map(|predicted| confusion.count(gold, predicted)).sum();
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&shortened(name, LABEL_CHARS)));
+        for predicted in 0..names.len() {
+            let count = confusion.count(gold, predicted);
+            let percent = 100.0 * count as f64 / all.max(1) as f64;
+            let class = if gold == predicted { "right" } else { "wrong" };
+            let text = if count == 0 { "·".to_string() } else { format_grouped(count) };
+            let _ = write!(html, "<td class=\"{class}\" style=\"--share:{percent:.0}%\">{text}</td>");
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody>\n</table></div>\n"
+}
+
+/// Precision, recall, F1 and support; of many labels those with the lowest F1.
+fn by_label(scores: &[(String, ClassScore)]) -> String {
+    let mut told: Vec<&(String, ClassScore)> = scores.iter().collect();
+    if told.len() > MOST_LABELS {
+        told.sort_by(|a, b| a.1.f1.total_cmp(&b.1.f1));
+        told.truncate(MOST_LABELS);
+    }
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let row = |(name, of): &&(String, ClassScore)| {
+        let [precision, recall, f1] = [of.precision, of.recall, of.f1].map(percent);
+        vec![shortened(name, LABEL_CHARS), precision, recall, f1, format_grouped(of.support)]
+    };
+    let rows: Vec<Vec<String>> = told.iter().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let table = table::plain(&["label", "precision", "recall", "F1", "in the data"], &rows);
+    if told.len() == scores.len() {
+        return table;
+    }
+    let all = format_grouped(scores.len() as u64);
+    format!("{table}<p class=\"note\">The {MOST_LABELS} labels with the lowest F1 of {all}.</p>\n")
+}
+
+/// Numbers of the data against predicted ones.
+fn scatter(pairs: &[(f64, f64)]) -> String {
+    let all = || pairs.iter().flat_map(|pair| [pair.0, pair.1]);
+    let (Some(low), Some(high)) = (all().reduce(f64::min), all().reduce(f64::max)) else {
+        return String::new();
+    };
+    let hints = pairs.iter().take(200).map(|pair| (*pair, format!("{:.3}: predicted {:.3}", pair.0, pair.1)));
+    let same = Curve::new(vec![(low, low), (high, high)], "var(--muted)", Mark::Dashes);
+    let dots = Curve { hints: hints.collect(), ..Curve::new(pairs.to_vec(), "var(--s0)", Mark::Points) };
+    let chart = Chart {
+        title: "Predicted numbers against those of the data".to_string(),
+        x: "in the data".to_string(),
+        y: "predicted".to_string(),
+        curves: vec![same, dots],
+        may_be_logarithmic: false,
+        x_is_logarithmic: false,
+        x_text: compact,
+    };
+    format!("<div class=\"charts\"><figure>{}</figure></div>\n", chart.svg())
+}
+
+fn worst(predictions: &Predictions) -> String {
+    if predictions.wrong.is_empty() {
+        return String::new();
+    }
+    let is_number = matches!(predictions.said, Said::Numbers(_));
+    let title = if is_number { "Farthest off" } else { "Most surely wrong" };
+    let mut html = format!("<h3>{title}</h3>\n<ol class=\"wrong\">\n");
+    for Wrong { text, pair, gold, predicted, score } in &predictions.wrong {
+        let [before, about, behind] = text.each_ref().map(|part| escape(part));
+        let about = if about.is_empty() { about } else { format!("<mark>{about}</mark>") };
+        let pair =
+            pair.as_ref().map_or(String::new(), |pair| format!("<p dir=\"auto\">{}</p>", escape(pair)));
+        let score = if is_number {
+            format!("off by {}", compact_count_or(*score))
+        } else {
+            format!("{:.1} % sure", 100.0 * score)
+        };
+        let _ = writeln!(
+            html,
+            "<li><p dir=\"auto\">{before}{about}{behind}</p>{pair}<p class=\"said\"><span>in the data <b>{}</b></span>\
+             <span>predicted <b>{}</b></span><span class=\"muted\">{score}</span></p></li>",
+            escape(gold),
+            escape(predicted)
+        );
+    }
+    html + "</ol>\n"
+}
+
+fn compact_count_or(value: f64) -> String {
+    if value < 1e3 { format!("{value:.3}") } else { compact_count(value) }
+}
