@@ -15,6 +15,7 @@ use crate::report::run::Run;
 use crate::report::table::color;
 use crate::report::table::dot;
 use crate::report::thinned::Point;
+use crate::report::thinned::Thinned;
 use crate::report::units::Unit;
 use crate::report::units::duration;
 use crate::report::units::tag_title;
@@ -81,7 +82,7 @@ pub(super) fn section(runs: &[Run]) -> String {
 
 /// How curves were thinned, where they were.
 fn note(runs: &[Run], most: usize) -> String {
-    let longest = runs.iter().flat_map(|run| run.curves.values()).map(|curve| curve.count()).max();
+    let longest = runs.iter().flat_map(|run| run.curves.values()).map(Thinned::count).max();
     match longest.filter(|longest| *longest > most) {
         Some(longest) => format!(
             "<p class=\"note\">Curves of up to {} records are drawn with at most {most} points: of neighbours \
@@ -104,7 +105,12 @@ fn legend(runs: &[Run]) -> String {
         }
         html.push_str("<li class=\"muted\">pale: training; with points: evaluation</li>\n");
     }
-    html + "<li><i class=\"stroke dashed\"></i>baseline</li>\n</ul>\n"
+    let has_baseline =
+        |run: &Run| run.score_names().any(|name| name == "unigram_loss" || name.ends_with("baseline_loss"));
+    if runs.iter().any(has_baseline) {
+        html.push_str("<li><i class=\"stroke dashed\"></i>baseline</li>\n");
+    }
+    html + "</ul>\n"
 }
 
 fn plans(runs: &[Run]) -> Vec<Plan> {
@@ -180,7 +186,7 @@ fn losses(runs: &[Run], tags: &BTreeSet<&str>) -> Vec<Plan> {
 /// Whether every run that has this tag knows when.
 fn has_times(runs: &[Run], tag: &str) -> bool {
     let of = |run: &Run| {
-        run.curves.get(tag).is_none_or(|curve| curve.points(3).iter().all(|p| p.seconds.is_finite()))
+        run.curves.get(tag).is_none_or(|curve| curve.points(usize::MAX).iter().all(|p| p.seconds.is_some()))
     };
     runs.iter().all(of)
 }
@@ -202,7 +208,10 @@ fn figure(plan: &Plan, runs: &[Run], most: usize, hints: usize) -> String {
             };
             let mark = if is_evaluation && points.len() <= 40 { Mark::Dots } else { Mark::Line };
             let place = |point: &Point| {
-                (if plan.by_time { point.seconds } else { point.step }, point.value * unit.factor())
+                (
+                    if plan.by_time { point.seconds.unwrap_or_default() } else { point.step },
+                    point.value * unit.factor(),
+                )
             };
             let every = points.len().div_ceil(hints.max(1)).max(1);
             let hint = |point: &Point| (place(point), hint(runs, run, unit, point));

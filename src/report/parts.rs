@@ -7,6 +7,7 @@ use crate::pages::html::escape;
 use crate::report::facts::training_seconds;
 use crate::report::run::Run;
 use crate::report::table::dot;
+use crate::report::thinned::Thinned;
 use crate::report::units::duration;
 
 /// A part of the time, its class, and its name.
@@ -47,7 +48,7 @@ pub(super) fn bars(runs: &[Run]) -> String {
 
 /// Steps, waiting, evaluations, probes, saving; `None` where the run recorded no evaluation or saving.
 fn parts(run: &Run) -> Option<Vec<Part>> {
-    let sum = |tag: &str| run.curves.get(tag).map_or(0.0, |curve| curve.sum());
+    let sum = |tag: &str| run.curves.get(tag).map_or(0.0, Thinned::sum);
     let (evaluating, saving, probing) =
         (sum("perf/eval_seconds"), sum("perf/save_seconds"), sum("perf/probe_seconds"));
     if evaluating + saving + probing <= 0.0 {

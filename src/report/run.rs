@@ -154,7 +154,8 @@ pub fn name_all(runs: &mut [Run]) {
     let parts = |path: &Path| path.iter().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let paths: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
     let is_shared = |at: usize| paths.iter().all(|path| at + 1 < path.len() && path[at] == paths[0][at]);
-    let shared = (0..).take_while(|&at| is_shared(at)).count();
+    let shortest = paths.iter().map(Vec::len).min().unwrap_or(0);
+    let shared = (0..shortest).take_while(|&at| is_shared(at)).count();
     for (run, path) in runs.iter_mut().zip(&paths) {
         run.name = path[shared.min(path.len().saturating_sub(1))..].join("/");
     }
@@ -172,14 +173,14 @@ struct Records {
 
 /// The records of a run; none without a file.
 fn records(path: &Path) -> Result<Records> {
-    let (mut records, mut seconds) = (Records::default(), f64::NAN);
+    let (mut records, mut seconds) = (Records::default(), None);
     if !fs::exists(path) {
         return Ok(records);
     }
-    records.damaged = MetricsLog::each_record(path, &mut |step, values| {
+    records.damaged = MetricsLog::each_record(path, |step, values| {
         records.step = Some(step);
         if let Some((_, elapsed)) = values.iter().find(|(tag, _)| tag == ELAPSED) {
-            seconds = *elapsed;
+            seconds = Some(*elapsed);
         }
         for (tag, value) in values.iter().filter(|(tag, value)| tag != "step" && value.is_finite()) {
             let point = Point { step: step as f64, seconds, value: *value };

@@ -146,7 +146,7 @@ fn nothing_of_a_run_is_markup() {
     let twin = root.path().join(format!("y{name}"));
     write(&twin, "config.yaml", "task: b\n");
     write(&twin, "metrics.jsonl", &format!("{{\"step\":1,{tag}:1}}\n"));
-    for page in [page_of(&[folder.clone()]), page_of(&[folder, twin])] {
+    for page in [page_of(std::slice::from_ref(&folder)), page_of(&[folder, twin])] {
         assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script&gt;"));
         assert_whole(&page.replace("src=x", ""));
     }
@@ -168,7 +168,7 @@ fn damaged_files_are_gaps_and_the_rest_is_told() {
     }
     let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     write(&folder, "metrics.jsonl", &format!("{metrics}{{\"step\":11\nnonsense\n{{\"step\":110,\"train/lo"));
-    let page = page_of(&[folder.clone()]);
+    let page = page_of(std::slice::from_ref(&folder));
     assert_whole(&page);
     let gaps = page.split("What could not be read").nth(1).unwrap();
     for name in [

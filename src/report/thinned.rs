@@ -9,8 +9,8 @@ const MOST_GROUPS: usize = 512;
 pub(super) struct Point {
     /// Updates done.
     pub(super) step: f64,
-    /// Seconds of training until then; NaN where they are not known.
-    pub(super) seconds: f64,
+    /// Seconds of training until then, where they are known.
+    pub(super) seconds: Option<f64>,
     pub(super) value: f64,
 }
 
@@ -120,7 +120,7 @@ mod tests {
     fn curve(count: usize, value: impl Fn(usize) -> f64) -> Thinned {
         let mut curve = Thinned::default();
         for step in 1..=count {
-            curve.push(Point { step: step as f64, seconds: f64::NAN, value: value(step) });
+            curve.push(Point { step: step as f64, seconds: None, value: value(step) });
         }
         curve
     }

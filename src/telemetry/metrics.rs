@@ -54,7 +54,7 @@ impl MetricsLog {
 
     /// Calls `what` with the step and the numbers of each record of the file at `path`, in its order; gives
     /// how many lines are no records.
-    pub fn each_record(path: &Path, what: &mut dyn FnMut(u64, &[(String, f64)])) -> Result<u64> {
+    pub fn each_record(path: &Path, mut what: impl FnMut(u64, &[(String, f64)])) -> Result<u64> {
         let mut damaged = 0;
         fs::each_line(path, LINE_CAP_BYTES, &mut |line| {
             let object: Option<Map<String, Value>> = serde_json::from_slice(line).ok();
@@ -207,7 +207,7 @@ mod tests {
         let text = "{\"step\":1,\"train/loss\":2.5,\"x\":\"NaN\"}\n{\"epoch\":1}\nhalf a li\n{\"step\":2}\n{\"step\":3";
         std::fs::write(&path, text).unwrap();
         let mut found = Vec::new();
-        let damaged = MetricsLog::each_record(&path, &mut |step, values| found.push((step, values.to_vec())));
+        let damaged = MetricsLog::each_record(&path, |step, values| found.push((step, values.to_vec())));
         assert_eq!(damaged.unwrap(), 2, "the last line is being written");
         let tags =
             |pairs: &[(&str, f64)]| pairs.iter().map(|(tag, v)| ((*tag).to_string(), *v)).collect::<Vec<_>>();
