@@ -159,7 +159,7 @@ fn a_learning_curve_has_a_row_and_a_point_for_each_share() {
         .collect();
     assert_eq!(rows, [["0.05", "8", "2"], ["0.25", "40", "2"], ["1", "160", "2"]]);
     let svg = fs::read_to_string(place.path("out/learning_curve.svg")).unwrap();
-    assert_eq!(svg.matches("<circle").count(), 6);
+    assert_eq!(svg.matches("<title>").count(), 6, "a dot for each seed says its value");
     let points = &json(&place, "out/sweep.json")["learning_curve"];
     assert_eq!(points[2]["examples"], 160);
     assert_eq!(points[2]["floor"], 1.0, "counted words know these sentences by heart");
