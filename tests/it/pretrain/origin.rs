@@ -182,7 +182,9 @@ fn an_electra_goes_on_with_its_generator_or_a_fresh_one() {
 #[test]
 fn what_cannot_be_begun_with_is_named() {
     let place = Workplace::new();
-    place.run(&[], &["--model", "nowhere"]).refused(1, &["nowhere", "config.json"]);
+    place
+        .run(&[], &["--model", "nowhere"])
+        .refused(1, &["there is no folder `nowhere`", "hf download nowhere"]);
     place.run(&["model.path=first/final"], &[]).refused(2, &["model.path", "model.roberta"]);
     place.run(&["model.generator_path=g"], &[]).refused(2, &["model.generator_path"]);
 }
