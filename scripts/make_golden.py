@@ -82,7 +82,9 @@ ALBERT = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=3, interm
 ALBERT |= dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.0)
 # The other activation, and embeddings of the width of hidden states, behind which the map stands all the same.
 OTHER_ALBERT = ALBERT | dict(hidden_act="gelu", embedding_size=24)
-MPNET = SMALL_SIZES | dict(initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=2, max_position_embeddings=102)
+MPNET = SMALL_SIZES | dict(
+    initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=2, max_position_embeddings=102
+)
 PAIR_SIZES = SMALL_SIZES | dict(hidden_size=32, vocab_size=71)
 DISCRIMINATOR_WEIGHT = 50.0
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -239,7 +241,8 @@ def piece_tokenizer(tokenizer_class, special, **options):
 
 def mpnet_tokenizer():
     """The order of microsoft/mpnet-base: four of RoBERTa's tokens before BERT's vocabulary, and the mask behind it."""
-    words = ["the", "cat", "sees", "dog", "a", "and", ".", ",", "##s", "##a", "##log", "##at", "c", "d", "l", "##o", "##g"]
+    words = ["the", "cat", "sees", "dog", "a", "and", ".", ",", "##s", "##a", "##log", "##at"]
+    words += ["c", "d", "l", "##o", "##g"]
     entries = ["<s>", "<pad>", "</s>", "<unk>", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, "<mask>"]
     return transformers.MPNetTokenizer(vocab={entry: id for id, entry in enumerate(entries)})
 
@@ -426,9 +429,11 @@ def write_all(root):
     write_texts(root / "albert_cls", tokenizer, transformers.AlbertForSequenceClassification)
     write(root / "albert_tok", transformers.AlbertForTokenClassification, transformers.AlbertConfig(**ALBERT, num_labels=5), 5, 702, tokens=True)
     write(root / "mpnet", transformers.MPNetForMaskedLM, transformers.MPNetConfig(**MPNET), 0, 900)
-    write(root / "mpnet_cls", transformers.MPNetForSequenceClassification, transformers.MPNetConfig(**MPNET, num_labels=3), 3, 901)
+    classifier = transformers.MPNetConfig(**MPNET, num_labels=3)
+    write(root / "mpnet_cls", transformers.MPNetForSequenceClassification, classifier, 3, 901)
     write_texts(root / "mpnet_cls", mpnet_tokenizer(), transformers.MPNetForSequenceClassification)
-    write(root / "mpnet_tok", transformers.MPNetForTokenClassification, transformers.MPNetConfig(**MPNET, num_labels=5), 5, 902, tokens=True)
+    tagger = transformers.MPNetConfig(**MPNET, num_labels=5)
+    write(root / "mpnet_tok", transformers.MPNetForTokenClassification, tagger, 5, 902, tokens=True)
 
 
 def compare(root):

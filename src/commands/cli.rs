@@ -85,9 +85,9 @@ pub enum Command {
     Init(InitArgs),
     /// Say what a pretraining run takes here and on rented GPUs: memory, time, energy, money
     ///
-    /// This machine is measured for some seconds, other devices are predicted from operations and bytes. Where the
-    /// rows at once of the configuration do not fit, fewer with more micro-batches are planned, which is the same
-    /// update. Nothing is written.
+    /// This machine is measured for some seconds, other devices are predicted from operations and bytes.
+    /// Where the rows at once of the configuration do not fit, fewer with more micro-batches are planned,
+    /// which is the same update. Nothing is written.
     #[command(after_help = "Examples:
   mlmtrain plan --config configs/roberta-base.yaml
   mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --set training.max_steps=200000

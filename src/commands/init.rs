@@ -19,8 +19,8 @@ use crate::config::SourceConfig;
 use crate::config::language_code;
 use crate::corpus::Corpus;
 use crate::error::Problem;
-use crate::estimate::GPU_LEAST_SECONDS;
 use crate::estimate::GPU_SHARE;
+use crate::estimate::gpu_seconds;
 use crate::families::ModelConfig;
 use crate::fs;
 use crate::machine;
@@ -116,8 +116,8 @@ const GPU_ROWS: usize = 128;
 enum Speed {
     /// Measured here.
     Here { device: DeviceChoice, on_gpu: bool, compute: ComputeType, threads: usize },
-    /// Operations a second of a GPU with this name.
-    Elsewhere { name: String, flops_per_second: f64 },
+    /// A GPU with this name, and the operations a second of its data sheet.
+    Elsewhere { name: String, peak_flops: f64 },
 }
 
 /// Runs the subcommand.
@@ -222,9 +222,7 @@ impl Speed {
         }
         let half = precision::dtype(ComputeType::Bf16);
         match data_sheet(&args.device, half, false) {
-            Some(peak) => {
-                Ok(Self::Elsewhere { name: args.device.clone(), flops_per_second: GPU_SHARE * peak })
-            }
+            Some(peak) => Ok(Self::Elsewhere { name: args.device.clone(), peak_flops: peak }),
             None => Err(Problem::usage(format!(
                 "`{}` is no device that is known",
                 terminal::printable(&args.device)
@@ -246,10 +244,10 @@ impl Speed {
                 let rows = self.rows() * SHORT_LENGTH / length;
                 bench::tokens_per_second(model, (rows, length), masked_share, (*device, *compute), *threads)
             }
-            Self::Elsewhere { flops_per_second, .. } => {
+            Self::Elsewhere { peak_flops, .. } => {
                 let tokens = (self.rows() * SHORT_LENGTH) as f64;
                 let flops = Blueprint::masked_lm(model).flops(tokens, length as f64, masked_share * tokens);
-                Ok(Some(tokens / (flops / flops_per_second).max(GPU_LEAST_SECONDS)))
+                Ok(Some(tokens / gpu_seconds(flops, *peak_flops)))
             }
         }
     }

@@ -1,22 +1,15 @@
 //! The keys and values of a configuration file, of whichever command and version.
 
-use std::path::Path;
-
 use anyhow::Result;
 
 use crate::config::tree;
 use crate::config::tree::Node;
 use crate::config::tree::Value;
-use crate::fs;
 
-/// More than any configuration holds.
-const CAP_BYTES: u64 = 1 << 20;
-
-/// All values of a file by their dotted paths, as people write them, in its order. Lists of tables count from
-/// 0: `data.sources.0.files`.
-pub fn flat(path: &Path) -> Result<Vec<(String, String)>> {
-    let text = fs::read_text_capped(path, CAP_BYTES)?;
-    let root = tree::parse(&text, &path.display().to_string())?;
+/// All values of a text by their dotted paths, as people write them, in its order. Lists of tables count from
+/// 0: `data.sources.0.files`. Errors call it `name`.
+pub fn flat(text: &str, name: &str) -> Result<Vec<(String, String)>> {
+    let root = tree::parse(text, name)?;
     let mut found = Vec::new();
     add(&root, "", &mut found);
     Ok(found)
@@ -29,6 +22,8 @@ fn add(node: &Node, path: &str, found: &mut Vec<(String, String)>) {
         Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Table(_))) => {
             items.iter().enumerate().for_each(|(at, item)| add(item, &below(&at.to_string()), found));
         }
+        // An empty text has no keys.
+        Value::Null if path.is_empty() => {}
         value => found.push((path.to_string(), text(value))),
     }
 }
@@ -55,11 +50,9 @@ mod tests {
 
     #[test]
     fn every_value_has_its_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.yaml");
-        let yaml = "run: {seed: 7, note: null}\ndata:\n  sources:\n  - files: [a, b]\n    weight: 1.0\nnew_key: [true, 0.002]\n";
-        std::fs::write(&path, yaml).unwrap();
-        let found = flat(&path).unwrap();
+        let yaml = "run: {seed: 7, note: null}\ndata:\n  sources:\n  - files: [a, b]\n    weight: 1.0\n\
+                    new_key: [true, 0.002]\n";
+        let found = flat(yaml, "config.yaml").unwrap();
         let found: Vec<String> = found.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let wanted = [
             "run.seed=7",
@@ -69,7 +62,7 @@ mod tests {
             "new_key=[true, 0.002]",
         ];
         assert_eq!(found, wanted);
-        std::fs::write(&path, "run: [").unwrap();
-        assert!(flat(&path).unwrap_err().to_string().contains("config.yaml"));
+        assert!(flat("", "config.yaml").unwrap().is_empty());
+        assert!(flat("run: [", "config.yaml").unwrap_err().to_string().contains("config.yaml"));
     }
 }

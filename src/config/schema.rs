@@ -45,7 +45,7 @@ fn schema<T: JsonSchema>(title: &str) -> Json {
 /// Keys at the top of a file that are no part of what comes of it.
 fn add_what_files_have(properties: &mut Json) {
     properties[INCLUDE] = json!({
-        "description": "Files to begin with, relative to this one: later ones win over earlier ones, and this file over all.",
+        "description": "Files to begin with, relative to this one: later ones win, and this file over all.",
         "type": ["string", "array"],
         "items": {"type": "string"},
     });

@@ -20,7 +20,7 @@ use crate::train::batch_size::GPU_RESERVE_BYTES;
 pub const GPU_SHARE: f64 = 0.35;
 
 /// Seconds that a micro-batch takes on a GPU at least: a small model waits for its launches.
-pub const GPU_LEAST_SECONDS: f64 = 3e-3;
+const GPU_LEAST_SECONDS: f64 = 3e-3;
 
 /// Share of a GPU's bandwidth that an update of the parameters reaches.
 const BANDWIDTH_SHARE: f64 = 0.8;
@@ -31,6 +31,12 @@ pub const UPDATE_BYTES: f64 = 30.0;
 
 /// What checkpointing adds to a step: its forward pass once more.
 const CHECKPOINTING_FACTOR: f64 = 4.0 / 3.0;
+
+/// Seconds of a micro-batch of so many floating-point operations on a GPU whose data sheet says so many a
+/// second.
+pub fn gpu_seconds(flops: f64, peak_flops: f64) -> f64 {
+    (flops / (GPU_SHARE * peak_flops)).max(GPU_LEAST_SECONDS)
+}
 
 /// How a training fits into the memory of a device.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,31 +52,34 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The training as it is where it fits, else with gradient checkpointing, else with fewer rows at once and
-    /// more micro-batches; `None` where not even one row fits.
+    /// The training as it is where it fits, else with gradient checkpointing, else with fewer rows at once
+    /// and more micro-batches; `None` where not even one row fits.
     pub fn new(training: &TrainingConfig, shapes: &Shapes, place: Place, room_bytes: u64) -> Option<Self> {
-        let as_given = |training: &TrainingConfig| {
-            let needed_bytes = batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place);
-            let training = training.clone();
-            (needed_bytes <= room_bytes).then_some((training, needed_bytes))
+        let needed = |training: &TrainingConfig| {
+            batch_size::predicted_bytes(training.rows_at_once(), training, shapes, place)
         };
-        let open = TrainingConfig {
-            per_device_train_batch_size: BatchSize::Auto,
-            train_batch_size: Some(training.rows_per_update()),
-            gradient_checkpointing: GradientCheckpointing::Auto,
-            ..training.clone()
+        let fit = |training: &TrainingConfig| batch_size::fit_into(room_bytes, training, shapes, place).ok();
+        // What the configuration leaves open is settled as a run settles it.
+        let given = fit(training)?.map_or_else(|| training.clone(), |fit| fit.training);
+        let light = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..given.clone() };
+        let cut = || {
+            let open = TrainingConfig {
+                per_device_train_batch_size: BatchSize::Auto,
+                train_batch_size: Some(given.rows_per_update()),
+                gradient_checkpointing: GradientCheckpointing::Auto,
+                ..given.clone()
+            };
+            Some(fit(&open)??.training)
         };
-        let light = TrainingConfig { gradient_checkpointing: GradientCheckpointing::On, ..training.clone() };
-        let is_open = training.per_device_train_batch_size == BatchSize::Auto;
-        let given = (!is_open).then(|| as_given(training)).flatten();
-        let is_as_given = given.is_some() || is_open;
-        let (training, needed_bytes) =
-            given.or_else(|| (!is_open).then(|| as_given(&light)).flatten()).or_else(|| {
-                let training = if is_open { training } else { &open };
-                let fit = batch_size::fit_into(room_bytes, training, shapes, place).ok().flatten()?;
-                as_given(&fit.training)
-            })?;
-        Some(Self { training, needed_bytes, room_bytes, is_as_given })
+        let is_as_given = needed(&given) <= room_bytes;
+        let training = if is_as_given {
+            given
+        } else if needed(&light) <= room_bytes {
+            light
+        } else {
+            cut()?
+        };
+        Some(Self { needed_bytes: needed(&training), training, room_bytes, is_as_given })
     }
 }
 
@@ -119,24 +128,19 @@ impl Estimate {
         let update_seconds = parameters * UPDATE_BYTES / (BANDWIDTH_SHARE * gpu.gigabytes_per_second * 1e9);
         let seconds = |part: &Part| {
             let flops = shapes.outline.flops(&shapes.sizes(part.tokens_at_once(), part.length, on, place));
-            (factor * flops / (GPU_SHARE * peak)).max(GPU_LEAST_SECONDS)
+            (gpu_seconds(factor * flops, peak), update_seconds)
         };
-        Ok(Self::of(fitted, compute, &work, |part| (seconds(part), update_seconds)))
+        let work = work(&fitted.training);
+        let seconds: Vec<(f64, f64)> = work.parts.iter().map(seconds).collect();
+        Ok(Self::of(fitted, compute, &work, &seconds))
     }
 
-    /// Where a micro-batch of each size takes so many seconds, and an update so many besides.
-    pub fn of(
-        fitted: Fitted,
-        compute: DType,
-        work: &impl Fn(&TrainingConfig) -> Work,
-        seconds: impl Fn(&Part) -> (f64, f64),
-    ) -> Self {
-        let work = work(&fitted.training);
-        let of_part = |part: &Part| {
-            let (micro_batch, update) = seconds(part);
+    /// Where a micro-batch of each part of the work takes so many seconds, and an update so many besides.
+    pub fn of(fitted: Fitted, compute: DType, work: &Work, seconds: &[(f64, f64)]) -> Self {
+        let of_part = |(part, (micro_batch, update)): (&Part, &(f64, f64))| {
             part.micro_batches as f64 * micro_batch + part.updates as f64 * update
         };
-        let seconds: f64 = work.parts.iter().map(of_part).sum();
+        let seconds: f64 = work.parts.iter().zip(seconds).map(of_part).sum();
         Self { compute, fitted, seconds, tokens_per_second: work.tokens() as f64 / seconds }
     }
 

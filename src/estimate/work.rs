@@ -53,9 +53,4 @@ impl Work {
     pub fn tokens(&self) -> u64 {
         self.parts.iter().map(|part| part.micro_batches * part.tokens_at_once()).sum()
     }
-
-    /// Updates in all.
-    pub fn updates(&self) -> u64 {
-        self.parts.iter().map(|part| part.updates).sum()
-    }
 }

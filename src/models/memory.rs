@@ -121,7 +121,7 @@ impl<H: Head> Outline for Blueprint<H> {
     }
 
     fn flops(&self, step: &StepSizes) -> f64 {
-        step.tokens as f64 * self.encoder.flops(step.length as f64) + self.head.flops(step.targets as f64)
+        self.flops(step.tokens as f64, step.length as f64, step.targets as f64)
     }
 }
 

@@ -67,11 +67,6 @@ impl Blueprint<MaskedLmHead> {
     pub fn masked_lm(config: &ModelConfig) -> Self {
         Self::new(config, |registry, encoder| MaskedLmHead::new(registry, config, encoder.embeddings.word))
     }
-
-    /// Floating-point operations of forward and backward, as [`Model::flops`] counts them.
-    pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
-        tokens * self.encoder.flops(mean_length) + self.head.flops(targets)
-    }
 }
 
 impl Blueprint<SentencePairHeads> {
@@ -112,6 +107,13 @@ impl Blueprint<TokenClassificationHead> {
             TokenClassificationHead::new(registry, config, name, num_labels)
         };
         Ok(Self::new(config, head))
+    }
+}
+
+impl<H: Head> Blueprint<H> {
+    /// Floating-point operations of forward and backward, as [`Model::flops`] counts them.
+    pub fn flops(&self, tokens: f64, mean_length: f64, targets: f64) -> f64 {
+        tokens * self.encoder.flops(mean_length) + self.head.flops(targets)
     }
 }
 

@@ -21,7 +21,8 @@ const SMALL_UPDATE_TOKENS: f64 = 4096.0;
 const TOKENS_OF_SMALL_UPDATES: f64 = 1.6e7;
 const LARGEST_UPDATE_TOKENS: f64 = 524_288.0;
 
-/// Longer trainings learn from their steps what counting could have said; less text has too few words to count.
+/// Longer trainings learn from their steps what counting could have said; less text has too few words to
+/// count.
 const MOST_TOKENS_FOR_COUNTS: f64 = 1e8;
 const LEAST_TEXT_FOR_COUNTS: f64 = 1e6;
 

@@ -84,12 +84,8 @@ impl Run {
             gaps.0.push(format!("{}: lines that are no records, left out: {damaged}", place.display()));
         }
         let file = path.join("config.yaml");
-        let keys = gaps.or_default(config::flat(&file));
-        let yaml = if keys.is_empty() {
-            String::new()
-        } else {
-            gaps.or_default(fs::read_text_capped(&file, CAP_BYTES))
-        };
+        let yaml = gaps.or_default(fs::read_text_capped(&file, CAP_BYTES));
+        let keys = gaps.or_default(config::flat(&yaml, &file.display().to_string()));
         let age = fs::modified(&path.join(METRICS)).ok();
         let age = age.and_then(|time| SystemTime::now().duration_since(time).ok());
         let mut run = Self {

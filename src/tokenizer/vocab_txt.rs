@@ -63,9 +63,15 @@ pub(super) fn tokenizer_json(vocabulary: &[u8], config: Option<&[u8]>, place: &s
     let entry = |name: &str, id: &Value| json!({"id": name, "ids": [id], "tokens": [name]});
     let added = |name: &&str| {
         let id = vocab.get(*name)?;
-        Some(
-            json!({"id": id, "content": name, "single_word": false, "lstrip": is_mpnet && *name == mask, "rstrip": false, "normalized": false, "special": true}),
-        )
+        Some(json!({
+            "id": id,
+            "content": name,
+            "single_word": false,
+            "lstrip": is_mpnet && *name == mask,
+            "rstrip": false,
+            "normalized": false,
+            "special": true,
+        }))
     };
     let names = [pad, UNK, cls, sep, mask];
     let mut added: Vec<Value> = names.iter().filter_map(added).collect();

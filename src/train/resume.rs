@@ -80,8 +80,8 @@ pub fn find<C: Serialize + DeserializeOwned>(
     Ok(Some(Found { resumed, is_complete: complete }))
 }
 
-/// Refuses to go on with other inputs than those that the run began with, or, from a checkpoint of another run,
-/// than that one had.
+/// Refuses to go on with other inputs than those that the run began with, or, from a checkpoint of another
+/// run, than that one had.
 pub fn agree_on_inputs(found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
     if let Some(found) = found {
         let hint = "restore it to continue this run, or start a new one in another `run.output_dir`";

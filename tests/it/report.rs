@@ -149,7 +149,8 @@ fn console(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|line| line.contains("CONSOLE")).collect()
 }
 
-/// A page with `page` in a frame, and how far it reaches beyond that, scroll bars apart, how many charts it shows, and its smallest text.
+/// A page with `page` in a frame, and how far it reaches beyond that, scroll bars apart, how many charts it
+/// shows, and its smallest text.
 fn framed(place: &Workplace, page: &str) -> std::path::PathBuf {
     let content = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(

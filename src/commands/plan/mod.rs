@@ -198,12 +198,10 @@ impl Run<'_> {
             } else {
                 0.0
             };
-            measured.push((*part, (seconds - update, update)));
+            measured.push((seconds - update, update));
             measuring.advance(1);
         }
         measuring.finish("done");
-        let seconds =
-            |part: &_| measured.iter().find(|(of, _)| of == part).map_or((0.0, 0.0), |(_, found)| *found);
-        Ok(Ok(Estimate::of(fitted, machine.policy.compute, &|training| self.work(training), seconds)))
+        Ok(Ok(Estimate::of(fitted, machine.policy.compute, &work, &measured)))
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         ),
         format!(
             "training  {} steps, {} tokens at most",
-            format_count(work.updates()),
+            format_count(run.steps),
             format_count(work.tokens())
         ),
         String::new(),
@@ -136,7 +136,7 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
     };
     json!({
         "num_parameters": run.shapes.outline.num_parameters(),
-        "steps": work.updates(),
+        "steps": run.steps,
         "tokens": work.tokens(),
         "devices": rows.iter().map(row).collect::<Vec<Value>>(),
     })

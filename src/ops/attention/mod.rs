@@ -28,6 +28,8 @@ use crate::ops::indices::Indices;
 
 pub(in crate::ops) mod cpu;
 pub(in crate::ops) mod cuda;
+#[cfg(test)]
+pub(in crate::ops) mod drawn;
 pub mod reference;
 pub(in crate::ops) mod rows;
 mod tiles;

@@ -31,17 +31,27 @@ pub fn forward(
             if let Some(window) = window {
                 scores = scores.broadcast_add(&unseen(len, window, &scores)?)?;
             }
-            // candle's own softmax over the last dimension cuts the graph; this one is composed.
-            let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
-            let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
-            if let Some(factors) = factors {
-                probabilities = (probabilities * &factors[segment][head])?;
-            }
-            columns.push(probabilities.matmul(&part(v_td)?)?);
+            columns.push(attended(&scores, factors.map(|factors| &factors[segment][head]), &part(v_td)?)?);
         }
         rows.push(Tensor::cat(&columns, 1)?);
     }
     Tensor::cat(&rows, 0)
+}
+
+/// What the scores `[n, n]` of a head give of its values `[n, K]`: their softmax, dropped where there are
+/// factors, times the values.
+pub(in crate::ops) fn attended(
+    scores_nn: &Tensor,
+    factors_nn: Option<&Tensor>,
+    v_nk: &Tensor,
+) -> Result<Tensor> {
+    // candle's own softmax over the last dimension cuts the graph; this one is composed.
+    let exp = scores_nn.broadcast_sub(&scores_nn.max_keepdim(D::Minus1)?.detach())?.exp()?;
+    let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
+    if let Some(factors) = factors_nn {
+        probabilities = (probabilities * factors)?;
+    }
+    probabilities.matmul(v_nk)
 }
 
 /// `[n, n]`: 0 where a query sees a key, minus infinity elsewhere.

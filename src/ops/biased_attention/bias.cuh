@@ -17,7 +17,8 @@ constexpr u32 SUMS = 4;         // of a block: as in cuda.rs
 // The row of the table for a query that stands `distance` tokens behind the key, as in buckets.rs.
 __device__ __forceinline__ u32 table_row(int distance) {
     int apart = distance < 0 ? -distance : distance;
-    int begun = (apart >= 8) + (apart >= 12) + (apart >= 16) + (apart >= 23) + (apart >= 32) + (apart >= 46) + (apart >= 64) + (apart >= 91);
+    int begun = (apart >= 8) + (apart >= 12) + (apart >= 16) + (apart >= 23)
+              + (apart >= 32) + (apart >= 46) + (apart >= 64) + (apart >= 91);
     return u32(begun == 0 ? apart : 7 + begun) + (distance < 0 ? TABLE_ROWS / 2 : 0);
 }
 
@@ -67,7 +68,9 @@ struct PlainPositions<T, BiasedArgs> {
     const BiasedArgs& a;
     const Tile& tile;
 
-    __device__ __forceinline__ PlainBias& room() const { return *reinterpret_cast<PlainBias*>(shared_memory() + sizeof(PlainRoom)); }
+    __device__ __forceinline__ PlainBias& room() const {
+        return *reinterpret_cast<PlainBias*>(shared_memory() + sizeof(PlainRoom));
+    }
     template <bool OWN_ARE_KEYS>
     __device__ __forceinline__ BiasSquare<OWN_ARE_KEYS, ROWS> square(u32 other) const {
         return {a, tile.first - tile.start, other};
@@ -183,7 +186,8 @@ struct TensorPositions<T, BiasedArgs> {
         }
         room.by_row[lane.lane] = 0.0f;
         __syncwarp();
-        // A lane has a diagonal, the last one none. Those of one row stand side by side: the first of them gets the sum.
+        // A lane has a diagonal, the last one none. Those of one row stand side by side: the first of them
+        // gets the sum.
         const bool is_one = lane.lane < at.DIAGONALS;
         const u32 row = is_one ? at.row_of(lane.lane) : TABLE_ROWS;
         float all = is_one ? at.along(room.values, lane.lane) : 0.0f;

@@ -1,10 +1,10 @@
 //! The definition of correct, composed of candle's differentiable ops, one segment and head at a time.
 
-use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
 use super::row;
+use crate::ops::attention::reference::attended;
 
 /// Biased attention in any float type; `bias_rh` is the table, `factors` as in [`crate::ops::attention`].
 pub fn forward(
@@ -29,13 +29,7 @@ pub fn forward(
             let of_head = bias_rh.narrow(1, head, 1)?.flatten_all()?.contiguous()?;
             let bias_nn = of_head.index_select(&rows_of_pairs, 0)?.reshape((len, len))?;
             let scores = ((part(q_td)?.matmul(&part(k_td)?.t()?)? * scale)? + bias_nn)?;
-            // candle's own softmax over the last dimension cuts the graph; this one is composed.
-            let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
-            let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
-            if let Some(factors) = factors {
-                probabilities = (probabilities * &factors[segment][head])?;
-            }
-            columns.push(probabilities.matmul(&part(v_td)?)?);
+            columns.push(attended(&scores, factors.map(|factors| &factors[segment][head]), &part(v_td)?)?);
         }
         rows.push(Tensor::cat(&columns, 1)?);
     }

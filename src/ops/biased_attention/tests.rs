@@ -9,6 +9,7 @@ use candle_core::Tensor;
 use crate::ops::attention;
 use crate::ops::attention::Activations;
 use crate::ops::attention::Segments;
+use crate::ops::attention::drawn::Batch;
 use crate::ops::biased_attention as op;
 use crate::ops::biased_attention::ROWS;
 use crate::ops::biased_attention::reference;
@@ -27,45 +28,6 @@ use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::rng::Purpose;
 use crate::rng::Stream;
-
-/// Segments of these lengths, their tokens' keys, and the factors that are drawn for each head.
-struct Batch {
-    heads: usize,
-    cu_seqlens: Vec<u32>,
-    token_keys: Vec<u64>,
-    dropout: Option<Dropout>,
-}
-
-impl Batch {
-    fn new(heads: usize, lengths: &[u32], dropout: Option<Dropout>) -> Self {
-        let mut cu_seqlens = vec![0];
-        for n in lengths {
-            cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + n);
-        }
-        let token_keys = (0..u64::from(cu_seqlens[lengths.len()])).map(|t| t * 3 + 5).collect();
-        Self { heads, cu_seqlens, token_keys, dropout }
-    }
-
-    fn segments(&self) -> Segments<'_> {
-        let (cu_seqlens, token_keys) = ((&self.cu_seqlens).into(), (&self.token_keys).into());
-        Segments { heads: self.heads, cu_seqlens, token_keys, window: None, dropout: self.dropout.as_ref() }
-    }
-
-    fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
-        let dropout = self.dropout?;
-        let matrix = |start: usize, n: usize, head: usize| {
-            let mut values = vec![0.0f32; n * n];
-            for (row, factors) in values.chunks_exact_mut(n.max(1)).enumerate() {
-                dropout.keep_row(self.token_keys[start + row] * self.heads as u64 + head as u64, factors);
-            }
-            Tensor::from_vec(values, (n, n), &Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
-        };
-        let of = |w: &[u32]| {
-            (0..self.heads).map(|head| matrix(w[0] as usize, (w[1] - w[0]) as usize, head)).collect()
-        };
-        Some(self.cu_seqlens.windows(2).map(of).collect())
-    }
-}
 
 /// The reference on `q`, `k`, `v` and the table.
 fn composed(inputs: &[Tensor], batch: &Batch) -> candle_core::Result<Tensor> {

@@ -1,10 +1,10 @@
 //! The definition of correct, composed of candle's differentiable ops, one segment and head at a time.
 
-use candle_core::D;
 use candle_core::Result;
 use candle_core::Tensor;
 
 use super::Buckets;
+use crate::ops::attention::reference::attended;
 
 /// Attention in any float type of `q`, `k`, `v`, and of keys and queries of positions where there are any.
 /// `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities.
@@ -42,13 +42,7 @@ pub fn forward(
                 scores = (scores + by_key.t()?)?;
             }
             let scores = (scores * scale)?;
-            // candle's own softmax over the last dimension cuts the graph; this one is composed.
-            let exp = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?.detach())?.exp()?;
-            let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
-            if let Some(factors) = factors {
-                probabilities = (probabilities * &factors[segment][head])?;
-            }
-            columns.push(probabilities.matmul(&part(v_td)?)?);
+            columns.push(attended(&scores, factors.map(|factors| &factors[segment][head]), &part(v_td)?)?);
         }
         rows.push(Tensor::cat(&columns, 1)?);
     }

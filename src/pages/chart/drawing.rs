@@ -68,7 +68,8 @@ fn inlined(svg: &str, title: &str) -> String {
     let body = without(&body, " clip-path=\"", ")\"");
     let title = escape(title);
     let open = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" fill=\"var(--muted)\" role=\"img\" aria-label=\"{title}\">"
+        "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" fill=\"var(--muted)\" role=\"img\" \
+         aria-label=\"{title}\">"
     );
     rounded(&format!("{open}{body}"))
 }

@@ -27,7 +27,7 @@ pub(super) fn begin_with_text(
     let is_table = |spec: &&ParameterSpec| spec.name.ends_with(&ending) && spec.init != Init::Zeros;
     let spec = parameters.layout().specs().find(is_table).context("every encoder has word embeddings")?;
     let [rows, width] = spec.shape[..] else { anyhow::bail!("embeddings are a matrix") };
-    let WordVectors { rows: vectors, found, .. } = word_vectors(text, width, seed, progress)?;
+    let WordVectors { rows: vectors, found } = word_vectors(text, width, seed, progress)?;
     let named = parameters.named()?;
     let (_, table) = named.iter().find(|(name, _)| *name == spec.name).context("it was just found")?;
     let mut values: Vec<f32> = table.flatten_all()?.to_vec1()?;

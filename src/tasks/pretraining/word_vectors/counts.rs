@@ -67,8 +67,8 @@ pub(super) struct Associations {
 }
 
 impl Associations {
-    /// max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t that of all.
-    /// `after` is called with the number of rows that are done.
+    /// max(0, log(c_ij t / (f_i f_j))), where c counts neighbours, f is the sum of a row of c, and t that of
+    /// all. `after` is called with the number of rows that are done.
     pub(super) fn of(text: &Text, after: impl Fn(u64) + Sync) -> Self {
         let vocab_size = text.vocab_size;
         let frequencies = frequencies(text);

@@ -32,8 +32,6 @@ const MOST_TOKENS: u64 = 16 << 20;
 /// A row for each entry of the vocabulary.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WordVectors {
-    /// Width of a row.
-    pub(super) dimensions: usize,
     /// Row-major: of length 1, or all zero for a token that the text does not have.
     pub(super) rows: Vec<f32>,
     /// Tokens that have a row.
@@ -77,5 +75,5 @@ pub(super) fn word_vectors(
             row.fill(0.0);
         }
     }
-    Ok(WordVectors { dimensions, rows, found })
+    Ok(WordVectors { rows, found })
 }
