@@ -1,8 +1,12 @@
 //! What a layer sees of the batch and the step: segments, keys, and which dropout is on.
 
+use candle_core::Result;
+use candle_core::Tensor;
+
 use crate::layers::Parameters;
 use crate::ops::attention::Segments;
 use crate::ops::dropout::Dropout;
+use crate::ops::gather_rows;
 use crate::ops::indices::Indices;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -14,6 +18,34 @@ pub struct Rows<'a> {
     pub cu_seqlens: Indices<'a>,
     /// Key of each token for dropout, `[T]`.
     pub token_keys: Indices<'a, u64>,
+}
+
+/// The rows of a batch whose last hidden states are read: behind its attention, the last layer computes these
+/// alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    /// Where they stand, `[M]`.
+    pub positions: Indices<'a>,
+    /// Their keys for dropout, `[M]`.
+    pub keys: Indices<'a, u64>,
+}
+
+impl Chosen<'_> {
+    /// `[M, D]` of `[T, D]`; all of it where none are chosen.
+    pub fn of(chosen: Option<Self>, x_td: &Tensor) -> Result<Tensor> {
+        match chosen {
+            None => Ok(x_td.clone()),
+            Some(chosen) => gather_rows::forward(x_td, chosen.positions),
+        }
+    }
+
+    /// The gradient of all `tokens` rows, `[T, D]`, from that of the chosen ones.
+    pub fn backward(chosen: Option<Self>, dy_md: Tensor, tokens: usize) -> Result<Tensor> {
+        match chosen {
+            None => Ok(dy_md),
+            Some(chosen) => gather_rows::backward(&dy_md, chosen.positions, tokens),
+        }
+    }
 }
 
 /// A place in the model where values are dropped; each draws from a stream of its own.
@@ -93,6 +125,13 @@ impl<'a> Context<'a> {
         let id = step << 16 | u64::from(model) << SITE_BITS | site.number();
         let stream = Stream::new(seed, Purpose::Dropout, id);
         (probability > 0.0).then_some(Dropout { probability: probability as f32, stream })
+    }
+
+    /// The context of blocks that compute the chosen rows alone.
+    #[must_use]
+    pub fn at(&self, chosen: Option<Chosen<'a>>) -> Self {
+        let token_keys = chosen.map_or(self.rows.token_keys, |chosen| chosen.keys);
+        Self { rows: Rows { token_keys, ..self.rows }, ..*self }
     }
 
     /// The batch as the attention op wants it.

@@ -2,8 +2,10 @@
 
 use candle_core::Result;
 
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::layers::Footprint;
+use crate::layers::Footprints;
 use crate::layers::Gradients;
 use crate::layers::NormPlacement;
 use crate::layers::Site;
@@ -42,9 +44,11 @@ impl EncoderLayer {
         again
     }
 
-    /// Floating-point operations for each token of segments of mean length `mean_length`.
-    pub fn flops(&self, mean_length: f64) -> f64 {
-        self.attention.flops(mean_length) + self.feed_forward.flops()
+    /// Floating-point operations of `tokens` tokens of segments of mean length `mean_length`, of which `chosen`
+    /// go on behind attention.
+    pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
+        let of_chosen = self.attention.output.flops() + self.feed_forward.flops();
+        tokens * self.attention.flops(mean_length) + chosen * of_chosen
     }
 
     /// What it takes of a layer like it: hidden states, and beside them what they are the norm of where norms
@@ -59,7 +63,14 @@ impl EncoderLayer {
 
     /// What is kept for backward, the output included.
     pub fn saved(&self) -> Footprint {
-        self.attention.saved() + self.feed_forward.saved()
+        self.attention.saved() + self.attention.output.saved() + self.feed_forward.saved()
+    }
+
+    /// The same where rows are chosen: these of the attention output are kept beside it.
+    pub fn saved_of_chosen(&self) -> Footprints {
+        let chosen = Footprint { values: self.attention.query.outputs as u64, statistics_bytes: 0 };
+        let of_chosen = chosen + self.attention.output.saved() + self.feed_forward.saved();
+        Footprints { of_tokens: self.attention.saved(), of_chosen }
     }
 
     /// The most that backward needs besides. Freed blocks are kept by size, so that the peaks of both blocks
@@ -68,16 +79,22 @@ impl EncoderLayer {
         self.attention.temporary() + self.feed_forward.temporary()
     }
 
-    /// Hidden states behind the layer; `shared` is the table of relative positions, for attention that has
-    /// them.
+    /// The same where rows are chosen, beside what a head takes of as many rows of its own width.
+    pub fn temporary_of_chosen(&self) -> Footprints {
+        Footprints { of_tokens: self.attention.temporary(), of_chosen: self.feed_forward.temporary() }
+    }
+
+    /// Hidden states behind the layer, of the chosen rows where there are some; `shared` is the table of
+    /// relative positions, for attention that has them.
     pub fn forward(
         &self,
         x: &Stream,
         shared: Option<&SharedPositions>,
+        chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
     ) -> Result<(Stream, Saved)> {
-        let (middle, attention) = self.attention.forward(x, shared, ctx)?;
-        let (y, feed_forward) = self.feed_forward.forward(&middle, ctx)?;
+        let (middle, attention) = self.attention.forward(x, shared, chosen, ctx)?;
+        let (y, feed_forward) = self.feed_forward.forward(&middle, &ctx.at(chosen))?;
         Ok((y, Saved { attention, feed_forward }))
     }
 
@@ -87,10 +104,12 @@ impl EncoderLayer {
         gradient: &Stream,
         saved: &Saved,
         shared: Option<&mut SharedPositions>,
+        chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
-        let d_middle = self.feed_forward.backward(gradient, &saved.feed_forward, ctx, gradients)?;
-        self.attention.backward(&d_middle, &saved.attention, shared, ctx, gradients)
+        let of_chosen = ctx.at(chosen);
+        let d_middle = self.feed_forward.backward(gradient, &saved.feed_forward, &of_chosen, gradients)?;
+        self.attention.backward(&d_middle, &saved.attention, shared, chosen, ctx, gradients)
     }
 }

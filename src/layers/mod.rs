@@ -18,10 +18,12 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use context::Chosen;
 pub use context::Context;
 pub use context::Rows;
 pub use context::Site;
 pub use footprint::Footprint;
+pub use footprint::Footprints;
 pub use gradients::Gradients;
 pub use parameters::Init;
 pub use parameters::Layout;

@@ -6,6 +6,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::layers::Footprint;
 use crate::layers::Gradients;
@@ -81,6 +82,8 @@ pub struct Saved {
     k: Tensor,
     v: Tensor,
     o: Tensor,
+    /// The chosen rows of `o`.
+    chosen: Tensor,
     attention: attention::Saved,
     /// Of relative positions that meet queries and keys.
     projected: Option<relative_positions::Projected>,
@@ -88,19 +91,20 @@ pub struct Saved {
 }
 
 impl SelfAttention {
-    /// Floating-point operations for each token of segments of mean length `mean_length`.
+    /// Floating-point operations before the end of the block, for each token of segments of mean length
+    /// `mean_length`.
     pub fn flops(&self, mean_length: f64) -> f64 {
         let maps = [self.query, self.key, self.value].iter().map(Linear::flops).sum::<f64>();
         let seen = self.window.map_or(mean_length, |window| mean_length.min(2.0 * window as f64 + 1.0));
         let relative = self.relative().map_or(0.0, |relative| relative.flops(mean_length));
-        maps + self.output.flops() + 12.0 * seen * self.query.outputs as f64 + relative
+        maps + 12.0 * seen * self.query.outputs as f64 + relative
     }
 
-    /// What is kept for backward: q, k, v, the attention output, the log-sum-exp of each head, and the end of
-    /// the block. The input is the output of the layer before.
+    /// What is kept for backward before the end of the block: q, k, v, the attention output, and the
+    /// log-sum-exp of each head. The input is the output of the layer before.
     pub fn saved(&self) -> Footprint {
         let (hidden, heads) = (self.query.outputs as u64, self.heads as u64);
-        self.output.saved() + Footprint { values: 4 * hidden, statistics_bytes: 4 * heads }
+        Footprint { values: 4 * hidden, statistics_bytes: 4 * heads }
     }
 
     /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
@@ -128,11 +132,12 @@ impl SelfAttention {
         }
     }
 
-    /// The residual plus `dropout(attention(x))`, and its norm.
+    /// The residual plus `dropout(attention(x))`, and its norm; where rows are chosen, of these alone.
     pub fn forward(
         &self,
         x: &Stream,
         shared: Option<&SharedPositions>,
+        chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
     ) -> Result<(Stream, Saved)> {
         let [q, k, v] = linear::forward_maps([&self.query, &self.key, &self.value], &x.input, ctx)?;
@@ -157,8 +162,9 @@ impl SelfAttention {
                 (o, attention, Some(projected))
             }
         };
-        let (y, output) = self.output.forward(&o, x.residual(), ctx)?;
-        Ok((y, Saved { x: x.clone(), q, k, v, o, attention, projected, output }))
+        let (of_output, residual) = (Chosen::of(chosen, &o)?, Chosen::of(chosen, x.residual())?);
+        let (y, output) = self.output.forward(&of_output, &residual, &ctx.at(chosen))?;
+        Ok((y, Saved { x: x.clone(), q, k, v, o, chosen: of_output, attention, projected, output }))
     }
 
     /// Gradient of what the block began with; that of the table of relative positions is added to `shared`.
@@ -167,10 +173,16 @@ impl SelfAttention {
         gradient: &Stream,
         saved: &Saved,
         shared: Option<&mut SharedPositions>,
+        chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Stream> {
-        let (d_out, d_residual) = self.output.backward(gradient, &saved.o, &saved.output, ctx, gradients)?;
+        let of_chosen = ctx.at(chosen);
+        let (d_out, d_residual) =
+            self.output.backward(gradient, &saved.chosen, &saved.output, &of_chosen, gradients)?;
+        let tokens = saved.o.dim(0)?;
+        let d_out = Chosen::backward(chosen, d_out, tokens)?;
+        let d_residual = Chosen::backward(chosen, d_residual, tokens)?;
         let dropout = self.probability_dropout(ctx);
         let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::layers::Init;
@@ -14,6 +16,7 @@ use crate::layers::Registry;
 use crate::layers::Rows;
 use crate::layers::Site;
 use crate::layers::Stream;
+use crate::layers::context::Pass;
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::feed_forward::Activation;
 use crate::layers::feed_forward::FeedForward;
@@ -43,9 +46,11 @@ const EPS: f64 = 1e-5;
 const THETA: f64 = 50.0;
 const BOUNDS: [u32; 4] = [0, 9, 9, 14];
 const TOKENS: usize = 14;
+/// Rows of which the last layer is asked: not in order, and one of them twice.
+const CHOSEN: [u32; 5] = [8, 0, 13, 4, 0];
 
 /// What layers are made of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Make {
     placement: NormPlacement,
     is_rotary: bool,
@@ -172,6 +177,12 @@ impl Make {
 
 /// Output and gradients of layers of this make, against the composed ones.
 fn compare(make: Make) {
+    for chosen in [None, Some(&CHOSEN[..])] {
+        compare_rows(make, chosen);
+    }
+}
+
+fn compare_rows(make: Make, chosen: Option<&[u32]>) {
     let mut registry = Registry::default();
     let layers: Vec<EncoderLayer> = (0..LAYERS).map(|layer| make.layer(&mut registry, layer)).collect();
     let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
@@ -179,19 +190,25 @@ fn compare(make: Make) {
     for (id, spec) in (10..).zip(parameters.layout().specs().filter(|spec| spec.init != Init::Normal)) {
         parameters.set(&spec.name, &fresh(spec.shape.clone(), id)).unwrap();
     }
-    let (x, dy, keys) = (fresh((TOKENS, D), 1), fresh((TOKENS, D), 2), [0; TOKENS]);
+    let given = chosen.map_or(TOKENS, <[u32]>::len);
+    let (x, dy, keys) = (fresh((TOKENS, D), 1), fresh((given, D), 2), [0; TOKENS]);
     let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
     let ctx = Context { parameters: &parameters, rows, pass: None };
     let gradients = Gradients::new(&parameters).unwrap();
     let (mut stream, mut saved) = (Stream::from(x.clone()), Vec::new());
-    for layer in &layers {
-        let (next, of_layer) = layer.forward(&stream, None, &ctx).unwrap();
+    // The last layer alone is asked for rows.
+    let asked = |layer: usize| {
+        let positions = chosen.filter(|_| layer == LAYERS - 1)?;
+        Some(Chosen { positions: positions.into(), keys: (&keys[..positions.len()]).into() })
+    };
+    for (index, layer) in layers.iter().enumerate() {
+        let (next, of_layer) = layer.forward(&stream, None, asked(index), &ctx).unwrap();
         saved.push(of_layer);
         stream = next;
     }
     let mut gradient = Stream::from(dy.clone());
-    for (layer, saved) in layers.iter().zip(&saved).rev() {
-        gradient = layer.backward(&gradient, saved, None, &ctx, &gradients).unwrap();
+    for ((index, layer), saved) in layers.iter().enumerate().zip(&saved).rev() {
+        gradient = layer.backward(&gradient, saved, None, asked(index), &ctx, &gradients).unwrap();
     }
     assert!(gradient.residual.is_none());
 
@@ -199,11 +216,20 @@ fn compare(make: Make) {
     let inputs: Vec<&Tensor> = std::iter::once(&x).chain(named.iter().map(|(_, t)| t)).collect();
     let composed = |i: &[Tensor]| {
         let named: Vec<(String, &Tensor)> = named.iter().map(|(name, _)| name.clone()).zip(&i[1..]).collect();
-        make.composed(&i[0], &named)
+        let all = make.composed(&i[0], &named)?;
+        match chosen {
+            None => Ok(all),
+            Some(chosen) => all.index_select(&Tensor::new(chosen, &Device::Cpu)?, 0),
+        }
     };
     let (want, want_gradients) = reference_gradients(composed, &inputs, &dy);
-    assert_close(&format!("output of {make:?}"), &stream.input, &want, 2e-6);
-    assert_close(&format!("input gradient of {make:?}"), &gradient.input, &want_gradients[0], 1e-5);
+    assert_close(&format!("output of {make:?}, {chosen:?}"), &stream.input, &want, 2e-6);
+    assert_close(
+        &format!("input gradient of {make:?}, {chosen:?}"),
+        &gradient.input,
+        &want_gradients[0],
+        1e-5,
+    );
     let flat = gradients.flat().unwrap();
     for (spec, want) in parameters.layout().specs().zip(&want_gradients[1..]) {
         // A key's bias moves all scores of a query alike: without rotation its gradient is rounding.
@@ -212,7 +238,7 @@ fn compare(make: Make) {
         }
         let got = flat.narrow(0, spec.range.start, spec.range.len()).unwrap();
         let got = got.reshape(spec.shape.as_slice()).unwrap();
-        assert_close(&format!("`{}` of {make:?}", spec.name), &got, want, 2e-5);
+        assert_close(&format!("`{}` of {make:?}, {chosen:?}", spec.name), &got, want, 2e-5);
     }
 }
 
@@ -231,5 +257,42 @@ fn each_part_of_a_layer_is_a_choice_of_its_own() {
         compare(Make { activation: Activation::Gelu(Form::Tanh), ..BERT });
         compare(Make { has_biases: false, ..BERT });
         compare(Make { placement: NormPlacement::After, ..MODERN });
+    });
+}
+
+/// Rows that are chosen drop what they drop where all are computed.
+#[test]
+fn chosen_rows_are_those_of_a_whole_layer_with_dropout() {
+    on_each_device(|| {
+        for make in [BERT, MODERN] {
+            let mut registry = Registry::default();
+            let mut layer = make.layer(&mut registry, 0);
+            layer.attention.dropout = 0.2;
+            layer.attention.output.dropout = 0.3;
+            // One of the two: they draw in one place.
+            let of_block = if make == BERT { 0.3 } else { 0.0 };
+            (layer.feed_forward.dropout, layer.feed_forward.output.dropout) = (0.3 - of_block, of_block);
+            let parameters = Parameters::initialise(registry.layout(), 0.3, 1, &device()).unwrap();
+            let keys: Vec<u64> = (100..100 + TOKENS as u64).collect();
+            let rows = Rows { cu_seqlens: (&BOUNDS).into(), token_keys: (&keys).into() };
+            let ctx = Context { parameters: &parameters, rows, pass: Some(Pass::new(1, 1)) };
+            let x = Stream::from(fresh((TOKENS, D), 1));
+            let of_chosen = CHOSEN.map(|position| keys[position as usize]);
+            let chosen = Chosen { positions: (&CHOSEN).into(), keys: (&of_chosen).into() };
+            let of_all = |dy: Tensor, chosen: Option<Chosen<'_>>| {
+                let gradients = Gradients::new(&parameters).unwrap();
+                let (y, saved) = layer.forward(&x, None, chosen, &ctx).unwrap();
+                let dx = layer.backward(&dy.into(), &saved, None, chosen, &ctx, &gradients).unwrap();
+                (y.input, dx.input, gradients.flat().unwrap().clone())
+            };
+            let dy = fresh((CHOSEN.len(), D), 2);
+            let (y, dx, gradients) = of_all(dy.clone(), Some(chosen));
+            let spread = Chosen::backward(Some(chosen), dy, TOKENS).unwrap();
+            let (all, want_dx, want_gradients) = of_all(spread, None);
+            let want = Chosen::of(Some(chosen), &all).unwrap();
+            assert_close(&format!("output of {make:?}"), &y, &want, 1e-6);
+            assert_close(&format!("input gradient of {make:?}"), &dx, &want_dx, 2e-6);
+            assert_close(&format!("gradients of {make:?}"), &gradients, &want_gradients, 2e-6);
+        }
     });
 }

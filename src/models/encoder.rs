@@ -9,8 +9,10 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use crate::families::ModelConfig;
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::layers::Footprint;
+use crate::layers::Footprints;
 use crate::layers::Gradients;
 use crate::layers::Part;
 use crate::layers::Registry;
@@ -96,13 +98,16 @@ impl Encoder {
         }
     }
 
-    /// Floating-point operations of forward and backward for each token of segments of mean length
-    /// `mean_length`; a layer that is computed twice is counted once.
-    pub fn flops(&self, mean_length: f64) -> f64 {
+    /// Floating-point operations of forward and backward of `tokens` tokens in segments of mean length
+    /// `mean_length`, where a head reads `chosen` rows; a layer that is computed twice is counted once.
+    pub fn flops(&self, tokens: f64, mean_length: f64, chosen: f64) -> f64 {
         // Backward takes twice what forward does.
         let done = |part: Part, flops: f64| if part < self.first_trained { flops / 3.0 } else { flops };
-        let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, map.flops()));
-        let of = |(index, layer): (usize, &EncoderLayer)| done(Part::Layer(index), layer.flops(mean_length));
+        let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, tokens * map.flops()));
+        let of = |(index, layer): (usize, &EncoderLayer)| {
+            let rows = if self.is_last(index) { chosen } else { tokens };
+            done(Part::Layer(index), layer.flops(tokens, mean_length, rows))
+        };
         self.layers.iter().enumerate().map(of).sum::<f64>() + projection
     }
 
@@ -111,14 +116,18 @@ impl Encoder {
         self.layers.len()
     }
 
+    fn is_last(&self, layer: usize) -> bool {
+        layer + 1 == self.layers.len()
+    }
+
     /// The layers that are trained.
     fn trained(&self) -> impl Iterator<Item = &EncoderLayer> {
         let frozen = if let Part::Layer(first) = self.first_trained { first } else { 0 };
         self.layers.iter().skip(frozen)
     }
 
-    /// What is kept between forward and backward, for each token.
-    pub fn saved(&self, gradient_checkpointing: bool) -> Footprint {
+    /// What is kept between forward and backward; `chooses` where a head reads chosen rows alone.
+    pub fn saved(&self, gradient_checkpointing: bool, chooses: bool) -> Footprints {
         let hidden = Footprint { values: self.hidden as u64, statistics_bytes: 0 };
         let projected = self.projection.map_or(Footprint::default(), |_| hidden);
         let begun = if self.first_trained == Part::Embeddings {
@@ -126,14 +135,23 @@ impl Encoder {
         } else {
             self.trained().next().map_or(Footprint::default(), EncoderLayer::input)
         };
-        if !gradient_checkpointing {
-            let last = if self.trained().next().is_none() { hidden } else { Footprint::default() };
-            return self.trained().map(EncoderLayer::saved).fold(begun + last, Footprint::add);
+        let given =
+            if chooses { Footprints { of_chosen: hidden, ..Footprints::default() } } else { hidden.into() };
+        if gradient_checkpointing {
+            // What each layer takes of the one before, and what the last one gives, of which nobody takes the
+            // sum.
+            let taken = self.trained().skip(1).map(EncoderLayer::input);
+            return Footprints::from(taken.fold(begun, Footprint::add)) + given;
         }
-        // What each layer takes of the one before, and what the last one gives, of which nobody takes the
-        // sum.
-        let taken = self.trained().skip(1).map(EncoderLayer::input);
-        taken.fold(begun + hidden, Footprint::add)
+        let Some((last, before)) = self.trained_apart() else { return Footprints::from(begun) + given };
+        let last = if chooses { last.saved_of_chosen() } else { last.saved().into() };
+        Footprints::from(before.map(EncoderLayer::saved).fold(begun, Footprint::add)) + last
+    }
+
+    /// The last of the layers that are trained, and those before it.
+    fn trained_apart(&self) -> Option<(&EncoderLayer, impl Iterator<Item = &EncoderLayer>)> {
+        let number = self.trained().count();
+        Some((self.trained().last()?, self.trained().take(number.saturating_sub(1))))
     }
 
     /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
@@ -152,20 +170,28 @@ impl Encoder {
         relative.map_or(Footprint::default(), |(relative, heads)| relative.said(heads, length))
     }
 
-    /// The most that backward needs besides, for each token.
-    pub fn temporary(&self, gradient_checkpointing: bool) -> Footprint {
-        let Some(layer) = self.layers.first() else { return Footprint::default() };
-        if self.trained().next().is_none() {
+    /// The most that backward needs besides; `chooses` where a head reads chosen rows alone, whose blocks have
+    /// sizes of their own.
+    pub fn temporary(&self, gradient_checkpointing: bool, chooses: bool) -> Footprints {
+        let Some(layer) = self.layers.first() else { return Footprints::default() };
+        let Some((_, mut before)) = self.trained_apart() else {
             // Of one layer at a time what its forward pass makes.
-            return layer.saved();
+            return layer.saved().into();
+        };
+        // Where it is computed again, what the layer in hand saves as well, but for its output.
+        let again = |saved: Footprint| {
+            let values = if gradient_checkpointing { saved.values - self.hidden as u64 } else { 0 };
+            let statistics_bytes = if gradient_checkpointing { saved.statistics_bytes } else { 0 };
+            Footprint { values, statistics_bytes }
+        };
+        let of_all = layer.temporary() + again(layer.saved());
+        if !chooses {
+            return of_all.into();
         }
-        if !gradient_checkpointing {
-            return layer.temporary();
-        }
-        // And what the layer in hand saves, but for its output.
-        let mut again = layer.saved();
-        again.values -= self.hidden as u64;
-        layer.temporary() + again
+        let saved = layer.saved_of_chosen();
+        let Footprints { of_tokens, of_chosen } = layer.temporary_of_chosen();
+        let of_tokens = if before.next().is_some() { of_all } else { of_tokens + again(saved.of_tokens) };
+        Footprints { of_tokens, of_chosen: of_chosen + again(saved.of_chosen) }
     }
 
     /// Turns queries and keys of the layers that attend to all tokens by angles of another base, where
@@ -205,28 +231,41 @@ impl Encoder {
         Footprint { values: self.hidden as u64, statistics_bytes: 0 }
     }
 
-    /// Hidden states of the last layer, `[T, D]`, for which no backward pass follows: what a layer saves is
-    /// freed when the next one begins.
-    pub fn infer(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`, for which no backward
+    /// pass follows: what a layer saves is freed when the next one begins.
+    pub fn infer(
+        &self,
+        tokens: TokenIds<'_>,
+        chosen: Option<Chosen<'_>>,
+        ctx: &Context<'_>,
+    ) -> Result<Tensor> {
         let (embedded, _) = self.embeddings.forward(tokens, ctx)?;
         let (projected, _) = self.project(embedded, ctx)?;
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
-        for layer in &self.layers {
-            (hidden, _) = layer.forward(&hidden, shared.as_ref(), ctx)?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let chosen = chosen.filter(|_| self.is_last(index));
+            (hidden, _) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
         }
         Ok(hidden.input)
     }
 
-    /// Hidden states of the last layer, `[T, D]`, and what backward needs.
-    pub fn forward(&self, tokens: TokenIds<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
-        self.observed(tokens, ctx, &mut |_, _| Ok(()))
+    /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`; and what backward
+    /// needs.
+    pub fn forward(
+        &self,
+        tokens: TokenIds<'_>,
+        chosen: Option<Chosen<'_>>,
+        ctx: &Context<'_>,
+    ) -> Result<(Tensor, Saved)> {
+        self.observed(tokens, chosen, ctx, &mut |_, _| Ok(()))
     }
 
-    /// As [`Self::forward`]; `seen` is shown what the embeddings and each layer give, `[T, D]`.
+    /// As [`Self::forward`]; `seen` is shown what the embeddings and each layer give.
     pub fn observed(
         &self,
         tokens: TokenIds<'_>,
+        chosen: Option<Chosen<'_>>,
         ctx: &Context<'_>,
         seen: &mut dyn FnMut(Part, &Tensor) -> Result<()>,
     ) -> Result<(Tensor, Saved)> {
@@ -239,7 +278,8 @@ impl Encoder {
         let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
         for (index, layer) in self.layers.iter().enumerate() {
-            let (next, saved) = layer.forward(&hidden, shared.as_ref(), ctx)?;
+            let chosen = chosen.filter(|_| self.is_last(index));
+            let (next, saved) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
             seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
             layers.push(if Part::Layer(index) < self.first_trained {
@@ -266,24 +306,26 @@ impl Encoder {
         }
     }
 
-    /// Accumulates the gradients of all parameters that are trained, last layer first; what a layer saved is
-    /// freed when it is done.
+    /// Accumulates the gradients of all parameters that are trained, last layer first, from that of what
+    /// [`Self::forward`] gave for the same tokens and chosen rows; what a layer saved is freed when it is done.
     pub fn backward(
         &self,
         d_hidden: Tensor,
         tokens: TokenIds<'_>,
+        chosen: Option<Chosen<'_>>,
         saved: Saved,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<()> {
         let (mut d_stream, mut shared) = (Stream::from(d_hidden), saved.shared);
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
+            let chosen = chosen.filter(|_| self.is_last(index));
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
-                SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), ctx)?.1,
+                SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), chosen, ctx)?.1,
                 SavedLayer::Frozen => return Ok(()),
             };
-            d_stream = layer.backward(&d_stream, &saved, shared.as_mut(), ctx, gradients)?;
+            d_stream = layer.backward(&d_stream, &saved, shared.as_mut(), chosen, ctx, gradients)?;
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
         let Some(embeddings) = &saved.embeddings else { return Ok(()) };

@@ -8,6 +8,7 @@ use std::ops::Add;
 use candle_core::DType;
 
 use crate::layers::Footprint;
+use crate::layers::Footprints;
 use crate::layers::Layout;
 use crate::models::Blueprint;
 use crate::models::Encoder;
@@ -117,7 +118,7 @@ impl<H: Head> Outline for Blueprint<H> {
     fn memory(&self, step: &StepSizes) -> Prediction {
         let head = self.head.memory(step.targets, step.compute, step.on_gpu);
         let state_bytes = state_bytes(&self.layout, step.compute);
-        Prediction { state_bytes, ..activations(&self.encoder, head, step) }
+        Prediction { state_bytes, ..activations(&self.encoder, head, self.head.chooses(), step) }
     }
 
     fn flops(&self, step: &StepSizes) -> f64 {
@@ -134,12 +135,13 @@ impl Outline for Blueprint<SentencePairHeads> {
     fn memory(&self, step: &StepSizes) -> Prediction {
         let head = self.head.memory(step.targets, step.pairs(), step.compute, step.on_gpu);
         let state_bytes = state_bytes(&self.layout, step.compute);
-        Prediction { state_bytes, ..activations(&self.encoder, head, step) }
+        Prediction { state_bytes, ..activations(&self.encoder, head, false, step) }
     }
 
     fn flops(&self, step: &StepSizes) -> f64 {
         let heads = self.head.flops(step.targets as f64, step.pairs() as f64);
-        step.tokens as f64 * self.encoder.flops(step.length as f64) + heads
+        let tokens = step.tokens as f64;
+        self.encoder.flops(tokens, step.length as f64, tokens) + heads
     }
 }
 
@@ -149,10 +151,17 @@ pub(super) fn state_bytes(layout: &Layout, compute: DType) -> u64 {
     layout.len() as u64 * (4 * STATE_VALUES + shadow_bytes)
 }
 
-/// What a model with such a head takes in a step and in evaluation, beside its parameters.
-pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes) -> Prediction {
+/// What a model with such a head takes in a step and in evaluation, beside its parameters; `chooses` where the
+/// head reads the rows of its targets alone.
+pub(super) fn activations(
+    encoder: &Encoder,
+    head: HeadMemory,
+    chooses: bool,
+    step: &StepSizes,
+) -> Prediction {
     let value_bytes = step.compute.size_in_bytes() as u64;
     let of = |footprint: Footprint| footprint.bytes(step.tokens, value_bytes);
+    let of_all = |footprints: Footprints| footprints.bytes(step.tokens, step.targets, value_bytes);
     let (rows, of_rows) = encoder.of_positions(step.gradient_checkpointing);
     let [kept, besides] = of_rows.map(|footprint| footprint.bytes(rows, value_bytes));
     let (dropped, said) = if step.on_gpu {
@@ -163,8 +172,11 @@ pub(super) fn activations(encoder: &Encoder, head: HeadMemory, step: &StepSizes)
     };
     Prediction {
         state_bytes: 0,
-        activation_bytes: of(encoder.saved(step.gradient_checkpointing)) + kept + dropped + head.saved_bytes,
-        temporary_bytes: of(encoder.temporary(step.gradient_checkpointing))
+        activation_bytes: of_all(encoder.saved(step.gradient_checkpointing, chooses))
+            + kept
+            + dropped
+            + head.saved_bytes,
+        temporary_bytes: of_all(encoder.temporary(step.gradient_checkpointing, chooses))
             + besides
             + 2 * said
             + head.temporary_bytes,
@@ -206,10 +218,12 @@ mod tests {
         assert_eq!(roberta().num_parameters(), 124_697_433);
         let prediction = base(DType::F32, false);
         assert_eq!(prediction.state_bytes, 16 * N);
-        let (td, tf, md, mv) = (1024 * 768, 1024 * 3072, 153 * 768, 153 * 50_265);
-        let statistics = 1024 * (8 + 12 * (12 * 4 + 16)) + 153 * 12;
-        assert_eq!(prediction.activation_bytes, 4 * (98 * td + 24 * tf) + statistics);
-        assert_eq!(prediction.temporary_bytes, 4 * (6 * td + 2 * tf + 8 * md) + 8 * mv);
+        let (td, tf) = (1024 * 768, 1024 * 3072);
+        let (md, mf, mv) = (153 * 768, 153 * 3072, 153 * 50_265);
+        let statistics = 1024 * (8 + 12 * 12 * 4 + 11 * 16) + 153 * (16 + 12);
+        let of_tokens = 94 * td + 22 * tf;
+        assert_eq!(prediction.activation_bytes, 4 * (of_tokens + 5 * md + 2 * mf) + statistics);
+        assert_eq!(prediction.temporary_bytes, 4 * (6 * td + 2 * tf + 7 * md + 2 * mf) + 8 * mv);
     }
 
     #[test]

@@ -175,9 +175,10 @@ impl Outline for PairBlueprint {
         let discriminator_head = self.discriminator.head.memory(step.tokens, step.compute);
         let state =
             Prediction { state_bytes: state_bytes(&self.layout, step.compute), ..Prediction::default() };
-        state.add(activations(&self.generator.encoder, generator_head, step)).add(activations(
+        state.add(activations(&self.generator.encoder, generator_head, true, step)).add(activations(
             &self.discriminator.encoder,
             discriminator_head,
+            false,
             step,
         ))
     }
@@ -194,8 +195,9 @@ fn flops(
     discriminator: &Half<ReplacedTokenHead>,
     (tokens, mean_length, targets): (f64, f64, f64),
 ) -> f64 {
-    let encoders = generator.encoder.flops(mean_length) + discriminator.encoder.flops(mean_length);
-    tokens * encoders + generator.head.flops(targets) + discriminator.head.flops(tokens)
+    let encoders = generator.encoder.flops(tokens, mean_length, targets)
+        + discriminator.encoder.flops(tokens, mean_length, tokens);
+    encoders + generator.head.flops(targets) + discriminator.head.flops(tokens)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::models::Model;
 use crate::models::SentencePairHeads;
 use crate::models::Targets;
 use crate::models::memory::Outline;
+use crate::ops::gather_rows;
 use crate::scores::unigram_entropy;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
@@ -119,7 +120,8 @@ impl<A: About> SentencePairs<A> {
     pub fn pair_logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         let keys = pair_keys(batch);
         self.inferred(batch, |head, hidden_td, _, ctx| {
-            head.pairs.logits(hidden_td, pair_targets(batch, &keys), ctx)
+            let targets = pair_targets(batch, &keys);
+            head.pairs.logits(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)
         })
     }
 
@@ -135,7 +137,7 @@ impl<A: About> SentencePairs<A> {
     ) -> candle_core::Result<R> {
         let inputs = self.inputs(batch, false)?;
         let ctx = Context { parameters: &self.model.parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = self.model.encoder.infer(inputs.tokens(), &ctx)?;
+        let hidden_td = self.model.encoder.infer(inputs.tokens(), None, &ctx)?;
         f(&self.model.head, &hidden_td, &inputs, &ctx)
     }
 }
@@ -186,12 +188,12 @@ impl<A: About> Task for SentencePairs<A> {
         let Model { encoder, head, parameters, .. } = &self.model;
         let (inputs, keys) = (self.inputs(batch, true)?, pair_keys(batch));
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
-        let (hidden_td, saved) = encoder.forward(inputs.tokens(), &ctx)?;
+        let (hidden_td, saved) = encoder.forward(inputs.tokens(), None, &ctx)?;
         let targets = [inputs.targets(), pair_targets(batch, &keys)];
         let scales = [scales[0], scales[1]];
         let (totals, d_hidden) = head.loss_and_gradient(&hidden_td, targets, scales, &ctx, gradients)?;
         drop(hidden_td);
-        encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+        encoder.backward(d_hidden, inputs.tokens(), None, saved, &ctx, gradients)?;
         Ok(pending(batch, totals).into())
     }
 
@@ -207,14 +209,15 @@ impl<A: About> Task for SentencePairs<A> {
         let Model { encoder, parameters, .. } = &self.model;
         let inputs = self.inputs(batch, true)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
-        encoder.observed(inputs.tokens(), &ctx, &mut |part, hidden_td| seen("", part, hidden_td))?;
+        encoder.observed(inputs.tokens(), None, &ctx, &mut |part, hidden_td| seen("", part, hidden_td))?;
         Ok(())
     }
 
     /// Those of the masked tokens.
     fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         self.inferred(batch, |head, hidden_td, inputs, ctx| {
-            head.masked_lm.logits(hidden_td, inputs.targets(), ctx)
+            let targets = inputs.targets();
+            head.masked_lm.logits(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)
         })
     }
 
@@ -222,11 +225,16 @@ impl<A: About> Task for SentencePairs<A> {
     fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
         let keys = pair_keys(batch);
         let totals = self.inferred(batch, |head, hidden_td, inputs, ctx| {
-            let masked = head.masked_lm.loss(hidden_td, inputs.targets(), ctx)?;
-            let pairs = (!keys.is_empty())
-                .then(|| head.pairs.loss(hidden_td, pair_targets(batch, &keys), ctx))
-                .transpose()?;
-            Ok([Some(masked), pairs])
+            let targets = inputs.targets();
+            let masked =
+                head.masked_lm.loss(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)?;
+            if keys.is_empty() {
+                return Ok([Some(masked), None]);
+            }
+            let targets = pair_targets(batch, &keys);
+            let pairs =
+                head.pairs.loss(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)?;
+            Ok([Some(masked), Some(pairs)])
         })?;
         let [masked, pairs] = pending(batch, totals);
         let ones = batch.pair_labels.iter().filter(|&&label| label == 1).count();
@@ -241,7 +249,8 @@ impl<A: About> Task for SentencePairs<A> {
     fn flops(&self, batch: &Batch) -> f64 {
         let Model { encoder, head, .. } = &self.model;
         let (masked, pairs) = (batch.num_labels() as f64, batch.pair_labels.len() as f64);
-        batch.num_tokens() as f64 * encoder.flops(mean_length(batch)) + head.flops(masked, pairs)
+        let tokens = batch.num_tokens() as f64;
+        encoder.flops(tokens, mean_length(batch), tokens) + head.flops(masked, pairs)
     }
 }
 

@@ -46,8 +46,9 @@ impl<H: Head> Supervised<H> {
     ) -> Result<R> {
         let inputs = self.inputs(batch, false)?;
         let ctx = Context { parameters: &self.model.parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = self.model.encoder.infer(inputs.tokens(), &ctx)?;
-        f(&self.model.head, &hidden_td, &inputs, &ctx)
+        let Model { encoder, head, .. } = &self.model;
+        let hidden = encoder.infer(inputs.tokens(), head.chosen(inputs.targets()), &ctx)?;
+        f(head, &hidden, &inputs, &ctx)
     }
 }
 
@@ -66,11 +67,12 @@ impl<H: Head> Task for Supervised<H> {
         let Model { encoder, head, parameters, .. } = &self.model;
         let inputs = self.inputs(batch, true)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
-        let (hidden_td, saved) = encoder.forward(inputs.tokens(), &ctx)?;
+        let chosen = head.chosen(inputs.targets());
+        let (hidden, saved) = encoder.forward(inputs.tokens(), chosen, &ctx)?;
         let (totals, d_hidden) =
-            head.loss_and_gradient(&hidden_td, inputs.targets(), scales[0], &ctx, gradients)?;
-        drop(hidden_td);
-        encoder.backward(d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+            head.loss_and_gradient(&hidden, inputs.targets(), scales[0], &ctx, gradients)?;
+        drop(hidden);
+        encoder.backward(d_hidden, inputs.tokens(), chosen, saved, &ctx, gradients)?;
         Ok(vec![PendingLoss::of_totals(totals, batch.num_labels())])
     }
 
@@ -86,17 +88,17 @@ impl<H: Head> Task for Supervised<H> {
         let Model { encoder, parameters, .. } = &self.model;
         let inputs = self.inputs(batch, true)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: Some(pass) };
-        encoder.observed(inputs.tokens(), &ctx, &mut |part, hidden_td| seen("", part, hidden_td))?;
+        encoder.observed(inputs.tokens(), None, &ctx, &mut |part, hidden_td| seen("", part, hidden_td))?;
         Ok(())
     }
 
     fn logits(&self, batch: &Batch) -> Result<Tensor> {
-        self.inferred(batch, |head, hidden_td, inputs, ctx| head.logits(hidden_td, inputs.targets(), ctx))
+        self.inferred(batch, |head, hidden, inputs, ctx| head.logits(hidden, inputs.targets(), ctx))
     }
 
     fn evaluate(&self, batch: &Batch) -> Result<Vec<Loss>> {
         let totals =
-            self.inferred(batch, |head, hidden_td, inputs, ctx| head.loss(hidden_td, inputs.targets(), ctx))?;
+            self.inferred(batch, |head, hidden, inputs, ctx| head.loss(hidden, inputs.targets(), ctx))?;
         Ok(vec![PendingLoss::of_totals(totals, batch.num_labels()).read()?])
     }
 

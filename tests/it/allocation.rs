@@ -14,6 +14,7 @@ use mlmtrain::config::TrainingConfig;
 use mlmtrain::families::EncoderConfig;
 use mlmtrain::families::Family;
 use mlmtrain::families::ModelConfig;
+use mlmtrain::layers::Chosen;
 use mlmtrain::layers::Context;
 use mlmtrain::layers::Rows;
 use mlmtrain::layers::context::Pass;
@@ -180,7 +181,10 @@ fn compare_step_memory(family: Family, besides: usize) {
             batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
         let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());
         let tokens = TokenIds { ids, position_ids: (&position_ids).into(), token_type_ids };
-        let (hidden, saved) = task.model.encoder.forward(tokens, &ctx).unwrap();
+        let keys: Vec<u64> =
+            batch.label_positions.iter().map(|&position| batch.token_keys[position as usize]).collect();
+        let chosen = Some(Chosen { positions: (&batch.label_positions).into(), keys: (&keys).into() });
+        let (hidden, saved) = task.model.encoder.forward(tokens, chosen, &ctx).unwrap();
         let used = memory::usage().used_bytes - start.used_bytes - besides;
         let between = error(used, predicted.activation_bytes);
         assert!(between.abs() < 0.015, "{between}: {:?} {predicted:?}", memory::usage());

@@ -170,7 +170,7 @@ impl Golden {
             position_ids: (&position_ids).into(),
             token_type_ids: (&batch.token_type_ids).into(),
         };
-        let (hidden_td, _) = model.encoder.forward(tokens, &ctx).unwrap();
+        let (hidden_td, _) = model.encoder.forward(tokens, None, &ctx).unwrap();
         self.check("hidden", &hidden_td, 1e-5);
     }
 
@@ -367,7 +367,7 @@ fn hidden_states_of_bert_are_those_of_candle_transformers() {
     let (ids, position_ids, token_type_ids) =
         ((&batch.ids).into(), (&batch.position_ids).into(), (&batch.token_type_ids).into());
     let tokens = TokenIds { ids, position_ids, token_type_ids };
-    let (hidden_td, _) = task.model.encoder.forward(tokens, &ctx).unwrap();
+    let (hidden_td, _) = task.model.encoder.forward(tokens, None, &ctx).unwrap();
     for bounds in batch.cu_seqlens.windows(2) {
         let (start, end) = (bounds[0] as usize, bounds[1] as usize);
         let row = |ids: &[u32]| Tensor::new(&ids[start..end], &Device::Cpu).unwrap().unsqueeze(0).unwrap();

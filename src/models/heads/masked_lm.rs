@@ -1,4 +1,4 @@
-//! Masked-LM head: gather the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder
+//! Masked-LM head: of the masked rows, map to the width of the embeddings, GELU, `LayerNorm`, decoder
 //! tied to the word embedding.
 //!
 //! Only the `M` masked positions reach it: there is never a `[T, V]` tensor, and in training no whole `[M,
@@ -25,10 +25,8 @@ use crate::models::heads::Targets;
 use crate::models::initial;
 use crate::models::initial::Role;
 use crate::ops::cross_entropy::Entropy;
-use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::gelu::Form;
-use crate::ops::indices::Indices;
 use crate::ops::layer_norm;
 use crate::ops::linear;
 use crate::ops::linear_cross_entropy;
@@ -49,10 +47,9 @@ pub struct MaskedLmHead {
     vocab_size: usize,
 }
 
-/// What backward needs besides the decoder's input.
+/// What backward needs besides the inputs of the head and of its decoder.
 #[derive(Debug)]
 struct Saved {
-    gathered_md: Tensor,
     pre_activation_md: Tensor,
     activation_md: Tensor,
     norm: layer_norm::Saved,
@@ -84,17 +81,11 @@ impl MaskedLmHead {
 
 impl MaskedLmHead {
     /// What the decoder takes, `[M, D]`.
-    fn normed(
-        &self,
-        hidden_td: &Tensor,
-        positions: Indices<'_>,
-        ctx: &Context<'_>,
-    ) -> Result<(Tensor, Saved)> {
-        let gathered_md = gather_rows::forward(hidden_td, positions)?;
-        let pre_activation_md = self.dense.forward_without_bias(&gathered_md, ctx)?;
+    fn normed(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
+        let pre_activation_md = self.dense.forward_without_bias(hidden_md, ctx)?;
         let activation_md = gelu::forward(self.form, &pre_activation_md, self.dense.bias(ctx))?;
         let (normed_md, norm) = self.norm.forward(&activation_md, ctx)?;
-        Ok((normed_md, Saved { gathered_md, pre_activation_md, activation_md, norm }))
+        Ok((normed_md, Saved { pre_activation_md, activation_md, norm }))
     }
 
     fn decoder<'a>(&self, ctx: &Context<'a>) -> linear_cross_entropy::Map<'a> {
@@ -112,36 +103,36 @@ impl Head for MaskedLmHead {
     }
 
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory {
-        // The norm's mean and deviation, and the log-sum-exp of the loss. Besides: what was gathered, both
-        // sides of GELU, the normed rows, and the gradients of these four; the logits of a piece.
+        // The norm's mean and deviation, and the log-sum-exp of the loss. Besides: both sides of
+        // GELU, the normed rows, and the gradients of these and of the hidden states; the logits of a piece.
         let (hidden, width) = (self.dense.inputs as u64, self.dense.outputs as u64);
-        let eight = Footprint { values: 2 * hidden + 6 * width, statistics_bytes: 0 };
-        let values = eight.bytes(rows, compute.size_in_bytes() as u64);
+        let seven = Footprint { values: hidden + 6 * width, statistics_bytes: 0 };
+        let values = seven.bytes(rows, compute.size_in_bytes() as u64);
         HeadMemory {
             saved_bytes: 12 * rows,
             temporary_bytes: values + self.logits_bytes(rows, compute, on_gpu),
         }
     }
 
-    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        let (normed_md, _) = self.normed(hidden_td, targets.positions, ctx)?;
+    fn logits(&self, hidden_md: &Tensor, _: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        let (normed_md, _) = self.normed(hidden_md, ctx)?;
         let linear_cross_entropy::Map { weight_vd, bias_v } = self.decoder(ctx);
         linear::forward(&normed_md, weight_vd, Some(bias_v))
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        Ok(self.loss_and_draws(hidden_td, targets, None, ctx)?.0.totals)
+    fn loss(&self, hidden_md: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.loss_and_draws(hidden_md, targets, None, ctx)?.0.totals)
     }
 
     fn loss_and_gradient(
         &self,
-        hidden_td: &Tensor,
+        hidden_md: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let passed = self.pass(hidden_td, targets, scale, None, ctx, gradients)?;
+        let passed = self.pass(hidden_md, targets, scale, None, ctx, gradients)?;
         Ok((passed.entropy.totals, passed.d_hidden))
     }
 }
@@ -150,7 +141,7 @@ impl Head for MaskedLmHead {
 pub struct Passed {
     /// The summed cross-entropy.
     pub entropy: Entropy,
-    /// The gradient of the hidden states, `[T, D]`.
+    /// The gradient of the hidden states, `[M, D]`.
     pub d_hidden: Tensor,
     /// The ids that were to be drawn, u32 `[M]`.
     pub drawn: Option<Tensor>,
@@ -160,26 +151,26 @@ impl MaskedLmHead {
     /// The summed cross-entropy, and with `draw` an id for each target from what the head predicts.
     pub fn loss_and_draws(
         &self,
-        hidden_td: &Tensor,
+        hidden_md: &Tensor,
         targets: Targets<'_>,
         draw: Option<Draw<'_>>,
         ctx: &Context<'_>,
     ) -> Result<(Entropy, Option<Tensor>)> {
-        let (normed_md, _) = self.normed(hidden_td, targets.positions, ctx)?;
+        let (normed_md, _) = self.normed(hidden_md, ctx)?;
         linear_cross_entropy::forward(&normed_md, self.decoder(ctx), targets.labels, draw)
     }
 
     /// [`Head::loss_and_gradient`], and with `draw` an id for each target.
     pub fn pass(
         &self,
-        hidden_td: &Tensor,
+        hidden_md: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         draw: Option<Draw<'_>>,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<Passed> {
-        let (normed_md, saved) = self.normed(hidden_td, targets.positions, ctx)?;
+        let (normed_md, saved) = self.normed(hidden_md, ctx)?;
         let into = linear_cross_entropy::MapGradients {
             dweight_vd: gradients.accumulator(self.decoder_weight),
             dbias_v: gradients.accumulator(self.decoder_bias),
@@ -197,9 +188,8 @@ impl MaskedLmHead {
             self.norm.backward(&d_normed, &saved.activation_md, &saved.norm, ctx, gradients)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
         let d_pre = gelu::backward(self.form, &d_activation, &saved.pre_activation_md, bias, d_bias)?;
-        let d_gathered = self.dense.backward_without_bias(&d_pre, &saved.gathered_md, ctx, gradients)?;
+        let d_hidden = self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
-        let d_hidden = gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?;
         Ok(Passed { entropy, d_hidden, drawn })
     }
 }

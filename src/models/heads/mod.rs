@@ -10,6 +10,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::layers::Gradients;
 use crate::ops::indices::Indices;
@@ -36,25 +37,39 @@ pub struct HeadMemory {
 }
 
 /// What stands on top of an encoder: predictions and losses of the rows that carry a label.
+///
+/// It is given the last hidden states of the rows that it reads: those of [`Head::chosen`], `[M, D]`, or all,
+/// `[T, D]`.
 pub trait Head {
+    /// Whether it reads the rows of its targets alone.
+    fn chooses(&self) -> bool {
+        true
+    }
+
+    /// The rows that it reads, where these are not all.
+    fn chosen<'a>(&self, targets: Targets<'a>) -> Option<Chosen<'a>> {
+        let Targets { positions, keys, .. } = targets;
+        self.chooses().then_some(Chosen { positions, keys })
+    }
+
     /// Floating-point operations of forward and backward of so many rows.
     fn flops(&self, rows: f64) -> f64;
 
     /// What `rows` rows take, computed in `compute`; on a GPU logits come in larger pieces.
     fn memory(&self, rows: u64, compute: DType, on_gpu: bool) -> HeadMemory;
 
-    /// Logits of the rows of `hidden_td` that `targets` names, `[M, classes]`; its labels are not looked at.
-    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
+    /// Logits of the targets, `[M, classes]`; their labels are not looked at.
+    fn logits(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
     /// The summed loss of the targets and how many are right, f64 `[2]`, as in
     /// [`Entropy`](crate::ops::cross_entropy::Entropy).
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
+    fn loss(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor>;
 
-    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states of all tokens, `[T, D]`;
-    /// those of the head's parameters accumulate.
+    /// [`Head::loss`], and the gradient of `scale` times it by the hidden states that were given; those of the
+    /// head's parameters accumulate.
     fn loss_and_gradient(
         &self,
-        hidden_td: &Tensor,
+        hidden: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         ctx: &Context<'_>,

@@ -72,16 +72,18 @@ impl SentencePairHeads {
     ) -> Result<([Option<Tensor>; 2], Tensor)> {
         let mut of_pairs = None;
         if !pairs.positions.is_empty() {
-            of_pairs = Some(self.pairs.rows_and_gradient(hidden_td, pairs, scales[1], ctx, gradients)?);
+            let rows_pd = gather_rows::forward(hidden_td, pairs.positions)?;
+            of_pairs = Some(self.pairs.rows_and_gradient(&rows_pd, pairs, scales[1], ctx, gradients)?);
         }
         // The masked-LM head comes last: it says that the gradients of both are final.
         let (masked_totals, d_hidden) = if masked.positions.is_empty() {
             gradients.left(ctx.pass, Part::Head)?;
             (None, None)
         } else {
-            let (totals, d_hidden) =
-                self.masked_lm.loss_and_gradient(hidden_td, masked, scales[0], ctx, gradients)?;
-            (Some(totals), Some(d_hidden))
+            let rows_md = gather_rows::forward(hidden_td, masked.positions)?;
+            let (totals, d_rows) =
+                self.masked_lm.loss_and_gradient(&rows_md, masked, scales[0], ctx, gradients)?;
+            (Some(totals), Some(gather_rows::backward(&d_rows, masked.positions, hidden_td.dim(0)?)?))
         };
         let Some((pair_totals, d_rows)) = of_pairs else {
             let d_hidden = d_hidden.map_or_else(|| hidden_td.zeros_like(), Ok)?;

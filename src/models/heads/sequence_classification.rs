@@ -32,7 +32,6 @@ use crate::models::initial::Role;
 use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
-use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::gelu::Form;
 use crate::ops::indices::Indices;
@@ -146,41 +145,30 @@ impl ClassificationHead {
 
 impl ClassificationHead {
     /// A row for each segment, `[M, D]`.
-    fn pooled(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+    fn pooled(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
         match self.pooling {
-            Pooling::Cls => gather_rows::forward(hidden_td, targets.positions),
+            Pooling::Cls => Ok(hidden.clone()),
             Pooling::Mean => {
                 let segments = ctx.rows.cu_seqlens.len() - 1;
                 if segments != targets.positions.len() {
                     bail!("classifier: {segments} segments have {} labels", targets.positions.len());
                 }
-                segment_mean::forward(hidden_td, ctx.rows.cu_seqlens)
+                segment_mean::forward(hidden, ctx.rows.cu_seqlens)
             }
         }
     }
 
     /// The gradient of the hidden states from that of the pooled rows.
-    fn pooled_backward(
-        &self,
-        d_pooled: &Tensor,
-        targets: Targets<'_>,
-        tokens: usize,
-        ctx: &Context<'_>,
-    ) -> Result<Tensor> {
+    fn pooled_backward(&self, d_pooled: Tensor, ctx: &Context<'_>) -> Result<Tensor> {
         match self.pooling {
-            Pooling::Cls => gather_rows::backward(d_pooled, targets.positions, tokens),
-            Pooling::Mean => segment_mean::backward(d_pooled, ctx.rows.cu_seqlens),
+            Pooling::Cls => Ok(d_pooled),
+            Pooling::Mean => segment_mean::backward(&d_pooled, ctx.rows.cu_seqlens),
         }
     }
 
-    fn forward(
-        &self,
-        hidden_td: &Tensor,
-        targets: Targets<'_>,
-        ctx: &Context<'_>,
-    ) -> Result<(Tensor, Saved)> {
+    fn forward(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<(Tensor, Saved)> {
         let keys = targets.keys;
-        let pooled = self.pooled(hidden_td, targets, ctx)?;
+        let pooled = self.pooled(hidden, targets, ctx)?;
         let input_md =
             dropout::forward(&pooled, keys, ctx.dropout_at(Site::HeadInput, self.input_dropout).as_ref())?;
         let pre_activation = self.dense.forward_without_bias(&input_md, ctx)?;
@@ -241,6 +229,10 @@ impl ClassificationHead {
 }
 
 impl Head for ClassificationHead {
+    fn chooses(&self) -> bool {
+        self.pooling == Pooling::Cls
+    }
+
     fn flops(&self, rows: f64) -> f64 {
         rows * (self.dense.flops() + self.output.flops())
     }
@@ -259,12 +251,12 @@ impl Head for ClassificationHead {
         }
     }
 
-    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        Ok(self.forward(hidden_td, targets, ctx)?.0)
+    fn logits(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.forward(hidden, targets, ctx)?.0)
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        let logits = self.logits(hidden_td, targets, ctx)?;
+    fn loss(&self, hidden: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        let logits = self.logits(hidden, targets, ctx)?;
         match self.objective {
             Objective::OneClass | Objective::SoftClass(_) => {
                 Ok(cross_entropy::forward(&logits, targets.labels)?.totals)
@@ -276,15 +268,15 @@ impl Head for ClassificationHead {
 
     fn loss_and_gradient(
         &self,
-        hidden_td: &Tensor,
+        hidden: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let (totals, d_pooled) = self.rows_and_gradient(hidden_td, targets, scale, ctx, gradients)?;
+        let (totals, d_pooled) = self.rows_and_gradient(hidden, targets, scale, ctx, gradients)?;
         gradients.left(ctx.pass, Part::Head)?;
-        Ok((totals, self.pooled_backward(&d_pooled, targets, hidden_td.dim(0)?, ctx)?))
+        Ok((totals, self.pooled_backward(d_pooled, ctx)?))
     }
 }
 
@@ -293,13 +285,13 @@ impl ClassificationHead {
     /// the gradients of heads are final.
     pub(super) fn rows_and_gradient(
         &self,
-        hidden_td: &Tensor,
+        hidden: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
+        let (logits, saved) = self.forward(hidden, targets, ctx)?;
         let (totals, d_logits) = match &self.objective {
             Objective::OneClass => {
                 let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;

@@ -27,7 +27,6 @@ use crate::models::initial::Role;
 use crate::ops::cross_entropy;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::dropout;
-use crate::ops::gather_rows;
 use crate::ops::gelu;
 use crate::ops::gelu::Form;
 use crate::ops::layer_norm;
@@ -55,10 +54,9 @@ struct Saved {
     output_input: Tensor,
 }
 
-/// What backward needs of a transform, each `[M, D]`.
+/// What backward needs of a transform besides its input, each `[M, D]`.
 #[derive(Debug)]
 struct SavedTransform {
-    gathered: Tensor,
     pre_activation: Tensor,
     activation: Tensor,
     norm: layer_norm::Saved,
@@ -76,16 +74,17 @@ impl Transform {
         })
     }
 
-    fn forward(&self, gathered: Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
-        let pre_activation = self.dense.forward_without_bias(&gathered, ctx)?;
+    fn forward(&self, hidden_md: &Tensor, ctx: &Context<'_>) -> Result<(Tensor, SavedTransform)> {
+        let pre_activation = self.dense.forward_without_bias(hidden_md, ctx)?;
         let activation = gelu::forward(Form::Erf, &pre_activation, self.dense.bias(ctx))?;
         let (normed, norm) = self.norm.forward(&activation, ctx)?;
-        Ok((normed, SavedTransform { gathered, pre_activation, activation, norm }))
+        Ok((normed, SavedTransform { pre_activation, activation, norm }))
     }
 
     fn backward(
         &self,
         d_normed: &Tensor,
+        hidden_md: &Tensor,
         saved: &SavedTransform,
         ctx: &Context<'_>,
         gradients: &Gradients,
@@ -93,7 +92,7 @@ impl Transform {
         let d_activation = self.norm.backward(d_normed, &saved.activation, &saved.norm, ctx, gradients)?;
         let (bias, d_bias) = (self.dense.bias(ctx), self.dense.d_bias(gradients));
         let d_pre = gelu::backward(Form::Erf, &d_activation, &saved.pre_activation, bias, d_bias)?;
-        self.dense.backward_without_bias(&d_pre, &saved.gathered, ctx, gradients)
+        self.dense.backward_without_bias(&d_pre, hidden_md, ctx, gradients)
     }
 }
 
@@ -112,15 +111,14 @@ impl TokenClassificationHead {
     /// Logits, `[M, labels]`.
     fn forward(
         &self,
-        hidden_td: &Tensor,
+        hidden_md: &Tensor,
         targets: Targets<'_>,
         ctx: &Context<'_>,
     ) -> Result<(Tensor, Saved)> {
-        let gathered_md = gather_rows::forward(hidden_td, targets.positions)?;
         let (rows_md, transform) = match self.transform {
-            None => (gathered_md, None),
+            None => (hidden_md.clone(), None),
             Some(transform) => {
-                let (normed_md, saved) = transform.forward(gathered_md, ctx)?;
+                let (normed_md, saved) = transform.forward(hidden_md, ctx)?;
                 (normed_md, Some(saved))
             }
         };
@@ -149,32 +147,32 @@ impl Head for TokenClassificationHead {
         }
     }
 
-    fn logits(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        Ok(self.forward(hidden_td, targets, ctx)?.0)
+    fn logits(&self, hidden_md: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(self.forward(hidden_md, targets, ctx)?.0)
     }
 
-    fn loss(&self, hidden_td: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
-        Ok(cross_entropy::forward(&self.logits(hidden_td, targets, ctx)?, targets.labels)?.totals)
+    fn loss(&self, hidden_md: &Tensor, targets: Targets<'_>, ctx: &Context<'_>) -> Result<Tensor> {
+        Ok(cross_entropy::forward(&self.logits(hidden_md, targets, ctx)?, targets.labels)?.totals)
     }
 
     fn loss_and_gradient(
         &self,
-        hidden_td: &Tensor,
+        hidden_md: &Tensor,
         targets: Targets<'_>,
         scale: f32,
         ctx: &Context<'_>,
         gradients: &Gradients,
     ) -> Result<(Tensor, Tensor)> {
-        let (logits, saved) = self.forward(hidden_td, targets, ctx)?;
+        let (logits, saved) = self.forward(hidden_md, targets, ctx)?;
         let Entropy { totals, log_sum_exp_m } = cross_entropy::forward(&logits, targets.labels)?;
         let d_logits = cross_entropy::backward(logits, targets.labels, &log_sum_exp_m, scale)?;
         let d_input = self.output.backward(&d_logits, &saved.output_input, ctx, gradients)?;
         let dropout = ctx.dropout_at(Site::HeadOutput, self.dropout);
-        let mut d_gathered = dropout::backward(&d_input, targets.keys, dropout.as_ref())?;
+        let mut d_hidden = dropout::backward(&d_input, targets.keys, dropout.as_ref())?;
         if let (Some(transform), Some(saved)) = (&self.transform, &saved.transform) {
-            d_gathered = transform.backward(&d_gathered, saved, ctx, gradients)?;
+            d_hidden = transform.backward(&d_hidden, hidden_md, saved, ctx, gradients)?;
         }
         gradients.left(ctx.pass, Part::Head)?;
-        Ok((totals, gather_rows::backward(&d_gathered, targets.positions, hidden_td.dim(0)?)?))
+        Ok((totals, d_hidden))
     }
 }

@@ -16,10 +16,11 @@ use crate::families::Pooling;
 use crate::interop::DISCRIMINATOR;
 use crate::interop::holds_pair;
 use crate::interop::read_folder;
+use crate::layers::Chosen;
 use crate::layers::Context;
 use crate::models::Blueprint;
 use crate::models::Model;
-use crate::ops::gather_rows;
+use crate::models::Targets;
 use crate::ops::segment_mean;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::classifier::encode;
@@ -92,10 +93,15 @@ impl Embedder {
         let Model { config, encoder, parameters, .. } = &self.model;
         let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = encoder.infer(inputs.tokens(), &ctx)?;
         let pooled_md = match self.pooling {
-            Pooling::Cls => gather_rows::forward(&hidden_td, inputs.targets().positions)?,
-            Pooling::Mean => segment_mean::forward(&hidden_td, ctx.rows.cu_seqlens)?,
+            Pooling::Cls => {
+                let Targets { positions, keys, .. } = inputs.targets();
+                encoder.infer(inputs.tokens(), Some(Chosen { positions, keys }), &ctx)?
+            }
+            Pooling::Mean => {
+                let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
+                segment_mean::forward(&hidden_td, ctx.rows.cu_seqlens)?
+            }
         };
         Ok(pooled_md.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
     }

@@ -43,6 +43,7 @@ use crate::models::Pair;
 use crate::models::PairBlueprint;
 use crate::models::memory::Outline;
 use crate::models::pair;
+use crate::ops::gather_rows;
 use crate::ops::linear_binary_cross_entropy::Totals;
 use crate::ops::linear_cross_entropy::Draw;
 use crate::rng::Purpose;
@@ -209,7 +210,7 @@ impl ReplacedTokenDetection {
         let inputs = self.inputs(batch, false)?;
         let corrupted = self.corrupted(&inputs, Some(drawn))?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), &ctx)?;
+        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), None, &ctx)?;
         discriminator.head.logits(&hidden_td, &ctx)
     }
 
@@ -231,21 +232,22 @@ impl ReplacedTokenDetection {
             let stream = Stream::new(pass.seed, Purpose::Sample, pass.step);
             let targets = inputs.targets();
             let draw = Some(Draw { stream: &stream, keys: targets.keys });
-            let (hidden_td, saved) = generator.encoder.forward(inputs.tokens(), &ctx)?;
-            let passed = generator.head.pass(&hidden_td, targets, scales[0], draw, &ctx, gradients)?;
-            drop(hidden_td);
-            generator.encoder.backward(passed.d_hidden, inputs.tokens(), saved, &ctx, gradients)?;
+            let chosen = generator.head.chosen(targets);
+            let (hidden_md, saved) = generator.encoder.forward(inputs.tokens(), chosen, &ctx)?;
+            let passed = generator.head.pass(&hidden_md, targets, scales[0], draw, &ctx, gradients)?;
+            drop(hidden_md);
+            generator.encoder.backward(passed.d_hidden, inputs.tokens(), chosen, saved, &ctx, gradients)?;
             of_generator = PendingLoss::of(passed.entropy, batch.num_labels());
             drawn = passed.drawn;
         }
         let corrupted = self.corrupted(&inputs, given.or(drawn.as_ref()))?;
         let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
-        let (hidden_td, saved) = discriminator.encoder.forward(corrupted.tokens(), &ctx)?;
+        let (hidden_td, saved) = discriminator.encoder.forward(corrupted.tokens(), None, &ctx)?;
         let replaced = corrupted.replaced();
         let (totals, d_hidden) =
             discriminator.head.totals_and_gradient(&hidden_td, replaced, scales[1], &ctx, gradients)?;
         drop(hidden_td);
-        discriminator.encoder.backward(d_hidden, corrupted.tokens(), saved, &ctx, gradients)?;
+        discriminator.encoder.backward(d_hidden, corrupted.tokens(), None, saved, &ctx, gradients)?;
         Ok(vec![of_generator, PendingLoss::of_totals(totals, batch.num_tokens())])
     }
 }
@@ -288,13 +290,15 @@ impl Task for ReplacedTokenDetection {
             let (stream, targets) = (Stream::new(pass.seed, Purpose::Sample, pass.step), inputs.targets());
             let draw = Some(Draw { stream: &stream, keys: targets.keys });
             let mut of_generator = |part: Part, hidden_td: &Tensor| seen("generator", part, hidden_td);
-            let (hidden_td, _) = generator.encoder.observed(inputs.tokens(), &ctx, &mut of_generator)?;
-            drawn = generator.head.loss_and_draws(&hidden_td, targets, draw, &ctx)?.1;
+            let (hidden_td, _) =
+                generator.encoder.observed(inputs.tokens(), None, &ctx, &mut of_generator)?;
+            let hidden_md = gather_rows::forward(&hidden_td, targets.positions)?;
+            drawn = generator.head.loss_and_draws(&hidden_md, targets, draw, &ctx)?.1;
         }
         let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
         let ctx = Context { parameters, rows, pass: Some(Pass { model: pair::DISCRIMINATOR, ..pass }) };
         let mut of_discriminator = |part: Part, hidden_td: &Tensor| seen("discriminator", part, hidden_td);
-        discriminator.encoder.observed(corrupted.tokens(), &ctx, &mut of_discriminator)?;
+        discriminator.encoder.observed(corrupted.tokens(), None, &ctx, &mut of_discriminator)?;
         Ok(())
     }
 
@@ -303,8 +307,9 @@ impl Task for ReplacedTokenDetection {
         let Pair { generator, parameters, .. } = &self.pair;
         let inputs = self.inputs(batch, false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = generator.encoder.infer(inputs.tokens(), &ctx)?;
-        generator.head.logits(&hidden_td, inputs.targets(), &ctx)
+        let targets = inputs.targets();
+        let hidden_md = generator.encoder.infer(inputs.tokens(), generator.head.chosen(targets), &ctx)?;
+        generator.head.logits(&hidden_md, targets, &ctx)
     }
 
     /// Behind the losses: the tokens told to be replaced and those of them that are, the replaced ones and
@@ -315,12 +320,12 @@ impl Task for ReplacedTokenDetection {
         let inputs = self.inputs(batch, false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
         let (stream, targets) = (Stream::new(0, Purpose::Sample, 0), inputs.targets());
-        let hidden_td = generator.encoder.infer(inputs.tokens(), &ctx)?;
+        let hidden_md = generator.encoder.infer(inputs.tokens(), generator.head.chosen(targets), &ctx)?;
         let draw = Some(Draw { stream: &stream, keys: targets.keys });
-        let (entropy, drawn) = generator.head.loss_and_draws(&hidden_td, targets, draw, &ctx)?;
-        drop(hidden_td);
+        let (entropy, drawn) = generator.head.loss_and_draws(&hidden_md, targets, draw, &ctx)?;
+        drop(hidden_md);
         let corrupted = self.corrupted(&inputs, drawn.as_ref())?;
-        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), &ctx)?;
+        let hidden_td = discriminator.encoder.infer(corrupted.tokens(), None, &ctx)?;
         let totals = discriminator.head.totals(&hidden_td, corrupted.replaced(), &ctx)?;
         let told = Totals::read(&totals)?;
         let replaced = told.ones(batch.num_tokens());

@@ -88,7 +88,7 @@ impl Discriminator {
         let Model { config, encoder, head, parameters } = &self.model;
         let inputs = Inputs::new(batch, config, parameters.flat().device(), false)?;
         let ctx = Context { parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = encoder.infer(inputs.tokens(), &ctx)?;
+        let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
         Ok(head.logits(&hidden_td, &ctx)?.to_device(&Device::Cpu)?.to_vec1::<f32>()?)
     }
 
