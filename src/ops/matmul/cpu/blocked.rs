@@ -132,7 +132,7 @@ const TASK_COLS: usize = 768;
 const LEAST_TILES: usize = 2;
 
 /// Tasks a thread, so that a thread which is held up delays the others little.
-const TASKS_A_THREAD: usize = 3;
+const TASKS_A_THREAD: usize = 6;
 
 /// `out = scale * sum of the terms (+ bias)`, or added to what is there.
 ///
@@ -181,11 +181,15 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
             // SAFETY: the piece lies inside the operands.
             let (a, b) = unsafe { (term.a.from(0, depth.start), term.b.from(depth.start, 0)) };
             // SAFETY: as above.
-            let shared_rows =
-                shares_rows.then(|| unsafe { Rows::<K>::pack(a, (m, depth.len()), parts, panels) });
-            // SAFETY: as above.
-            let shared_cols =
-                shares_cols.then(|| unsafe { Strips::<K>::pack(b, (n, depth.len()), parts, columns) });
+            let (panels, columns, length) = (&mut *panels, &mut *columns, depth.len());
+            // Side by side: threads wait for the slowest of them once.
+            let (shared_rows, shared_cols) = both(
+                parts > 1,
+                // SAFETY: as above.
+                || shares_rows.then(move || unsafe { Rows::<K>::pack(a, (m, length), parts, panels) }),
+                // SAFETY: as above.
+                || shares_cols.then(move || unsafe { Strips::<K>::pack(b, (n, length), parts, columns) }),
+            );
             for_each(&|task| {
                 let (rows, cols) = block(task);
                 with_buffers(|own| {
@@ -213,6 +217,11 @@ pub(super) unsafe fn run<K: TileKernel, O: Element>(
             });
         }
     });
+}
+
+/// What two functions give, each on a thread of its own where they are `apart`.
+fn both<A: Send, B: Send>(apart: bool, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    if apart { rayon::join(a, b) } else { (a(), b()) }
 }
 
 /// Over how much of the depth rows can be read in place: all but the last piece where only the end of the
