@@ -19,8 +19,10 @@ use crate::commands::config_args::PrepareArgs;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::embed::EmbedArgs;
+use crate::commands::example::ExampleArgs;
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::init::InitArgs;
+use crate::commands::manual::ManualArgs;
 use crate::commands::plan::PlanArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::report::ReportArgs;
@@ -48,10 +50,11 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
     arg_required_else_help = true
 )]
 #[command(after_help = "Examples:
-  mlmtrain pretrain --config configs/quickstart.yaml
+  mlmtrain example quickstart
+  mlmtrain pretrain --config quickstart.yaml
   mlmtrain finetune --task classify --model runs/quickstart/final --train train.csv --eval dev.csv
   mlmtrain predict --model runs/agnews/final --input headlines.txt
-  mlmtrain config show configs/quickstart.yaml
+  mlmtrain config show quickstart.yaml
 
 Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 74 disk full or failing,
 76 training diverged, 128 + n stopped by signal n after a checkpoint")]
@@ -73,6 +76,15 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write an example to try out: its configuration and its text, which the program carries
+    ///
+    /// A file that is there already stays as it is: one that differs is an error, and then nothing is written.
+    /// Paths of a configuration start in the current folder, so go to FOLDER before the next command.
+    #[command(after_help = "Examples:
+  mlmtrain example quickstart
+  mlmtrain example quickstart try-it
+  mlmtrain example classify")]
+    Example(ExampleArgs),
     /// Write a configuration for a text and a budget of time
     ///
     /// Looks at the text, measures for some seconds how fast this machine trains models of several sizes, and
@@ -254,4 +266,8 @@ pub enum Command {
   mlmtrain completions bash > ~/.local/share/bash-completion/completions/mlmtrain
   mlmtrain completions fish > ~/.config/fish/completions/mlmtrain.fish")]
     Completions(CompletionsArgs),
+    /// Write a manual page for each command
+    #[command(after_help = "Examples:
+  mlmtrain manual ~/.local/share/man/man1")]
+    Manual(ManualArgs),
 }

@@ -12,9 +12,11 @@ mod device;
 pub mod doctor;
 pub mod embed;
 pub mod evaluate;
+pub mod example;
 pub mod finetune;
 mod forecast;
 pub mod init;
+pub mod manual;
 mod model_folder;
 pub mod plan;
 pub mod predict;
@@ -58,6 +60,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     // A cap on the CPU's instructions that was mistyped would leave all that the processor has in use.
     instructions::choice()?;
     match &cli.command {
+        Command::Example(args) => example::run(args),
         Command::Init(args) => init::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Pretrain(args) => pretrain::run(args),
@@ -79,5 +82,6 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Doctor(args) => doctor::run(args),
         Command::Config(command) => config::run(command),
         Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Manual(args) => manual::run(args, Cli::command()),
     }
 }

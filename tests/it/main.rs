@@ -11,6 +11,7 @@ mod compare;
 mod configuration;
 mod doctor;
 mod embed;
+mod example;
 mod finetune;
 mod golden;
 mod golden_pair;
@@ -37,6 +38,7 @@ mod shared_layers;
 mod threads;
 mod two_models;
 mod verify_resume;
+mod vm;
 mod workplace;
 
 /// The allocator of the program, so that the tests run on what the program runs on.

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Pretrains on a machine that has the program: looks at the machine, fetches data, plans, trains or goes on, uploads.
+#
+#   scripts/vm/train-local.sh --config FILE [OPTIONS] [-- ARGUMENTS OF PRETRAIN]
+#
+# Options are in scripts/vm/README.md. Run it again after whatever stopped it: training goes on from the newest
+# checkpoint. It ends with the exit code of the first step that failed.
+set -euo pipefail
+usage="usage: train-local.sh --config FILE [--program FILE] [--data-command COMMAND] [--upload-command COMMAND]
+       [--price USD] [--no-plan] [--power-off] [-- ARGUMENTS OF PRETRAIN]"
+
+say() { printf '%s  %s\n' "$(date -u +%FT%TZ)" "$*" >&2; }
+refuse() { printf 'error: %s\n%s\n' "$1" "$usage" >&2; exit 2; }
+
+config='' program=mlmtrain fetch='' upload='' price='' plan=yes power_off=no
+while [ $# -gt 0 ]; do
+    case $1 in
+        --no-plan) plan=no; shift; continue ;;
+        --power-off) power_off=yes; shift; continue ;;
+        --help | -h) echo "$usage"; exit 0 ;;
+        --) shift; break ;;
+    esac
+    [ $# -ge 2 ] || refuse "\`$1\` is no option, or wants a value"
+    case $1 in
+        --config) config=$2 ;;
+        --program) program=$2 ;;
+        --data-command) fetch=$2 ;;
+        --upload-command) upload=$2 ;;
+        --price) price=$2 ;;
+        *) refuse "\`$1\` is no option" ;;
+    esac
+    shift 2
+done
+[ -n "$config" ] || refuse "--config is missing"
+command -v "$program" > /dev/null || refuse "there is no program \`$program\`: install it, or name it with --program"
+
+# What changes the configuration goes to each command that reads it.
+changes=()
+for ((i = 1; i < $#; i++)); do
+    case ${!i} in --set | --profile) j=$((i + 1)); changes+=("${!i}" "${!j}") ;; esac
+done
+
+say "$("$program" -V)"
+"$program" doctor
+# Mistakes are told before anything is paid for.
+"$program" config check "$config" "${changes[@]}"
+if [ -n "$fetch" ]; then
+    say "data: $fetch"
+    bash -c "$fetch"
+fi
+if [ "$plan" = yes ]; then
+    say plan
+    "$program" plan --config "$config" --device here ${price:+--price "here=$price"} "${changes[@]}"
+fi
+
+# In the background, so that a signal to this script reaches the program, which then saves and ends. A Ctrl-C reaches it
+# by itself.
+say training
+trap 'kill -TERM "$training" 2> /dev/null || true' TERM
+trap : INT
+"$program" pretrain --config "$config" --resume auto "$@" &
+training=$!
+code=0
+wait "$training" || code=$?
+# A signal ends `wait`, too: what counts is the exit code of the program.
+while kill -0 "$training" 2> /dev/null; do
+    code=0
+    wait "$training" || code=$?
+done
+trap - TERM INT
+say "training ended with exit code $code"
+
+# What a stopped run saved is worth keeping, too.
+uploaded=yes
+if [ -n "$upload" ]; then
+    say "upload: $upload"
+    MLMTRAIN_EXIT_CODE=$code bash -c "$upload" || { uploaded=no; say "the upload failed"; }
+fi
+# A failed run costs as much an hour as one that trains. But who stopped it by a signal may want to look at it, and what
+# could not be uploaded may go with the machine.
+if [ "$power_off" = yes ] && [ "$code" -lt 128 ] && [ "$uploaded" = yes ]; then
+    say "powering off"
+    ${MLMTRAIN_POWER_OFF:-sudo poweroff}
+fi
+[ "$code" -ne 0 ] || [ "$uploaded" = yes ] || code=1
+exit "$code"

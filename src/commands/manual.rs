@@ -1,0 +1,67 @@
+//! `mlmtrain manual FOLDER`: a manual page for each command, as `man` shows them.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use clap::Command;
+use clap_mangen::Man;
+
+use crate::commands::terminal;
+use crate::fs;
+
+/// Arguments of `manual`.
+#[derive(Debug, Args)]
+pub struct ManualArgs {
+    /// Where the pages go; created when it is missing
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+}
+
+/// Writes the pages of a command line and of all its subcommands, but for those that help hides.
+pub fn run(args: &ManualArgs, cli: Command) -> Result<()> {
+    let mut cli = cli.disable_help_subcommand(true);
+    // Only now do subcommands know that they belong to `mlmtrain`.
+    cli.build();
+    let (mut commands, mut count) = (vec![cli], 0);
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned());
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
+        fs::write_bytes(&args.folder.join(format!("{name}.1")), &page(command)?)?;
+        count += 1;
+    }
+    terminal::stdout_line(&format!("wrote {count} pages to `{}`", args.folder.display()))
+}
+
+/// One page in roff. Examples keep their lines, which the generator would join.
+fn page(command: Command) -> Result<Vec<u8>> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut page = Vec::new();
+    let program = concat!("mlmtrain ", env!("CARGO_PKG_VERSION"));
+    Man::new(command.after_help(None::<&str>)).source(program).render(&mut page)?;
+    if !after.is_empty() {
+        page.extend(format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", verbatim(&after)).into_bytes());
+    }
+    Ok(page)
+}
+
+/// Text that roff shows as it is.
+fn verbatim(text: &str) -> String {
+    let lines = text.strip_prefix("Examples:\n").unwrap_or(text).lines();
+    let escaped = lines.map(|line| {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        // A dot or a quote at the beginning of a line would be a request.
+        if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
+    });
+    escaped.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_roff_would_take_for_a_request_is_text() {
+        assert_eq!(verbatim("Examples:\n  a --b \\\n.c\n'd"), "  a \\-\\-b \\e\n\\&.c\n\\&'d");
+    }
+}
