@@ -54,7 +54,8 @@ fn numbers_are_learnt_and_all_commands_say_the_same() {
         let evaluate =
             ["evaluate", "--model", &model, "--data", "dev.csv", "--json", "--predictions", "p.jsonl"];
         let scores = rows(&place.program(&evaluate, "").ok().stdout).remove(0);
-        assert!((scores["eval_pearson"].as_f64().unwrap() - value("eval_pearson")).abs() < 1e-9, "{scores}");
+        // Batches of other sizes round f32 otherwise.
+        assert!((scores["eval_pearson"].as_f64().unwrap() - value("eval_pearson")).abs() < 1e-6, "{scores}");
         let written = rows(&fs::read_to_string(place.path(&format!("{output}/predictions.jsonl"))).unwrap());
         let again = rows(&fs::read_to_string(place.path("p.jsonl")).unwrap());
         let predicted =
