@@ -111,13 +111,18 @@ impl Encoder {
         self.layers.iter().enumerate().map(of).sum::<f64>() + projection
     }
 
+    fn is_last(&self, layer: usize) -> bool {
+        layer + 1 == self.layers.len()
+    }
+
+    /// What a layer is asked for: the last one alone computes chosen rows.
+    fn chosen_of<'a>(&self, layer: usize, chosen: Option<Chosen<'a>>) -> Option<Chosen<'a>> {
+        chosen.filter(|_| self.is_last(layer))
+    }
+
     /// Number of layers (L).
     pub fn num_layers(&self) -> usize {
         self.layers.len()
-    }
-
-    fn is_last(&self, layer: usize) -> bool {
-        layer + 1 == self.layers.len()
     }
 
     /// The layers that are trained.
@@ -143,15 +148,10 @@ impl Encoder {
             let taken = self.trained().skip(1).map(EncoderLayer::input);
             return Footprints::from(taken.fold(begun, Footprint::add)) + given;
         }
-        let Some((last, before)) = self.trained_apart() else { return Footprints::from(begun) + given };
+        let Some(last) = self.trained().last() else { return Footprints::from(begun) + given };
+        let before = self.trained().take(self.trained().count() - 1);
         let last = if chooses { last.saved_of_chosen() } else { last.saved().into() };
         Footprints::from(before.map(EncoderLayer::saved).fold(begun, Footprint::add)) + last
-    }
-
-    /// The last of the layers that are trained, and those before it.
-    fn trained_apart(&self) -> Option<(&EncoderLayer, impl Iterator<Item = &EncoderLayer>)> {
-        let number = self.trained().count();
-        Some((self.trained().last()?, self.trained().take(number.saturating_sub(1))))
     }
 
     /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
@@ -174,15 +174,15 @@ impl Encoder {
     /// sizes of their own.
     pub fn temporary(&self, gradient_checkpointing: bool, chooses: bool) -> Footprints {
         let Some(layer) = self.layers.first() else { return Footprints::default() };
-        let Some((_, mut before)) = self.trained_apart() else {
+        let trained = self.trained().count();
+        if trained == 0 {
             // Of one layer at a time what its forward pass makes.
             return layer.saved().into();
-        };
+        }
         // Where it is computed again, what the layer in hand saves as well, but for its output.
         let again = |saved: Footprint| {
-            let values = if gradient_checkpointing { saved.values - self.hidden as u64 } else { 0 };
-            let statistics_bytes = if gradient_checkpointing { saved.statistics_bytes } else { 0 };
-            Footprint { values, statistics_bytes }
+            let but_output = Footprint { values: saved.values - self.hidden as u64, ..saved };
+            if gradient_checkpointing { but_output } else { Footprint::default() }
         };
         let of_all = layer.temporary() + again(layer.saved());
         if !chooses {
@@ -190,7 +190,7 @@ impl Encoder {
         }
         let saved = layer.saved_of_chosen();
         let Footprints { of_tokens, of_chosen } = layer.temporary_of_chosen();
-        let of_tokens = if before.next().is_some() { of_all } else { of_tokens + again(saved.of_tokens) };
+        let of_tokens = if trained > 1 { of_all } else { of_tokens + again(saved.of_tokens) };
         Footprints { of_tokens, of_chosen: of_chosen + again(saved.of_chosen) }
     }
 
@@ -244,7 +244,7 @@ impl Encoder {
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
         for (index, layer) in self.layers.iter().enumerate() {
-            let chosen = chosen.filter(|_| self.is_last(index));
+            let chosen = self.chosen_of(index, chosen);
             (hidden, _) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
         }
         Ok(hidden.input)
@@ -278,7 +278,7 @@ impl Encoder {
         let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
         for (index, layer) in self.layers.iter().enumerate() {
-            let chosen = chosen.filter(|_| self.is_last(index));
+            let chosen = self.chosen_of(index, chosen);
             let (next, saved) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
             seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
@@ -319,7 +319,7 @@ impl Encoder {
     ) -> Result<()> {
         let (mut d_stream, mut shared) = (Stream::from(d_hidden), saved.shared);
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
-            let chosen = chosen.filter(|_| self.is_last(index));
+            let chosen = self.chosen_of(index, chosen);
             let saved = match saved {
                 SavedLayer::Whole(saved) => saved,
                 SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), chosen, ctx)?.1,

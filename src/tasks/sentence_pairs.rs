@@ -29,7 +29,6 @@ use crate::models::Model;
 use crate::models::SentencePairHeads;
 use crate::models::Targets;
 use crate::models::memory::Outline;
-use crate::ops::gather_rows;
 use crate::scores::unigram_entropy;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
@@ -118,27 +117,24 @@ impl<A: About> SentencePairs<A> {
 
     /// Logits of the pairs, `[P, 2]`, without dropout.
     pub fn pair_logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
-        let keys = pair_keys(batch);
-        self.inferred(batch, |head, hidden_td, _, ctx| {
-            let targets = pair_targets(batch, &keys);
-            head.pairs.logits(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)
-        })
+        let (inputs, keys) = (self.inputs(batch, false)?, pair_keys(batch));
+        self.head_logits(&inputs, pair_targets(batch, &keys), &self.model.head.pairs)
     }
 
     fn inputs<'a>(&self, batch: &'a Batch, backward: bool) -> candle_core::Result<Inputs<'a>> {
         Inputs::new(batch, &self.model.config, self.model.parameters.flat().device(), backward)
     }
 
-    /// `f` with the last hidden states of a pass without dropout and backward.
-    fn inferred<R>(
+    /// What one of the heads says of its targets, without dropout.
+    fn head_logits(
         &self,
-        batch: &Batch,
-        f: impl FnOnce(&SentencePairHeads, &Tensor, &Inputs<'_>, &Context<'_>) -> candle_core::Result<R>,
-    ) -> candle_core::Result<R> {
-        let inputs = self.inputs(batch, false)?;
+        inputs: &Inputs<'_>,
+        targets: Targets<'_>,
+        head: &impl Head,
+    ) -> candle_core::Result<Tensor> {
         let ctx = Context { parameters: &self.model.parameters, rows: inputs.rows(), pass: None };
-        let hidden_td = self.model.encoder.infer(inputs.tokens(), None, &ctx)?;
-        f(&self.model.head, &hidden_td, &inputs, &ctx)
+        let hidden = self.model.encoder.infer(inputs.tokens(), head.chosen(targets), &ctx)?;
+        head.logits(&hidden, targets, &ctx)
     }
 }
 
@@ -215,27 +211,17 @@ impl<A: About> Task for SentencePairs<A> {
 
     /// Those of the masked tokens.
     fn logits(&self, batch: &Batch) -> candle_core::Result<Tensor> {
-        self.inferred(batch, |head, hidden_td, inputs, ctx| {
-            let targets = inputs.targets();
-            head.masked_lm.logits(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)
-        })
+        let inputs = self.inputs(batch, false)?;
+        self.head_logits(&inputs, inputs.targets(), &self.model.head.masked_lm)
     }
 
     /// Behind the losses: the pairs, and how many of them are of class 1.
     fn evaluate(&self, batch: &Batch) -> candle_core::Result<Vec<Loss>> {
-        let keys = pair_keys(batch);
-        let totals = self.inferred(batch, |head, hidden_td, inputs, ctx| {
-            let targets = inputs.targets();
-            let masked =
-                head.masked_lm.loss(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)?;
-            if keys.is_empty() {
-                return Ok([Some(masked), None]);
-            }
-            let targets = pair_targets(batch, &keys);
-            let pairs =
-                head.pairs.loss(&gather_rows::forward(hidden_td, targets.positions)?, targets, ctx)?;
-            Ok([Some(masked), Some(pairs)])
-        })?;
+        let Model { encoder, head, parameters, .. } = &self.model;
+        let (inputs, keys) = (self.inputs(batch, false)?, pair_keys(batch));
+        let ctx = Context { parameters, rows: inputs.rows(), pass: None };
+        let hidden_td = encoder.infer(inputs.tokens(), None, &ctx)?;
+        let totals = head.losses(&hidden_td, [inputs.targets(), pair_targets(batch, &keys)], &ctx)?;
         let [masked, pairs] = pending(batch, totals);
         let ones = batch.pair_labels.iter().filter(|&&label| label == 1).count();
         let labels = Loss { sum: 0.0, count: batch.pair_labels.len(), correct: ones };

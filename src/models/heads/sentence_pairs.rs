@@ -59,8 +59,24 @@ impl SentencePairHeads {
         }
     }
 
-    /// For masked tokens and for pairs the summed loss and how many are right, f64 `[2]`, none where a batch
-    /// has none of them; and the gradient of the sum of both, each times its scale, by the hidden states of
+    /// For masked tokens and for pairs the summed loss and how many are right, f64 `[2]`; of pairs none where a
+    /// batch has none of them.
+    pub fn losses(
+        &self,
+        hidden_td: &Tensor,
+        [masked, pairs]: [Targets<'_>; 2],
+        ctx: &Context<'_>,
+    ) -> Result<[Option<Tensor>; 2]> {
+        let rows_md = gather_rows::forward(hidden_td, masked.positions)?;
+        let of_masked = self.masked_lm.loss(&rows_md, masked, ctx)?;
+        if pairs.positions.is_empty() {
+            return Ok([Some(of_masked), None]);
+        }
+        let rows_pd = gather_rows::forward(hidden_td, pairs.positions)?;
+        Ok([Some(of_masked), Some(self.pairs.loss(&rows_pd, pairs, ctx)?)])
+    }
+
+    /// [`SentencePairHeads::losses`], none where a batch has no masked tokens either; and the gradient of the sum of both, each times its scale, by the hidden states of
     /// all tokens, `[T, D]`. A batch has at least one target.
     pub fn loss_and_gradient(
         &self,
