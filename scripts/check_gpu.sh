@@ -205,13 +205,15 @@ speed() {
     [ ! -s "$output/bench.jsonl" ] || python3 "$here/compare_curves.py" --bench "$output/bench.jsonl" | tee -a "$output/table"
 }
 
-# The sums of a bias gradient beside the product of its weight, or by a kernel of ours; for each product the algorithm
+# The sums of a bias gradient beside the product of its weight, or by a kernel of ours; gradients of attention in one
+# launch, as in the first line, or in two; for each product the algorithm
 # that cuBLASLt names first, as in the lines above, or the fastest of eight; what cuBLASLt says of its choices.
 choices() {
     local how code seconds
     local one=(--quiet bench --device "$device" --model "${first%%,*}" --batch 64 --length 128 --compute bf16)
     [ "$device" = cpu ] && one=(--quiet bench --device cpu --model tiny --batch 8 --length 64 --compute f32)
-    for how in MLMTRAIN_ROW_SUMS=beside MLMTRAIN_ROW_SUMS=apart MLMTRAIN_PRODUCTS=timed; do
+    for how in MLMTRAIN_ROW_SUMS=beside MLMTRAIN_ROW_SUMS=apart MLMTRAIN_ATTENTION_BACKWARD=apart \
+        MLMTRAIN_PRODUCTS=timed; do
         seconds=$(left 40) code=0
         env "$how" timeout "$seconds" "$work/mlmtrain" "${one[@]}" --steps "$steps" --json \
             > "$work/choices.json" 2> "$work/choices.log" || code=$?

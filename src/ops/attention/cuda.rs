@@ -1,6 +1,9 @@
 //! Attention on the GPU: a block for each tile of a segment and head; backward in two launches, one for the
-//! queries and one for the keys, so that nothing is added up across blocks. Disentangled attention has the
-//! same launches, of kernels of its own.
+//! queries and one for the keys, so that nothing is added up across blocks, or, where a block has room for
+//! whole segments, in one. Disentangled attention has the same launches but for the last, of kernels of its
+//! own.
+
+use std::sync::LazyLock;
 
 use candle_core::DType;
 use candle_core::Result;
@@ -11,6 +14,7 @@ use super::Activations;
 use super::Saved;
 use super::Segments;
 use super::Tiles;
+use super::tiles::SHORT_ROWS;
 use super::tiles::SQUARE_WORDS;
 use super::tiles::TILE_ROWS;
 use crate::ops::cuda::Address;
@@ -58,6 +62,8 @@ pub(in crate::ops) struct Form<'a> {
     pub(in crate::ops) plain: Kernels,
     /// For half types on tensor cores, by head size.
     pub(in crate::ops) tensor: &'a [(usize, Kernels)],
+    /// The same for backward of segments of at most [`SHORT_ROWS`] rows, by head size.
+    pub(in crate::ops) short: &'a [(usize, Kernel)],
     /// Bytes of shared memory behind attention's own, without and with tensor cores.
     pub(in crate::ops) shared_bytes: [usize; 2],
     /// What scores are multiplied with.
@@ -73,16 +79,23 @@ const TENSOR: [(usize, Kernels); 5] = [
     (128, kernels!("attention", "_128")),
 ];
 
+const SHORT: [(usize, Kernel); 2] = [
+    (32, Kernel { op: "attention", name: "attention_backward_short_32" }),
+    (64, Kernel { op: "attention", name: "attention_backward_short_64" }),
+];
+
 /// Attention without more.
 fn form(head_size: usize) -> Form<'static> {
     let scale = 1.0 / (head_size as f32).sqrt();
-    Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: [0; 2], scale }
+    Form { plain: PLAIN, tensor: &TENSOR, short: &SHORT, shared_bytes: [0; 2], scale }
 }
 
 /// `sizeof(PlainRoom)` in `plain.cuh`.
 const PLAIN_SHARED_BYTES: usize = 34_560;
 /// Columns of a head's results that a block of the plain kernels computes.
 const PLAIN_COLUMNS: usize = 128;
+/// Threads of a block that has a whole segment.
+const SHORT_THREADS: u32 = 256;
 /// Bytes of `QueryRows` in `tensor_backward.cuh` for each row.
 const QUERY_ROW_BYTES: usize = 8;
 
@@ -195,6 +208,24 @@ impl<'a> Launch<'a> {
         }
     }
 
+    /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of the
+    /// blocks for a segment's tiles only the first does something.
+    fn short(&self, tensor_cores: bool) -> Option<(Kernel, Grid)> {
+        static APART: LazyLock<bool> = LazyLock::new(|| {
+            std::env::var_os("MLMTRAIN_ATTENTION_BACKWARD").is_some_and(|value| value == "apart")
+        });
+        if !tensor_cores || self.tiles.longest > SHORT_ROWS || *APART {
+            return None;
+        }
+        let (_, kernel) = self.form.short.iter().find(|(head_size, _)| *head_size == self.head_size)?;
+        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; gradients of scores
+        // for 32 queries, padded as well; two numbers a query.
+        let rows = SHORT_ROWS as usize;
+        let shared_bytes = rows * (2 * (self.head_size + 8) + 40) * size_of::<u16>() + rows * 8;
+        let blocks = [self.tiles.count as u32, self.args.heads, 1];
+        Some((*kernel, Grid { blocks, threads: SHORT_THREADS, shared_bytes: shared_bytes as u32 }))
+    }
+
     /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on
     /// tensor cores.
     fn grid(&self, tensor_cores: bool, row_bytes: usize) -> Grid {
@@ -297,7 +328,6 @@ pub(in crate::ops) unsafe fn backward_of<A: Copy>(
     let mut launch = Launch::new(gpu, form, [q_td, k_td, v_td], segments)?;
     let dtype = launch.dtype;
     let [dq_td, dk_td, dv_td] = gradients(gpu, &launch, (tokens, hidden))?;
-    let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args = Args {
         o: gpu.input(o_td, dtype)?,
         d_out: gpu.input(do_td, dtype)?,
@@ -305,11 +335,17 @@ pub(in crate::ops) unsafe fn backward_of<A: Copy>(
         dk: gpu.output(&dk_td, dtype)?,
         dv: gpu.output(&dv_td, dtype)?,
         log_sum_exp: gpu.input(&saved.log_sum_exp_th, DType::F32)?,
-        delta: gpu.output(&delta_th, DType::F32)?,
         ..launch.args
     };
     launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
     let (kernels, tensor_cores) = launch.kernels();
+    if let Some((kernel, grid)) = launch.short(tensor_cores) {
+        // SAFETY: as in `forward_of`, and no segment is longer than the kernel has room for.
+        unsafe { gpu.launch(kernel, Some(dtype), grid, &all(launch.args)) }?;
+        return Ok([dq_td, dk_td, dv_td]);
+    }
+    let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
+    launch.args.delta = gpu.output(&delta_th, DType::F32)?;
     let [of_queries, of_keys] = [0, QUERY_ROW_BYTES].map(|row_bytes| launch.grid(tensor_cores, row_bytes));
     let args = all(launch.args);
     // SAFETY: as in `forward_of`; delta is `[T, H]`, and the kernel of the queries, launched first, writes

@@ -37,12 +37,13 @@ __device__ __forceinline__ u32 at_rows(const Lane& lane) {
 }
 
 // Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
-template <typename T, int K, int COUNT>
+template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 end, i64 hidden) {
-    constexpr int PIECES = K / 8;
+    constexpr int PIECES = K / 8, ALL = COUNT * PIECES;
 #pragma unroll
-    for (int i = 0; i < COUNT * PIECES / 128; i++) {
-        u32 piece = i * 128 + threadIdx.x, row = piece / PIECES, column = piece % PIECES * 8;
+    for (int i = 0; i < (ALL + THREADS - 1) / THREADS; i++) {
+        u32 piece = i * THREADS + threadIdx.x, row = piece / PIECES, column = piece % PIECES * 8;
+        if (ALL % THREADS != 0 && piece >= ALL) continue;
         bool valid = first + row < end;
         copy_async<16>(to + row * Room<K>::STRIDE + column, from + (valid ? first + row : first) * hidden + column, valid);
     }

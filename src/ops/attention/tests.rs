@@ -1,6 +1,8 @@
 //! Attention over packed rows against the reference: odd head sizes and those of tensor cores, one token, no
 //! tokens, empty segments, several blocks of queries and keys, dropout.
 
+mod short;
+
 use candle_core::DType;
 use candle_core::Device;
 use candle_core::Result;

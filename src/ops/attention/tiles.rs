@@ -11,6 +11,9 @@ use crate::ops::indices::Indices;
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
 
+/// Rows of the longest segment for which one block computes all gradients: `tensor_short.cuh`.
+pub(super) const SHORT_ROWS: u32 = 128;
+
 /// Queries and keys of a square, for which dropout is decided and kept together.
 const SQUARE_ROWS: u32 = 16;
 /// u32 words of its decisions, a bit for each pair: `kept_at` in `kernel.cu`.
@@ -29,6 +32,11 @@ pub fn kept_bytes(heads: u64, tokens: u64, length: u64) -> u64 {
 pub struct TilesOnHost {
     bounds: Vec<[u32; 4]>,
     squares: u64,
+}
+
+/// Rows of the longest segment: that of the first tile.
+fn longest(bounds: &[[u32; 4]]) -> u32 {
+    bounds.first().map_or(0, |[start, end, ..]| end - start)
 }
 
 impl TilesOnHost {
@@ -54,6 +62,8 @@ pub struct Tiles {
     pub count: usize,
     /// Squares of all segments, of each head: 16 queries by 16 keys, those at the end of a segment cut short.
     pub squares: u64,
+    /// Rows of the longest segment.
+    pub longest: u32,
 }
 
 impl Tiles {
@@ -68,7 +78,7 @@ impl Tiles {
 
     /// The tiles with their array.
     pub(in crate::ops) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
-        Self { count: tiles.bounds.len(), bounds, squares: tiles.squares }
+        Self { count: tiles.bounds.len(), bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
     }
 }
 
@@ -98,5 +108,6 @@ mod tests {
             [[3, 133, 3, 0], [3, 133, 67, 0], [3, 133, 131, 0], [0, 3, 0, 81], [133, 134, 133, 82]]
         );
         assert_eq!((squares, tiles(&[0])), (9 * 9 + 2, (vec![], 0)));
+        assert_eq!((longest(&bounds), longest(&[])), (130, 0));
     }
 }

@@ -41,7 +41,7 @@ struct Args {
 
 fn form(q_td: &Tensor, segments: &Segments<'_>) -> Result<Form<'static>> {
     let scale = 1.0 / ((q_td.dim(1)? / segments.heads) as f32).sqrt();
-    Ok(Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale })
+    Ok(Form { plain: PLAIN, tensor: &TENSOR, short: &[], shared_bytes: SHARED_BYTES, scale })
 }
 
 pub(super) fn forward(

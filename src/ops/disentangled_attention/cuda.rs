@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
 
     fn form(&self, relative: &Relative<'_>) -> Form<'static> {
         let scale = 1.0 / ((self.head_size() * relative.terms()) as f32).sqrt();
-        Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale }
+        Form { plain: PLAIN, tensor: &TENSOR, short: &[], shared_bytes: SHARED_BYTES, scale }
     }
 
     /// Addresses of what is said by queries and by keys, and of the gradients of both.

@@ -305,12 +305,12 @@ __device__ __forceinline__ unsigned char* shared_memory() {
             host::run([&] { __VA_ARGS__(a); }, blocks, threads, shared_bytes);                                  \
         },                                                                                                      \
         sizeof(Args));
-#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, body) KERNEL_NAMED(name, Args, THREADS, body)
+#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, ...) KERNEL_NAMED(name, Args, THREADS, __VA_ARGS__)
 #else
 #define KERNEL_NAMED(name, Args, THREADS, ...) \
     extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a) { __VA_ARGS__(a); }
-#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, body) \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) name(const __grid_constant__ Args a) { body(a); }
+#define KERNEL_BESIDE(name, Args, THREADS, BLOCKS, ...) \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) name(const __grid_constant__ Args a) { __VA_ARGS__(a); }
 #endif
 #define KERNEL(name, Args, THREADS, body) KERNEL_NAMED(name, Args, THREADS, body)
 #define KERNELS(name, Args, THREADS, body)             \

@@ -1,0 +1,57 @@
+//! Segments that one block of a GPU has room for, and rows that fill up its tiles.
+
+use super::bounds;
+use super::compare;
+use super::compare_within;
+use crate::ops::attention;
+use crate::ops::attention::Activations;
+use crate::ops::attention::Segments;
+use crate::ops::dropout::Dropout;
+use crate::ops::testing::DTYPES;
+use crate::ops::testing::double;
+use crate::ops::testing::fresh_in;
+use crate::ops::testing::on_each_device;
+use crate::rng::Purpose;
+use crate::rng::Stream;
+
+/// A GPU computes all gradients of segments of at most 128 tokens in one launch, and those of a longer one's
+/// batch in two.
+#[test]
+fn segments_that_one_block_has_room_for_are_the_reference() {
+    let dropout = Dropout { probability: 0.3, stream: Stream::new(3, Purpose::Dropout, 5) };
+    on_each_device(|| {
+        compare(2, 64, &[1, 128, 0, 17], Some(&dropout));
+        compare(1, 32, &[127, 33], Some(&dropout));
+        compare(2, 64, &[32, 65], None);
+        compare_within(Some(20), 1, 32, &[16, 98], Some(&dropout));
+        compare_within(Some(5), 1, 64, &[15, 129], Some(&dropout));
+    });
+}
+
+/// Rows that fill up a segment's last tile have scores of 0, beside which these probabilities would be
+/// infinite.
+#[test]
+fn scores_far_below_zero_are_no_worse_than_others() {
+    on_each_device(|| {
+        for (dtype, length) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 17), (dtype, 135)]) {
+            let [q, k, v] = [(1, 10.0), (2, -10.0), (3, 0.0)]
+                .map(|(id, mean)| fresh_in((length, 64), id, dtype).affine(1.0, mean).unwrap());
+            let (cu_seqlens, token_keys) = (bounds(&[length as u32]), vec![0; length]);
+            let segments = Segments {
+                heads: 1,
+                cu_seqlens: (&cu_seqlens).into(),
+                token_keys: (&token_keys).into(),
+                window: None,
+                dropout: None,
+            };
+            let (o, saved) = attention::forward(&q, &k, &v, &segments).unwrap();
+            let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+            let gradients = attention::backward(&v, activations, &saved, &segments).unwrap();
+            for t in gradients {
+                let values = double(&t).flatten_all().unwrap().to_vec1::<f64>().unwrap();
+                assert!(values.iter().all(|value| value.is_finite()), "{dtype:?}, {length} tokens");
+                assert!(values.iter().any(|value| *value != 0.0), "{dtype:?}, {length} tokens");
+            }
+        }
+    });
+}
