@@ -206,8 +206,8 @@ speed() {
 }
 
 # The sums of a bias gradient beside the product of its weight, or by a kernel of ours; gradients of attention in one
-# launch, as in the first line, or in two; for each product the algorithm
-# that cuBLASLt names first, as in the lines above, or the fastest of eight; what cuBLASLt says of its choices.
+# launch, as in the lines above, or in two; for each product the algorithm that cuBLASLt names first, as in the lines
+# above, or the fastest of eight; what cuBLASLt says of its choices.
 choices() {
     local how code seconds
     local one=(--quiet bench --device "$device" --model "${first%%,*}" --batch 64 --length 128 --compute bf16)
