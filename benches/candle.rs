@@ -1,11 +1,14 @@
 //! What a training step takes with candle's own parts: autograd, candle-nn's `AdamW`, f32.
 //!
-//! `cargo bench --bench candle -- small,16,128 base,8,128` prints two lines for each size, rows and length:
+//! `cargo bench --bench candle -- small,16,128 base,8,128 modernbert-base,8,128` prints a line or two for each
+//! size, rows and length:
 //!
-//! - `candle-transformers`: its `BertForMaskedLM` as it is. Its LayerNorm has no backward and cuts the graph
-//!   without a word: the line says how many of its tensors get a gradient, and the rest stays as it began. It
-//!   is no training; it is what a user sees who does not look.
-//! - `candle-nn`: the same model of candle-nn's parts, with norms composed of operations that have a gradient.
+//! - `candle-transformers`: its masked language model as it is: BERT for RoBERTa's sizes, DistilBERT,
+//!   ModernBERT, and DeBERTa's encoder below a map to the vocabulary. Its LayerNorm has no backward and cuts
+//!   the graph without a word: the line says how many of its tensors get a gradient, and the rest stays as it
+//!   began. It is no training; it is what a user sees who does not look. It has no other family.
+//! - `candle-nn`, for RoBERTa's sizes: the same model of candle-nn's parts, with norms composed of operations
+//!   that have a gradient.
 //!
 //! No dropout, logits of all rows, the loss of 15 % of them: what its users write.
 
@@ -29,9 +32,15 @@ use candle_nn::loss::cross_entropy;
 use candle_nn::ops::softmax;
 use candle_transformers::models::bert::BertForMaskedLM;
 use candle_transformers::models::bert::Config;
+use candle_transformers::models::debertav2::DebertaV2Model;
+use candle_transformers::models::distilbert::DistilBertForMaskedLM;
+use candle_transformers::models::modernbert::ModernBertForMaskedLM;
+use mlmtrain::families::EncoderConfig;
 use mlmtrain::families::named_model;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
+use serde_json::Value;
+use serde_json::json;
 
 const WARM_UP_STEPS: usize = 2;
 const STEPS: usize = 5;
@@ -126,6 +135,75 @@ impl Composed {
     }
 }
 
+/// Logits of ids, `[rows, length]`.
+type Forward = Box<dyn Fn(&Tensor) -> Result<Tensor>>;
+
+fn config_of(model: &EncoderConfig) -> Config {
+    Config {
+        vocab_size: model.vocab_size,
+        hidden_size: model.hidden_size,
+        num_hidden_layers: model.num_hidden_layers,
+        num_attention_heads: model.num_attention_heads,
+        intermediate_size: model.intermediate_size,
+        ..Config::default()
+    }
+}
+
+/// What candle-transformers has of the name; `None` where it has nothing.
+fn theirs(name: &str, model: &EncoderConfig, vb: &VarBuilder) -> Result<Option<Forward>> {
+    let read = |own: Value| {
+        let mut all = json!({
+            "vocab_size": model.vocab_size, "hidden_size": model.hidden_size,
+            "num_hidden_layers": model.num_hidden_layers, "num_attention_heads": model.num_attention_heads,
+            "intermediate_size": model.intermediate_size, "pad_token_id": 0, "max_position_embeddings": 8192,
+            "layer_norm_eps": 1e-7, "initializer_range": 0.02,
+        });
+        if let (Value::Object(all), Value::Object(own)) = (&mut all, own) {
+            all.extend(own);
+        }
+        all
+    };
+    Ok(Some(match name.rsplit_once('-').map(|(family, _)| family) {
+        None => {
+            let model = BertForMaskedLM::load(vb.clone(), &config_of(model))?;
+            Box::new(move |ids| model.forward(ids, &ids.zeros_like()?, None))
+        }
+        Some("distilbert") => {
+            let config = json!({
+                "vocab_size": model.vocab_size, "dim": model.hidden_size, "n_layers": model.num_hidden_layers,
+                "n_heads": model.num_attention_heads, "hidden_dim": model.intermediate_size,
+                "activation": "gelu", "max_position_embeddings": 512, "initializer_range": 0.02,
+                "pad_token_id": 0, "model_type": "distilbert",
+            });
+            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
+            let model = DistilBertForMaskedLM::load(vb.clone(), &config)?;
+            Box::new(move |ids| model.forward(ids, &Tensor::zeros((1, 1), DType::U8, ids.device())?))
+        }
+        Some("modernbert") => {
+            let config = read(json!({
+                "global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_attention": 128,
+                "local_rope_theta": 10_000.0,
+            }));
+            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
+            let model = ModernBertForMaskedLM::load(vb.clone(), &config)?;
+            Box::new(move |ids| model.forward(ids, &ids.ones_like()?))
+        }
+        Some("deberta-v3") => {
+            let config = read(json!({
+                "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+                "max_position_embeddings": 512, "type_vocab_size": 0, "relative_attention": true,
+                "max_relative_positions": -1, "position_biased_input": false, "pos_att_type": "p2c|c2p",
+                "position_buckets": 256, "share_att_key": true, "norm_rel_ebd": "layer_norm",
+            }));
+            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
+            let encoder = DebertaV2Model::load(vb.pp("deberta"), &config)?;
+            let decoder = candle_nn::linear(model.hidden_size, model.vocab_size, vb.pp("decoder"))?;
+            Box::new(move |ids| decoder.forward(&encoder.forward(ids, None, None)?))
+        }
+        Some(_) => return Ok(None),
+    }))
+}
+
 /// Median seconds of a step, and how many of the model's tensors get a gradient.
 fn measure(
     variables: &VarMap,
@@ -156,14 +234,6 @@ fn run(case: &str) -> std::result::Result<(), Box<dyn std::error::Error>> {
     };
     let model = named_model(size).ok_or_else(|| format!("no model is called `{size}`"))?.encoder;
     let (rows, length): (usize, usize) = (rows.parse()?, length.parse()?);
-    let config = Config {
-        vocab_size: model.vocab_size,
-        hidden_size: model.hidden_size,
-        num_hidden_layers: model.num_hidden_layers,
-        num_attention_heads: model.num_attention_heads,
-        intermediate_size: model.intermediate_size,
-        ..Config::default()
-    };
     let device = Device::Cpu;
     let stream = Stream::new(1, Purpose::Test, 0);
     let tokens = rows * length;
@@ -183,18 +253,16 @@ fn run(case: &str) -> std::result::Result<(), Box<dyn std::error::Error>> {
     };
 
     let variables = VarMap::new();
-    let vb = VarBuilder::from_varmap(&variables, DType::F32, &device);
-    let theirs = BertForMaskedLM::load(vb, &config)?;
-    let types = ids.zeros_like()?;
-    line(
-        "candle-transformers",
-        &variables,
-        measure(&variables, batch, |ids| theirs.forward(ids, &types, None))?,
-    )?;
-    drop(theirs);
-
+    match theirs(size, &model, &VarBuilder::from_varmap(&variables, DType::F32, &device))? {
+        Some(theirs) => line("candle-transformers", &variables, measure(&variables, batch, theirs)?)?,
+        None => writeln!(std::io::stdout(), "{case} f32 candle-transformers has no such family")?,
+    }
+    if size.contains('-') {
+        return Ok(());
+    }
     let variables = VarMap::new();
-    let composed = Composed::new(&config, &VarBuilder::from_varmap(&variables, DType::F32, &device))?;
+    let composed =
+        Composed::new(&config_of(&model), &VarBuilder::from_varmap(&variables, DType::F32, &device))?;
     line("candle-nn", &variables, measure(&variables, batch, |ids| composed.forward(ids))?)?;
     Ok(())
 }

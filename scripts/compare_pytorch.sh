@@ -7,8 +7,8 @@
 #   scripts/compare_pytorch.sh [-r 3] [-n THREADS] [-s 5] [-t fp32,bf16] [-p stock,best,compiled] [-w FOLDER]
 #   [-l] [CASE...]
 #
-#   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given; also large, electra-small,
-#         electra-base, modernbert-base, deberta-v3-base, albert-base, mpnet-base         -r  rounds
+#   CASE  size,rows,length: tiny,32,128 small,16,128 base,8,128 where none is given; also large, and FAMILY-small and
+#         FAMILY-base of electra, distilbert, modernbert, deberta-v3, albert, mpnet         -r  rounds
 #   -n  threads of each (all cores)      -s  timed steps a round        -t  fp32, bf16, fp16
 #   -p  which of PyTorch's columns       -w  where to work; results.jsonl stays there
 #   -l  no steps, but the products of the linear layers of base alone, on the CPU (benches/ops; no cases)

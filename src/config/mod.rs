@@ -149,6 +149,7 @@ pub use training::OptimizerType;
 pub use training::SchedulerType;
 pub use training::TrainingConfig;
 pub use validate::validate_finetune;
+pub use validate::validate_generator;
 pub use validate::validate_pretrain;
 pub use variables::portable;
 pub use variables::with_variables;

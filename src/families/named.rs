@@ -1,84 +1,87 @@
 //! Shapes that have a name: what speed is measured on.
 //!
-//! `base` and `large` are RoBERTa's, those of the paper, `electra-small` and `electra-base` ELECTRA's,
-//! `modernbert-base` ModernBERT's, `deberta-v3-base` DeBERTa's, `albert-base` ALBERT's, `mpnet-base`
-//! MPNet's; `scripts/peer_pytorch.py` builds the same.
+//! `tiny`, `small`, `base` and `large` are RoBERTa's, `base` and `large` those of the paper; of other families
+//! there are `-small` and `-base`. Every `-base` is the published one, every small model 12 layers (DistilBERT 6)
+//! of 256 with 30,522 words. `scripts/peer_pytorch.py` builds the same.
 
 use crate::families::EncoderConfig;
 use crate::families::Family;
 use crate::families::ModelConfig;
 
-/// The names, from small to large.
-pub const MODEL_NAMES: [&str; 10] = [
+/// The names, from small to large, family by family.
+pub const MODEL_NAMES: [&str; 16] = [
     "tiny",
     "small",
     "base",
     "large",
     "electra-small",
     "electra-base",
+    "distilbert-small",
+    "distilbert-base",
+    "modernbert-small",
     "modernbert-base",
+    "deberta-v3-small",
     "deberta-v3-base",
+    "albert-small",
     "albert-base",
+    "mpnet-small",
     "mpnet-base",
 ];
 
-/// The model of a name; `None` for any other word. All have heads of 64; RoBERTa's and ELECTRA's a
-/// feed-forward of four times the width, 512 positions and dropout 0.1.
+/// Words of a small model.
+const SMALL_VOCABULARY: usize = 30_522;
+
+/// The model of a name; `None` for any other word. All have heads of 64, and 512 positions and dropout 0.1 but
+/// for ModernBERT (8,192 and none).
 pub fn named_model(name: &str) -> Option<ModelConfig> {
-    let (roberta, electra, modernbert) = (Family::ROBERTA, Family::ELECTRA, Family::MODERNBERT);
-    let (family, vocab_size, embedding_size, hidden_size, num_hidden_layers) = match name {
-        "tiny" => (roberta, 8192, None, 128, 2),
-        "small" => (roberta, 30_522, None, 256, 12),
-        "base" => (roberta, 50_265, None, 768, 12),
-        "large" => (roberta, 50_265, None, 1024, 24),
-        "electra-small" => (electra, 30_522, Some(128), 256, 12),
-        "electra-base" => (electra, 30_522, None, 768, 12),
-        "modernbert-base" => {
-            return Some(ModelConfig { family: modernbert, encoder: modernbert.hub_defaults.clone() });
-        }
-        "deberta-v3-base" => {
-            let family = Family::DEBERTA_V2;
-            return Some(ModelConfig {
-                family,
-                encoder: EncoderConfig { vocab_size: 128_100, ..EncoderConfig::of(family) },
-            });
-        }
-        "albert-base" => {
-            let family = Family::ALBERT;
-            return Some(ModelConfig {
-                family,
-                encoder: EncoderConfig { vocab_size: 30_000, ..EncoderConfig::of(family) },
-            });
-        }
-        "mpnet-base" => {
-            let family = Family::MPNET;
-            return Some(ModelConfig {
-                family,
-                encoder: EncoderConfig { vocab_size: 30_527, ..EncoderConfig::of(family) },
-            });
-        }
+    match name {
+        "tiny" => return Some(plain_model(2, 128, 8192)),
+        "small" => return Some(plain_model(12, 256, SMALL_VOCABULARY)),
+        "base" => return Some(plain_model(12, 768, 50_265)),
+        "large" => return Some(plain_model(24, 1024, 50_265)),
+        _ => {}
+    }
+    let (of, size) = name.rsplit_once('-')?;
+    let (family, vocab_size) = match of {
+        "electra" => (Family::ELECTRA, 30_522),
+        "distilbert" => (Family::DISTILBERT, 30_522),
+        "modernbert" => (Family::MODERNBERT, 50_368),
+        "deberta-v3" => (Family::DEBERTA_V2, 128_100),
+        "albert" => (Family::ALBERT, 30_000),
+        "mpnet" => (Family::MPNET, 30_527),
         _ => return None,
     };
-    let encoder = sized(family, num_hidden_layers, hidden_size, vocab_size);
-    Some(ModelConfig { family, encoder: EncoderConfig { embedding_size, ..encoder } })
+    let base = EncoderConfig { vocab_size, ..EncoderConfig::of(family) };
+    let encoder = match size {
+        "base" => base,
+        "small" => EncoderConfig {
+            vocab_size: SMALL_VOCABULARY,
+            // ELECTRA's is published with embeddings of half the width.
+            embedding_size: if family == Family::ELECTRA { Some(128) } else { base.embedding_size },
+            hidden_size: 256,
+            num_hidden_layers: base.num_hidden_layers.min(12),
+            num_attention_heads: 4,
+            intermediate_size: base.intermediate_size / 3,
+            ..base
+        },
+        _ => return None,
+    };
+    Some(ModelConfig { family, encoder })
 }
 
 /// A RoBERTa, the family that most things are tried with first, in the usual proportions: heads of 64, and four
 /// widths between the maps of a layer.
 pub fn plain_model(num_hidden_layers: usize, hidden_size: usize, vocab_size: usize) -> ModelConfig {
     let family = Family::ROBERTA;
-    ModelConfig { family, encoder: sized(family, num_hidden_layers, hidden_size, vocab_size) }
-}
-
-fn sized(family: Family, num_hidden_layers: usize, hidden_size: usize, vocab_size: usize) -> EncoderConfig {
-    EncoderConfig {
+    let encoder = EncoderConfig {
         vocab_size,
         hidden_size,
         num_hidden_layers,
         num_attention_heads: hidden_size / 64,
         intermediate_size: 4 * hidden_size,
         ..EncoderConfig::of(family)
-    }
+    };
+    ModelConfig { family, encoder }
 }
 
 #[cfg(test)]
@@ -87,12 +90,21 @@ mod tests {
 
     #[test]
     fn every_name_has_a_model() {
-        let widths = MODEL_NAMES.map(|name| named_model(name).unwrap().encoder.hidden_size);
-        assert_eq!(widths, [128, 256, 768, 1024, 256, 768, 768, 768, 768, 768]);
+        let shapes = MODEL_NAMES.map(|name| {
+            let shape = named_model(name).unwrap().encoder;
+            assert_eq!(shape.num_attention_heads * 64, shape.hidden_size, "{name}");
+            (shape.num_hidden_layers, shape.hidden_size, shape.intermediate_size)
+        });
+        let [small, base] = [(12, 256, 1024), (12, 768, 3072)];
+        assert_eq!(shapes[..6], [(2, 128, 512), small, base, (24, 1024, 4096), small, base]);
+        assert_eq!(shapes[6..10], [(6, 256, 1024), (6, 768, 3072), (12, 256, 384), (22, 768, 1152)]);
+        assert_eq!(shapes[10..], [small, base, small, base, small, base]);
         assert_eq!(
             named_model("base").unwrap().encoder,
             EncoderConfig { vocab_size: 50_265, ..EncoderConfig::default() }
         );
-        assert_eq!(named_model("huge"), None);
+        for name in ["huge", "electra", "electra-huge", "bart-base"] {
+            assert_eq!(named_model(name), None, "{name}");
+        }
     }
 }

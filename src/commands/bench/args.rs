@@ -10,9 +10,9 @@ use crate::quantity::parse_bytes;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct BenchArgs {
-    /// tiny, small, base, large, electra-small, electra-base, modernbert-base, deberta-v3-base, albert-base,
-    /// mpnet-base, or a configuration of `pretrain` (its model, and its batch, length and precision where the
-    /// flags say nothing); several with commas
+    /// tiny, small, base, large (RoBERTa's), FAMILY-small or FAMILY-base (electra, distilbert, modernbert,
+    /// deberta-v3, albert, mpnet), or a configuration of `pretrain` (its model, and its batch, length and
+    /// precision where the flags say nothing); several with commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,
     /// Rows of a step, e.g. `8,16`; 8 when not given

@@ -67,7 +67,7 @@ fn what_is_wrong_says_what_is_possible() {
     let wrong = |line: &str| rows(&parse(line).unwrap()).unwrap_err().to_string();
     insta::assert_snapshot!(wrong("--model huge"), @"
     --model: `huge` is neither a model's name nor a file
-      hint: take tiny, small, base, large, electra-small, electra-base, modernbert-base, deberta-v3-base, albert-base, mpnet-base, or the path of a configuration of `pretrain`
+      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a configuration of `pretrain`
     ");
     insta::assert_snapshot!(wrong("--model base --length 128,1024"), @"
     --length: rows of 1024 tokens are longer than the 512 positions of `base`

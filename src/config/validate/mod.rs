@@ -6,6 +6,7 @@ use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
 use crate::error::Problem;
+use crate::families::ModelConfig;
 
 mod batching;
 mod curation;
@@ -43,6 +44,14 @@ pub fn validate_pretrain(config: &PretrainConfig) -> Vec<Problem> {
 /// key.
 pub fn validate_finetune(config: &FinetuneConfig) -> Vec<Problem> {
     finetune_findings(config).into_iter().map(problem).collect()
+}
+
+/// What is wrong with the generator that a configuration of `pretrain` puts beside a model, which may be that
+/// of a folder.
+pub fn validate_generator(config: &PretrainConfig, model: &ModelConfig) -> Vec<Problem> {
+    let mut findings = Findings::default();
+    model::generator(config, model, &mut findings);
+    findings.0.into_iter().map(problem).collect()
 }
 
 pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {

@@ -217,7 +217,7 @@ fn pairs(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) 
     }
 }
 
-fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
+pub(super) fn generator(config: &PretrainConfig, model: &ModelConfig, findings: &mut Findings) {
     let rtd = &config.rtd;
     let given = [
         ("rtd.generator_hidden_size", rtd.generator_hidden_size, 1 << 16),

@@ -12,6 +12,7 @@ use crate::config::ModelSection;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
 use crate::config::TokenizerConfig;
+use crate::config::validate_generator;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::families::ModelConfig;
@@ -93,6 +94,10 @@ pub fn resolve(config: &PretrainConfig) -> Result<(PretrainConfig, Option<Origin
         resolved.rtd.generator_num_hidden_layers = Some(shape.num_hidden_layers);
         resolved.rtd.generator_num_attention_heads = Some(shape.num_attention_heads);
         resolved.rtd.generator_intermediate_size = Some(shape.intermediate_size);
+    } else if task == PretrainTask::ReplacedTokenDetection
+        && let Some(problem) = validate_generator(&resolved, &model).into_iter().next()
+    {
+        return Err(problem.into());
     }
     let other_tokenizer = if keeps_tokenizer { None } else { Some(Tokenizer::load(&folder.path)?) };
     resolved.model = ModelSection { tables: vec![model], ..ModelSection::default() };

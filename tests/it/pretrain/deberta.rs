@@ -38,6 +38,13 @@ fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
 
     let new = "classifier.bias, classifier.weight, pooler.dense.bias, pooler.dense.weight";
     fine_tunes_with(&place, new);
+    // Trained further by telling replaced tokens, its generator has embeddings of the same width.
+    let begun = ["model={path: run/final}", "run.output_dir=more", "task=replaced_token_detection"];
+    let sets = begun.into_iter().chain(["rtd.generator_hidden_size=16", DEBERTA[1]]);
+    let sets: Vec<&str> = sets.flat_map(|set| ["--set", set]).collect();
+    place
+        .program(&[&["pretrain", "--config", "config.yaml"][..], &sets].concat(), "")
+        .refused(2, &["`rtd.generator_hidden_size` 16 is not the model's 32", "generator_num_hidden_layers"]);
 }
 
 /// A folder to begin with, for longer sequences than its model takes.
