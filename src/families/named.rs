@@ -31,8 +31,8 @@ pub const MODEL_NAMES: [&str; 16] = [
 /// Words of a small model.
 const SMALL_VOCABULARY: usize = 30_522;
 
-/// The model of a name; `None` for any other word. All have heads of 64, and 512 positions and dropout 0.1 but
-/// for ModernBERT (8,192 and none).
+/// The model of a name; `None` for any other word. All have heads of 64, 512 positions but for ModernBERT
+/// (8,192), and dropout 0.1 but for ModernBERT and ALBERT (none).
 pub fn named_model(name: &str) -> Option<ModelConfig> {
     match name {
         "tiny" => return Some(plain_model(2, 128, 8192)),
