@@ -39,7 +39,7 @@ use mlmtrain::families::EncoderConfig;
 use mlmtrain::families::named_model;
 use mlmtrain::rng::Purpose;
 use mlmtrain::rng::Stream;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 const WARM_UP_STEPS: usize = 2;
@@ -149,54 +149,46 @@ fn config_of(model: &EncoderConfig) -> Config {
     }
 }
 
+/// A configuration of candle-transformers, which reads the names that it knows.
+fn read<C: DeserializeOwned>(model: &EncoderConfig) -> Result<C> {
+    let (width, layers, heads) = (model.hidden_size, model.num_hidden_layers, model.num_attention_heads);
+    let all = json!({
+        "vocab_size": model.vocab_size, "max_position_embeddings": model.max_position_embeddings,
+        "pad_token_id": 0, "initializer_range": 0.02, "layer_norm_eps": 1e-7,
+        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": model.intermediate_size,
+        // DistilBERT
+        "dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": model.intermediate_size,
+        "activation": "gelu", "model_type": "distilbert",
+        // ModernBERT
+        "global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_attention": 128,
+        "local_rope_theta": 10_000.0,
+        // DeBERTa-v3
+        "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+        "type_vocab_size": 0, "relative_attention": true, "max_relative_positions": -1,
+        "position_biased_input": false, "pos_att_type": "p2c|c2p", "position_buckets": 256,
+        "share_att_key": true, "norm_rel_ebd": "layer_norm",
+    });
+    serde_json::from_value(all).map_err(candle_core::Error::wrap)
+}
+
 /// What candle-transformers has of the name; `None` where it has nothing.
-fn theirs(name: &str, model: &EncoderConfig, vb: &VarBuilder) -> Result<Option<Forward>> {
-    let read = |own: Value| {
-        let mut all = json!({
-            "vocab_size": model.vocab_size, "hidden_size": model.hidden_size,
-            "num_hidden_layers": model.num_hidden_layers, "num_attention_heads": model.num_attention_heads,
-            "intermediate_size": model.intermediate_size, "pad_token_id": 0, "max_position_embeddings": 8192,
-            "layer_norm_eps": 1e-7, "initializer_range": 0.02,
-        });
-        if let (Value::Object(all), Value::Object(own)) = (&mut all, own) {
-            all.extend(own);
-        }
-        all
-    };
+fn theirs(name: &str, model: &EncoderConfig, vb: VarBuilder) -> Result<Option<Forward>> {
     Ok(Some(match name.rsplit_once('-').map(|(family, _)| family) {
         None => {
-            let model = BertForMaskedLM::load(vb.clone(), &config_of(model))?;
+            let model = BertForMaskedLM::load(vb, &config_of(model))?;
             Box::new(move |ids| model.forward(ids, &ids.zeros_like()?, None))
         }
         Some("distilbert") => {
-            let config = json!({
-                "vocab_size": model.vocab_size, "dim": model.hidden_size, "n_layers": model.num_hidden_layers,
-                "n_heads": model.num_attention_heads, "hidden_dim": model.intermediate_size,
-                "activation": "gelu", "max_position_embeddings": 512, "initializer_range": 0.02,
-                "pad_token_id": 0, "model_type": "distilbert",
-            });
-            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
-            let model = DistilBertForMaskedLM::load(vb.clone(), &config)?;
+            let model = DistilBertForMaskedLM::load(vb, &read(model)?)?;
             Box::new(move |ids| model.forward(ids, &Tensor::zeros((1, 1), DType::U8, ids.device())?))
         }
         Some("modernbert") => {
-            let config = read(json!({
-                "global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_attention": 128,
-                "local_rope_theta": 10_000.0,
-            }));
-            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
-            let model = ModernBertForMaskedLM::load(vb.clone(), &config)?;
+            let model = ModernBertForMaskedLM::load(vb, &read(model)?)?;
             Box::new(move |ids| model.forward(ids, &ids.ones_like()?))
         }
         Some("deberta-v3") => {
-            let config = read(json!({
-                "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-                "max_position_embeddings": 512, "type_vocab_size": 0, "relative_attention": true,
-                "max_relative_positions": -1, "position_biased_input": false, "pos_att_type": "p2c|c2p",
-                "position_buckets": 256, "share_att_key": true, "norm_rel_ebd": "layer_norm",
-            }));
-            let config = serde_json::from_value(config).map_err(candle_core::Error::wrap)?;
-            let encoder = DebertaV2Model::load(vb.pp("deberta"), &config)?;
+            let encoder = DebertaV2Model::load(vb.pp("deberta"), &read(model)?)?;
             let decoder = candle_nn::linear(model.hidden_size, model.vocab_size, vb.pp("decoder"))?;
             Box::new(move |ids| decoder.forward(&encoder.forward(ids, None, None)?))
         }
@@ -253,7 +245,7 @@ fn run(case: &str) -> std::result::Result<(), Box<dyn std::error::Error>> {
     };
 
     let variables = VarMap::new();
-    match theirs(size, &model, &VarBuilder::from_varmap(&variables, DType::F32, &device))? {
+    match theirs(size, &model, VarBuilder::from_varmap(&variables, DType::F32, &device))? {
         Some(theirs) => line("candle-transformers", &variables, measure(&variables, batch, theirs)?)?,
         None => writeln!(std::io::stdout(), "{case} f32 candle-transformers has no such family")?,
     }

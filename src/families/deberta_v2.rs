@@ -1,6 +1,7 @@
 //! DeBERTa-v2 and v3: attention in which contents and relative positions meet, no absolute positions and no
 //! token types, and a pooler with GELU. arXiv:2006.03654, arXiv:2111.09543; `modeling_deberta_v2.py` of
-//! transformers, whose models of both versions have one class.
+//! transformers, whose models of both versions have one class. As there, the masked-LM head sees the last
+//! hidden states: the authors' enhanced mask decoder, which tells it absolute positions, is left out.
 
 use crate::families::AttentionNames;
 use crate::families::ClassificationNames;

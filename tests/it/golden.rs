@@ -362,8 +362,8 @@ fn pairs_of_segments_and_five_adamw_steps_are_those_of_transformers() {
 type Theirs = Box<dyn Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor>>;
 
 /// The second oracle: candle-transformers' models give the same hidden states in f32, one sequence at a time.
-/// Its DistilBERT has another GELU than the published one, and its XLM-RoBERTa gives other states than the
-/// class of transformers, which decides.
+/// Its DistilBERT has another GELU than the published one, and its XLM-RoBERTa gives other states than ours,
+/// which are those of transformers.
 #[test]
 fn hidden_states_are_those_of_candle_transformers() {
     hidden_states_are("bert", &json!({}), |vb, config| {

@@ -40,8 +40,8 @@ TENSOR_KERNELS(96)
 TENSOR_KERNELS(128)
 
 // Two blocks on a multiprocessor: their registers, and 2 x 47 KiB of shared memory.
-#define SHORT_KERNELS(K)                                                                                               \
-    KERNEL_BESIDE(attention_backward_short_##K##_bf16, Args, SHORT_THREADS, 2, tensor_backward_short<bf16, K>)         \
+#define SHORT_KERNELS(K)                                                                                       \
+    KERNEL_BESIDE(attention_backward_short_##K##_bf16, Args, SHORT_THREADS, 2, tensor_backward_short<bf16, K>) \
     KERNEL_BESIDE(attention_backward_short_##K##_f16, Args, SHORT_THREADS, 2, tensor_backward_short<f16, K>)
 SHORT_KERNELS(32)
 SHORT_KERNELS(64)

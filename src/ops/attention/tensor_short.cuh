@@ -1,13 +1,14 @@
 // Backward of segments of at most 128 rows on tensor cores: dq, dk and dv in one launch.
 //
-// A block has all rows of a segment. So it computes scores, probabilities and their gradients once: five products, where
-// a launch for the queries and one for the keys need seven. A warp has 16 keys, as in `tensor_backward_keys`, and leaves
-// the gradients of a chunk's scores in shared memory, from where all warps together make dq of the chunk: each sum is one
-// thread's, over all keys, in their order. Longer segments would need sums of several blocks to be added up in memory,
-// and that takes longer than the two products (benches/README.md).
-constexpr int SHORT_ROWS = 128;        // `SHORT_ROWS` in tiles.rs
-constexpr int SHORT_THREADS = 256;     // a warp for each 16 rows
-constexpr int SHORT_STREAM = 32;       // queries of a chunk
+// A block has all rows of a segment. So it computes scores, probabilities and their gradients once: five
+// products, where a launch for the queries and one for the keys need seven. A warp has 16 keys, as in
+// `tensor_backward_keys`, and leaves the gradients of a chunk's scores in shared memory, from where all warps
+// together make dq of the chunk: each sum is one thread's, over all keys, in their order. Longer segments would
+// need sums of several blocks to be added up in memory, and that takes longer than the two products
+// (benches/README.md).
+constexpr int SHORT_ROWS = 128;     // `SHORT_ROWS` in tiles.rs
+constexpr int SHORT_THREADS = 256;  // a warp for each 16 rows
+constexpr int SHORT_STREAM = 32;    // queries of a chunk
 constexpr int SHORT_STRIDE = SHORT_STREAM + 8;
 
 template <typename T, int K>
@@ -18,14 +19,12 @@ struct ShortRoom {
     float log_sum_exp[SHORT_ROWS];          // of queries, to base 2
     float delta[SHORT_ROWS];
 };
-// As in cuda.rs, and what every generation gives without being asked.
-template <typename T, int K>
-constexpr bool FITS = sizeof(ShortRoom<T, K>) == 512 * (K + 8) + 11264 && sizeof(ShortRoom<T, K>) <= 49152;
 
 template <typename T, int K, typename A>
 __device__ void tensor_backward_short(const A& a) {
-    static_assert(Room<K>::STRIDE == K + 8 && FITS<T, K>);
-    static_assert(SHORT_THREADS / int(WARP) == SHORT_STREAM / 16 * 4 && K <= 64, "a warp has 16 queries and 16 columns of dq");
+    static_assert(sizeof(ShortRoom<T, K>) == 512 * (K + 8) + 11264, "as in cuda.rs");
+    static_assert(sizeof(ShortRoom<T, K>) <= 49152, "what every generation gives without being asked");
+    static_assert(SHORT_STREAM / 16 * (K / 16) <= SHORT_THREADS / int(WARP), "a warp has 16 x 16 of a chunk's dq");
     const Tile tile = tile_of(a);
     if (tile.first != tile.start) return;  // the segment is the block's that has its first tile
     auto& room = *reinterpret_cast<ShortRoom<T, K>*>(shared_memory());
@@ -33,6 +32,8 @@ __device__ void tensor_backward_short(const A& a) {
     const i64 columns = i64(blockIdx.y) * K;
     const u32 size = tile.end - tile.start, own = lane.warp * 16, row = own + lane.row;
     const T* q = static_cast<const T*>(a.q) + columns;
+    const T* k = static_cast<const T*>(a.k) + columns;
+    const T* v = static_cast<const T*>(a.v) + columns;
     const T* o = static_cast<const T*>(a.o) + columns;
     const T* d_out = static_cast<const T*>(a.d_out) + columns;
     auto fetch = [&](u32 stage, u32 query) {
@@ -42,8 +43,8 @@ __device__ void tensor_backward_short(const A& a) {
     };
     // Values pass through the room of the stages into registers.
     T* values = room.streamed[0][0][0];
-    copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(room.keys[0], static_cast<const T*>(a.k) + columns, tile.start, tile.end, a.hidden);
-    copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(values, static_cast<const T*>(a.v) + columns, tile.start, tile.end, a.hidden);
+    copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(room.keys[0], k, tile.start, tile.end, a.hidden);
+    copy_rows<T, K, SHORT_ROWS, SHORT_THREADS>(values, v, tile.start, tile.end, a.hidden);
     for (u32 query = threadIdx.x / 4; query < SHORT_ROWS; query += SHORT_THREADS / 4) {
         i64 at = i64(tile.start) + query;
         float sum = 0.0f;
@@ -114,22 +115,24 @@ __device__ void tensor_backward_short(const A& a) {
         __syncthreads();
         const u32 first = lane.warp % (SHORT_STREAM / 16) * 16, column = lane.warp / (SHORT_STREAM / 16) * 16;
         if (first >= some || column >= K) continue;
+        const u32 left_row = lane.lane % 8 + lane.lane / 16 * 8, left_column = first + lane.lane / 8 % 2 * 8;
         float dq[2][4] = {};
         for (u32 key = 0; key < size; key += 16) {
             u32 left[4], right[4];
-            load_matrices_transposed(left, &room.scores[key + lane.lane % 8 + lane.lane / 16 * 8][first + lane.lane / 8 % 2 * 8]);
+            load_matrices_transposed(left, &room.scores[key + left_row][left_column]);
             load_matrices_transposed(right, room.keys[key] + at_rows<K>(lane) + column);
             mma<T>(dq[0], left, right[0], right[1]);
             mma<T>(dq[1], left, right[2], right[3]);
         }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const u32 own_query = query + first + lane.row + half * 8;
-            if (own_query >= size) continue;
-            T* to = static_cast<T*>(a.dq) + columns + (i64(tile.start) + own_query) * a.hidden + column + lane.column;
+            const u32 at = query + first + lane.row + half * 8;
+            if (at >= size) continue;
+            T* to = static_cast<T*>(a.dq) + (i64(tile.start) + at) * a.hidden + columns + column + lane.column;
 #pragma unroll
             for (int n = 0; n < 2; n++) {
-                *reinterpret_cast<u32*>(to + n * 8) = pack<T>(dq[n][half * 2] * a.scale, dq[n][half * 2 + 1] * a.scale);
+                const float* two = dq[n] + half * 2;
+                *reinterpret_cast<u32*>(to + n * 8) = pack<T>(two[0] * a.scale, two[1] * a.scale);
             }
         }
     }
@@ -137,6 +140,7 @@ __device__ void tensor_backward_short(const A& a) {
     // No warp needs the stages any more; this one's rows there are its own.
     T* own_room = values + own * (K + 8);
     const i64 first = i64(tile.start) + own;
-    store_rows<T, K>(own_room, dk, a.scale, a.scale, static_cast<T*>(a.dk) + columns, first, tile.end, a.hidden, lane);
-    store_rows<T, K>(own_room, dv, 1.0f, 1.0f, static_cast<T*>(a.dv) + columns, first, tile.end, a.hidden, lane);
+    T* out[2] = {static_cast<T*>(a.dk) + columns, static_cast<T*>(a.dv) + columns};
+    store_rows<T, K>(own_room, dk, a.scale, a.scale, out[0], first, tile.end, a.hidden, lane);
+    store_rows<T, K>(own_room, dv, 1.0f, 1.0f, out[1], first, tile.end, a.hidden, lane);
 }

@@ -174,8 +174,9 @@ fn steps_of_base_and_large_keep_the_rules_and_their_number_of_launches() {
         assert_eq!(two.iter().filter(|event| **event == Event::Read).count(), 2, "{name}");
         let a_layer: Vec<usize> = (0..3).map(|kind| counts(&two).0[kind] - counts(&one).0[kind]).collect();
         // Forward attention, two ends of blocks, GELU; backward these with one launch each for their column
-        // sums, and attention in two, or in one for short rows. Four products forward, of which one is queries, keys and values, and
-        // ten backward, of which one is the gradients of their weights. Nothing is cleared.
+        // sums, and attention in two, or in one for short rows. Four products forward, of which one is
+        // queries, keys and values, and ten backward, of which one is the gradients of their weights.
+        // Nothing is cleared.
         assert_eq!(a_layer, [4 + 3 + 3 + attention, 14, 0], "{name}");
         let hidden = named_model(name).unwrap().encoder.hidden_size as f64;
         let flops = |events: &[Event]| products(events).iter().map(Description::flops).sum::<f64>();
