@@ -1,13 +1,14 @@
 """Writes the golden folders under tests/golden/: tiny models, inputs, and what PyTorch transformers makes of them.
 
-Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.8.0:
+Made with Python 3.11.7, torch 2.15.0+cu132, transformers 5.23.0, safetensors 0.8.0 (`deberta_v2_emd/` with transformers 5.24.0):
 
     python scripts/make_golden.py            # rewrites tests/golden/
     python scripts/make_golden.py --check    # computes all of it again and compares with what lies there
 
 `roberta/`, `bert/`, `modernbert/`,           masked LM: logits, hidden states, loss, gradients, five AdamW steps
 `distilbert/`, `xlm_roberta/`, `camembert/`,
-`deberta_v2/`, `albert/`, `mpnet/`
+`deberta_v2/`, `albert/`, `mpnet/`,
+`deberta_v2_emd/` (see `DebertaMaskDecoder`)
 `roberta_cls/`, `bert_cls/`, `electra_cls/`,  sequence classification: logits, loss, gradients; of ModernBERT with
 `modernbert_cls/`, `modernbert_mean/`         the first token and with the mean of all
 `distilbert_cls/`, `xlm_roberta_cls/`,
@@ -214,7 +215,8 @@ def write(folder, model_class, config, classes, seed, tokens=False, pairs=None):
         batch[pairs] = packed["pair_labels"].long()
     result = model(**batch)
     result.loss.backward()
-    hidden = model.base_model(**{name: tensor for name, tensor in batch.items() if name not in ("labels", pairs)}).last_hidden_state
+    decoded = getattr(result, "decoded", None)
+    hidden = decoded if decoded is not None else model.base_model(**{name: tensor for name, tensor in batch.items() if name not in ("labels", pairs)}).last_hidden_state
     # A decoder that is tied comes by two names, of which the file has one.
     saved = load_file(folder / "model.safetensors").keys()
     named = {name: p for name, p in model.named_parameters(remove_duplicate=False) if name in saved}
@@ -256,6 +258,36 @@ def write_texts(folder, tokenizer, model_class):
         inputs = tokenizer(text, return_tensors="pt")
         rows.append(dict(text=text, ids=inputs["input_ids"][0].tolist(), probabilities=model(**inputs).logits[0].softmax(-1).tolist()))
     (folder / "texts.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+class DebertaMaskDecoder(transformers.DebertaV2ForMaskedLM):
+    """DeBERTa with the `EnhancedMaskDecoder` of microsoft/DeBERTa, for which transformers has no class, made of its layers:
+    keys and values are the hidden states before the last layer, queries these plus absolute positions, then what that gives."""
+
+    _keys_to_ignore_on_load_unexpected = []
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.deberta.embeddings.position_embeddings = torch.nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.post_init()
+
+    def forward(self, labels, **inputs):
+        encoder = self.deberta.encoder
+        hidden = self.deberta(**inputs, output_hidden_states=True).hidden_states[-2]
+        places = torch.arange(hidden.shape[1])
+        mask, relative = encoder.get_attention_mask(inputs["attention_mask"]), encoder.get_rel_pos(hidden)
+        asking = hidden + self.deberta.embeddings.position_embeddings(places)
+        for _ in range(2):
+            asking = encoder.layer[-1](hidden, mask, query_states=asking, relative_pos=relative, rel_embeddings=encoder.get_rel_embedding())[0]
+        logits = self.cls(asking)
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
+        result = transformers.modeling_outputs.MaskedLMOutput(loss=loss, logits=logits)
+        result.decoded = asking
+        return result
+
+
+# What the folder names: with `enhanced_mask_decoder`, a key of ours, it is still that model to transformers.
+DebertaMaskDecoder.__name__ = "DebertaV2ForMaskedLM"
 
 
 class DebertaDiscriminator(transformers.DebertaV2PreTrainedModel):
@@ -405,6 +437,8 @@ def write_all(root):
     write(root / "distilbert_cls", transformers.DistilBertForSequenceClassification, distilled, 3, 504)
     deberta = transformers.DebertaV2Config(**SIZES, **DEBERTA)
     write(root / "deberta_v2", transformers.DebertaV2ForMaskedLM, deberta, 0, 600)
+    deberta = transformers.DebertaV2Config(**SMALL_SIZES | dict(num_hidden_layers=2), **DEBERTA | dict(share_att_key=False), enhanced_mask_decoder=True)
+    write(root / "deberta_v2_emd", DebertaMaskDecoder, deberta, 0, 604)
     deberta = transformers.DebertaV2Config(**SMALL_SIZES, **OTHER_DEBERTA, num_labels=3)
     write(root / "deberta_v2_cls", transformers.DebertaV2ForSequenceClassification, deberta, 3, 601)
     special = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")

@@ -1,7 +1,7 @@
 //! DeBERTa-v2 and v3: attention in which contents and relative positions meet, no absolute positions and no
 //! token types, and a pooler with GELU. arXiv:2006.03654, arXiv:2111.09543; `modeling_deberta_v2.py` of
 //! transformers, whose models of both versions have one class. As there, the masked-LM head sees the last
-//! hidden states: the authors' enhanced mask decoder, which tells it absolute positions, is left out.
+//! hidden states; the authors' enhanced mask decoder, which tells it absolute positions, is a key of our own.
 
 use crate::families::AttentionNames;
 use crate::families::ClassificationNames;
@@ -59,6 +59,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
             "share_att_key",
             "norm_rel_ebd",
             "position_biased_input",
+            "enhanced_mask_decoder",
             "pooler_dropout",
         ],
         absent: &["embedding_size"],

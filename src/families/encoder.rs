@@ -87,6 +87,8 @@ pub struct EncoderConfig {
     pub norm_rel_ebd: PositionNorm,
     /// Whether a position embedding is added to the input beside relative positions.
     pub position_biased_input: bool,
+    /// Whether a masked language model runs its last layer twice, in a decoder that is told absolute positions.
+    pub enhanced_mask_decoder: bool,
     /// Dropout before the pooler of a classifier, where it has a key of its own.
     pub pooler_dropout: f64,
     /// Entries of the token type embedding; of DeBERTa, 0 for none.
@@ -132,6 +134,7 @@ impl EncoderConfig {
         share_att_key: false,
         norm_rel_ebd: PositionNorm::None,
         position_biased_input: true,
+        enhanced_mask_decoder: false,
         pooler_dropout: 0.0,
         type_vocab_size: 2,
         layer_norm_eps: 1e-12,

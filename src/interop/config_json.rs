@@ -234,6 +234,7 @@ impl Reader<'_> {
             share_att_key: self.flag(key("share_att_key"), absent.share_att_key),
             norm_rel_ebd: self.word(key("norm_rel_ebd"), absent.norm_rel_ebd, "`layer_norm` or `none`"),
             position_biased_input: self.flag(key("position_biased_input"), absent.position_biased_input),
+            enhanced_mask_decoder: self.flag(key("enhanced_mask_decoder"), absent.enhanced_mask_decoder),
             pooler_dropout: self.share(key("pooler_dropout"), absent.pooler_dropout),
             type_vocab_size: if absent.type_vocab_size == 0 {
                 self.count(key("type_vocab_size"), 0)

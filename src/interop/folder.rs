@@ -113,6 +113,7 @@ pub fn open_folder(folder: &Path) -> Result<PretrainedFolder> {
     let HubConfig { model, head, id2label, extra, mut notes } = HubConfig::read(&folder.join("config.json"))?;
     let weights = Weights::open(folder)?;
     let sources = canonical_sources(&model, &weights, &mut notes)?;
+    notes.extend(names::positions_left_out(&model, &sources));
     let head = match head.unwrap_or_else(|| head_from_names(model.family, &sources)) {
         // Many folders name the class of both heads and hold one of them.
         HeadKind::SentencePairs if !tells_pairs(model.family, &sources) => HeadKind::MaskedLm,

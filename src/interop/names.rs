@@ -1,7 +1,11 @@
 //! Names of tensors: the canonical ones, which are those of the models here and those that transformers 5.23
 //! saves, and how others map to them.
 
+use std::collections::BTreeMap;
+
 use crate::families::Family;
+use crate::families::ModelConfig;
+use crate::families::PositionKind;
 
 /// What becomes of a tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,4 +52,38 @@ pub(super) fn word_embedding(family: Family) -> String {
 /// The table of positions, where the family has one.
 pub(super) fn position_embedding(family: Family) -> Option<String> {
     Some(format!("{}.{}.weight", family.prefix, family.names.position?))
+}
+
+/// What to say of absolute positions that lie in a folder of tensors `there`, where its model reads none.
+pub(super) fn positions_left_out(model: &ModelConfig, there: &BTreeMap<String, String>) -> Option<String> {
+    let ModelConfig { family, encoder } = model;
+    let are_read = encoder.position_biased_input || encoder.enhanced_mask_decoder;
+    let is_relative = family.positions == PositionKind::Relative;
+    let name = position_embedding(*family).filter(|_| is_relative && !are_read)?;
+    there.contains_key(&name).then(|| {
+        format!(
+            "tensor `{name}` is not read: the authors' mask decoder, which does, wants `\"enhanced_mask_decoder\": \
+             true` in `config.json`"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::EncoderConfig;
+
+    #[test]
+    fn absolute_positions_that_only_a_mask_decoder_reads_are_told() {
+        let told = |family: Family, enhanced_mask_decoder, tensor: &str| {
+            let encoder = EncoderConfig { enhanced_mask_decoder, ..EncoderConfig::of(family) };
+            let there = BTreeMap::from_iter([(tensor.to_string(), tensor.to_string())]);
+            positions_left_out(&ModelConfig { family, encoder }, &there)
+        };
+        let table = "deberta.embeddings.position_embeddings.weight";
+        assert!(told(Family::DEBERTA_V2, false, table).unwrap().contains("\"enhanced_mask_decoder\": true"));
+        assert_eq!(told(Family::DEBERTA_V2, true, table), None);
+        assert_eq!(told(Family::DEBERTA_V2, false, "deberta.embeddings.word_embeddings.weight"), None);
+        assert_eq!(told(Family::BERT, false, "bert.embeddings.position_embeddings.weight"), None);
+    }
 }

@@ -162,6 +162,7 @@ mod tests {
             "xlm_roberta",
             "camembert",
             "deberta_v2",
+            "deberta_v2_emd",
             "deberta_v2_cls",
             "deberta_v2_tok",
             "deberta_v2_rtd/generator",

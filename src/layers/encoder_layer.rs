@@ -14,6 +14,7 @@ use crate::layers::feed_forward;
 use crate::layers::feed_forward::FeedForward;
 use crate::layers::relative_positions::SharedPositions;
 use crate::layers::self_attention;
+use crate::layers::self_attention::Positions;
 use crate::layers::self_attention::SelfAttention;
 
 /// One layer.
@@ -41,6 +42,9 @@ impl EncoderLayer {
         again.attention.site = Site::AttentionProbabilities(layer);
         again.attention.output.site = Site::AttentionOutput(layer);
         again.feed_forward.output.site = Site::FeedForward(layer);
+        if let Positions::Relative(relative) = &mut again.attention.positions {
+            relative.site = Site::RelativePositions(layer);
+        }
         again
     }
 

@@ -9,6 +9,7 @@ pub mod feed_forward;
 pub mod footprint;
 pub mod gradients;
 pub mod linear;
+pub mod mask_decoder;
 pub mod norm;
 pub mod output_block;
 pub mod parameters;

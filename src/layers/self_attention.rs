@@ -81,13 +81,28 @@ pub struct Saved {
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    o: Tensor,
-    /// The chosen rows of `o`.
-    chosen: Tensor,
+    attended: Attended,
+    /// The chosen rows of its output.
+    of_output: Tensor,
+    output: output_block::Saved,
+}
+
+/// Queries, keys and values, turned where positions are angles, `[T, D]`.
+#[derive(Clone, Copy)]
+pub(super) struct Qkv<'a> {
+    pub(super) q: &'a Tensor,
+    pub(super) k: &'a Tensor,
+    pub(super) v: &'a Tensor,
+}
+
+/// What attention makes of them, and what its backward needs besides.
+#[derive(Debug)]
+pub(super) struct Attended {
+    /// `[T, D]`.
+    pub(super) o: Tensor,
     attention: attention::Saved,
     /// Of relative positions that meet queries and keys.
     projected: Option<relative_positions::Projected>,
-    output: output_block::Saved,
 }
 
 impl SelfAttention {
@@ -144,27 +159,31 @@ impl SelfAttention {
         for turned in [&q, &k] {
             self.positions.turn(turned, self.heads, ctx, Direction::Forward)?;
         }
+        let attended = self.attend(Qkv { q: &q, k: &k, v: &v }, shared, ctx)?;
+        let (of_output, residual) = (Chosen::of(chosen, &attended.o)?, Chosen::of(chosen, x.residual())?);
+        let (y, output) = self.output.forward(&of_output, &residual, &ctx.at(chosen))?;
+        Ok((y, Saved { x: x.clone(), q, k, v, attended, of_output, output }))
+    }
+
+    /// Attention between its maps.
+    pub(super) fn attend(
+        &self,
+        Qkv { q, k, v }: Qkv<'_>,
+        shared: Option<&SharedPositions>,
+        ctx: &Context<'_>,
+    ) -> Result<Attended> {
         let dropout = self.probability_dropout(ctx);
         let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let (o, attention, projected) = match &self.positions {
-            Positions::Absolute | Positions::Rotary(_) => {
-                let (o, attention) = attention::forward(&q, &k, &v, &segments)?;
-                (o, attention, None)
-            }
-            Positions::Biased => {
-                let (o, attention) = biased_attention::forward(&q, &k, &v, &given(shared)?.rows, &segments)?;
-                (o, attention, None)
-            }
+        let ((o, attention), projected) = match &self.positions {
+            Positions::Absolute | Positions::Rotary(_) => (attention::forward(q, k, v, &segments)?, None),
+            Positions::Biased => (biased_attention::forward(q, k, v, &given(shared)?.rows, &segments)?, None),
             Positions::Relative(relative) => {
                 let projected = relative.forward(&given(shared)?.rows, ctx)?;
                 let positions = relative.relative(&projected);
-                let (o, attention) = disentangled_attention::forward(&q, &k, &v, &positions, &segments)?;
-                (o, attention, Some(projected))
+                (disentangled_attention::forward(q, k, v, &positions, &segments)?, Some(projected))
             }
         };
-        let (of_output, residual) = (Chosen::of(chosen, &o)?, Chosen::of(chosen, x.residual())?);
-        let (y, output) = self.output.forward(&of_output, &residual, &ctx.at(chosen))?;
-        Ok((y, Saved { x: x.clone(), q, k, v, o, chosen: of_output, attention, projected, output }))
+        Ok(Attended { o, attention, projected })
     }
 
     /// Gradient of what the block began with; that of the table of relative positions is added to `shared`.
@@ -179,42 +198,12 @@ impl SelfAttention {
     ) -> Result<Stream> {
         let of_chosen = ctx.at(chosen);
         let (d_out, d_residual) =
-            self.output.backward(gradient, &saved.chosen, &saved.output, &of_chosen, gradients)?;
-        let tokens = saved.o.dim(0)?;
+            self.output.backward(gradient, &saved.of_output, &saved.output, &of_chosen, gradients)?;
+        let tokens = saved.q.dim(0)?;
         let d_out = Chosen::backward(chosen, d_out, tokens)?;
         let d_residual = Chosen::backward(chosen, d_residual, tokens)?;
-        let dropout = self.probability_dropout(ctx);
-        let activations = Activations { q_td: &saved.q, k_td: &saved.k, v_td: &saved.v, o_td: &saved.o };
-        let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
-        let [dq, dk, dv] = match (&self.positions, &saved.projected) {
-            (Positions::Biased, _) => {
-                let shared = given(shared)?;
-                let biased_attention::InputGradients { of_contents, dbias_rh } = biased_attention::backward(
-                    &d_out,
-                    activations,
-                    &shared.rows,
-                    &saved.attention,
-                    &segments,
-                )?;
-                shared.add(&dbias_rh)?;
-                of_contents
-            }
-            (Positions::Relative(relative), Some(projected)) => {
-                let positions = relative.relative(projected);
-                let disentangled_attention::InputGradients { of_contents, dkeys_rd, dqueries_rd } =
-                    disentangled_attention::backward(
-                        &d_out,
-                        activations,
-                        &positions,
-                        &saved.attention,
-                        &segments,
-                    )?;
-                let of_positions = [dkeys_rd, dqueries_rd];
-                relative.backward(of_positions, projected, given(shared)?, ctx, gradients)?;
-                of_contents
-            }
-            _ => attention::backward(&d_out, activations, &saved.attention, &segments)?,
-        };
+        let given = Qkv { q: &saved.q, k: &saved.k, v: &saved.v };
+        let [dq, dk, dv] = self.attend_backward(&d_out, given, &saved.attended, shared, ctx, gradients)?;
         for turned in [&dq, &dk] {
             self.positions.turn(turned, self.heads, ctx, Direction::Backward)?;
         }
@@ -223,6 +212,39 @@ impl SelfAttention {
         let weight = |map: &Linear| ctx.parameters.compute(map.weight);
         let maps = [(&dq, weight(&self.query)), (&dk, weight(&self.key)), (&dv, weight(&self.value))];
         linear::backward_stream(&maps, d_residual, saved.x.residual.is_some())
+    }
+
+    /// Gradients of queries, keys and values; those of relative positions accumulate.
+    pub(super) fn attend_backward(
+        &self,
+        d_out: &Tensor,
+        Qkv { q, k, v }: Qkv<'_>,
+        Attended { o, attention, projected }: &Attended,
+        shared: Option<&mut SharedPositions>,
+        ctx: &Context<'_>,
+        gradients: &Gradients,
+    ) -> Result<[Tensor; 3]> {
+        let dropout = self.probability_dropout(ctx);
+        let activations = Activations { q_td: q, k_td: k, v_td: v, o_td: o };
+        let segments = ctx.segments(self.heads, self.window, dropout.as_ref());
+        match (&self.positions, projected) {
+            (Positions::Biased, _) => {
+                let shared = given(shared)?;
+                let biased_attention::InputGradients { of_contents, dbias_rh } =
+                    biased_attention::backward(d_out, activations, &shared.rows, attention, &segments)?;
+                shared.add(&dbias_rh)?;
+                Ok(of_contents)
+            }
+            (Positions::Relative(relative), Some(projected)) => {
+                let positions = relative.relative(projected);
+                let disentangled_attention::InputGradients { of_contents, dkeys_rd, dqueries_rd } =
+                    disentangled_attention::backward(d_out, activations, &positions, attention, &segments)?;
+                let of_positions = [dkeys_rd, dqueries_rd];
+                relative.backward(of_positions, projected, given(shared)?, ctx, gradients)?;
+                Ok(of_contents)
+            }
+            _ => attention::backward(d_out, activations, attention, &segments),
+        }
     }
 
     fn probability_dropout(&self, ctx: &Context<'_>) -> Option<Dropout> {

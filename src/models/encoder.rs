@@ -23,6 +23,8 @@ use crate::layers::embeddings::TokenIds;
 use crate::layers::encoder_layer;
 use crate::layers::encoder_layer::EncoderLayer;
 use crate::layers::linear::Linear;
+use crate::layers::mask_decoder;
+use crate::layers::mask_decoder::MaskDecoder;
 use crate::layers::relative_positions::PositionTable;
 use crate::layers::relative_positions::RelativePositions;
 use crate::layers::relative_positions::SharedPositions;
@@ -46,6 +48,8 @@ pub struct Encoder {
     /// The table of relative positions, where there is one.
     positions: Option<PositionTable>,
     layers: Vec<EncoderLayer>,
+    /// What stands in the place of the last layer, in a masked language model that has one.
+    mask_decoder: Option<MaskDecoder>,
     /// D.
     hidden: usize,
 }
@@ -66,6 +70,8 @@ pub struct Saved {
 enum SavedLayer {
     /// All that the layer itself wants to keep.
     Whole(encoder_layer::Saved),
+    /// The same of a mask decoder.
+    Decoded(mask_decoder::Saved),
     /// Its input: the rest is computed again.
     Input(Stream),
     /// Nothing: it is frozen, and so is what stands below.
@@ -94,7 +100,19 @@ impl Encoder {
             projection,
             positions,
             layers,
+            mask_decoder: None,
             hidden,
+        }
+    }
+
+    /// From here on a masked language model, which has a mask decoder where the configuration says so.
+    pub fn decode_masks(&mut self, registry: &mut Registry, config: &ModelConfig) {
+        if let (true, Some(last)) = (config.encoder.enhanced_mask_decoder, self.layers.last()) {
+            let before = self.layers.len() - 1;
+            // Its gradient is final when the last layer's are.
+            registry.enter(Part::Layer(before));
+            let position = Parts::new(registry, config).absolute_positions();
+            self.mask_decoder = position.map(|table| MaskDecoder::new(last, self.layers.len(), table));
         }
     }
 
@@ -105,8 +123,12 @@ impl Encoder {
         let done = |part: Part, flops: f64| if part < self.first_trained { flops / 3.0 } else { flops };
         let projection = self.projection.map_or(0.0, |map| done(Part::Embeddings, tokens * map.flops()));
         let of = |(index, layer): (usize, &EncoderLayer)| {
-            let rows = if self.is_last(index) { chosen } else { tokens };
-            done(Part::Layer(index), layer.flops(tokens, mean_length, rows))
+            let flops = match (self.is_last(index), &self.mask_decoder) {
+                (false, _) => layer.flops(tokens, mean_length, tokens),
+                (true, None) => layer.flops(tokens, mean_length, chosen),
+                (true, Some(decoder)) => decoder.flops(tokens, mean_length, chosen),
+            };
+            done(Part::Layer(index), flops)
         };
         self.layers.iter().enumerate().map(of).sum::<f64>() + projection
     }
@@ -123,6 +145,12 @@ impl Encoder {
     /// Number of layers (L).
     pub fn num_layers(&self) -> usize {
         self.layers.len()
+    }
+
+    /// All that runs in a pass, as layers: a mask decoder is two.
+    fn runs(&self) -> impl Iterator<Item = &EncoderLayer> {
+        let decoding = self.mask_decoder.as_ref().map(|decoder| &decoder.passes()[1]);
+        self.layers.iter().chain(decoding)
     }
 
     /// The layers that are trained.
@@ -150,16 +178,22 @@ impl Encoder {
         }
         let Some(last) = self.trained().last() else { return Footprints::from(begun) + given };
         let before = self.trained().take(self.trained().count() - 1);
-        let last = if chooses { last.saved_of_chosen() } else { last.saved().into() };
+        let last = if chooses { self.saved_of_chosen(last) } else { last.saved().into() };
         Footprints::from(before.map(EncoderLayer::saved).fold(begun, Footprint::add)) + last
+    }
+
+    /// What is kept of the last layer, which is like `layer`, where rows are chosen.
+    fn saved_of_chosen(&self, layer: &EncoderLayer) -> Footprints {
+        self.mask_decoder.as_ref().map_or_else(|| layer.saved_of_chosen(), MaskDecoder::saved)
     }
 
     /// Bytes that a GPU keeps besides: which probabilities of `tokens` tokens in segments of `length` are
     /// dropped.
     pub fn kept_bytes(&self, tokens: u64, length: u64, gradient_checkpointing: bool) -> u64 {
-        let layers = self.trained().map(|layer| layer.attention.kept_bytes(tokens, length));
+        let frozen = self.layers.len() - self.trained().count();
+        let kept = self.runs().skip(frozen).map(|layer| layer.attention.kept_bytes(tokens, length));
         // Where it is computed again, that of one layer at a time.
-        if gradient_checkpointing { layers.max().unwrap_or(0) } else { layers.sum() }
+        if gradient_checkpointing { kept.max().unwrap_or(0) } else { kept.sum() }
     }
 
     /// What a GPU holds beside in the forward pass of a layer, for each token of segments of `length` tokens,
@@ -188,7 +222,7 @@ impl Encoder {
         if !chooses {
             return of_all.into();
         }
-        let saved = layer.saved_of_chosen();
+        let saved = self.saved_of_chosen(layer);
         let Footprints { of_tokens, of_chosen } = layer.temporary_of_chosen();
         let of_tokens = if trained > 1 { of_all } else { of_tokens + again(saved.of_tokens) };
         Footprints { of_tokens, of_chosen: of_chosen + again(saved.of_chosen) }
@@ -208,7 +242,7 @@ impl Encoder {
     /// for each of them, and the most that backward needs besides.
     pub fn of_positions(&self, gradient_checkpointing: bool) -> (u64, [Footprint; 2]) {
         let Some(table) = &self.positions else { return (0, [Footprint::default(); 2]) };
-        let layers = || self.layers.iter().filter_map(|layer| layer.attention.relative());
+        let layers = || self.runs().filter_map(|layer| layer.attention.relative());
         let in_layers = layers().map(RelativePositions::saved).fold(Footprint::default(), Footprint::add);
         let of_layer =
             layers().next().map_or(Footprint::default(), |layer| layer.saved() + layer.temporary());
@@ -243,11 +277,29 @@ impl Encoder {
         let (projected, _) = self.project(embedded, ctx)?;
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
-        for (index, layer) in self.layers.iter().enumerate() {
-            let chosen = self.chosen_of(index, chosen);
-            (hidden, _) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
+        for index in 0..self.layers.len() {
+            (hidden, _) = self.layer(index, &hidden, tokens, shared.as_ref(), chosen, ctx)?;
         }
         Ok(hidden.input)
+    }
+
+    /// One layer, or what stands in its place; rows are chosen for the last one alone.
+    fn layer(
+        &self,
+        index: usize,
+        x: &Stream,
+        tokens: TokenIds<'_>,
+        shared: Option<&SharedPositions>,
+        chosen: Option<Chosen<'_>>,
+        ctx: &Context<'_>,
+    ) -> Result<(Stream, SavedLayer)> {
+        let chosen = self.chosen_of(index, chosen);
+        if let Some(decoder) = self.mask_decoder.as_ref().filter(|_| self.is_last(index)) {
+            let (y, saved) = decoder.forward(&x.input, (tokens, chosen), shared, ctx)?;
+            return Ok((y.into(), SavedLayer::Decoded(saved)));
+        }
+        let (y, saved) = self.layers[index].forward(x, shared, chosen, ctx)?;
+        Ok((y, SavedLayer::Whole(saved)))
     }
 
     /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`; and what backward
@@ -277,9 +329,8 @@ impl Encoder {
         let shared = self.share(ctx)?;
         let mut hidden = Stream::from(projected);
         let mut layers = Vec::with_capacity(self.layers.len());
-        for (index, layer) in self.layers.iter().enumerate() {
-            let chosen = self.chosen_of(index, chosen);
-            let (next, saved) = layer.forward(&hidden, shared.as_ref(), chosen, ctx)?;
+        for index in 0..self.layers.len() {
+            let (next, saved) = self.layer(index, &hidden, tokens, shared.as_ref(), chosen, ctx)?;
             seen(Part::Layer(index), &next.input)?;
             let input = std::mem::replace(&mut hidden, next);
             layers.push(if Part::Layer(index) < self.first_trained {
@@ -287,7 +338,7 @@ impl Encoder {
             } else if self.gradient_checkpointing {
                 SavedLayer::Input(input)
             } else {
-                SavedLayer::Whole(saved)
+                saved
             });
         }
         Ok((hidden.input, Saved { embeddings, embedded, shared, layers }))
@@ -319,13 +370,22 @@ impl Encoder {
     ) -> Result<()> {
         let (mut d_stream, mut shared) = (Stream::from(d_hidden), saved.shared);
         for ((index, layer), saved) in self.layers.iter().enumerate().zip(saved.layers).rev() {
-            let chosen = self.chosen_of(index, chosen);
             let saved = match saved {
-                SavedLayer::Whole(saved) => saved,
-                SavedLayer::Input(x) => layer.forward(&x, shared.as_ref(), chosen, ctx)?.1,
-                SavedLayer::Frozen => return Ok(()),
+                SavedLayer::Input(x) => self.layer(index, &x, tokens, shared.as_ref(), chosen, ctx)?.1,
+                saved => saved,
             };
-            d_stream = layer.backward(&d_stream, &saved, shared.as_mut(), chosen, ctx, gradients)?;
+            let (chosen, shared) = (self.chosen_of(index, chosen), shared.as_mut());
+            d_stream = match (saved, &self.mask_decoder) {
+                (SavedLayer::Whole(saved), _) => {
+                    layer.backward(&d_stream, &saved, shared, chosen, ctx, gradients)?
+                }
+                (SavedLayer::Decoded(saved), Some(decoder)) => {
+                    let d_y = d_stream.input;
+                    decoder.backward(d_y, (tokens, chosen), &saved, shared, ctx, gradients)?.into()
+                }
+                // Frozen: so is what stands below.
+                _ => return Ok(()),
+            };
             gradients.left(ctx.pass, Part::Layer(index))?;
         }
         let Some(embeddings) = &saved.embeddings else { return Ok(()) };

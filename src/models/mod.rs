@@ -71,7 +71,10 @@ impl Blueprint<()> {
 impl Blueprint<MaskedLmHead> {
     /// A masked language model, its decoder tied to the word embedding.
     pub fn masked_lm(config: &ModelConfig) -> Self {
-        Self::new(config, |registry, encoder| MaskedLmHead::new(registry, config, encoder.embeddings.word))
+        Self::new(config, |registry, encoder| {
+            encoder.decode_masks(registry, config);
+            MaskedLmHead::new(registry, config, encoder.embeddings.word)
+        })
     }
 }
 
@@ -82,7 +85,7 @@ impl Blueprint<SentencePairHeads> {
         let Some(names) = config.family.sentence_pairs else {
             candle_core::bail!("{} has no head that tells pairs of segments", config.family.title)
         };
-        let head = |registry: &mut Registry, encoder: &Encoder| {
+        let head = |registry: &mut Registry, encoder: &mut Encoder| {
             SentencePairHeads::new(registry, config, names, encoder.embeddings.word)
         };
         Ok(Self::new(config, head))
@@ -109,7 +112,7 @@ impl Blueprint<TokenClassificationHead> {
         let Some(name) = config.family.token_classifier else {
             candle_core::bail!("no token classifier is built for {:?}", config.family)
         };
-        let head = |registry: &mut Registry, _: &Encoder| {
+        let head = |registry: &mut Registry, _: &mut Encoder| {
             TokenClassificationHead::new(registry, config, name, num_labels)
         };
         Ok(Self::new(config, head))
@@ -124,10 +127,10 @@ impl<H: Head> Blueprint<H> {
 }
 
 impl<H> Blueprint<H> {
-    fn new(config: &ModelConfig, head: impl FnOnce(&mut Registry, &Encoder) -> H) -> Self {
+    fn new(config: &ModelConfig, head: impl FnOnce(&mut Registry, &mut Encoder) -> H) -> Self {
         let mut registry = Registry::default();
-        let encoder = Encoder::new(&mut registry, config);
-        let head = head(&mut registry, &encoder);
+        let mut encoder = Encoder::new(&mut registry, config);
+        let head = head(&mut registry, &mut encoder);
         Self { config: config.clone(), encoder, head, layout: registry.layout() }
     }
 

@@ -76,13 +76,14 @@ impl PairBlueprint {
         let embeddings = encoder.embeddings.clone();
         let head = ReplacedTokenHead::new(&mut registry, discriminator, form);
         registry.begin_model(GENERATOR, GENERATOR_SCOPE);
-        let of_generator = match form.sharing {
+        let mut of_generator = match form.sharing {
             EmbeddingSharing::Whole => Encoder::on(&mut registry, generator, embeddings),
             EmbeddingSharing::Disentangled => {
                 registry.begin_at_zero(embeddings.word);
                 Encoder::new(&mut registry, generator)
             }
         };
+        of_generator.decode_masks(&mut registry, generator);
         let word_embedding = of_generator.embeddings.word;
         encoder.embeddings.shared_word = Some(word_embedding).filter(|&word| word != encoder.embeddings.word);
         let of_discriminator = Half { config: discriminator.clone(), encoder, head };

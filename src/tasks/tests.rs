@@ -61,6 +61,12 @@ fn deberta() -> ModelConfig {
     ModelConfig { family, encoder }
 }
 
+/// The same with two passes in the place of its last layer.
+fn decoding() -> ModelConfig {
+    let ModelConfig { family, encoder } = deberta();
+    ModelConfig { family, encoder: EncoderConfig { enhanced_mask_decoder: true, ..encoder } }
+}
+
 /// Segments of one token, a few, and more than a tile of attention.
 fn batch() -> Batch {
     let cu_seqlens = vec![0u32, 1, 18, 90];
@@ -115,10 +121,10 @@ fn assert_same(what: &str, dtype: DType, got: &(f64, Tensor), want: &(f64, Tenso
 
 #[test]
 fn a_pass_of_the_masked_language_model_is_the_same_on_each_device() {
-    // Layers of their own, one layer that adds to its gradients again and again, and two kinds of relative
-    // positions.
+    // Layers of their own, one layer that adds to its gradients again and again, two kinds of relative
+    // positions, and a mask decoder.
     let configs = [Family::ROBERTA, Family::ALBERT, Family::MPNET].map(config_of);
-    let configs: Vec<ModelConfig> = configs.into_iter().chain([deberta()]).collect();
+    let configs: Vec<ModelConfig> = configs.into_iter().chain([deberta(), decoding()]).collect();
     for (dtype, config) in
         DTYPES.into_iter().flat_map(|dtype| configs.iter().map(move |config| (dtype, config)))
     {

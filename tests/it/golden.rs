@@ -268,6 +268,7 @@ fn masked_lm_and_five_adamw_steps_are_those_of_transformers() {
         "xlm_roberta",
         "camembert",
         "deberta_v2",
+        "deberta_v2_emd",
         "albert",
         "mpnet",
     ] {

@@ -160,7 +160,11 @@ fn all_tasks(dropout: f64, seed: u64) -> Vec<(String, Box<dyn Task>, Batch)> {
             task.map(|task| (format!("{name} of {family:?}"), task, with_types(batch, family)))
         })
     };
-    FAMILIES.into_iter().flat_map(of).flatten().collect()
+    let mut decoding = shape(Family::DEBERTA_V2, dropout);
+    decoding.encoder.enhanced_mask_decoder = true;
+    let decoding = Box::new(MaskedLm { model: Model::masked_lm(&decoding, seed, &Device::Cpu).unwrap() });
+    let decoding = ("mask decoder of DeBERTa-v2".to_string(), decoding as Box<dyn Task>, masked_batch());
+    FAMILIES.into_iter().flat_map(of).flatten().chain([decoding]).collect()
 }
 
 fn gradients_of(task: &dyn Task, batch: &Batch, pass: Pass) -> (f64, Vec<f32>) {
@@ -248,6 +252,10 @@ fn check_rows(task_name: &str, name: &str, gradients: &[f32], batch: &Batch, tas
     let distances = 1 - LENGTHS[2] as isize..LENGTHS[2] as isize;
     let used: Vec<u32> = match name.rsplit('.').nth(1) {
         Some("word_embeddings" | "tok_embeddings") => batch.ids.clone(),
+        // A mask decoder asks for the masked tokens alone.
+        Some("position_embeddings") if name.starts_with("deberta") => {
+            batch.label_positions.iter().map(|&at| batch.position_ids[at as usize]).collect()
+        }
         Some("position_embeddings") => batch.position_ids.iter().map(|position| position + offset).collect(),
         Some("rel_embeddings") => {
             let buckets = Buckets::new(6, 16);

@@ -156,6 +156,12 @@ fn relative(table: &str, model: &ModelConfig, findings: &mut Findings) {
         let hint = format!("take from 2 to {most}, or 0 for a row for each distance");
         findings.add(&[&at("position_buckets"), &at("max_relative_positions")], message, hint);
     }
+    if encoder.enhanced_mask_decoder && encoder.position_biased_input {
+        let keys = [at("enhanced_mask_decoder"), at("position_biased_input")];
+        let message =
+            format!("`{}` and `{}` are both set: absolute positions come in one way", keys[0], keys[1]);
+        findings.add(&[&keys[0], &keys[1]], message, "remove one of the two");
+    }
 }
 
 fn embedding(table: &str, model: &ModelConfig, findings: &mut Findings) {

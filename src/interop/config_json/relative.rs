@@ -27,6 +27,13 @@ impl Reader<'_> {
         }
         self.unfold_scores();
         self.unfold_norm();
+        let is_set = |key: &str, absent: bool| self.keys.get(key).map_or(absent, |value| *value == true);
+        if is_set("enhanced_mask_decoder", false) && is_set("position_biased_input", true) {
+            self.refuse(
+                "`enhanced_mask_decoder` wants `position_biased_input` `false`: absolute positions come in one way"
+                    .into(),
+            );
+        }
         if self.keys.shift_remove("conv_kernel_size").is_some_and(|size| !size.is_null() && size != 0) {
             self.refuse(
                 "`conv_kernel_size` is not supported: no convolution stands behind the first layer".into(),
@@ -159,6 +166,7 @@ mod tests {
             (json!({"embedding_size": 12}), "`embedding_size` `12` is not supported, only 48 is"),
             (json!({"attention_head_size": 12}), "`attention_head_size` `12` is not supported, only 2 is"),
             (json!({"share_att_key": 1}), "`share_att_key` must be `true` or `false`"),
+            (json!({"enhanced_mask_decoder": true}), "`enhanced_mask_decoder` wants `position_biased_input`"),
             (json!({"pooler_hidden_act": "tanh"}), "`pooler_hidden_act` \"tanh\" is not supported"),
             (json!({"position_buckets": 1}), "`position_buckets` 1 and `max_relative_positions` 512"),
         ] {

@@ -64,14 +64,11 @@ impl<'a> Parts<'a> {
     pub(super) fn embeddings(&mut self) -> Embeddings {
         let (shape, padding) = (&self.config.encoder, self.config.padding_rows());
         let width = shape.embedding_width();
-        let (names, positions) = (self.names, shape.max_position_embeddings);
+        let names = self.names;
         Embeddings {
             word: self.table(names.word, [shape.vocab_size, width], padding.word),
             shared_word: None,
-            position: names
-                .position
-                .filter(|_| shape.position_biased_input)
-                .map(|name| self.table(name, [positions, width], padding.position)),
+            position: if shape.position_biased_input { self.absolute_positions() } else { None },
             token_type: names
                 .token_type
                 .filter(|_| shape.type_vocab_size > 0)
@@ -82,6 +79,13 @@ impl<'a> Parts<'a> {
             position_padding: padding.position,
             hidden_dropout: (self.config.family.dropouts)(shape).embeddings,
         }
+    }
+
+    /// The table of absolute positions.
+    pub(super) fn absolute_positions(&mut self) -> Option<ParameterId> {
+        let (shape, padding) = (&self.config.encoder, self.config.padding_rows().position);
+        let size = [shape.max_position_embeddings, shape.embedding_width()];
+        self.names.position.map(|name| self.table(name, size, padding))
     }
 
     /// The map behind the embeddings, where there is one.

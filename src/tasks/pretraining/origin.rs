@@ -173,7 +173,9 @@ impl Origin {
         }
         let positions =
             (self.model.config.encoder.max_position_embeddings, model.encoder.max_position_embeddings);
-        let has_table = model.family.names.position.is_some() && model.encoder.position_biased_input;
+        let shape = &model.encoder;
+        let has_table = model.family.names.position.is_some()
+            && (shape.position_biased_input || shape.enhanced_mask_decoder);
         if positions.0 < positions.1 && has_table {
             let (before, after) = positions;
             progress.note(&format!("{place}: {before} positions become {after}: the rows are repeated"));

@@ -18,6 +18,22 @@ const DEBERTA: [&str; 2] = [
     "run.sample_text=the [MASK] sees [MASK] and the [MASK] sleeps.",
 ];
 
+/// The same with the authors' mask decoder.
+const DECODING: [&str; 2] = [
+    "model={deberta-v2: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 48, \
+     max_position_embeddings: 40, position_buckets: 12, initializer_range: 0.05, enhanced_mask_decoder: true}}",
+    DEBERTA[1],
+];
+
+#[test]
+fn a_run_with_a_mask_decoder_leaves_one_to_use_and_an_encoder_to_fine_tune() {
+    let place = Workplace::new();
+    learns(&place, &DECODING);
+    assert_eq!(place.json("final/config.json")["enhanced_mask_decoder"], true);
+    place.program(&["checkpoint", "verify", "run/final"], "").ok();
+    fine_tunes_with(&place, "classifier.bias, classifier.weight, pooler.dense.bias, pooler.dense.weight");
+}
+
 #[test]
 fn a_run_leaves_a_folder_to_fine_tune_and_to_predict_with() {
     let place = Workplace::new();
@@ -57,7 +73,8 @@ fn v3() -> Vec<&'static str> {
 
 #[test]
 fn an_interrupted_run_comes_to_the_same_bytes() {
-    for sets in [DEBERTA.to_vec(), v3()] {
+    let decoding_v3 = [&DECODING[..], &["task=replaced_token_detection"]].concat();
+    for sets in [DEBERTA.to_vec(), DECODING.to_vec(), v3(), decoding_v3] {
         comes_to_the_same_bytes(&sets);
     }
 }
