@@ -28,6 +28,10 @@ pub struct CompareArgs {
     /// Seeds that each model is trained with on each task (key `seeds`)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub seeds: Option<Vec<u64>>,
+    /// Runs that are trained at once on a CPU, each with its share of the threads; as many as threads and
+    /// memory allow unless given (key `runs_at_once`)
+    #[arg(long, value_name = "N")]
+    pub at_once: Option<u32>,
     /// Folder of the runs and the tables
     #[arg(long, value_name = "DIR", default_value = "runs/compare")]
     pub output_dir: PathBuf,
@@ -46,6 +50,7 @@ pub struct CompareArgs {
 pub fn run(args: &CompareArgs) -> Result<()> {
     let mut overrides = Vec::new();
     overrides.extend(args.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
+    overrides.extend(args.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
     overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
     overrides.extend(config::overrides(&args.profile, &args.set)?);
     let mut tasks = config::load_tasks(&args.tasks, &overrides)?;

@@ -18,8 +18,16 @@ use crate::error::Problem;
 pub(super) const TABLE: &str = "sweep";
 
 /// What all runs of a sweep share: its scores compare on one machine, in one type, on one evaluation file.
-const SHARED: [&str; 7] =
-    ["run", "task", "problem_type", "precision", "data.eval_file", "data.eval_fraction", "data.labels"];
+const SHARED: [&str; 8] = [
+    "run",
+    "task",
+    "problem_type",
+    "precision",
+    "runs_at_once",
+    "data.eval_file",
+    "data.eval_fraction",
+    "data.labels",
+];
 
 /// The key of the seeds of training, and what else stands for it in a sweep: `run.seed` draws the examples of
 /// a subset as well, which all runs of a sweep share.

@@ -119,10 +119,13 @@ pub struct FinetuneConfig {
     pub model: PathBuf,
     /// The examples.
     pub data: ClassifyData,
-    /// Seeds to train with, one after the other; the report gives mean and standard deviation. Empty means
-    /// `run.seed`.
+    /// Seeds to train with; the report gives mean and standard deviation. Empty means `run.seed`.
     #[serde(default)]
     pub seeds: Vec<u64>,
+    /// How many runs are trained at once on a CPU, each with its share of the threads; 0 means as many as there
+    /// are threads and memory holds. It changes no number.
+    #[serde(default)]
+    pub runs_at_once: usize,
     /// Batch, optimizer, schedule, cadence.
     #[serde(default)]
     pub training: TrainingConfig,

@@ -26,7 +26,7 @@ pub struct Floor {
 }
 
 /// A task that a pretrained encoder is fine-tuned for: its examples, which are read once for all seeds.
-pub trait Finetuned: Sized {
+pub trait Finetuned: Sized + Sync {
     /// The head that it trains.
     const HEAD: HeadKind;
 

@@ -13,18 +13,18 @@ use crate::error::class_of;
 use crate::fs;
 use crate::interop::PretrainedFolder;
 use crate::machine;
-use crate::machine::Machine;
 use crate::tasks::finetuned::Finetuned;
 use crate::tasks::labelled::files_of;
 use crate::tasks::run::Kind;
-use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Request;
-use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
+use crate::trials::equipment::Equipment;
+use crate::trials::lanes::Job;
+use crate::trials::record;
 use crate::trials::record::Record;
 
 /// What a stop leaves of a grid.
@@ -46,17 +46,6 @@ pub struct Cell {
     pub config: FinetuneConfig,
 }
 
-/// What all cells are trained with.
-#[derive(Clone, Copy)]
-pub struct Equipment<'a> {
-    /// What is computed on.
-    pub machine: &'a Machine,
-    /// Takes what a user should know.
-    pub progress: &'a Progress,
-    /// Asks for an end.
-    pub signals: &'a Signals,
-}
-
 /// A cell that is done.
 #[derive(Debug, Clone)]
 pub struct Done {
@@ -66,11 +55,23 @@ pub struct Done {
     pub took: Option<Duration>,
 }
 
+impl Job for Cell {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn is_done(&self) -> bool {
+        record::exists(&self.folder)
+    }
+}
+
 impl Cell {
     /// A cell of `config` in `folder`.
     pub fn new(name: String, folder: PathBuf, seed: u64, config: &FinetuneConfig) -> Self {
         let mut config = config.clone();
         config.seeds = vec![seed];
+        // A record tells nothing of what stood beside its run.
+        config.runs_at_once = 0;
         config.run.output_dir.clone_from(&folder);
         Self { name, folder, seed, config }
     }

@@ -6,7 +6,9 @@
 pub mod cell;
 pub mod comparison;
 mod curve;
+mod equipment;
 mod forecast;
+pub mod lanes;
 pub mod probes;
 pub mod record;
 mod summary;
@@ -14,8 +16,8 @@ pub mod sweep;
 pub mod table;
 
 pub use cell::Cell;
-pub use cell::Equipment;
 pub use comparison::Comparison;
+pub use equipment::Equipment;
 pub use probes::Probes;
 pub use record::Record;
 pub use table::Table;

@@ -31,9 +31,9 @@ use crate::tasks::run::Scores;
 use crate::telemetry::Progress;
 use crate::train::probe::Probe;
 use crate::trials::cell::Cell;
-use crate::trials::cell::Equipment;
 use crate::trials::cell::file_name;
 use crate::trials::cell::require_files;
+use crate::trials::equipment::Equipment;
 use crate::trials::record;
 
 /// Where probes work, in the folder of the run.

@@ -41,10 +41,10 @@ pub struct Record {
 impl Record {
     /// The record of the cell in `folder`, if it has one.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(RECORD);
-        if !fs::exists(&path) {
+        if !exists(folder) {
             return Ok(None);
         }
+        let path = folder.join(RECORD);
         let record = serde_json::from_slice(&fs::read_capped(&path, CAP_BYTES)?).map_err(|e| {
             Problem::new(format!("is no record of a cell: {e}"))
                 .at(path.display())
@@ -76,6 +76,11 @@ impl Record {
             changed.chain(inputs).map(|problem| problem.at(&place).hint(hint)).collect();
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
+}
+
+/// Whether the cell in `folder` is done.
+pub(super) fn exists(folder: &Path) -> bool {
+    fs::exists(&folder.join(RECORD))
 }
 
 /// Forgets that the cell in `folder` is done.

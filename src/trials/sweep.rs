@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::config::ClassifyData;
 use crate::config::Setting;
 use crate::config::Sweep;
 use crate::error::Problem;
@@ -23,12 +22,13 @@ use crate::tasks::list::FinetunedVisitor;
 use crate::train::run_folder::FINAL;
 use crate::trials::cell::Cell;
 use crate::trials::cell::Done;
-use crate::trials::cell::Equipment;
 use crate::trials::cell::file_name;
 use crate::trials::cell::require_files;
 use crate::trials::curve::Curve;
 use crate::trials::curve::Point;
+use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
+use crate::trials::lanes;
 use crate::trials::record;
 use crate::trials::summary::OfSeed;
 use crate::trials::summary::Summary;
@@ -68,18 +68,14 @@ impl FinetunedVisitor for SweepRun<'_> {
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
         let models = models(sweep)?;
         let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
-        let mut read: Option<(&ClassifyData, T)> = None;
         let mut summary: Option<Summary<'_>> = None;
         let mut points = Vec::new();
-        for setting in &sweep.settings {
-            if read.as_ref().is_none_or(|(data, _)| **data != setting.config.data) {
-                // Before the next ones are read, so that memory never holds both.
-                drop(read.take());
-                let examples = T::read(&setting.config)?;
-                with.progress.note(&examples.summary());
-                read = Some((&setting.config.data, examples));
-            }
-            let Some((_, examples)) = &read else { continue };
+        // Settings of the same data are trained side by side, and memory never holds the data of two.
+        for group in sweep.settings.chunk_by(|one, other| one.config.data == other.config.data) {
+            let jobs: Vec<Cell> = group.iter().flat_map(|setting| cells(sweep, setting, output)).collect();
+            let Some(setting) = group.first() else { continue };
+            let examples = T::read(&setting.config)?;
+            with.progress.note(&examples.summary());
             let (metric, better) = examples.best();
             let summary = summary.get_or_insert_with(|| Summary {
                 sweep,
@@ -88,16 +84,31 @@ impl FinetunedVisitor for SweepRun<'_> {
                 columns: T::COLUMNS,
                 settings: Vec::new(),
             });
-            let mut runs = Vec::new();
-            for cell in cells(sweep, setting, output) {
-                let done = cell.run(examples, &models[&setting.config.model], with)?;
-                forecast.add(&cell.name, &told(&done, &summary.metric), done.took);
-                runs.push(OfSeed { seed: cell.seed, folder: cell.folder, scores: done.record.scores });
+            let mut lanes = jobs.len();
+            for Setting { config, .. } in group {
+                let folder = &models[&config.model];
+                lanes = lanes.min(lanes::lanes(&jobs, &examples, config, folder, with.machine)?);
             }
-            summary.settings.push(runs);
-            keep_best(summary)?;
+            let run = |at: usize, with: Equipment<'_>| {
+                jobs[at].run(&examples, &models[&jobs[at].config.model], with)
+            };
+            let mut runs: Vec<Option<OfSeed>> = vec![None; jobs.len()];
+            let (mut whole, seeds) = (0, sweep.seeds.len());
+            lanes::side_by_side(&jobs, lanes, with, run, |at, done: Done| {
+                let Cell { name, folder, seed, .. } = &jobs[at];
+                forecast.add(name, &told(&done, &summary.metric), done.took);
+                runs[at] = Some(OfSeed { seed: *seed, folder: folder.clone(), scores: done.record.scores });
+                // Settings count in their order, once all of their seeds are there.
+                while let Some(of_setting) = runs.get(whole * seeds..(whole + 1) * seeds) {
+                    let Some(of_setting) = of_setting.iter().cloned().collect() else { break };
+                    summary.settings.push(of_setting);
+                    keep_best(summary)?;
+                    whole += 1;
+                }
+                Ok(())
+            })?;
             if is_curve(sweep) {
-                points.push(point(summary, setting, examples, metric));
+                points.push(point(summary, setting, &examples, metric));
             }
         }
         let Some(summary) = summary else { return Err(Problem::new("the sweep has no settings").into()) };

@@ -67,7 +67,8 @@ fn killed_at(place: &Workplace, file: &str) {
 #[test]
 fn models_stand_beside_their_floors_and_a_killed_comparison_ends_in_the_same_tables() {
     let place = workplace();
-    let whole = compare(&place, &[]).ok();
+    // One after the other; below, as many at once as there are threads.
+    let whole = compare(&place, &["--at-once", "1"]).ok();
     for words in [
         "animals: accuracy of 30 examples, 2 seeds",
         "names: entity F1 of 20 sentences, 2 seeds",

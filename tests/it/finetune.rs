@@ -183,10 +183,19 @@ fn several_seeds_give_mean_and_deviation_and_a_part_of_the_data_is_enough() {
         results["eval_accuracy_mean"].is_number() && results["eval_accuracy_std"].is_number(),
         "{results}"
     );
-    let models: BTreeSet<Vec<u8>> = [1, 2]
-        .map(|seed| fs::read(place.path(&format!("cls/seed-{seed}/final/model.safetensors"))).unwrap())
-        .into();
-    assert_eq!(models.len(), 2, "two seeds give two models");
+    let models = |output: &str| -> BTreeSet<Vec<u8>> {
+        let model = |seed| format!("{output}/seed-{seed}/final/model.safetensors");
+        [1, 2].map(|seed| fs::read(place.path(&model(seed))).unwrap()).into()
+    };
+    assert_eq!(models("cls").len(), 2, "two seeds give two models");
+    // Two threads for one after the other, one for each side by side.
+    for at_once in ["1", "2"] {
+        let output = format!("{at_once}-at-once");
+        let again = ["--output-dir", &output, "--threads", "2", "--at-once", at_once];
+        let again = finetune(&place, &[&more[2..], &again].concat()).ok();
+        assert!(models(&output) == models("cls"), "{at_once} at once");
+        assert_eq!(again.stderr.contains("seed 2: step "), at_once == "2", "{}", again.stderr);
+    }
 }
 
 #[test]

@@ -68,9 +68,13 @@ pub struct FinetuneArgs {
     /// Most training examples to use (key `data.max_train_samples`)
     #[arg(long, value_name = "N")]
     pub max_train_samples: Option<u64>,
-    /// Seeds to train with, one after the other, e.g. `1,2,3` (key `seeds`)
+    /// Seeds to train with, e.g. `1,2,3`; on a CPU side by side (key `seeds`)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub seeds: Option<Vec<u64>>,
+    /// Runs that are trained at once on a CPU, each with its share of the threads; as many as threads and
+    /// memory allow unless given (key `runs_at_once`)
+    #[arg(long, value_name = "N")]
+    pub at_once: Option<u32>,
     /// Train with each of several values of a key, and with all of their combinations, e.g.
     /// `learning_rate=1e-5,3e-5`; may be repeated (table `sweep`)
     #[arg(long, value_name = "KEY=VALUE,VALUE,...")]
@@ -163,6 +167,7 @@ impl FinetuneArgs {
             self.max_train_samples
                 .map(|count| Override::flag("--max-train-samples", "data.max_train_samples", count)),
         );
+        flags.extend(self.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
         flags.extend(self.seeds.clone().map(|seeds| Override::flag("--seeds", "seeds", seeds)));
         flags.extend(self.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
         Ok(flags)

@@ -34,6 +34,26 @@ use crate::train::resume::keep_compute;
 use crate::train::run::Request;
 use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
+use crate::trials::Equipment;
+use crate::trials::lanes;
+use crate::trials::lanes::Job;
+
+/// A seed and its folder: the output folder itself for a single one.
+struct OfSeed {
+    seed: u64,
+    folder: PathBuf,
+}
+
+impl Job for OfSeed {
+    fn name(&self) -> String {
+        format!("seed {}", self.seed)
+    }
+
+    /// A run that is complete finds it out itself.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
 
 /// One seed, and what became of it.
 struct Outcome {
@@ -53,7 +73,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
         FinetunePlan::Single(loaded) => loaded.config,
     };
-    let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
+    let folders = seeds(&config).into_iter().map(|of| of.folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -93,28 +113,38 @@ impl FinetunedVisitor for Training<'_> {
         let folder = read_folder(&config.model)?;
         progress.detail(&format!("starting from `{}`", folder.path.display()));
         let signals = Signals::listen()?;
-        let mut outcomes = Vec::new();
-        for (seed, output) in seeds {
+        let lanes = lanes::lanes(&seeds, &examples, config, &folder, machine)?;
+        let run = |at: usize, with: Equipment<'_>| {
+            let OfSeed { seed, folder: output } = &seeds[at];
             let request = Request {
                 config,
                 run: &config.run,
                 training: &config.training,
                 precision: &config.precision,
                 max_seq_length: config.data.max_seq_length,
-                output: &output,
-                seed,
+                output,
+                seed: *seed,
                 start: &Start::Auto,
                 probe: None,
                 parent: None,
             };
             let kind = examples.kind(config, &folder);
-            let outcome = machine::in_pool(|| train::run::run(kind, &request, machine, progress, &signals))?;
+            let outcome = machine::in_pool(|| {
+                train::run::run(kind, &request, with.machine, with.progress, with.signals)
+            })?;
             if let Some(End::Signal(signal)) = outcome.end {
                 return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
             }
             let train::run::Outcome { end, results, model, data, .. } = outcome;
-            outcomes.push(Outcome { seed, end, results, model, details: examples.details(&data) });
-        }
+            Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
+        };
+        let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
+        let with = Equipment { machine, progress, signals: &signals };
+        lanes::side_by_side(&seeds, lanes, with, run, |at, outcome| {
+            outcomes[at] = Some(outcome);
+            Ok(())
+        })?;
+        let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
         if outcomes.len() > 1 && machine.world.is_first() {
             let output = &config.run.output_dir;
             fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
@@ -124,13 +154,15 @@ impl FinetunedVisitor for Training<'_> {
     }
 }
 
-/// Each seed and its folder: the output folder itself for a single one.
-fn seeds(config: &FinetuneConfig) -> Vec<(u64, PathBuf)> {
+fn seeds(config: &FinetuneConfig) -> Vec<OfSeed> {
     let output = &config.run.output_dir;
     match config.seeds.as_slice() {
-        [] => vec![(config.run.seed, output.clone())],
-        [seed] => vec![(*seed, output.clone())],
-        many => many.iter().map(|&seed| (seed, output.join(format!("seed-{seed}")))).collect(),
+        [] => vec![OfSeed { seed: config.run.seed, folder: output.clone() }],
+        [seed] => vec![OfSeed { seed: *seed, folder: output.clone() }],
+        many => {
+            let of = |&seed: &u64| OfSeed { seed, folder: output.join(format!("seed-{seed}")) };
+            many.iter().map(of).collect()
+        }
     }
 }
 

@@ -95,8 +95,8 @@ impl FinetunedVisitor for Telling<'_> {
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));
         }
-        for (seed, folder) in seeds(config) {
-            row("output", format!("{}, seed {seed}", folder.display()));
+        for of in seeds(config) {
+            row("output", format!("{}, seed {}", of.folder.display(), of.seed));
         }
         Ok(lines)
     }

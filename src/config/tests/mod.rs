@@ -335,6 +335,7 @@ fn show_names_the_origin_of_each_value() {
       tag_scheme: auto                # default
       strict: false                   # default
     seeds: []                         # default
+    runs_at_once: 0                   # default
     training:
       per_device_train_batch_size: 8  # default
       train_batch_size: null          # default
@@ -460,8 +461,9 @@ fn every_file_in_configs_is_right() {
     let pattern = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/**/*.yaml");
     let files: Vec<PathBuf> =
         glob::glob(pattern).expect("is a pattern").map(|file| file.expect("is readable")).collect();
-    assert!(files.len() >= 8);
-    for file in files {
+    assert!(files.len() > 30);
+    // What others include need not be whole.
+    for file in files.into_iter().filter(|file| !file.ends_with("recipe.yaml")) {
         assert_eq!(load_any(&file, &[]).map(|_| ()), Ok(()));
     }
 }

@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct Progress {
     mode: Mode,
+    /// Stands before what is said, where several runs say something at once.
+    label: Option<Arc<str>>,
     out: Arc<Mutex<dyn Write + Send>>,
 }
 
@@ -52,7 +54,7 @@ impl Progress {
             (false, true) => Mode::Bars { bars: MultiProgress::new(), color: !set("NO_COLOR") },
             (false, false) => Mode::Lines,
         };
-        Self { mode, out: Arc::new(Mutex::new(std::io::stderr())) }
+        Self { mode, label: None, out: Arc::new(Mutex::new(std::io::stderr())) }
     }
 
     /// No progress, warnings only: for callers that are no command, such as tests.
@@ -62,7 +64,17 @@ impl Progress {
 
     /// Plain lines to `out`.
     pub fn lines(out: impl Write + Send + 'static) -> Self {
-        Self { mode: Mode::Lines, out: Arc::new(Mutex::new(out)) }
+        Self { mode: Mode::Lines, label: None, out: Arc::new(Mutex::new(out)) }
+    }
+
+    /// The same place, with `label` before all that is said.
+    #[must_use]
+    pub fn labelled(&self, label: &str) -> Self {
+        Self { label: Some(label.into()), ..self.clone() }
+    }
+
+    fn with_label(&self, text: &str) -> String {
+        self.label.as_ref().map_or_else(|| text.to_string(), |label| format!("{label}: {text}"))
     }
 
     /// Says something worth a line, above the bars; silent with `-q`, but for the log file.
@@ -89,7 +101,7 @@ impl Progress {
 
     /// Adds a line to the log file alone.
     fn log(&self, text: &str) {
-        if let Some(warning) = log::add(text) {
+        if let Some(warning) = log::add(&self.with_label(text)) {
             self.print(&warning);
         }
     }
@@ -106,7 +118,8 @@ impl Progress {
     }
 
     fn print(&self, text: &str) {
-        let text = secrets::masked(text);
+        let text = self.with_label(text);
+        let text = secrets::masked(&text);
         let write = || {
             if let Ok(mut out) = self.out.lock() {
                 let _ = writeln!(out, "{text}");

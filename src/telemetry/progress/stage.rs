@@ -49,7 +49,7 @@ impl Stage {
         };
         let bar = progress.bar(total, template);
         if let Some(bar) = &bar {
-            bar.set_prefix(label.to_string());
+            bar.set_prefix(progress.with_label(label));
         }
         let now = Instant::now();
         Self {

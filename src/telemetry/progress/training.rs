@@ -56,7 +56,7 @@ impl Sink for TrainingProgress {
             if is_evaluation {
                 self.progress.note(&text::record_line(record, self.total_steps));
             } else {
-                bar.set_message(text::values_text(record));
+                bar.set_message(self.progress.with_label(&text::values_text(record)));
                 self.progress.log(&text::record_line(record, self.total_steps));
             }
         } else {

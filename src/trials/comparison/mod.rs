@@ -23,13 +23,15 @@ use crate::tasks::finetuned::Floor;
 use crate::tasks::list;
 use crate::tasks::list::FinetunedVisitor;
 use crate::trials::cell::Cell;
-use crate::trials::cell::Equipment;
+use crate::trials::cell::Done;
 use crate::trials::cell::file_name;
 use crate::trials::cell::require_files;
 use crate::trials::comparison::result::Row;
 use crate::trials::comparison::result::RowKind;
 use crate::trials::comparison::result::TaskResult;
+use crate::trials::equipment::Equipment;
 use crate::trials::forecast::Forecast;
+use crate::trials::lanes;
 use crate::trials::record;
 
 /// Who is compared on what, and where.
@@ -81,6 +83,17 @@ impl Comparison<'_> {
             results.push(TaskResult::new(task, &rows));
         }
         report::write(&results, self.output)
+    }
+
+    /// The cells of a model on a task, one for each seed.
+    fn cells(&self, task: &NamedTask, entrant: &Entrant) -> Vec<Cell> {
+        let mut config = task.config.clone();
+        config.model.clone_from(&entrant.path);
+        let cell = |&seed: &u64| {
+            let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
+            Cell::new(name, folder(self.output, task, &entrant.name, seed), seed, &config)
+        };
+        task.seeds.iter().map(cell).collect()
     }
 
     /// The folders of all cells.
@@ -175,31 +188,33 @@ impl FinetunedVisitor for OfTask<'_> {
         let Self { comparison, task, entrants, forecast } = self;
         let examples = T::read(&task.config)?;
         comparison.with.progress.note(&format!("{}: {}", task.name, examples.summary()));
-        let mut rows = Vec::new();
-        for entrant in entrants {
-            let mut row =
-                Row { name: entrant.name.clone(), kind: entrant.kind, outcomes: Vec::new(), diverged: 0 };
-            for &seed in &task.seeds {
-                let mut config = task.config.clone();
-                config.model.clone_from(&entrant.path);
-                let name = format!("{}: {}, seed={seed}", task.name, entrant.name);
-                let folder = folder(comparison.output, task, &entrant.name, seed);
-                let cell = Cell::new(name, folder, seed, &config);
-                let done = cell.run(&examples, &entrant.folder, comparison.with)?;
-                record::remove_weights(&cell.folder)?;
-                let told = if let Some(outcomes) = done.record.outcomes {
-                    let score = outcomes.score(task.metric);
-                    row.outcomes.push(outcomes);
-                    format!("{} {score:.4}", task.metric.name())
-                } else {
-                    row.diverged += 1;
-                    "training diverged".to_string()
-                };
-                forecast.add(&cell.name, &told, done.took);
-            }
-            rows.push(row);
+        let jobs: Vec<Cell> = entrants.iter().flat_map(|entrant| comparison.cells(task, entrant)).collect();
+        let mut lanes = jobs.len();
+        for Entrant { folder, .. } in entrants {
+            let machine = comparison.with.machine;
+            lanes = lanes.min(lanes::lanes(&jobs, &examples, &task.config, folder, machine)?);
         }
-        Ok(rows)
+        let run = |at: usize, with: Equipment<'_>| {
+            let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
+            record::remove_weights(&jobs[at].folder)?;
+            Ok(done)
+        };
+        let mut outcomes = vec![None; jobs.len()];
+        lanes::side_by_side(&jobs, lanes, comparison.with, run, |at, done: Done| {
+            outcomes[at] = done.record.outcomes;
+            let told = outcomes[at].as_ref().map_or("training diverged".to_string(), |outcomes| {
+                format!("{} {:.4}", task.metric.name(), outcomes.score(task.metric))
+            });
+            forecast.add(&jobs[at].name, &told, done.took);
+            Ok(())
+        })?;
+        let rows = entrants.iter().zip(outcomes.chunks(task.seeds.len())).map(|(entrant, of_seeds)| Row {
+            name: entrant.name.clone(),
+            kind: entrant.kind,
+            outcomes: of_seeds.iter().flatten().cloned().collect(),
+            diverged: of_seeds.iter().filter(|of_seed| of_seed.is_none()).count(),
+        });
+        Ok(rows.collect())
     }
 }
 
