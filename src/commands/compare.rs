@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::commands::notify::notify;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::Override;
@@ -82,7 +83,9 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
     let comparison = Comparison { tasks: &tasks, models: &args.models, output: &args.output_dir, with };
-    let lines = comparison.run()?;
+    let lines = comparison.run();
+    shared.run.output_dir.clone_from(&args.output_dir);
+    notify(&shared.run, &lines);
     // Names come from outside.
-    lines.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+    lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
 }

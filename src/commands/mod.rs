@@ -18,6 +18,7 @@ mod forecast;
 pub mod init;
 pub mod manual;
 mod model_folder;
+mod notify;
 pub mod plan;
 pub mod predict;
 pub mod prepare;

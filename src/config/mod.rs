@@ -120,6 +120,7 @@ pub use resume::compare_for_resume;
 pub use resume::diff;
 pub use rtd::RtdConfig;
 pub use run::RunSection;
+pub use run::Tracker;
 pub use schema::Kind;
 pub use schema::schema_json;
 pub use show::Origins;

@@ -8,6 +8,14 @@ use serde::Serialize;
 
 use crate::config::device::DeviceChoice;
 
+/// Another program that is shown what a run writes of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tracker {
+    /// `MLflow`, by its file store.
+    Mlflow,
+}
+
 /// Where results go and what everything random starts from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -26,6 +34,14 @@ pub struct RunSection {
     pub usd_per_hour: Option<f64>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,
+    /// Other programs to write for: `mlflow`, whose file store is `mlruns` or the folder of
+    /// `MLFLOW_TRACKING_URI`.
+    pub trackers: Vec<Tracker>,
+    /// Folder for a text file of the newest values, for the collector of Prometheus' node exporter.
+    pub prometheus_dir: Option<PathBuf>,
+    /// A line of `sh` that is run at the end of the command: `MLMTRAIN_EVENT` is `complete`, `stopped` or
+    /// `failed`, `MLMTRAIN_RUN` the folder, `MLMTRAIN_MESSAGE` says more.
+    pub notify_command: Option<String>,
     /// A sentence with mask tokens that is filled in at the end, to look at.
     pub sample_text: Option<String>,
 }
@@ -39,6 +55,9 @@ impl Default for RunSection {
             threads: 0,
             usd_per_hour: None,
             tensorboard: true,
+            trackers: Vec::new(),
+            prometheus_dir: None,
+            notify_command: None,
             sample_text: None,
         }
     }

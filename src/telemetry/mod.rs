@@ -1,13 +1,17 @@
-//! Records go to sinks: progress bar, metrics.jsonl, TensorBoard. The trainer never reads a number back from
+//! Records go to sinks: progress bar, metrics.jsonl, TensorBoard, MLflow, Prometheus. The trainer never reads a number back from
 //! here.
 //!
 //! A sink that fails (a full disk, a closed pipe) is reported once and never stops training.
 
 mod append_log;
 mod gpu;
+mod histogram;
 pub mod log;
 mod metrics;
+mod mlflow;
+mod outlets;
 mod progress;
+mod prometheus;
 mod record;
 mod results;
 mod sink;
@@ -20,7 +24,11 @@ pub use gpu::GpuFacts;
 pub use gpu::GpuMeter;
 pub use gpu::GpuReading;
 pub use gpu::gpu_driver;
+pub use histogram::Histogram;
+pub use histogram::SAMPLE;
 pub use metrics::MetricsLog;
+pub use outlets::METRICS;
+pub use outlets::Outlets;
 pub use progress::Progress;
 pub use progress::Stage;
 pub use progress::TrainingProgress;
@@ -29,7 +37,6 @@ pub use record::Record;
 pub use results::write_results;
 pub use sink::Sink;
 pub use sink::Sinks;
-pub use tensorboard::TensorBoard;
 pub use throughput::Throughput;
 pub use trainer_state::TrainerState;
 

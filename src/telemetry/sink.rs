@@ -2,12 +2,18 @@
 
 use anyhow::Result;
 
+use crate::telemetry::histogram::Histogram;
 use crate::telemetry::record::Record;
 
 /// A place for records.
 pub trait Sink {
     /// Takes one record.
     fn write(&mut self, record: &Record) -> Result<()>;
+
+    /// Takes how the weights of each part of the model are spread at a step; most sinks have no place for it.
+    fn weights(&mut self, _step: u64, _parts: &[(String, Histogram)]) -> Result<()> {
+        Ok(())
+    }
 
     /// Makes everything written durable: a checkpoint of the step that was last written comes next.
     fn sync(&mut self) -> Result<()>;
@@ -45,6 +51,12 @@ impl Sinks {
     #[must_use = "the warnings are to be shown"]
     pub fn write(&mut self, record: &Record) -> Vec<String> {
         self.each(|sink| sink.write(record))
+    }
+
+    /// Hands how weights are spread to every sink; warnings as for [`Sinks::write`].
+    #[must_use = "the warnings are to be shown"]
+    pub fn weights(&mut self, step: u64, parts: &[(String, Histogram)]) -> Vec<String> {
+        self.each(|sink| sink.weights(step, parts))
     }
 
     /// Makes what every sink has taken durable; warnings as for [`Sinks::write`].

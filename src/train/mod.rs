@@ -28,6 +28,7 @@ pub mod step;
 pub mod stopping;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use std::time::Instant;
 

@@ -40,6 +40,7 @@ use crate::tasks::run::Kind;
 use crate::tasks::run::Parts;
 use crate::tasks::run::Scores;
 use crate::tasks::run::Setting;
+use crate::telemetry::Outlets;
 use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::StopRules;
@@ -169,7 +170,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         total_steps,
         phases: phases.clone(),
         first_step: state.step,
-        tensorboard: request.run.tensorboard,
+        outlets: Outlets::of(request.run, &saved(request.config), request.seed)?,
         world: machine.world,
     };
     let resumed = found.as_ref().map(|found| &found.resumed);

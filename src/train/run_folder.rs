@@ -29,11 +29,11 @@ use crate::tasks::Task;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::ModelFolder;
 use crate::telemetry::MetricsLog;
+use crate::telemetry::Outlets;
 use crate::telemetry::Progress;
 use crate::telemetry::Record;
 use crate::telemetry::Sink;
 use crate::telemetry::Sinks;
-use crate::telemetry::TensorBoard;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
 use crate::train::phases::Phases;
@@ -49,6 +49,7 @@ use crate::train::saved::STATE;
 use crate::train::saved::TRAINER_STATE;
 use crate::train::saved::place;
 use crate::train::state::TrainState;
+use crate::train::weights;
 
 /// A copy of the state is held while it is written where so many times its size is free.
 const ROOM_FACTOR: u64 = 2;
@@ -57,7 +58,7 @@ const ROOM_FACTOR: u64 = 2;
 pub const FINAL: &str = "final";
 
 /// Name of its records.
-pub const METRICS: &str = "metrics.jsonl";
+pub use crate::telemetry::METRICS;
 
 /// Name of what it was computed on.
 pub const MACHINE: &str = "machine.json";
@@ -83,8 +84,8 @@ pub struct RunFolderOptions<'a> {
     pub first_step: u64,
     /// The angles over the steps, which `config.json` names.
     pub phases: Phases,
-    /// Whether to write TensorBoard events.
-    pub tensorboard: bool,
+    /// Where records go.
+    pub outlets: Outlets,
     /// The processes of the run, of which the first one writes.
     pub world: World,
 }
@@ -103,7 +104,7 @@ pub struct RunFolder {
     progress: Progress,
     bar: TrainingProgress,
     sinks: Sinks,
-    tensorboard: bool,
+    outlets: Outlets,
     trainer_state: TrainerState,
     /// Checkpoints that an interruption left while steps were bad.
     in_trouble: Vec<u64>,
@@ -120,7 +121,7 @@ impl RunFolder {
         progress: &Progress,
     ) -> Result<Self> {
         let RunFolderOptions { path, folders, config, inputs, training, total_steps, .. } = options;
-        let RunFolderOptions { first_step, phases, tensorboard, world, .. } = options;
+        let RunFolderOptions { first_step, phases, outlets, world, .. } = options;
         let step = resumed.map(|resumed| resumed.state.step);
         let in_trouble = resumed.iter().filter(|resumed| resumed.state.divergence.bad_steps() > 0);
         let in_trouble = in_trouble.map(|resumed| resumed.state.step);
@@ -130,7 +131,7 @@ impl RunFolder {
         trainer_state.train_batch_size = Some(training.rows_at_once() as u64);
         (trainer_state.logging_steps, trainer_state.eval_steps, trainer_state.save_steps) =
             (training.logging_steps, training.eval_steps, training.save_steps);
-        let sinks = if world.is_first() { open_sinks(path, tensorboard, step)? } else { Sinks::new() };
+        let sinks = if world.is_first() { outlets.open(path, step)? } else { Sinks::new() };
         Ok(Self {
             path: path.to_path_buf(),
             store: CheckpointStore::new(path),
@@ -145,7 +146,7 @@ impl RunFolder {
             progress: progress.clone(),
             bar: progress.training(total_steps, first_step),
             sinks,
-            tensorboard,
+            outlets,
             trainer_state,
             in_trouble: in_trouble.collect(),
             saving: None,
@@ -286,8 +287,13 @@ impl RunFolder {
         let in_trouble = self.in_trouble.clone();
         let keep =
             Retention { limit: self.limit, save_steps, total_bytes: self.total_bytes, in_trouble, best_step };
+        let mut warnings = Vec::new();
+        if self.outlets.show_weights() {
+            warnings = self.sinks.weights(state.step, &weights::spread(task.parameters())?);
+        }
         // A run that goes on from here after a power cut has the records of all steps before.
-        for warning in self.sinks.sync() {
+        warnings.extend(self.sinks.sync());
+        for warning in warnings {
             self.progress.warn(&warning);
         }
         let ahead = !last
@@ -387,7 +393,7 @@ impl RunFolder {
         for warning in self.sinks.finish() {
             self.progress.warn(&warning);
         }
-        self.sinks = open_sinks(&self.path, self.tensorboard, Some(step))?;
+        self.sinks = self.outlets.open(&self.path, Some(step))?;
         let abandoned = self.store.steps()?.into_iter().filter(|found| (step + 1..=until).contains(found));
         abandoned.into_iter().try_for_each(|step| self.store.remove(step))
     }
@@ -458,16 +464,6 @@ impl Drop for RunFolder {
 /// room.
 fn has_room_for(bytes: u64) -> bool {
     fs::available_bytes().is_none_or(|free| free / ROOM_FACTOR >= bytes)
-}
-
-/// Where the records of a run go that starts afresh, or goes on after `resumed_step`.
-fn open_sinks(path: &Path, tensorboard: bool, resumed_step: Option<u64>) -> Result<Sinks> {
-    let mut sinks = Sinks::new();
-    sinks.add(MetricsLog::open(&path.join(METRICS), resumed_step)?);
-    if tensorboard {
-        sinks.add(TensorBoard::create(&path.join("runs"), resumed_step)?);
-    }
-    Ok(sinks)
 }
 
 /// The tensors of a model folder, by their names in it, out of those of the whole run.

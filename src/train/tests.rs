@@ -47,6 +47,7 @@ use crate::tasks::run::Data;
 use crate::tasks::run::Inputs;
 use crate::tasks::run::ModelFolder;
 use crate::tasks::run::Scores;
+use crate::telemetry::Outlets;
 use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::Trainer;
@@ -281,7 +282,7 @@ fn probed_sitting(
         total_steps: TOTAL,
         phases: Phases::new(config, 1, 0.0),
         first_step: state.step,
-        tensorboard: false,
+        outlets: Outlets::default(),
         world: machine.world,
     };
     let mut run_folder = RunFolder::open(options, resumed.as_ref(), &Progress::silent()).unwrap();

@@ -36,6 +36,7 @@ mod runs;
 mod shards;
 mod shared_layers;
 mod threads;
+mod trackers;
 mod two_models;
 mod verify_resume;
 mod vm;

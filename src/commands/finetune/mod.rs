@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::notify::notify;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
@@ -82,7 +83,10 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     }
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
-    list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
+    let training = Training { config: &config, machine: &machine, progress: &progress };
+    let lines = list::finetuned(config.goal(), training);
+    notify(&config.run, &lines);
+    lines?.iter().try_for_each(|line| terminal::stdout_line(line))
 }
 
 /// The runs of a task that is known by its name.
@@ -93,9 +97,9 @@ struct Training<'a> {
 }
 
 impl FinetunedVisitor for Training<'_> {
-    type Output = Result<()>;
+    type Output = Result<Vec<String>>;
 
-    fn visit<T: Finetuned>(self) -> Result<()> {
+    fn visit<T: Finetuned>(self) -> Result<Vec<String>> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
@@ -150,7 +154,7 @@ impl FinetunedVisitor for Training<'_> {
             fs::write_bytes(&output.join("config.yaml"), config::to_yaml(config).as_bytes())?;
             write_results(output, "eval", &summary(&outcomes))?;
         }
-        report(&outcomes, T::COLUMNS).into_iter().try_for_each(|line| terminal::stdout_line(&line))
+        Ok(report(&outcomes, T::COLUMNS))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::commands::notify::notify;
 use crate::commands::terminal;
 use crate::config::Sweep;
 use crate::machine;
@@ -27,8 +28,9 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     machine.announce(&progress);
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
-    let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with })?;
-    let lines = swept.table.lines().into_iter().chain(swept.notes);
+    let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });
+    let lines = swept.map(|swept| swept.table.lines().into_iter().chain(swept.notes).collect::<Vec<_>>());
+    notify(&shared.run, &lines);
     // Values come from outside.
-    lines.map(|line| terminal::printable(&line)).try_for_each(|line| terminal::stdout_line(&line))
+    lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::config_args::Resume;
+use crate::commands::notify::notify;
 use crate::commands::prepare;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
@@ -32,6 +33,7 @@ use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
+use crate::train::saved::Resumed;
 use crate::train::signals::Signals;
 use crate::train::signals::stopped_by;
 use crate::trials::Equipment;
@@ -58,39 +60,45 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
-    let prepared = prepare::ensure_prepared(&resolved, &progress)?;
     if let Some(line) = decay::told(&config) {
         progress.note(&line);
     }
-    for line in prepare::summary(&resolved, &prepared) {
+    let lines = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress);
+    notify(&config.run, &lines);
+    lines?.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may name.
+fn train(
+    config: &PretrainConfig,
+    resolved: &PretrainConfig,
+    origin: Option<Origin>,
+    (start, parent): (&Start, Option<&Resumed>),
+    machine: &Machine,
+    progress: &Progress,
+) -> Result<Vec<String>> {
+    let prepared = prepare::ensure_prepared(resolved, progress)?;
+    for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
     }
     let signals = Signals::listen()?;
-    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
-    let probes = Probes::of(&resolved, &config.precision, with)?;
+    let with = Equipment { machine, progress, signals: &signals };
+    let probes = Probes::of(resolved, &config.precision, with)?;
     let request = Request {
-        config: &config,
+        config,
         run: &config.run,
         training: &config.training,
         precision: &config.precision,
         max_seq_length: config.data.max_seq_length,
         output: &config.run.output_dir,
         seed: config.run.seed,
-        start: &start,
+        start,
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
-        parent: parent.as_ref(),
+        parent,
     };
-    let training = Training {
-        request: &request,
-        resolved: &resolved,
-        origin,
-        prepared,
-        machine: &machine,
-        progress: &progress,
-        signals: &signals,
-    };
-    let lines = list::pretrained(resolved.task(), training)?;
-    lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    let training =
+        Training { request: &request, resolved, origin, prepared, machine, progress, signals: &signals };
+    list::pretrained(resolved.task(), training)
 }
 
 /// A run whose task is known by its name.

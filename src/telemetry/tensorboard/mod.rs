@@ -1,7 +1,8 @@
-//! TensorBoard event files: TFRecord framing around `tensorflow.Event` messages with scalar summaries.
-//!
-//! Only the fields that scalars need are declared; numbers are those of tensorflow's `event.proto` and
-//! `summary.proto`.
+//! TensorBoard event files: TFRecord framing around `tensorflow.Event` messages. Scalars of each record,
+//! histograms of weights, and the configuration as text and as hyper-parameters.
+
+mod described;
+mod messages;
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -11,15 +12,23 @@ use std::time::UNIX_EPOCH;
 use anyhow::Result;
 use chrono::DateTime;
 use prost::Message;
+use serde_json::Value;
 
 use crate::fs;
 use crate::telemetry::append_log::AppendLog;
+use crate::telemetry::histogram::Histogram;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
+use messages::Event;
+use messages::HistogramProto;
+use messages::SessionLog;
+use messages::Summary;
+use messages::SummaryValue;
+
 /// The sink behind `runs/<date>_<host>/events.out.tfevents.*`.
 #[derive(Debug)]
-pub struct TensorBoard {
+pub(super) struct TensorBoard {
     log: AppendLog,
 }
 
@@ -27,8 +36,14 @@ impl TensorBoard {
     /// Begins an event file under `runs_folder`: in a folder of its own for a new run (`None`), else beside
     /// the earlier ones.
     ///
-    /// On a resume TensorBoard is told to forget what came after `resumed_step`.
-    pub fn create(runs_folder: &Path, resumed_step: Option<u64>) -> Result<Self> {
+    /// On a resume TensorBoard is told to forget what came after `resumed_step`; a new run begins with its
+    /// configuration and its seed.
+    pub(super) fn create(
+        runs_folder: &Path,
+        resumed_step: Option<u64>,
+        config: &Value,
+        seed: u64,
+    ) -> Result<Self> {
         let seconds = now().as_secs();
         let host = host_name();
         let earlier = resumed_step.and_then(|_| newest_folder(runs_folder));
@@ -46,6 +61,9 @@ impl TensorBoard {
         board.append(0, |event| event.file_version = Some("brain.Event:2".to_string()))?;
         if let Some(step) = resumed_step {
             board.append(step + 1, |event| event.session_log = Some(SessionLog { status: SESSION_START }))?;
+        } else {
+            let values = described::values(config, seed, now().as_secs_f64());
+            board.append(0, |event| event.summary = Some(Summary { values }))?;
         }
         Ok(board)
     }
@@ -62,9 +80,22 @@ impl Sink for TensorBoard {
         let value = |(tag, value): &(String, f64)| SummaryValue {
             tag: tag.clone(),
             simple_value: Some(*value as f32),
+            ..SummaryValue::default()
         };
         let values = record.values.iter().map(value).collect();
         self.append(record.step, |event| event.summary = Some(Summary { values }))
+    }
+
+    fn weights(&mut self, step: u64, parts: &[(String, Histogram)]) -> Result<()> {
+        let value = |(part, histogram): &(String, Histogram)| {
+            let Histogram { min, max, num, sum, sum_squares, buckets } = histogram.clone();
+            let (bucket_limit, bucket) = buckets.into_iter().unzip();
+            let histogram = HistogramProto { min, max, num, sum, sum_squares, bucket_limit, bucket };
+            let tag = format!("weights/{part}");
+            SummaryValue { tag, histogram: Some(histogram), ..SummaryValue::default() }
+        };
+        let values = parts.iter().map(value).collect();
+        self.append(step, |event| event.summary = Some(Summary { values }))
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -77,40 +108,6 @@ impl Sink for TensorBoard {
 }
 
 const SESSION_START: i32 = 1;
-
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(double, tag = "1")]
-    wall_time: f64,
-    #[prost(int64, tag = "2")]
-    step: i64,
-    #[prost(string, optional, tag = "3")]
-    file_version: Option<String>,
-    #[prost(message, optional, tag = "5")]
-    summary: Option<Summary>,
-    #[prost(message, optional, tag = "7")]
-    session_log: Option<SessionLog>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Summary {
-    #[prost(message, repeated, tag = "1")]
-    values: Vec<SummaryValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SummaryValue {
-    #[prost(string, tag = "1")]
-    tag: String,
-    #[prost(float, optional, tag = "2")]
-    simple_value: Option<f32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SessionLog {
-    #[prost(int32, tag = "1")]
-    status: i32,
-}
 
 /// A TFRecord: length, its checksum, data, its checksum.
 fn framed(data: &[u8]) -> Vec<u8> {
@@ -153,6 +150,8 @@ fn date_text(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn read_back(path: &Path) -> Vec<Event> {
@@ -180,19 +179,22 @@ mod tests {
     #[test]
     fn records_come_back_from_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let mut board = TensorBoard::create(folder.path(), None).unwrap();
+        let mut board = TensorBoard::create(folder.path(), None, &json!({}), 1).unwrap();
         board.write(&record(1, 2.5)).unwrap();
         board.finish().unwrap();
-        let mut resumed = TensorBoard::create(folder.path(), Some(1)).unwrap();
+        let mut resumed = TensorBoard::create(folder.path(), Some(1), &json!({}), 1).unwrap();
         resumed.write(&record(2, 2.25)).unwrap();
         let runs = fs::list(folder.path()).unwrap();
         assert_eq!(runs.len(), 1, "a resumed run goes on in its folder");
         let files = fs::list(&runs[0]).unwrap();
         let events = read_back(&files[0]);
         assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
-        let values = &events[1].summary.as_ref().unwrap().values;
+        let tags: Vec<&str> =
+            events[1].summary.as_ref().unwrap().values.iter().map(|value| value.tag.as_str()).collect();
+        assert_eq!(tags, ["config/text_summary", "_hparams_/session_start_info"]);
+        let values = &events[2].summary.as_ref().unwrap().values;
         assert_eq!(
-            (events[1].step, values[0].tag.as_str(), values[0].simple_value),
+            (events[2].step, values[0].tag.as_str(), values[0].simple_value),
             (1, "train/loss", Some(2.5))
         );
         assert_eq!(values[1].simple_value, Some(0.0));

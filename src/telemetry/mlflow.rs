@@ -1,0 +1,260 @@
+//! `MLflow`'s file store: a folder for each run, a file for each parameter and each metric.
+//!
+//! As `mlflow.store.tracking.file_store` of MLflow 3.17 lays it out. A run keeps its id when it is resumed, and
+//! what it logged after its last checkpoint is dropped, because those steps will come again.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
+
+use anyhow::Result;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::telemetry::append_log::AppendLog;
+use crate::telemetry::record::Record;
+use crate::telemetry::sink::Sink;
+
+/// The experiment of all runs, unless `MLFLOW_EXPERIMENT_NAME` names another.
+const EXPERIMENT: &str = "mlmtrain";
+const CAP_BYTES: u64 = 1 << 20;
+
+/// Numbers of `mlflow.entities.RunStatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Running = 1,
+    Finished = 3,
+    Killed = 5,
+}
+
+/// The sink behind `mlruns/<experiment>/<run>`.
+#[derive(Debug)]
+pub(super) struct Mlflow {
+    folder: PathBuf,
+    experiment: String,
+    id: String,
+    name: String,
+    started_ms: u64,
+    status: Status,
+    metrics: BTreeMap<String, AppendLog>,
+}
+
+/// Where the store lies, by the variable that MLflow itself reads; a server is an error.
+pub(super) fn store() -> Result<PathBuf, Problem> {
+    let Some(uri) = std::env::var("MLFLOW_TRACKING_URI").ok().filter(|uri| !uri.is_empty()) else {
+        return Ok(PathBuf::from("mlruns"));
+    };
+    let path = uri.strip_prefix("file://").or(uri.strip_prefix("file:")).unwrap_or(&uri);
+    if path.contains("://") {
+        return Err(Problem::usage("names a server, and only a folder is written")
+            .at("MLFLOW_TRACKING_URI")
+            .hint("unset it to write `mlruns`, and bring that to the server by `mlflow migrate-filestore`"));
+    }
+    Ok(PathBuf::from(path))
+}
+
+impl Mlflow {
+    /// Begins the run of `run_folder` in `store`, or goes on after `resumed_step`.
+    pub(super) fn create(
+        store: &Path,
+        run_folder: &Path,
+        config: &Value,
+        resumed_step: Option<u64>,
+    ) -> Result<Self> {
+        fs::create_folder(store)?;
+        let store = fs::canonical(store);
+        let name = std::env::var("MLFLOW_EXPERIMENT_NAME").unwrap_or_else(|_| EXPERIMENT.to_string());
+        let experiment = experiment(&store, &name)?;
+        let place = fs::canonical(run_folder);
+        let id = fs::sha256_of(&[place.as_os_str().as_encoded_bytes()])[..32].to_string();
+        let folder = store.join(&experiment).join(&id);
+        if resumed_step.is_none() {
+            fs::remove_folder(&folder)?;
+        }
+        let earlier = fs::read_text_capped(&folder.join("meta.yaml"), CAP_BYTES).ok();
+        let started_ms = earlier.and_then(|text| started(&text)).unwrap_or_else(now_ms);
+        let name = run_folder.display().to_string();
+        let status = Status::Running;
+        let mut run = Self { folder, experiment, id, name, started_ms, status, metrics: BTreeMap::new() };
+        for part in ["artifacts", "metrics", "params", "tags"] {
+            fs::create_folder(&run.folder.join(part))?;
+        }
+        for (tag, value) in [
+            ("mlflow.runName", run.name.as_str()),
+            ("mlflow.source.name", "mlmtrain"),
+            ("mlflow.source.type", "LOCAL"),
+        ] {
+            run.put("tags", tag, value)?;
+        }
+        let mut values = Vec::new();
+        flatten("", config, &mut values);
+        values.iter().try_for_each(|(key, value)| run.put("params", key, value))?;
+        if let Some(step) = resumed_step {
+            run.drop_after(step)?;
+        }
+        run.tell(Status::Running)?;
+        Ok(run)
+    }
+
+    /// A small file of its own, of which nothing is lost that the next start would not write again.
+    fn put(&self, kind: &str, key: &str, value: &str) -> Result<()> {
+        let path = self.folder.join(kind).join(key);
+        fs::remove_file(&path)?;
+        Ok(fs::append(&path)?.write_all(value.as_bytes())?)
+    }
+
+    fn drop_after(&self, step: u64) -> Result<()> {
+        for path in fs::files_below(&self.folder.join("metrics"))? {
+            let step_of = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
+            let text = fs::read_text_capped(&path, u64::MAX)?;
+            let kept =
+                text.split_inclusive('\n').filter(|line| step_of(line.trim_end()).is_some_and(|s| s <= step));
+            fs::write_bytes(&path, kept.collect::<String>().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, status: Status) -> Result<()> {
+        self.status = status;
+        let end = if status == Status::Running { json!(null) } else { json!(now_ms()) };
+        let Self { experiment, id, name, started_ms, .. } = self;
+        let artifacts = json!(format!("file://{}", self.folder.join("artifacts").display()));
+        let (name, status) = (json!(name), status as u8);
+        // JSON texts are YAML as well.
+        let text = format!(
+            "artifact_uri: {artifacts}\nend_time: {end}\nentry_point_name: ''\nexperiment_id: '{experiment}'\n\
+             lifecycle_stage: active\nrun_id: {id}\nrun_name: {name}\nrun_uuid: {id}\nsource_name: ''\n\
+             source_type: 4\nsource_version: ''\nstart_time: {started_ms}\nstatus: {status}\ntags: []\n\
+             user_id: mlmtrain\n"
+        );
+        fs::write_bytes(&self.folder.join("meta.yaml"), text.as_bytes())
+    }
+}
+
+impl Sink for Mlflow {
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let time_ms = now_ms();
+        for (tag, value) in &record.values {
+            let log = match self.metrics.entry(tag.clone()) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let path = self.folder.join("metrics").join(tag);
+                    fs::create_folder(&fs::parent_of(&path))?;
+                    entry.insert(AppendLog::open(&path)?)
+                }
+            };
+            log.append(format!("{time_ms} {value} {}\n", record.step).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.metrics.values_mut().try_for_each(AppendLog::sync)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.sync()?;
+        self.tell(Status::Finished)
+    }
+}
+
+impl Drop for Mlflow {
+    /// A run that is not finished was stopped; `mlflow ui` would show it as running for ever.
+    fn drop(&mut self) {
+        if self.status == Status::Running {
+            let _ = self.tell(Status::Killed);
+        }
+    }
+}
+
+/// The id of the experiment of this name, which is begun where the store has none.
+fn experiment(store: &Path, name: &str) -> Result<String> {
+    let line = format!("name: {}", json!(name));
+    for folder in fs::list(store)?.into_iter().filter(|path| fs::is_folder(path)) {
+        let meta = fs::read_text_capped(&folder.join("meta.yaml"), CAP_BYTES).unwrap_or_default();
+        // MLflow itself quotes only names that want it.
+        if meta.lines().any(|found| found == line || found == format!("name: {name}"))
+            && let Some(id) = folder.file_name()
+        {
+            return Ok(id.to_string_lossy().into_owned());
+        }
+    }
+    let hash = u64::from_str_radix(&fs::sha256_of(&[name.as_bytes()])[..15], 16).unwrap_or_default();
+    let id = format!("{:018}", hash % 1_000_000_000_000_000_000);
+    let folder = store.join(&id);
+    fs::create_folder(&folder)?;
+    let (place, time_ms) = (json!(format!("file://{}", folder.display())), now_ms());
+    let text = format!(
+        "artifact_location: {place}\ncreation_time: {time_ms}\nexperiment_id: '{id}'\n\
+         last_update_time: {time_ms}\nlifecycle_stage: active\n{line}\n"
+    );
+    fs::write_bytes(&folder.join("meta.yaml"), text.as_bytes())?;
+    Ok(id)
+}
+
+fn started(meta: &str) -> Option<u64> {
+    meta.lines().find_map(|line| line.strip_prefix("start_time: ")?.parse().ok())
+}
+
+/// The values of a configuration by their dotted keys; lists and texts as they are written.
+pub(super) fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                flatten(&if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, value, into);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => into.push((path.to_string(), text.clone())),
+        other => into.push((path.to_string(), other.to_string())),
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: u64) -> Record {
+        Record { step, epoch: 0.0, values: vec![("train/loss".to_string(), 0.5)] }
+    }
+
+    #[test]
+    fn a_resumed_run_goes_on_in_its_folder_without_the_steps_that_come_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (store, run) = (place.path().join("mlruns"), place.path().join("run"));
+        std::fs::create_dir(&run).unwrap();
+        let config = json!({"training": {"learning_rate": 0.5, "phases": []}, "run": {"seed": null}});
+        let open = |step| Mlflow::create(&store, &run, &config, step).unwrap();
+        let mut first = open(None);
+        (1..=4).for_each(|step| first.write(&record(step)).unwrap());
+        let folder = first.folder.clone();
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        assert!(read("meta.yaml").contains("\nstatus: 1\n"));
+        drop(first);
+        assert!(read("meta.yaml").contains("\nstatus: 5\n"), "{}", read("meta.yaml"));
+        let mut second = open(Some(2));
+        assert_eq!(second.folder, folder);
+        second.write(&record(3)).unwrap();
+        second.finish().unwrap();
+        drop(second);
+        assert!(read("meta.yaml").contains("\nstatus: 3\n"));
+        let steps: Vec<String> =
+            read("metrics/train/loss").lines().map(|line| line.rsplit(' ').next().unwrap().into()).collect();
+        assert_eq!(steps, ["1", "2", "3"]);
+        assert_eq!(read("params/training.learning_rate"), "0.5");
+        assert_eq!(read("params/training.phases"), "[]");
+        assert!(!folder.join("params/run.seed").exists(), "what is absent has no value");
+        drop(open(None));
+        assert!(!folder.join("metrics/train").exists(), "a run that begins anew has no metrics");
+    }
+}

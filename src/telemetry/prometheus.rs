@@ -1,0 +1,96 @@
+//! The newest values of a run as a text file for the collector of Prometheus' node exporter.
+//! <https://github.com/prometheus/node_exporter#textfile-collector>
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::fs;
+use crate::telemetry::record::Record;
+use crate::telemetry::sink::Sink;
+
+/// The sink behind `<folder>/mlmtrain-<run>.prom`, which is replaced as a whole with every record.
+#[derive(Debug)]
+pub(super) struct Prometheus {
+    path: PathBuf,
+    /// As a label of each value.
+    run: String,
+    values: BTreeMap<String, f64>,
+}
+
+impl Prometheus {
+    /// A file in `folder` for the run of `run_folder`.
+    pub(super) fn create(folder: &Path, run_folder: &Path) -> Result<Self> {
+        fs::create_folder(folder)?;
+        let run = run_folder.display().to_string();
+        let name: String = run.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let path = folder.join(format!("mlmtrain-{}.prom", name.trim_matches('-')));
+        Ok(Self { path, run, values: BTreeMap::new() })
+    }
+
+    fn text(&self) -> String {
+        let run = self.run.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let mut text = String::new();
+        for (name, value) in &self.values {
+            let value = match value {
+                value if value.is_nan() => "NaN".to_string(),
+                value if value.is_infinite() => if *value > 0.0 { "+Inf" } else { "-Inf" }.to_string(),
+                value => value.to_string(),
+            };
+            let _ = writeln!(text, "# TYPE {name} gauge\n{name}{{run=\"{run}\"}} {value}");
+        }
+        text
+    }
+}
+
+impl Sink for Prometheus {
+    fn write(&mut self, record: &Record) -> Result<()> {
+        let own = [("step".to_string(), record.step as f64), ("epoch".to_string(), record.epoch)];
+        for (tag, value) in record.values.iter().chain(&own) {
+            let tag: String = tag.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            self.values.insert(format!("mlmtrain_{tag}"), *value);
+        }
+        fs::write_bytes(&self.path, self.text().as_bytes())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_holds_the_newest_value_of_each_tag() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = Prometheus::create(folder.path(), Path::new("runs/a \"b\"")).unwrap();
+        let record =
+            |step, tag: &str, value| Record { step, epoch: 0.5, values: vec![(tag.to_string(), value)] };
+        for (step, tag, value) in
+            [(1, "train/loss", 2.5), (2, "train/loss", f64::NAN), (2, "eval/f1-micro", f64::INFINITY)]
+        {
+            sink.write(&record(step, tag, value)).unwrap();
+        }
+        let text = std::fs::read_to_string(folder.path().join("mlmtrain-runs-a--b.prom")).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "mlmtrain_epoch{run=\"runs/a \\\"b\\\"\"} 0.5",
+                "mlmtrain_eval_f1_micro{run=\"runs/a \\\"b\\\"\"} +Inf",
+                "mlmtrain_step{run=\"runs/a \\\"b\\\"\"} 2",
+                "mlmtrain_train_loss{run=\"runs/a \\\"b\\\"\"} NaN",
+            ]
+        );
+        assert_eq!(text.matches("# TYPE mlmtrain_train_loss gauge\n").count(), 1);
+    }
+}
