@@ -24,6 +24,8 @@ use crate::telemetry::sink::Sink;
 /// The experiment of all runs, unless `MLFLOW_EXPERIMENT_NAME` names another.
 const EXPERIMENT: &str = "mlmtrain";
 const CAP_BYTES: u64 = 1 << 20;
+/// As many values of one metric as tens of millions of records have.
+const METRIC_CAP_BYTES: u64 = 1 << 30;
 
 /// Numbers of `mlflow.entities.RunStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl Mlflow {
     fn drop_after(&self, step: u64) -> Result<()> {
         for path in fs::files_below(&self.folder.join("metrics"))? {
             let step_of = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
-            let text = fs::read_text_capped(&path, u64::MAX)?;
+            let text = fs::read_text_capped(&path, METRIC_CAP_BYTES)?;
             let kept =
                 text.split_inclusive('\n').filter(|line| step_of(line.trim_end()).is_some_and(|s| s <= step));
             fs::write_bytes(&path, kept.collect::<String>().as_bytes())?;
