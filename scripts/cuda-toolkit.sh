@@ -35,7 +35,7 @@ fi
 prefix=${1:?usage: cuda-toolkit.sh PREFIX}
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
-cudarc=$(ls -d "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/cudarc-[0-9]* 2>/dev/null | sort -V | tail -n 1)
+cudarc=$(find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name 'cudarc-[0-9]*' 2>/dev/null | sort -V | tail -n 1)
 python=${PYTHON:-python3}
 
 # CUDA 13.0 update 2. Not newer than what the driver of the machine that runs
@@ -57,7 +57,7 @@ for w in glob.glob(sys.argv[1] + "/whl/*.whl"):
     zipfile.ZipFile(w).extractall(sys.argv[1] + "/x")
 PY
     # libnvvm.so (63 MB) is for programs that call NVVM; cicc, which nvcc calls, stands alone
-    rm -rf "$prefix/bin" "$prefix/nvvm" "$prefix/include" "$prefix/lib" "$prefix/lib64" "$prefix/.stubs"
+    (cd "$prefix" && rm -rf bin nvvm include lib lib64 .stubs)
     rm -f "$tmp"/x/nvidia/cu13/lib/libnvvm.so*
     mv "$tmp"/x/nvidia/cu13/bin "$tmp"/x/nvidia/cu13/nvvm "$tmp"/x/nvidia/cu13/include "$tmp"/x/nvidia/cu13/lib "$prefix/"
     chmod -R u+w,a+rX "$prefix/bin" "$prefix/nvvm" "$prefix/include" "$prefix/lib"

@@ -7,12 +7,13 @@
 # checkpoint. It ends with the exit code of the first step that failed.
 set -euo pipefail
 usage="usage: train-local.sh --config FILE [--program FILE] [--data-command COMMAND] [--upload-command COMMAND]
-       [--price USD] [--no-plan] [--power-off] [-- ARGUMENTS OF PRETRAIN]"
+       [--preemption-command COMMAND] [--requeue-command COMMAND] [--price USD] [--no-plan] [--power-off]
+       [-- ARGUMENTS OF PRETRAIN]"
 
 say() { printf '%s  %s\n' "$(date -u +%FT%TZ)" "$*" >&2; }
 refuse() { printf 'error: %s\n%s\n' "$1" "$usage" >&2; exit 2; }
 
-config='' program=mlmtrain fetch='' upload='' price='' plan=yes power_off=no
+config='' program=mlmtrain fetch='' upload='' preempted='' requeue='' price='' plan=yes power_off=no
 while [ $# -gt 0 ]; do
     case $1 in
         --no-plan) plan=no; shift; continue ;;
@@ -26,6 +27,8 @@ while [ $# -gt 0 ]; do
         --program) program=$2 ;;
         --data-command) fetch=$2 ;;
         --upload-command) upload=$2 ;;
+        --preemption-command) preempted=$2 ;;
+        --requeue-command) requeue=$2 ;;
         --price) price=$2 ;;
         *) refuse "\`$1\` is no option" ;;
     esac
@@ -53,13 +56,27 @@ if [ "$plan" = yes ]; then
     "$program" plan --config "$config" --device here ${price:+--price "here=$price"} "${changes[@]}"
 fi
 
-# In the background, so that a signal to this script reaches the program, which then saves and ends. A Ctrl-C reaches it
-# by itself.
+# In the background, so that a signal to this script reaches the program, which then saves and ends. A second one would
+# end it at once: where all processes were sent the signal, as by Slurm's `scancel`, the witness is gone, and the program
+# has it already. A Ctrl-C reaches it by itself.
 say training
-trap 'kill -TERM "$training" 2> /dev/null || true' TERM
+tail --pid=$$ -f /dev/null > /dev/null 2>&1 &
+witness=$!
+again=no
+trap 'sleep 0.2; ! kill -0 "$witness" 2> /dev/null || kill -TERM "$training" 2> /dev/null || true' TERM
+trap 'again=yes; kill -TERM "$training" 2> /dev/null || true' USR1
 trap : INT
 "$program" pretrain --config "$config" --resume auto "$@" &
 training=$!
+if [ -n "$preempted" ]; then
+    until timeout 5 tail --pid="$training" -f /dev/null; do
+        if bash -c "$preempted" > /dev/null; then
+            say "this machine will be taken: $preempted"
+            kill -TERM "$training"
+            break
+        fi
+    done &
+fi
 code=0
 wait "$training" || code=$?
 # A signal ends `wait`, too: what counts is the exit code of the program.
@@ -67,7 +84,8 @@ while kill -0 "$training" 2> /dev/null; do
     code=0
     wait "$training" || code=$?
 done
-trap - TERM INT
+trap - TERM USR1 INT
+kill "$witness" 2> /dev/null || true
 say "training ended with exit code $code"
 
 # What a stopped run saved is worth keeping, too.
@@ -81,6 +99,11 @@ fi
 if [ "$power_off" = yes ] && [ "$code" -lt 128 ] && [ "$uploaded" = yes ]; then
     say "powering off"
     ${MLMTRAIN_POWER_OFF:-sudo poweroff}
+fi
+# A run that came to its end all the same is done.
+if [ -n "$requeue" ] && [ "$again" = yes ] && [ "$code" -eq 143 ]; then
+    say "again: $requeue"
+    bash -c "$requeue"
 fi
 [ "$code" -ne 0 ] || [ "$uploaded" = yes ] || code=1
 exit "$code"
