@@ -22,6 +22,7 @@
 //! | [`rng`] | counter-based random streams |
 //! | [`scores`] | scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
+//! | [`stores`] | objects behind URLs, and their cache on this disk |
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
@@ -85,6 +86,8 @@ pub mod rng;
 pub mod scores;
 
 pub mod fs;
+
+pub mod stores;
 
 pub mod families;
 

@@ -27,6 +27,7 @@ pub mod report;
 pub mod runs;
 pub mod scoring_args;
 pub mod shards;
+mod staging;
 pub mod terminal;
 pub mod tokenizer;
 pub mod verify_resume;

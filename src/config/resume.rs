@@ -19,6 +19,7 @@ const OUTSIDE: &[&str] = &[
     "run.usd_per_hour",
     "run.tensorboard",
     "run.sample_text",
+    "cache",
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",

@@ -35,6 +35,7 @@ mod report;
 mod runs;
 mod shards;
 mod shared_layers;
+mod stores;
 mod threads;
 mod two_models;
 mod verify_resume;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::commands::finetune::args::FinetuneArgs;
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::config;
 use crate::config::FinetuneConfig;
@@ -51,7 +52,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
         FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
-        FinetunePlan::Single(loaded) => loaded.config,
+        FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;

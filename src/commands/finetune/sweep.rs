@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::config::Sweep;
 use crate::machine;
@@ -14,6 +15,9 @@ use crate::trials::sweep;
 use crate::trials::sweep::SweepRun;
 
 pub(super) fn run(mut sweep: Sweep) -> Result<()> {
+    for setting in &mut sweep.settings {
+        setting.config = staging::finetuning(setting.config.clone())?;
+    }
     // Machine, type, task and output folder are those of all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
     let mut shared = first.config.clone();

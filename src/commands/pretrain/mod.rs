@@ -8,6 +8,8 @@ use anyhow::Result;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::config_args::Resume;
 use crate::commands::prepare;
+use crate::commands::staging;
+use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
 use crate::machine;
@@ -39,13 +41,16 @@ use crate::trials::Probes;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
-    let mut config = args.load()?.config;
+    let corpus = if args.dry_run { Corpus::Left } else { Corpus::Whole };
+    let mut config = staging::pretraining(args.load()?.config, corpus)?;
     let start = match &args.resume {
         Resume::Auto => Start::Auto,
         Resume::Never => Start::Fresh,
-        Resume::From(path) => Start::At(path.clone()),
+        Resume::From(path) => Start::At(staging::path(path)?),
     };
     let parent = decay::resolve(&mut config, &start)?;
+    // A decay takes the model of its checkpoint as it was saved.
+    config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();

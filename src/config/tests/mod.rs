@@ -380,6 +380,9 @@ fn show_names_the_origin_of_each_value() {
     precision:
       compute: f32                    # default
       tf32: false                     # default
+    cache:
+      dir: null                       # default
+      max_bytes: 100000000000         # default
     "#);
 }
 
