@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config;
 use crate::config::CacheConfig;
 use crate::config::Override;
@@ -59,6 +60,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     for task in &mut tasks {
         task.config = staging::finetuning(task.config.clone())?;
     }
+    tasks.iter().try_for_each(|task| upload::refuse(&task.config.run))?;
     let models = staging::staged(args.models.clone(), &CacheConfig::default())?;
     let folders = Comparison::folders(&tasks, &models, &args.output_dir);
     let Some(first) = tasks.first() else { return Ok(()) };

@@ -30,6 +30,7 @@ pub mod shards;
 mod staging;
 pub mod terminal;
 pub mod tokenizer;
+mod upload;
 pub mod verify_resume;
 
 #[cfg(test)]

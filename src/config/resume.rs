@@ -18,6 +18,7 @@ const OUTSIDE: &[&str] = &[
     "run.threads",
     "run.usd_per_hour",
     "run.tensorboard",
+    "run.upload_to",
     "run.sample_text",
     "cache",
     "data.loader_workers",

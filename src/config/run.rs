@@ -26,6 +26,9 @@ pub struct RunSection {
     pub usd_per_hour: Option<f64>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,
+    /// A folder in a bucket, such as `s3://bucket/runs/first`: checkpoints, records and the final model are
+    /// copied there while the run goes on, and a machine without them begins with those.
+    pub upload_to: Option<String>,
     /// A sentence with mask tokens that is filled in at the end, to look at.
     pub sample_text: Option<String>,
 }
@@ -39,6 +42,7 @@ impl Default for RunSection {
             threads: 0,
             usd_per_hour: None,
             tensorboard: true,
+            upload_to: None,
             sample_text: None,
         }
     }

@@ -12,6 +12,7 @@ use anyhow::Result;
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetunePlan;
@@ -54,6 +55,11 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
         FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
+    let progress = Progress::detect(terminal::is_quiet());
+    let mut remote = None;
+    if !args.dry_run {
+        remote = upload::take_back(&config, &config.run, &Start::Auto, &progress)?;
+    }
     let folders = seeds(&config).into_iter().map(|(_, folder)| folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
@@ -61,9 +67,9 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     if args.dry_run {
         return plan::single(&config, &machine);
     }
-    let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
-    list::finetuned(config.goal(), Training { config: &config, machine: &machine, progress: &progress })
+    let training = Training { config: &config, machine: &machine, progress: &progress };
+    upload::along(remote, &config.run.output_dir, &progress, || list::finetuned(config.goal(), training))
 }
 
 /// The runs of a task that is known by its name.

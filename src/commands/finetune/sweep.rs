@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config::Sweep;
 use crate::machine;
 use crate::tasks::list;
@@ -20,6 +21,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     }
     // Machine, type, task and output folder are those of all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
+    upload::refuse(&first.config.run)?;
     let mut shared = first.config.clone();
     let output = shared.run.output_dir.clone();
     cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;

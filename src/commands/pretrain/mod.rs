@@ -11,6 +11,7 @@ use crate::commands::prepare;
 use crate::commands::staging;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config::PretrainConfig;
 use crate::machine;
 use crate::machine::Machine;
@@ -48,6 +49,13 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::Never => Start::Fresh,
         Resume::From(path) => Start::At(staging::path(path)?),
     };
+    let progress = Progress::detect(terminal::is_quiet());
+    let mut remote = None;
+    if config.run.upload_to.is_some() && !args.dry_run {
+        let mut resolved = config.clone();
+        decay::resolve(&mut resolved, &start)?;
+        remote = upload::take_back(&resolved, &config.run, &start, &progress)?;
+    }
     let parent = decay::resolve(&mut config, &start)?;
     // A decay takes the model of its checkpoint as it was saved.
     config.model = staging::staged(config.model, &config.cache)?;
@@ -60,7 +68,6 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }
-    let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
     let prepared = prepare::ensure_prepared(&resolved, &progress)?;
@@ -94,8 +101,10 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         progress: &progress,
         signals: &signals,
     };
-    let lines = list::pretrained(resolved.task(), training)?;
-    lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    upload::along(remote, &config.run.output_dir, &progress, || {
+        let lines = list::pretrained(resolved.task(), training)?;
+        lines.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    })
 }
 
 /// A run whose task is known by its name.

@@ -314,6 +314,7 @@ fn show_names_the_origin_of_each_value() {
       threads: 0                      # default
       usd_per_hour: null              # default
       tensorboard: true               # default
+      upload_to: null                 # default
       sample_text: null               # default
     task: classify                    # default
     problem_type: null                # default

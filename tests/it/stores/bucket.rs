@@ -11,7 +11,7 @@ use crate::stores::server::S3;
 use crate::workplace::Workplace;
 
 /// A server with the corpus of the tests in two objects and a folder that is none, or a note.
-fn bucket() -> Option<S3> {
+pub(super) fn bucket() -> Option<S3> {
     let server = S3::start();
     if server.is_none() {
         notes::skipped("there is no `moto_server` on the PATH or in the folder of MLMTRAIN_STORES");
@@ -27,7 +27,7 @@ fn bucket() -> Option<S3> {
 }
 
 /// A place whose configuration names the bucket, and has no text itself.
-fn place() -> Workplace {
+pub(super) fn place() -> Workplace {
     let place = Workplace::new();
     fs::remove_file(place.path("corpus.txt")).unwrap();
     fs::write(place.path("config.yaml"), CONFIG.replace("corpus.txt", "\"s3://bucket/corpus/*.txt\""))

@@ -4,3 +4,4 @@
 mod bucket;
 mod cache;
 mod server;
+mod upload;

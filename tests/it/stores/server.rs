@@ -97,7 +97,7 @@ fn head_of(mut stream: &TcpStream) -> String {
 /// A server of S3's protocol with an empty bucket `bucket`; it ends when dropped.
 pub(super) struct S3 {
     process: Child,
-    endpoint: String,
+    pub(super) endpoint: String,
 }
 
 impl S3 {
@@ -125,6 +125,17 @@ impl S3 {
         self.request("PUT", key, body);
     }
 
+    /// The keys of all objects, in their order.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let listing = String::from_utf8(self.request("GET", "?list-type=2", b"")).unwrap();
+        let keys = listing.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next());
+        keys.map(str::to_string).collect()
+    }
+
+    pub(super) fn get(&self, key: &str) -> Vec<u8> {
+        self.request("GET", key, b"")
+    }
+
     fn request(&self, method: &str, key: &str, body: &[u8]) -> Vec<u8> {
         let host = self.endpoint.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();
@@ -147,16 +158,21 @@ impl S3 {
 
     /// Runs a command of the program with this server, and a cache in `cache`.
     pub(super) fn run(&self, mut command: Command, cache: &std::path::Path) -> Finished {
-        self.equip(&mut command, cache).output().unwrap().into()
+        equip(&mut command, &self.endpoint, cache).output().unwrap().into()
     }
+}
 
-    pub(super) fn equip<'a>(&self, command: &'a mut Command, cache: &std::path::Path) -> &'a mut Command {
-        command
-            .env("AWS_ENDPOINT_URL", &self.endpoint)
-            .env("AWS_ACCESS_KEY_ID", "planted-identity")
-            .env("AWS_SECRET_ACCESS_KEY", "planted-secret")
-            .env("XDG_CACHE_HOME", cache)
-    }
+/// Lets a command find this server, and its cache in `cache`.
+pub(super) fn equip<'a>(
+    command: &'a mut Command,
+    endpoint: &str,
+    cache: &std::path::Path,
+) -> &'a mut Command {
+    command
+        .env("AWS_ENDPOINT_URL", endpoint)
+        .env("AWS_ACCESS_KEY_ID", "planted-identity")
+        .env("AWS_SECRET_ACCESS_KEY", "planted-secret")
+        .env("XDG_CACHE_HOME", cache)
 }
 
 impl Drop for S3 {
