@@ -62,6 +62,7 @@
 //! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are
 //!    regenerated in backward instead of stored.
 //! 8. Only `fs` touches files; only `main`, `commands` and the progress sink touch the terminal.
+//! 9. Only `stores` talks to a network.
 //!
 //! # Shape letters
 //!

@@ -181,6 +181,11 @@ impl Address {
         let folder = Key::parse(folder)?;
         let mut all: Vec<ObjectMeta> = self.store.list(Some(&folder)).try_collect().await?;
         all.sort_by(|a, b| a.location.cmp(&b.location));
+        // Azure's listings have tags without the quotes that belong to them everywhere else.
+        let bare = |tag: &&mut String| !tag.ends_with('"');
+        for tag in all.iter_mut().filter_map(|meta| meta.e_tag.as_mut()).filter(bare) {
+            *tag = format!("\"{tag}\"");
+        }
         let is_folder = |meta: &ObjectMeta| {
             let inside = format!("{}/", meta.location);
             meta.location == folder || all.iter().any(|other| other.location.as_ref().starts_with(&inside))

@@ -115,7 +115,8 @@ fn is_final(error: &anyhow::Error) -> bool {
 #[error("{1}")]
 struct Refused(bool, Problem);
 
-/// One request for what is missing: adds what comes. The second value is the checksum of the whole.
+/// One request for what is missing: adds what comes. The second value is the checksum of the whole, where
+/// the store tells one.
 async fn fill(
     address: &Address,
     meta: &ObjectMeta,
@@ -123,9 +124,9 @@ async fn fill(
     file: &mut File,
     have: &dyn Fn(u64),
 ) -> (Result<(), Broken>, Vec<u8>) {
-    let mut sum = Md5::new();
+    let mut sum = sum_of(address, meta).map(|_| Md5::new());
     let filled = fill_and_sum(address, meta, part, file, have, &mut sum).await;
-    (filled, sum.finalize().to_vec())
+    (filled, sum.map(|sum| sum.finalize().to_vec()).unwrap_or_default())
 }
 
 async fn fill_and_sum(
@@ -134,7 +135,7 @@ async fn fill_and_sum(
     part: &Path,
     file: &mut File,
     have: &dyn Fn(u64),
-    sum: &mut Md5,
+    sum: &mut Option<Md5>,
 ) -> Result<(), Broken> {
     let shown = address.shown_of(&meta.location);
     let mut start = fs::len_bytes(part)?;
@@ -177,14 +178,17 @@ async fn fill_and_sum(
     while let Some(bytes) = stream.next().await {
         let bytes = bytes.map_err(|e| anyhow::Error::from(Refused(false, explained(&e, &shown))))?;
         file.write_all(&bytes).with_context(|| format!("cannot write `{}`", part.display()))?;
-        sum.update(&bytes);
+        if let Some(sum) = sum.as_mut() {
+            sum.update(&bytes);
+        }
         start += bytes.len() as u64;
         have(start);
     }
     Ok(())
 }
 
-fn read_into(part: &Path, sum: &mut Md5) -> Result<()> {
+fn read_into(part: &Path, sum: &mut Option<Md5>) -> Result<()> {
+    let Some(sum) = sum else { return Ok(()) };
     let (mut file, mut buffer) = (fs::open(part)?, vec![0; 1 << 20]);
     loop {
         match file.read(&mut buffer).with_context(|| format!("cannot read `{}`", part.display()))? {
