@@ -1,7 +1,7 @@
 //! The cache of objects on this disk.
 //!
-//! `objects/` holds each version of an object under a hash of its URL, tag and size, marked as written when it
-//! is used; `views/N/` belongs to one process and has, as links to them, the objects that it uses by their
+//! `objects/` holds each version of an object under a hash of its URL, tag and size, marked as written when
+//! it is used; `views/N/` belongs to one process and has, as links to them, the objects that it uses by their
 //! names. A view is locked while its process lives: what it links to is not deleted. So there is no index
 //! that could disagree with the disk.
 
