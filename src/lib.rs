@@ -22,6 +22,7 @@
 //! | [`rng`] | counter-based random streams |
 //! | [`scores`] | scores as pure functions |
 //! | [`fs`] | the only place that opens files: path in every error, atomic writes, locks |
+//! | [`stores`] | objects behind URLs, and their cache on this disk |
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
@@ -61,6 +62,7 @@
 //! 7. Everything random comes from [`rng::Stream`]: there is no RNG state to save, and dropout masks are
 //!    regenerated in backward instead of stored.
 //! 8. Only `fs` touches files; only `main`, `commands` and the progress sink touch the terminal.
+//! 9. Only `stores` talks to a network.
 //!
 //! # Shape letters
 //!
@@ -85,6 +87,8 @@ pub mod rng;
 pub mod scores;
 
 pub mod fs;
+
+pub mod stores;
 
 pub mod families;
 

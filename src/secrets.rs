@@ -42,12 +42,30 @@ pub fn is_named(variable: &str) -> bool {
 
 /// From here on `value` is told as the name of the variable that it came from: `${HF_TOKEN}`.
 pub fn hold(variable: &str, value: &str) {
+    stand_for(value, &format!("${{{variable}}}"));
+}
+
+/// From here on `value` is told as `told`: also a path as the URL that its content came from.
+pub fn stand_for(value: &str, told: &str) {
     let Ok(mut held) = HELD.lock() else { return };
     if value.is_empty() || held.iter().any(|(known, _)| known == value) {
         return;
     }
     let at = held.partition_point(|(known, _)| known.len() >= value.len());
-    held.insert(at, (value.to_string(), format!("${{{variable}}}")));
+    held.insert(at, (value.to_string(), told.to_string()));
+}
+
+/// A URL without its user and password and, behind http, without its query, which may be signed. Any other
+/// text is as it was.
+pub fn url(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    let rest = authority.rfind('@').map_or(rest.to_string(), |at| format!("***{}", &rest[at..]));
+    let rest = match rest.split_once('?') {
+        Some((before, _)) if scheme.starts_with("http") => format!("{before}?***"),
+        _ => rest,
+    };
+    Cow::Owned(format!("{scheme}://{rest}"))
 }
 
 /// The text with the name of its variable in the place of each secret.

@@ -6,8 +6,11 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::commands::notify::notify;
+use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config;
+use crate::config::CacheConfig;
 use crate::config::Override;
 use crate::error::Problem;
 use crate::machine;
@@ -60,7 +63,12 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         let problem = Problem::usage(format!("names `{}` twice", model.display())).at("--models");
         return Err(problem.hint("keep one of the two").into());
     }
-    let folders = Comparison::folders(&tasks, &args.models, &args.output_dir);
+    for task in &mut tasks {
+        task.config = staging::finetuning(task.config.clone())?;
+    }
+    tasks.iter().try_for_each(|task| upload::refuse(&task.config.run))?;
+    let models = staging::staged(args.models.clone(), &CacheConfig::default())?;
+    let folders = Comparison::folders(&tasks, &models, &args.output_dir);
     let Some(first) = tasks.first() else { return Ok(()) };
     // All cells are computed by one machine in one type, or their scores would not compare.
     let mut shared = first.config.clone();
@@ -82,7 +90,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     machine.announce(&progress);
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
-    let comparison = Comparison { tasks: &tasks, models: &args.models, output: &args.output_dir, with };
+    let comparison = Comparison { tasks: &tasks, models: &models, output: &args.output_dir, with };
     let lines = comparison.run();
     shared.run.output_dir.clone_from(&args.output_dir);
     notify(&shared.run, &lines);

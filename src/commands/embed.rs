@@ -11,6 +11,7 @@ use crate::commands::model_folder;
 use crate::commands::scoring_args::ColumnArgs;
 use crate::commands::scoring_args::ComputeArgs;
 use crate::commands::scoring_args::InputFormat;
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::error::Problem;
 use crate::families::Pooling;
@@ -74,8 +75,9 @@ pub fn run(args: &EmbedArgs) -> Result<()> {
         PoolingChoice::Mean => Pooling::Mean,
         PoolingChoice::Cls => Pooling::Cls,
     };
-    let mut texts = InputTexts::open(&args.file, args.format.map(Into::into), &args.columns.named())?;
-    let embedder = Embedder::load(&model_folder::named(&args.model), pooling, args.normalize, &device)?;
+    let input = staging::path(&args.file)?;
+    let mut texts = InputTexts::open(&input, args.format.map(Into::into), &args.columns.named())?;
+    let embedder = Embedder::load(&model_folder::named(&args.model)?, pooling, args.normalize, &device)?;
     let mut file = format.create(&args.output, embedder.width())?;
     let batch_size = args.compute.batch_size as usize;
     let bar = Progress::detect(terminal::is_quiet()).stage("texts", Unit::Items, None);

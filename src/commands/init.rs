@@ -10,7 +10,9 @@ use clap::ValueEnum;
 
 use crate::commands::bench;
 use crate::commands::device;
+use crate::commands::staging;
 use crate::commands::terminal;
+use crate::config::CacheConfig;
 use crate::config::ComputeType;
 use crate::config::DataConfig;
 use crate::config::DeviceChoice;
@@ -131,7 +133,7 @@ pub fn run(args: &InitArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     let speed = Speed::of(args)?;
     let data = data(args)?;
-    let sample = TextSample::read(&data)?;
+    let sample = TextSample::read(&staging::staged(data.clone(), &CacheConfig::default())?)?;
     progress.note(&format!(
         "the text: {} in {}, about {} decompressed",
         format_bytes(sample.disk_bytes),

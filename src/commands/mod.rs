@@ -28,8 +28,10 @@ pub mod report;
 pub mod runs;
 pub mod scoring_args;
 pub mod shards;
+mod staging;
 pub mod terminal;
 pub mod tokenizer;
+mod upload;
 pub mod verify_resume;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::commands::device;
 use crate::commands::model_folder;
 use crate::commands::scoring_args::PredictArgs;
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::machine;
@@ -20,13 +21,14 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
+    let path = staging::path(&args.input)?;
     let input = InputFile {
-        path: &args.input,
+        path: &path,
         format: args.format.map(Into::into),
         columns: args.columns.named(),
         token_column: args.token_column,
     };
-    let model = list::open(&model_folder::named(&args.model), &device)?;
+    let model = list::open(&model_folder::named(&args.model)?, &device)?;
     model.predict(&input, args.compute.batch_size as usize, &mut out)?;
     out.finish()
 }

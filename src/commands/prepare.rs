@@ -3,6 +3,8 @@
 use anyhow::Result;
 
 use crate::commands::config_args::PrepareArgs;
+use crate::commands::staging;
+use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
@@ -22,7 +24,7 @@ use crate::telemetry::Unit;
 /// Runs the subcommand.
 pub fn run(args: &PrepareArgs) -> Result<()> {
     // A model folder that is named brings its tokenizer along.
-    let (config, _) = origin::resolve(&args.config.load()?.config)?;
+    let (config, _) = origin::resolve(&staging::pretraining(args.config.load()?.config, Corpus::Whole)?)?;
     let threads = machine::set_up_threads(&config.run)?;
     let progress = Progress::detect(terminal::is_quiet());
     progress.note(&format!("working with {}", machine::threads_text(threads)));

@@ -11,6 +11,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
 
+use crate::commands::staging;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
 use crate::fs;
@@ -53,11 +54,12 @@ pub fn run(command: &TokenizerCommand) -> Result<()> {
 }
 
 fn encode(args: &TokenizerEncodeArgs) -> Result<()> {
-    let tokenizer = Tokenizer::load(&args.tokenizer)?;
-    let is_stdin = args.input == Path::new("-");
+    let tokenizer = Tokenizer::load(&staging::path(&args.tokenizer)?)?;
+    let input = staging::path(&args.input)?;
+    let is_stdin = input == Path::new("-");
     let reader: Box<dyn Read> =
-        if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&args.input)?) };
-    let name = if is_stdin { "standard input".to_string() } else { args.input.display().to_string() };
+        if is_stdin { Box::new(std::io::stdin()) } else { Box::new(fs::open_text(&input)?) };
+    let name = if is_stdin { "standard input".to_string() } else { input.display().to_string() };
     let (mut reader, mut out, mut read) = (BufReader::new(reader), Output::stdout(), 0);
     loop {
         let lines = portion(&mut reader, &name, read)?;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::cache::CacheConfig;
 use crate::config::precision::PrecisionConfig;
 use crate::config::run::RunSection;
 use crate::config::task::FinetuneTask;
@@ -132,6 +133,9 @@ pub struct FinetuneConfig {
     /// Precision.
     #[serde(default)]
     pub precision: PrecisionConfig,
+    /// Where objects that URLs name are kept.
+    #[serde(default)]
+    pub cache: CacheConfig,
 }
 
 impl FinetuneConfig {

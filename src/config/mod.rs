@@ -4,6 +4,7 @@
 
 pub mod batch_size;
 pub mod batching;
+pub mod cache;
 pub mod checkpointing;
 pub mod class_weights;
 pub mod cleaning;
@@ -64,6 +65,7 @@ pub use batch_size::BatchSize;
 pub use batching::BatchSizeRamp;
 pub use batching::PackingConfig;
 pub use batching::PackingMode;
+pub use cache::CacheConfig;
 pub use checkpointing::GradientCheckpointing;
 pub use class_weights::ClassWeights;
 pub use cleaning::CleaningConfig;
@@ -152,5 +154,6 @@ pub use training::TrainingConfig;
 pub use validate::validate_finetune;
 pub use validate::validate_generator;
 pub use validate::validate_pretrain;
+pub use variables::moved;
 pub use variables::portable;
 pub use variables::with_variables;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::config::cache::CacheConfig;
 use crate::config::data::DataConfig;
 use crate::config::decay::DecayFrom;
 use crate::config::evaluation::EvaluationConfig;
@@ -52,6 +53,9 @@ pub struct PretrainConfig {
     /// What is measured on tasks while it is trained.
     #[serde(default)]
     pub evaluation: EvaluationConfig,
+    /// Where objects that URLs name are kept.
+    #[serde(default)]
+    pub cache: CacheConfig,
     /// A checkpoint whose learning rate is brought down, and nothing else; the flag `--decay-from` names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decay_from: Option<DecayFrom>,
@@ -71,6 +75,7 @@ impl PretrainConfig {
             training: TrainingConfig::default(),
             precision: PrecisionConfig::default(),
             evaluation: EvaluationConfig::default(),
+            cache: CacheConfig::default(),
             decay_from: None,
         }
     }

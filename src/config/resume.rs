@@ -23,6 +23,8 @@ const OUTSIDE: &[&str] = &[
     "run.notify_command",
     "run.sample_text",
     "runs_at_once",
+    "run.upload_to",
+    "cache",
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",

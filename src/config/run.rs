@@ -42,6 +42,9 @@ pub struct RunSection {
     /// A line of `sh` that is run at the end of the command: `MLMTRAIN_EVENT` is `complete`, `stopped` or
     /// `failed`, `MLMTRAIN_RUN` the folder, `MLMTRAIN_MESSAGE` says more.
     pub notify_command: Option<String>,
+    /// A folder in a bucket, such as `s3://bucket/runs/first`: checkpoints, records and the final model are
+    /// copied there while the run goes on, and a machine without them begins with those.
+    pub upload_to: Option<String>,
     /// A sentence with mask tokens that is filled in at the end, to look at.
     pub sample_text: Option<String>,
 }
@@ -58,6 +61,7 @@ impl Default for RunSection {
             trackers: Vec::new(),
             prometheus_dir: None,
             notify_command: None,
+            upload_to: None,
             sample_text: None,
         }
     }

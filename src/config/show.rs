@@ -112,12 +112,7 @@ fn without_secret(key: &str, text: &str) -> String {
     if key.split('_').any(|word| WORDS.contains(&word.to_lowercase().as_str())) {
         return "***".to_string();
     }
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_string() };
-    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
-    match authority.rfind('@') {
-        Some(at) => format!("{scheme}://***{}", &rest[at..]),
-        None => text.to_string(),
-    }
+    secrets::url(text).into_owned()
 }
 
 /// One line of output and the comment at its end.

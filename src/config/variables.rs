@@ -242,7 +242,17 @@ pub fn portable(path: &str) -> String {
         let rest = path.strip_prefix(value.trim_end_matches('/'))?;
         (rest.is_empty() || rest.starts_with('/')).then(|| format!("${{{name}}}{rest}"))
     });
-    found.unwrap_or_else(|| path.to_string())
+    // What lies in the cache of objects is known by its URL.
+    found.unwrap_or_else(|| secrets::masked(path).into_owned())
+}
+
+/// From here on the text `to` is saved as `from` is, which it stands for.
+pub fn moved(from: &str, to: &str) {
+    if let Ok(mut written) = WRITTEN.lock()
+        && let Some(filled) = written.get(from).cloned()
+    {
+        written.insert(to.to_string(), filled);
+    }
 }
 
 /// Whether a key names files or folders.

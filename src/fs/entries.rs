@@ -31,6 +31,13 @@ pub fn modified(path: &Path) -> Result<SystemTime> {
         .with_context(|| format!("cannot read `{}`", path.display()))
 }
 
+/// Marks a file as written now.
+pub fn touch(path: &Path) -> Result<()> {
+    super::open(path)?
+        .set_modified(SystemTime::now())
+        .with_context(|| format!("cannot write `{}`", path.display()))
+}
+
 /// Makes `link` another name of `target`, which may lie anywhere.
 pub fn link(target: &Path, link: &Path) -> Result<()> {
     std::os::unix::fs::symlink(std::path::absolute(target)?, link)

@@ -33,6 +33,7 @@ pub use entries::bytes_below;
 pub use entries::link;
 pub use entries::modified;
 pub use entries::relink;
+pub use entries::touch;
 pub use groups::GroupLimits;
 pub use groups::group_limits;
 pub use hash::Sha256Sum;

@@ -14,6 +14,7 @@ use crate::config::ModelSection;
 use crate::config::PretrainConfig;
 use crate::config::TokenizerConfig;
 use crate::config::compare_for_decay;
+use crate::config::portable;
 use crate::config::with_variables;
 use crate::error::Problem;
 use crate::fs;
@@ -94,7 +95,10 @@ fn begun(config: &PretrainConfig, start: &Start) -> Result<Option<PretrainConfig
             store.steps()?.into_iter().rev().map(|step| store.path_of(step)).collect()
         }
     };
-    let named = |config: &PretrainConfig| config.decay_from.as_ref().map(|from| from.checkpoint.clone());
+    // By the name that is saved, which for one from a bucket is its URL.
+    let named = |config: &PretrainConfig| {
+        config.decay_from.as_ref().map(|from| portable(&from.checkpoint.to_string_lossy()))
+    };
     // A checkpoint that is damaged is told of when the run goes on from another one.
     let read = |folder: &Path| {
         let bytes = fs::read_capped(&folder.join(CONFIG), CONFIG_CAP_BYTES).ok()?;

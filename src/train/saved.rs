@@ -22,7 +22,8 @@ pub(super) const OPTIMIZER: &str = "trainer/optimizer.safetensors";
 /// Parameters of which a model folder holds the sum with another one: by themselves, to the last bit.
 pub(super) const ADDED: &str = "trainer/added.safetensors";
 pub(super) const STATE: &str = "trainer/state.json";
-pub(super) const INPUTS: &str = "trainer/inputs.json";
+/// Hashes of what the run learnt from inside a checkpoint.
+pub const INPUTS: &str = "trainer/inputs.json";
 /// The configuration of the run inside a checkpoint.
 pub const CONFIG: &str = "trainer/config.json";
 pub(super) const TRAINER_STATE: &str = "trainer_state.json";

@@ -17,7 +17,7 @@ use source::Source;
 use source::is_part_of_name;
 
 /// A module may use itself and those before it. The table in `src/lib.rs` must be the same.
-const MODULES: [&str; 32] = [
+const MODULES: [&str; 33] = [
     "secrets",
     "error",
     "pages",
@@ -26,6 +26,7 @@ const MODULES: [&str; 32] = [
     "rng",
     "scores",
     "fs",
+    "stores",
     "families",
     "ops",
     "config",

@@ -35,6 +35,7 @@ mod report;
 mod runs;
 mod shards;
 mod shared_layers;
+mod stores;
 mod threads;
 mod trackers;
 mod two_models;

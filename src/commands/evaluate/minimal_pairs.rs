@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::error::Problem;
@@ -30,8 +31,8 @@ pub(super) fn run(args: &EvaluateArgs, device: &Device) -> Result<()> {
         return Err(problem.hint("give `--scores` a file").into());
     }
     let masking = if args.mask_rest_of_word { Masking::RestOfWord } else { Masking::Token };
-    let pairs = read_pairs(&args.data)?;
-    let model = Likelihood::open(&model_folder::named(&args.model), device, masking)?;
+    let pairs = read_pairs(&staging::path(&args.data)?)?;
+    let model = Likelihood::open(&model_folder::named(&args.model)?, device, masking)?;
     let total = 2 * pairs.len() as u64;
     let stage = Progress::detect(terminal::is_quiet()).stage("sentences", Unit::Items, Some(total));
     let judged = model.judge(&pairs, &mut |count| stage.advance(count))?;

@@ -10,6 +10,7 @@ use crate::commands::device;
 use crate::commands::model_folder;
 use crate::commands::scoring_args::EvaluateArgs;
 use crate::commands::scoring_args::ScoringTask;
+use crate::commands::staging;
 use crate::commands::terminal;
 use crate::machine;
 use crate::tasks::labelled::Columns;
@@ -23,8 +24,9 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
     if args.task == Some(ScoringTask::MinimalPairs) {
         return minimal_pairs::run(args, &device);
     }
+    let data = staging::path(&args.data)?;
     let evaluation = Evaluation {
-        data: &args.data,
+        data: &data,
         columns: Columns {
             label: args.label_column.as_deref(),
             label_separator: args.label_separator.as_deref(),
@@ -35,7 +37,7 @@ pub fn run(args: &EvaluateArgs) -> Result<()> {
         batch_size: args.compute.batch_size as usize,
         dump_logits: args.dump_logits.as_deref(),
     };
-    let scores = list::open(&model_folder::named(&args.model), &device)?.evaluate(&evaluation)?;
+    let scores = list::open(&model_folder::named(&args.model)?, &device)?.evaluate(&evaluation)?;
     if args.json {
         return terminal::stdout_line(&Value::from(scores.json).to_string());
     }

@@ -11,7 +11,9 @@ use anyhow::Result;
 
 use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::notify::notify;
+use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetunePlan;
@@ -72,8 +74,13 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let mut config = match args.load()? {
         FinetunePlan::Sweep(sweep) if args.dry_run => return plan::sweep(&sweep),
         FinetunePlan::Sweep(sweep) => return sweep::run(sweep),
-        FinetunePlan::Single(loaded) => loaded.config,
+        FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
+    let progress = Progress::detect(terminal::is_quiet());
+    let mut remote = None;
+    if !args.dry_run {
+        remote = upload::take_back(&config, &config.run, &Start::Auto, &progress)?;
+    }
     let folders = seeds(&config).into_iter().map(|of| of.folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
@@ -81,12 +88,16 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     if args.dry_run {
         return plan::single(&config, &machine);
     }
-    let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     let training = Training { config: &config, machine: &machine, progress: &progress };
-    let lines = list::finetuned(config.goal(), training);
+    // Results are told also where they cannot be uploaded.
+    let lines = upload::along(remote, &config.run.output_dir, &progress, || {
+        let lines = list::finetuned(config.goal(), training)?;
+        lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        Ok(lines)
+    });
     notify(&config.run, &lines);
-    lines?.iter().try_for_each(|line| terminal::stdout_line(line))
+    lines.map(drop)
 }
 
 /// The runs of a task that is known by its name.

@@ -3,7 +3,9 @@
 use anyhow::Result;
 
 use crate::commands::notify::notify;
+use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config::Sweep;
 use crate::machine;
 use crate::tasks::list;
@@ -15,8 +17,12 @@ use crate::trials::sweep;
 use crate::trials::sweep::SweepRun;
 
 pub(super) fn run(mut sweep: Sweep) -> Result<()> {
+    for setting in &mut sweep.settings {
+        setting.config = staging::finetuning(setting.config.clone())?;
+    }
     // Machine, type, task and output folder are those of all settings.
     let Some(first) = sweep.settings.first() else { return Ok(()) };
+    upload::refuse(&first.config.run)?;
     let mut shared = first.config.clone();
     let output = shared.run.output_dir.clone();
     cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;

@@ -10,6 +10,8 @@ use clap::Args;
 use crate::commands::bench;
 use crate::commands::config_args::ConfigArgs;
 use crate::commands::plan::table::Row;
+use crate::commands::staging;
+use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config::PretrainConfig;
@@ -99,7 +101,7 @@ fn price(text: &str) -> Result<(String, f64), String> {
 
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<()> {
-    let config = args.config.load()?.config;
+    let config = staging::pretraining(args.config.load()?.config, Corpus::Left)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;

@@ -9,7 +9,10 @@ use crate::commands::config_args::PretrainArgs;
 use crate::commands::config_args::Resume;
 use crate::commands::notify::notify;
 use crate::commands::prepare;
+use crate::commands::staging;
+use crate::commands::staging::Corpus;
 use crate::commands::terminal;
+use crate::commands::upload;
 use crate::config::PretrainConfig;
 use crate::machine;
 use crate::machine::Machine;
@@ -41,13 +44,23 @@ use crate::trials::Probes;
 
 /// Runs the subcommand.
 pub fn run(args: &PretrainArgs) -> Result<()> {
-    let mut config = args.load()?.config;
+    let corpus = if args.dry_run { Corpus::Left } else { Corpus::Whole };
+    let mut config = staging::pretraining(args.load()?.config, corpus)?;
     let start = match &args.resume {
         Resume::Auto => Start::Auto,
         Resume::Never => Start::Fresh,
-        Resume::From(path) => Start::At(path.clone()),
+        Resume::From(path) => Start::At(staging::path(path)?),
     };
+    let progress = Progress::detect(terminal::is_quiet());
+    let mut remote = None;
+    if config.run.upload_to.is_some() && !args.dry_run {
+        let mut resolved = config.clone();
+        decay::resolve(&mut resolved, &start)?;
+        remote = upload::take_back(&resolved, &config.run, &start, &progress)?;
+    }
     let parent = decay::resolve(&mut config, &start)?;
+    // A decay takes the model of its checkpoint as it was saved.
+    config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     config.precision.compute = machine.policy.compute_type().into();
@@ -57,15 +70,19 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }
-    let progress = Progress::detect(terminal::is_quiet());
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
     if let Some(line) = decay::told(&config) {
         progress.note(&line);
     }
-    let lines = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress);
+    // Results are told also where they cannot be uploaded.
+    let lines = upload::along(remote, &config.run.output_dir, &progress, || {
+        let lines = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress)?;
+        lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        Ok(lines)
+    });
     notify(&config.run, &lines);
-    lines?.into_iter().try_for_each(|line| terminal::stdout_line(&line))
+    lines.map(drop)
 }
 
 /// Prepares and trains; gives the report. `resolved` is `config` with the model of the folder that it may name.

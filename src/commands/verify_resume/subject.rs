@@ -106,6 +106,8 @@ impl Subject {
             // Each step is seen, so that it is known when to stop.
             "training.logging_steps=1".to_string(),
             "run.tensorboard=false".to_string(),
+            // What is proved something of is not the run whose bucket this may be.
+            "run.upload_to=null".to_string(),
             // Time is no part of what is proved, and would end both runs at steps of their own.
             "training.max_train_time=null".to_string(),
         ];

@@ -317,6 +317,7 @@ fn show_names_the_origin_of_each_value() {
       trackers: []                    # default
       prometheus_dir: null            # default
       notify_command: null            # default
+      upload_to: null                 # default
       sample_text: null               # default
     task: classify                    # default
     problem_type: null                # default
@@ -384,6 +385,9 @@ fn show_names_the_origin_of_each_value() {
     precision:
       compute: f32                    # default
       tf32: false                     # default
+    cache:
+      dir: null                       # default
+      max_bytes: 100000000000         # default
     "#);
 }
 

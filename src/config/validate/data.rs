@@ -13,6 +13,8 @@ use crate::config::RunSection;
 use crate::config::validate::Findings;
 use crate::config::validate::percent_hint;
 use crate::config::validate::sources;
+use crate::secrets;
+use crate::stores::is_url;
 
 /// Two special tokens and one of text.
 const SHORTEST_SEQUENCE: u64 = 3;
@@ -26,6 +28,18 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
             &["run.usd_per_hour"],
             format!("`run.usd_per_hour` is {usd}, a price is not negative"),
             "write it like `2.49`",
+        );
+    }
+    upload_to(run, findings);
+}
+
+fn upload_to(run: &RunSection, findings: &mut Findings) {
+    if let Some(url) = run.upload_to.as_deref().filter(|url| !is_url(url) || url.starts_with("http")) {
+        let message = format!("`run.upload_to` is `{}`, and is no folder of a bucket", secrets::url(url));
+        findings.add(
+            &["run.upload_to"],
+            message,
+            "write `s3://bucket/runs/first`, or with `gs://` or `az://`",
         );
     }
 }

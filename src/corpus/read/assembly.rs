@@ -3,6 +3,7 @@
 //! A document is cut while it is read, so a file of any length that counts as one document is read in bounded
 //! memory.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::corpus::read::files::SourceFile;
 use crate::corpus::read::utf8;
 use crate::corpus::read::utf8::Decoded;
 use crate::error::Problem;
+use crate::secrets;
 
 /// The document that is being put together, and the finished items that were not taken yet.
 pub(super) struct Assembly {
@@ -51,7 +53,12 @@ pub(super) struct Origin<'a> {
 
 impl Assembly {
     pub(super) fn new(file: &SourceFile, limits: Limits) -> Self {
-        let (path, source, invalid_utf8) = (Arc::clone(&file.path), file.source, file.invalid_utf8);
+        // Reports keep where documents are from: of what came from a bucket the URL, the same everywhere.
+        let path = match secrets::masked(&file.path.to_string_lossy()) {
+            Cow::Owned(url) => Arc::from(Path::new(&url)),
+            Cow::Borrowed(_) => Arc::clone(&file.path),
+        };
+        let (source, invalid_utf8) = (file.source, file.invalid_utf8);
         Self { path, source, invalid_utf8, limits, open: None, ready: VecDeque::new() }
     }
 

@@ -1,0 +1,201 @@
+//! `run.upload_to`: what a run finds in the bucket of an earlier machine, and what it leaves there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::checkpoint::CheckpointStore;
+use crate::config::RunSection;
+use crate::config::compare_for_resume;
+use crate::config::saved;
+use crate::error::Problem;
+use crate::fs;
+use crate::fs::FolderLock;
+use crate::stores::Mirror;
+use crate::stores::Objects;
+use crate::stores::Remote;
+use crate::stores::is_kept;
+use crate::stores::sealed_folder;
+use crate::telemetry::Progress;
+use crate::telemetry::Unit;
+use crate::train::resume::Start;
+use crate::train::saved::CONFIG;
+use crate::train::saved::INPUTS;
+
+const HINT: &str = "choose another `run.upload_to`; nothing was changed there";
+
+/// The bucket of a run, if it has one, after its checkpoints that are newer than those here were brought
+/// here. One that holds another run is refused.
+pub(super) fn take_back<C: Serialize + DeserializeOwned>(
+    config: &C,
+    run: &RunSection,
+    start: &Start,
+    progress: &Progress,
+) -> Result<Option<Remote>> {
+    let Some(url) = &run.upload_to else { return Ok(None) };
+    let remote = Remote::open(url)?;
+    let objects = remote.objects()?;
+    // The whole checkpoints of each folder that has some: the run's own, or one for each seed.
+    let mut found: BTreeMap<&str, BTreeMap<u64, &str>> = BTreeMap::new();
+    for folder in objects.keys().filter_map(|name| sealed_folder(name, &objects)) {
+        let above = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        if let Some(step) = step_of(folder) {
+            found.entry(above).or_default().insert(step, folder);
+        }
+    }
+    if *start == Start::Fresh && !found.is_empty() {
+        return Err(Problem::usage("holds checkpoints of another run").at(remote.shown()).hint(HINT).into());
+    }
+    for (above, checkpoints) in &found {
+        let store = CheckpointStore::new(&run.output_dir.join(above));
+        let here = store.steps()?.last().copied();
+        let Some((&step, folder)) = checkpoints.last_key_value() else { continue };
+        let own = here.map(|step| store.path_of(step));
+        is_of_this_run(&remote, folder, config, own.as_deref())
+            .with_context(|| format!("`{}` holds another run: {HINT}", remote.shown()))?;
+        if *start == Start::Auto && here.is_none_or(|here| here < step) {
+            restore(&remote, &objects, run, (above, here), progress)?;
+        }
+    }
+    Ok(Some(remote))
+}
+
+/// The step of a folder of a checkpoint.
+fn step_of(folder: &str) -> Option<u64> {
+    folder.rsplit('/').next()?.strip_prefix("checkpoint-")?.parse().ok()
+}
+
+/// Refuses a checkpoint in the bucket whose configuration does not go on with this one, or that learnt from
+/// other data than the one here.
+fn is_of_this_run<C: Serialize + DeserializeOwned>(
+    remote: &Remote,
+    folder: &str,
+    config: &C,
+    own: Option<&Path>,
+) -> Result<()> {
+    let json = |name: &str| {
+        let name = format!("{folder}/{name}");
+        let missing = || Problem::new("is missing").at(format!("{}/{name}", remote.shown()));
+        let bytes = remote.read(&name)?.ok_or_else(missing)?;
+        serde_json::from_slice::<Value>(&bytes)
+            .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
+    };
+    let mut before = json(CONFIG)?;
+    // What `auto` was is found out after this.
+    if saved(config)["precision"]["compute"] == "auto" {
+        before["precision"]["compute"] = "auto".into();
+    }
+    let before: C = serde_json::from_value(before)
+        .map_err(|e| Problem::new(format!("is not a configuration of this command: {e}")).at(CONFIG))?;
+    compare_for_resume(&before, config)?;
+    let Some(own) = own.map(|own| own.join(INPUTS)).filter(|own| fs::exists(own)) else { return Ok(()) };
+    let own: Option<Value> = serde_json::from_slice(&fs::read_capped(&own, 1 << 20)?).ok();
+    if own == Some(json(INPUTS)?) {
+        return Ok(());
+    }
+    Err(Problem::usage("its checkpoints learnt from other data than those of `run.output_dir`").into())
+}
+
+/// Brings here what belongs to the checkpoints of the folder `above` that are newer than `here`, and them.
+fn restore(
+    remote: &Remote,
+    objects: &Objects,
+    run: &RunSection,
+    (above, here): (&str, Option<u64>),
+    progress: &Progress,
+) -> Result<()> {
+    let output = &run.output_dir;
+    let _lock = FolderLock::take(output)?;
+    let is_newer = |folder: &str| match step_of(folder) {
+        Some(step) => here.is_none_or(|here| here < step),
+        None => !folder.contains("diverged-") && !fs::exists(&output.join(folder)),
+    };
+    // The newest last: what is cut off goes on the next time.
+    let mut folders: BTreeMap<(u64, &str), Vec<&String>> = BTreeMap::new();
+    let is_below = |name: &&String| {
+        is_kept(name)
+            && name.strip_prefix(above).is_some_and(|rest| above.is_empty() || rest.starts_with('/'))
+    };
+    for name in objects.keys().filter(is_below) {
+        match sealed_folder(name, objects) {
+            Some(folder) if is_newer(folder) => {
+                folders.entry((step_of(folder).unwrap_or(0), folder)).or_default().push(name);
+            }
+            None if !name.contains("checkpoint-") => folders.entry((0, "")).or_default().push(name),
+            _ => {}
+        }
+    }
+    let total: u64 = folders.values().flatten().map(|name| objects[*name].size).sum();
+    fs::require_space(output, total, "there is no room for the checkpoints in the bucket")?;
+    let bar = progress.stage("restoring", Unit::Bytes, Some(total));
+    // Under a name that the next save tidies away, until a folder is whole.
+    let aside = |path: &Path| -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".tmp-restored-{name}"))
+    };
+    let fetch = |name: &String, path: &Path| remote.fetch(&objects[name], path, &|bytes| bar.advance(bytes));
+    for ((_, folder), files) in &folders {
+        let target = output.join(folder);
+        if folder.is_empty() {
+            for name in files {
+                let path = output.join(name);
+                fs::remove_file(&aside(&path))?;
+                fetch(name, &aside(&path))?;
+                fs::rename(&aside(&path), &path)?;
+            }
+            continue;
+        }
+        fs::remove_folder(&aside(&target))?;
+        for name in files {
+            let below = name.strip_prefix(folder).unwrap_or(name).trim_start_matches('/');
+            fetch(name, &aside(&target).join(below))?;
+        }
+        fs::remove_folder(&target)?;
+        fs::publish_folder(&aside(&target), &target)?;
+    }
+    bar.finish(&format!("{} folders of `{}`", folders.len(), remote.shown()));
+    Ok(())
+}
+
+/// Does `run` while the folder is copied into the bucket, and waits until all that it left is there.
+pub(super) fn along<R>(
+    remote: Option<Remote>,
+    folder: &Path,
+    progress: &Progress,
+    run: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    let Some(remote) = remote else { return run() };
+    let (shown, warnings) = (remote.shown().to_string(), progress.clone());
+    let mirror = Mirror::start(remote, folder, Box::new(move |text| warnings.warn(text)))?;
+    let ran = run();
+    progress.note(&format!("uploading what is left to `{shown}`"));
+    let Err(error) = mirror.finish() else {
+        progress.note("uploaded");
+        return ran;
+    };
+    let error =
+        error.context(format!("the upload to `{shown}` is incomplete; the same command uploads the rest"));
+    if ran.is_err() {
+        progress.warn(&format!("{error:#}"));
+        return ran;
+    }
+    Err(error)
+}
+
+/// Refuses the key where many runs are one.
+pub(super) fn refuse(run: &RunSection) -> Result<()> {
+    if run.upload_to.is_none() {
+        return Ok(());
+    }
+    let message = "is of one run, and these are many";
+    Err(Problem::usage(message)
+        .at("run.upload_to")
+        .hint("leave it out, and copy the folder of the table")
+        .into())
+}

@@ -1,0 +1,275 @@
+//! A URL taken apart: which store, with whose credentials, and which objects it names there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use futures_util::TryStreamExt;
+use object_store::ClientConfigKey;
+use object_store::ClientOptions;
+use object_store::ObjectMeta;
+use object_store::ObjectStore;
+use object_store::ObjectStoreExt;
+use object_store::RetryConfig;
+use object_store::aws::AmazonS3Builder;
+use object_store::aws::AmazonS3ConfigKey;
+use object_store::azure::AzureConfigKey;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::GoogleConfigKey;
+use object_store::http::HttpBuilder;
+use object_store::path::Path as Key;
+use reqwest::header::AUTHORIZATION;
+use reqwest::header::HeaderMap;
+use reqwest::header::HeaderValue;
+
+use crate::error::Problem;
+use crate::secrets;
+use crate::stores::failure::explained;
+use crate::stores::runtime;
+
+const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
+
+/// A request that brings no byte for so long is given up and made again.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The files of a model folder: servers behind https list nothing.
+const MODEL_FILES: [&str; 14] = [
+    "config.json",
+    "manifest.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+];
+
+/// Whether a text is the URL of an object, a folder of them or a pattern, and no path.
+pub fn is_url(text: &str) -> bool {
+    scheme_of(text).is_some()
+}
+
+fn scheme_of(text: &str) -> Option<(&'static str, &str)> {
+    SCHEMES.iter().find_map(|scheme| Some((*scheme, text.strip_prefix(scheme)?.strip_prefix("://")?)))
+}
+
+/// What a URL names.
+pub(super) struct Address {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) scheme: &'static str,
+    /// Bucket, container or host.
+    pub(super) place: String,
+    /// The object, folder or pattern there.
+    pub(super) key: String,
+    /// The URL as it may be told.
+    pub(super) shown: String,
+}
+
+impl Address {
+    /// Takes a URL apart. Its password and its signed query are told nowhere from here on.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let shown = secrets::url(url).into_owned();
+        let wrong = |message: &str, hint: &str| Problem::usage(message).at(&shown).hint(hint);
+        let (scheme, rest) =
+            scheme_of(url).ok_or_else(|| wrong("is no URL of a store", "write `s3://bucket/folder`"))?;
+        let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, place) =
+            authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
+        let is_http = scheme.starts_with("http");
+        if place.is_empty() {
+            return Err(wrong("names no bucket", "write `s3://bucket/folder`").into());
+        }
+        if user.is_some() && !is_http {
+            let hint =
+                "leave it out: credentials come from the variables of the cloud (AWS_ACCESS_KEY_ID, ...)";
+            return Err(wrong("holds a user", hint).into());
+        }
+        let (key, query) = if is_http { key.split_once('?').unwrap_or((key, "")) } else { (key, "") };
+        hold_credentials([user.unwrap_or_default(), query]);
+        let bad =
+            |e: object_store::path::Error| wrong(&format!("is no URL of an object: {e}"), "see its path");
+        let decoded =
+            if is_http { Key::from_url_path(key).map_err(bad)?.to_string() } else { key.to_string() };
+        let end = if is_http && key.ends_with('/') { "/" } else { "" };
+        let store = store_of(scheme, place, user, query).map_err(|e| explained(&e, &shown))?;
+        Ok(Self { store, scheme, place: place.to_string(), key: decoded + end, shown })
+    }
+
+    pub(super) fn is_http(&self) -> bool {
+        self.scheme.starts_with("http")
+    }
+
+    /// An object of this store as it may be told.
+    pub(super) fn shown_of(&self, key: &Key) -> String {
+        format!("{}://{}/{key}", self.scheme, self.place)
+    }
+
+    /// All objects that are meant: the one of this name, those below it, or those that match the pattern.
+    pub(super) async fn find(&self) -> Result<Vec<ObjectMeta>> {
+        let explain = |e| explained(&e, &self.shown);
+        let found = match self.key.find(['*', '?', '[']) {
+            Some(_) if self.is_http() => {
+                let hint = "name each file; only `s3://`, `gs://` and `az://` can be looked through";
+                return Err(Problem::usage("is a pattern, and https lists nothing")
+                    .at(&self.shown)
+                    .hint(hint)
+                    .into());
+            }
+            None if self.is_http() && self.key.ends_with('/') => {
+                let mut found = Vec::new();
+                for name in MODEL_FILES {
+                    let key = Key::parse(format!("{}{name}", self.key)).context("names of files are keys")?;
+                    found.extend(self.look_at(&key).await.map_err(explain)?);
+                }
+                found
+            }
+            Some(wild) => {
+                let pattern = glob::Pattern::new(&self.key)
+                    .map_err(|e| Problem::usage(format!("is not a pattern: {}", e.msg)).at(&self.shown))?;
+                let options =
+                    glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
+                let above = self.key[..wild].rsplit_once('/').map_or("", |(above, _)| above);
+                let mut found = self.below(above).await.map_err(explain)?;
+                found.retain(|meta| pattern.matches_with(meta.location.as_ref(), options));
+                found
+            }
+            None => {
+                let key = Key::parse(&self.key).map_err(|e| explain(e.into()))?;
+                let one =
+                    if self.key.is_empty() { None } else { self.look_at(&key).await.map_err(explain)? };
+                match one {
+                    Some(meta) => vec![meta],
+                    None if self.is_http() => Vec::new(),
+                    None => self.below(&self.key).await.map_err(explain)?,
+                }
+            }
+        };
+        if found.is_empty() {
+            let hint = "is the name right, and does it lie in this bucket?";
+            return Err(Problem::usage("there is no such object").at(&self.shown).hint(hint).into());
+        }
+        Ok(found)
+    }
+
+    /// What is known of one object; none where there is no such thing.
+    pub(super) async fn look_at(&self, key: &Key) -> object_store::Result<Option<ObjectMeta>> {
+        // A signed URL may be good for GET alone: what comes of it is dropped unread.
+        let meta = if self.is_http() {
+            self.store.get(key).await.map(|got| got.meta)
+        } else {
+            self.store.head(key).await
+        };
+        match meta {
+            Ok(meta) => Ok(Some(meta)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// All objects below a folder, by name. What some consoles put down for an empty folder is none.
+    pub(super) async fn below(&self, folder: &str) -> object_store::Result<Vec<ObjectMeta>> {
+        let folder = Key::parse(folder)?;
+        let mut all: Vec<ObjectMeta> = self.store.list(Some(&folder)).try_collect().await?;
+        all.sort_by(|a, b| a.location.cmp(&b.location));
+        // Azure's listings have tags without the quotes that belong to them everywhere else.
+        let bare = |tag: &&mut String| !tag.ends_with('"');
+        for tag in all.iter_mut().filter_map(|meta| meta.e_tag.as_mut()).filter(bare) {
+            *tag = format!("\"{tag}\"");
+        }
+        let is_folder = |meta: &ObjectMeta| {
+            let inside = format!("{}/", meta.location);
+            meta.location == folder || all.iter().any(|other| other.location.as_ref().starts_with(&inside))
+        };
+        let markers: Vec<Key> = all
+            .iter()
+            .filter(|meta| meta.size == 0 && is_folder(meta))
+            .map(|meta| meta.location.clone())
+            .collect();
+        all.retain(|meta| !markers.contains(&meta.location));
+        Ok(all)
+    }
+}
+
+/// Keeps what is secret from being told: parts of a URL, and the clouds' own variables, whose values a
+/// server may repeat in a message.
+fn hold_credentials(parts: [&str; 2]) {
+    parts.iter().filter(|part| !part.is_empty()).for_each(|part| secrets::stand_for(part, "***"));
+    for (name, value) in std::env::vars_os() {
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
+            && ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|cloud| name.starts_with(cloud))
+            && secrets::is_named(name)
+        {
+            secrets::hold(name, value);
+        }
+    }
+}
+
+fn store_of(
+    scheme: &str,
+    place: &str,
+    user: Option<&str>,
+    query: &str,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
+    runtime::choose_cryptography();
+    // Beyond a minute the download tries again itself, where it stopped.
+    let retry =
+        RetryConfig { max_retries: 6, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() };
+    let is_plain = |endpoint: Option<String>| endpoint.is_some_and(|url| url.starts_with("http://"));
+    // The library's own limit is for a whole request, which a large object does not meet.
+    let client = |is_plain: bool| {
+        [
+            (ClientConfigKey::Timeout, "1day".to_string()),
+            (ClientConfigKey::ReadTimeout, format!("{}s", SILENCE.as_secs())),
+            (ClientConfigKey::AllowHttp, is_plain.to_string()),
+        ]
+    };
+    Ok(match scheme {
+        "s3" => {
+            let builder = AmazonS3Builder::from_env().with_bucket_name(place).with_retry(retry);
+            let is_plain = is_plain(builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+            let with = |builder: AmazonS3Builder, (key, value)| {
+                builder.with_config(AmazonS3ConfigKey::Client(key), value)
+            };
+            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+        }
+        "gs" => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(place).with_retry(retry);
+            let is_plain = is_plain(builder.get_config_value(&GoogleConfigKey::BaseUrl));
+            let with = |builder: GoogleCloudStorageBuilder, (key, value)| {
+                builder.with_config(GoogleConfigKey::Client(key), value)
+            };
+            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+        }
+        "az" => {
+            let builder = MicrosoftAzureBuilder::from_env().with_container_name(place).with_retry(retry);
+            let is_plain = is_plain(builder.get_config_value(&AzureConfigKey::Endpoint));
+            let with = |builder: MicrosoftAzureBuilder, (key, value)| {
+                builder.with_config(AzureConfigKey::Client(key), value)
+            };
+            Arc::new(client(is_plain).into_iter().fold(builder, with).build()?)
+        }
+        _ => {
+            let mut headers = HeaderMap::new();
+            if let Some(user) = user {
+                let basic = format!("Basic {}", BASE64_STANDARD.encode(user));
+                headers.extend(HeaderValue::from_str(&basic).ok().map(|value| (AUTHORIZATION, value)));
+            }
+            let with = |options: ClientOptions, (key, value)| options.with_config(key, value);
+            let options = client(scheme == "http").into_iter().fold(ClientOptions::new(), with);
+            let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+            let builder =
+                HttpBuilder::new().with_url(format!("{scheme}://{place}/{query}")).with_retry(retry);
+            Arc::new(builder.with_client_options(options.with_default_headers(headers)).build()?)
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! What a store answers, as an error that says what to do.
+
+use std::error::Error as _;
+
+use object_store::Error;
+
+use crate::error::Problem;
+
+/// As much of a server's answer as is told: some send whole pages.
+const MOST_CHARS: usize = 300;
+
+const CREDENTIALS: &str = "see to the credentials in the environment (AWS_ACCESS_KEY_ID, \
+                           GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ... or the user in the URL): \
+                           whether they are set, may do this, and have not expired";
+
+/// The error of `url`.
+pub(super) fn explained(error: &Error, url: &str) -> Problem {
+    let text = chain(error);
+    let problem = match error {
+        Error::NotFound { .. } => Problem::usage("there is no such object").hint("is the name right?"),
+        Error::PermissionDenied { .. } => Problem::new(format!("access is denied: {text}")).hint(CREDENTIALS),
+        Error::Unauthenticated { .. } => {
+            Problem::new(format!("who asks is not known: {text}")).hint(CREDENTIALS)
+        }
+        // Where nothing is set, the library asks the machine, which only a cloud's own can answer.
+        _ if text.contains("169.254.169.254") || text.contains("metadata.google") => {
+            Problem::new(format!("there are no credentials: {text}")).hint(CREDENTIALS)
+        }
+        _ if text.contains("xpired") => Problem::new(text).hint(CREDENTIALS),
+        _ => Problem::new(text)
+            .hint("see to the network and the store; the same command goes on where this one stopped"),
+    };
+    problem.at(url)
+}
+
+/// An error and its causes in one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    let line: Vec<&str> = text.split_whitespace().collect();
+    let line = line.join(" ");
+    if line.chars().count() > MOST_CHARS {
+        line.chars().take(MOST_CHARS).chain("...".chars()).collect()
+    } else {
+        line
+    }
+}

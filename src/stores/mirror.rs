@@ -1,0 +1,227 @@
+//! A run folder that is copied into a bucket while the run goes on, by a thread that looks at it now and
+//! then.
+//!
+//! The run knows nothing of it: it publishes whole folders by renaming them, and what it deletes is gone.
+//! Files of a checkpoint go first and its manifest last, so that half of one is never taken for a whole. A
+//! failure stops nothing; it is told once, and tried again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use anyhow::Result;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::stores::remote::MANIFEST;
+use crate::stores::remote::Remote;
+use crate::stores::remote::is_manifest;
+use crate::stores::remote::sealed_folder;
+
+/// How often the folder is looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long after a failure the next attempt is made; requests were repeated for a minute before it.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// Attempts at the end of the run.
+const LAST_ATTEMPTS: u32 = 3;
+
+const MANIFEST_CAP_BYTES: u64 = 16 << 20;
+
+/// What tells two contents of a file apart: its length, and when it was written.
+type Stamp = (u64, SystemTime);
+
+/// Where warnings go.
+type Warn = Box<dyn Fn(&str) + Send>;
+
+/// The copying of a run folder, until [`Mirror::finish`].
+pub struct Mirror {
+    end: Sender<()>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Mirror {
+    /// Begins to copy `folder`. What lies in the bucket already with the same bytes is left as it is; what is
+    /// left there of an upload that was cut off is deleted or completed.
+    pub fn start(remote: Remote, folder: &Path, warn: Warn) -> Result<Self> {
+        let mut copy = Copy { known: BTreeMap::new(), folder: folder.to_path_buf(), remote, is_first: true };
+        copy.compare()?;
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let (mut wait, mut was_told) = (Duration::ZERO, false);
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let result = copy.bring_up_to_date(false);
+                wait = if result.is_ok() { INTERVAL } else { AFTER_FAILURE };
+                if let Err(e) = &result
+                    && !was_told
+                {
+                    warn(&format!("the run goes on, but is not uploaded until this gets better: {e:#}"));
+                }
+                was_told = result.is_err();
+            }
+            for _ in 1..LAST_ATTEMPTS {
+                if copy.bring_up_to_date(true).is_ok() {
+                    return Ok(());
+                }
+                std::thread::sleep(AFTER_FAILURE / 10);
+            }
+            copy.bring_up_to_date(true)
+        });
+        Ok(Self { end, thread })
+    }
+
+    /// Waits until all that the run left is in the bucket.
+    pub fn finish(self) -> Result<()> {
+        drop(self.end);
+        self.thread.join().unwrap_or_else(|_| Err(Problem::new("the thread that uploads panicked").into()))
+    }
+}
+
+struct Copy {
+    folder: PathBuf,
+    remote: Remote,
+    /// The files that are in the bucket, as they were here when they got there.
+    known: BTreeMap<String, Stamp>,
+    is_first: bool,
+}
+
+impl Copy {
+    /// Finds out what is in the bucket already.
+    fn compare(&mut self) -> Result<()> {
+        let (here, there) = (self.files()?, self.remote.objects()?);
+        let mut is_same: BTreeMap<String, bool> = BTreeMap::new();
+        for (name, meta) in &there {
+            let folder = sealed_folder(name, &there);
+            let manifest = folder.map(|folder| format!("{folder}/{MANIFEST}"));
+            if let Some(manifest) =
+                manifest.filter(|name| here.contains_key(name) && !is_same.contains_key(name))
+            {
+                let own = fs::read_capped(&self.folder.join(&manifest), MANIFEST_CAP_BYTES)?;
+                is_same.insert(manifest.clone(), Some(own) == self.remote.read(&manifest)?);
+            }
+            match folder.map(|folder| is_same.get(&format!("{folder}/{MANIFEST}"))) {
+                Some(Some(true)) if here.get(name).is_some_and(|stamp| stamp.0 == meta.size) => {
+                    self.known.insert(name.clone(), here[name]);
+                }
+                // What is not here is another branch of this run, or older: it stays.
+                Some(None) => {}
+                None if !part_of_checkpoint(name) => {}
+                // Another content, or without its manifest of no use to anyone: replaced, or deleted.
+                _ => {
+                    self.known.insert(name.clone(), (0, SystemTime::UNIX_EPOCH));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Uploads what is new here and deletes what is gone. Files that stand by themselves, such as records, go
+    /// along with a checkpoint, before it: one that is taken back has all records up to it.
+    fn bring_up_to_date(&mut self, is_last: bool) -> Result<()> {
+        let here = self.files()?;
+        let mut sealed: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for (name, stamp) in &here {
+            match sealed_folder(name, &here) {
+                Some(folder) => sealed.entry(folder).or_default().push(name),
+                None if self.known.get(name) != Some(stamp) => others.push(name),
+                None => {}
+            }
+        }
+        sealed.retain(|_, files| files.iter().any(|name| self.known.get(*name) != here.get(*name)));
+        if self.is_first || is_last || !sealed.is_empty() {
+            others.into_iter().try_for_each(|name| self.put(name, here[name]))?;
+            self.is_first = false;
+        }
+        let mut newest_first: Vec<(&str, Vec<&String>)> = sealed.into_iter().collect();
+        newest_first
+            .sort_by_key(|(_, files)| std::cmp::Reverse(files.iter().map(|name| here[*name].1).max()));
+        for (folder, mut files) in newest_first {
+            let manifest = format!("{folder}/{MANIFEST}");
+            self.forget(&manifest)?;
+            files.sort_by_key(|name| **name == manifest);
+            for name in files {
+                // The run may delete it meanwhile; then it has no manifest there, and is deleted there next.
+                if self.known.get(name) != here.get(name) && fs::is_folder(&self.folder.join(folder)) {
+                    self.put(name, here[name])?;
+                }
+            }
+        }
+        self.delete_gone()
+    }
+
+    fn put(&mut self, name: &str, stamp: Stamp) -> Result<()> {
+        match self.remote.put(name, &self.folder.join(name)) {
+            Err(_) if !fs::exists(&self.folder.join(name)) => Ok(()),
+            Err(e) => Err(e),
+            Ok(_) => {
+                self.known.insert(name.to_string(), stamp);
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes in the bucket what this run has put there and deleted here, manifests first. A folder without
+    /// a single checkpoint has lost them in another way, and takes none along.
+    fn delete_gone(&mut self) -> Result<()> {
+        let here = self.files()?;
+        if !here.keys().any(|name| part_of_checkpoint(name)) {
+            return Ok(());
+        }
+        let mut gone: Vec<String> =
+            self.known.keys().filter(|name| !here.contains_key(*name)).cloned().collect();
+        gone.sort_by_key(|name| !is_manifest(name));
+        gone.iter().try_for_each(|name| self.forget(name))
+    }
+
+    /// Deletes an object that this run has put there.
+    fn forget(&mut self, name: &str) -> Result<()> {
+        if self.known.contains_key(name) {
+            self.remote.delete(name)?;
+            self.known.remove(name);
+        }
+        Ok(())
+    }
+
+    /// All files of the folder that belong into the bucket.
+    fn files(&self) -> Result<BTreeMap<String, Stamp>> {
+        let mut files = BTreeMap::new();
+        for path in fs::files_below(&self.folder)? {
+            let name = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
+            // One that is deleted just now is none.
+            if let Some(name) = name.filter(|name| is_kept(name))
+                && let (Ok(bytes), Ok(modified)) = (fs::len_bytes(&path), fs::modified(&path))
+            {
+                files.insert(name.to_string(), (bytes, modified));
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Whether a file of a run folder belongs into the bucket: not shards, which are made again, nor what probes
+/// leave. Of a run with several seeds each has a folder.
+pub fn is_kept(name: &str) -> bool {
+    let own = match name.split_once('/') {
+        Some((seed, rest)) if seed.starts_with("seed-") => rest,
+        _ => name,
+    };
+    match own.split_once('/') {
+        None => true,
+        Some((folder, _)) => {
+            ["final", "runs"].contains(&folder)
+                || ["checkpoint-", "diverged-"].iter().any(|start| folder.starts_with(start))
+        }
+    }
+}
+
+fn part_of_checkpoint(name: &str) -> bool {
+    name.split('/').rev().skip(1).any(|folder| folder.starts_with("checkpoint-"))
+}

@@ -1,0 +1,147 @@
+//! A run folder in a bucket: which of its folders are whole, and single objects of it read, written and
+//! deleted.
+//!
+//! A folder with a manifest is whole there when the manifest is: it is written last and deleted first.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use object_store::ObjectMeta;
+use object_store::ObjectStoreExt;
+use object_store::WriteMultipart;
+use object_store::path::Path as Key;
+
+use crate::error::Problem;
+use crate::fs;
+use crate::stores::address::Address;
+use crate::stores::download::Broken;
+use crate::stores::download::download;
+use crate::stores::failure::explained;
+use crate::stores::runtime;
+
+/// What is last written of a folder that is whole.
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// Larger files go in parts of so many bytes, a few at once.
+const PART_BYTES: usize = 16 << 20;
+const PARTS_AT_ONCE: usize = 4;
+
+/// All objects of a folder, by their paths below it.
+pub type Objects = BTreeMap<String, ObjectMeta>;
+
+/// A folder in a bucket.
+pub struct Remote {
+    address: Address,
+}
+
+impl Remote {
+    /// The folder that `url` names, which need not be there yet.
+    pub fn open(url: &str) -> Result<Self> {
+        Ok(Self { address: Address::parse(url)? })
+    }
+
+    /// Its URL.
+    pub fn shown(&self) -> &str {
+        &self.address.shown
+    }
+
+    /// All objects, by their paths below the folder.
+    pub fn objects(&self) -> Result<Objects> {
+        let all = runtime::block_on(self.address.below(self.prefix()))?;
+        let all = all.map_err(|e| explained(&e, self.shown()))?.into_iter();
+        let name = |meta: &ObjectMeta| {
+            Some(meta.location.as_ref().strip_prefix(self.prefix())?.trim_start_matches('/').to_string())
+        };
+        Ok(all.filter_map(|meta| Some((name(&meta)?, meta))).collect())
+    }
+
+    /// A small object; none where there is no such thing.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let key = self.key(name)?;
+        let read = async {
+            match self.address.store.get(&key).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(e) => Err(e),
+                Ok(got) => got.bytes().await.map(|bytes| Some(bytes.to_vec())),
+            }
+        };
+        Ok(runtime::block_on(read)?.map_err(|e| explained(&e, &self.address.shown_of(&key)))?)
+    }
+
+    /// Writes an object to `path`, which is durable then; `got` is told how many bytes came.
+    pub fn fetch(&self, meta: &ObjectMeta, path: &Path, got: &dyn Fn(u64)) -> Result<()> {
+        fs::create_folder(&fs::parent_of(path))?;
+        runtime::block_on(download(&self.address, meta, path, got))?.map_err(|broken| match broken {
+            Broken::Failed(error) => error,
+            Broken::Changed => Problem::new("was replaced while it was read")
+                .at(self.address.shown_of(&meta.location))
+                .hint("does another run upload to the same place?")
+                .into(),
+        })
+    }
+
+    /// Writes the content of a file, and says how many bytes it had.
+    pub(super) fn put(&self, name: &str, file: &Path) -> Result<u64> {
+        let key = self.key(name)?;
+        let mut reader = fs::open(file)?;
+        let mut portion = || {
+            let mut bytes = Vec::new();
+            let read = reader.by_ref().take(PART_BYTES as u64).read_to_end(&mut bytes);
+            read.with_context(|| format!("cannot read `{}`", file.display()))?;
+            anyhow::Ok(bytes)
+        };
+        let put = async {
+            let (mut bytes, mut total) = (portion()?, 0);
+            let told = |e| explained(&e, &self.address.shown_of(&key));
+            if bytes.len() < PART_BYTES {
+                total = bytes.len() as u64;
+                self.address.store.put(&key, bytes.into()).await.map_err(told)?;
+                return Ok(total);
+            }
+            let parts = self.address.store.put_multipart(&key).await.map_err(told)?;
+            let mut parts = WriteMultipart::new_with_chunk_size(parts, PART_BYTES);
+            while !bytes.is_empty() {
+                total += bytes.len() as u64;
+                parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(told)?;
+                parts.put(bytes.into());
+                bytes = portion()?;
+            }
+            parts.finish().await.map_err(told)?;
+            anyhow::Ok(total)
+        };
+        runtime::block_on(put)?
+    }
+
+    /// Deletes an object; a missing one is fine.
+    pub(super) fn delete(&self, name: &str) -> Result<()> {
+        let key = self.key(name)?;
+        match runtime::block_on(self.address.store.delete(&key))? {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(explained(&e, &self.address.shown_of(&key)).into()),
+        }
+    }
+
+    fn prefix(&self) -> &str {
+        self.address.key.trim_end_matches('/')
+    }
+
+    fn key(&self, name: &str) -> Result<Key> {
+        let name = format!("{}/{name}", self.prefix());
+        Key::parse(name.trim_start_matches('/'))
+            .with_context(|| format!("`{name}` cannot be the name of an object"))
+    }
+}
+
+/// The folder with a manifest that a file of these is in, as its path; none for one that stands by itself.
+pub fn sealed_folder<'a, V>(name: &'a str, files: &BTreeMap<String, V>) -> Option<&'a str> {
+    let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
+    ends.into_iter().find(|folder| files.contains_key(&format!("{folder}/{MANIFEST}")))
+}
+
+/// Whether this is the manifest of its folder.
+pub(super) fn is_manifest(name: &str) -> bool {
+    name.rsplit('/').next() == Some(MANIFEST)
+}

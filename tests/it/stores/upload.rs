@@ -1,0 +1,148 @@
+//! `run.upload_to`: a machine that vanishes, a new one with an empty disk, and a bucket of somebody else.
+
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::stores::bucket::bucket;
+use crate::stores::bucket::place;
+use crate::stores::server::S3;
+use crate::stores::server::Server;
+use crate::stores::server::equip;
+use crate::stores::server::status;
+use crate::workplace::Finished;
+use crate::workplace::Workplace;
+
+const LONG: [&str; 3] =
+    ["training.max_steps=320", "training.save_total_limit=2", "run.upload_to=s3://bucket/runs/mine"];
+
+fn start(server: &S3, place: &Workplace, sets: &[&str]) -> Child {
+    equip(&mut place.command(sets, &[]), &server.endpoint, &place.path("cache")).spawn().unwrap()
+}
+
+fn finish(child: Child) -> Finished {
+    child.wait_with_output().unwrap().into()
+}
+
+/// The steps of the checkpoints that are whole in the bucket.
+fn uploaded(server: &S3) -> Vec<u64> {
+    let step = |key: &String| {
+        key.strip_prefix("runs/mine/checkpoint-")?.strip_suffix("/manifest.json")?.parse().ok()
+    };
+    let mut steps: Vec<u64> = server.keys().iter().filter_map(step).collect();
+    steps.sort_unstable();
+    steps
+}
+
+/// Every object of a folder is as its manifest says, and all that the manifest names are there.
+fn assert_whole(server: &S3, folder: &str) {
+    let manifest: Value = serde_json::from_slice(&server.get(&format!("{folder}/manifest.json"))).unwrap();
+    for file in manifest["files"].as_array().unwrap() {
+        let bytes = server.get(&format!("{folder}/{}", file["name"].as_str().unwrap()));
+        assert_eq!(bytes.len() as u64, file["bytes"].as_u64().unwrap(), "{folder}: {file}");
+    }
+}
+
+#[test]
+fn a_new_machine_with_an_empty_disk_ends_in_the_same_bytes() {
+    let Some(server) = bucket() else { return };
+    let straight = place();
+    server.run(straight.command(&LONG[..2], &[]), &straight.path("cache")).ok();
+
+    // The machine vanishes after some checkpoints have left it.
+    let first = place();
+    let mut child = start(&server, &first, &LONG);
+    while uploaded(&server).len() < 2 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    assert_eq!(finish(child).code, None, "it was killed on the way");
+    let left = uploaded(&server);
+    for step in &left {
+        assert_whole(&server, &format!("runs/mine/checkpoint-{step}"));
+    }
+
+    // Others may not take its place: another configuration, other data on their disk, a start afresh.
+    let other = place();
+    let mut sets = LONG.to_vec();
+    sets.push("training.learning_rate=1.0e-3");
+    let before = server.keys();
+    let refused = finish(start(&server, &other, &sets));
+    refused.refused(
+        2,
+        &["`s3://bucket/runs/mine` holds another run", "training.learning_rate", "run.upload_to"],
+    );
+    let fresh =
+        equip(&mut other.command(&LONG, &["--resume", "never"]), &server.endpoint, &other.path("cache"))
+            .output()
+            .unwrap();
+    Finished::from(fresh).refused(2, &["s3://bucket/runs/mine: holds checkpoints of another run"]);
+    assert!(server.keys() == before && other.checkpoints().is_empty());
+
+    // One that is half there is taken for none.
+    let newest = *left.last().unwrap();
+    server.put("runs/mine/checkpoint-9/model.safetensors", b"half");
+    let second = place();
+    let ended = finish(start(&server, &second, &LONG)).ok();
+    assert!(
+        ended.stderr.contains("restoring: ") && ended.stderr.contains("resuming after step"),
+        "{}",
+        ended.stderr
+    );
+    assert!(second.logged_steps().first() == Some(&1), "the records came along");
+    assert!(newest < 320 && ended.stderr.contains(&format!("after step {newest} ")), "{}", ended.stderr);
+    let weights = |place: &Workplace, name: &str| fs::read(place.run_path(name)).unwrap();
+    for name in ["final/model.safetensors", "checkpoint-320/trainer/optimizer.safetensors"] {
+        assert!(weights(&second, name) == weights(&straight, name), "{name}: the bytes differ");
+    }
+    assert_eq!(second.metrics(), straight.metrics());
+    // The bucket holds what the disk holds, and no more.
+    assert_eq!(uploaded(&server), second.checkpoints());
+    assert_whole(&server, "runs/mine/final");
+    assert!(server.get("runs/mine/final/model.safetensors") == weights(&second, "final/model.safetensors"));
+    for name in ["metrics.jsonl", "config.yaml", "all_results.json"] {
+        assert!(server.get(&format!("runs/mine/{name}")) == weights(&second, name), "{name}");
+    }
+    let is_foreign =
+        |key: &String| key.contains(".lock") || key.contains("/data/") || key.contains("checkpoint-9/");
+    assert!(!server.keys().iter().any(is_foreign), "{:?}", server.keys());
+
+    // A third machine finds it complete.
+    let third = place();
+    let complete = finish(start(&server, &third, &LONG)).ok();
+    assert!(complete.stdout.contains("this run is complete"), "{}", complete.stdout);
+}
+
+#[test]
+fn a_store_that_refuses_stops_no_training_and_is_told() {
+    let store = Server::start(|request| {
+        if request.head.starts_with("GET ") {
+            status("200 OK", "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+        } else {
+            status("403 Forbidden", "<Error><Code>ExpiredToken</Code></Error>")
+        }
+    });
+    let place = Workplace::new();
+    let mut command = place.command(&["training.max_steps=16", "run.upload_to=s3://bucket/runs/mine"], &[]);
+    let ended: Finished =
+        equip(&mut command, &format!("http://{}", store.host), &place.path("cache")).output().unwrap().into();
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(
+        ended.stdout.starts_with("trained 16 steps") && place.run_path("final").exists(),
+        "{}",
+        ended.stdout
+    );
+    for told in [
+        "warning: the run goes on, but is not uploaded until this gets better: s3://bucket/runs/mine/",
+        "error: the upload to `s3://bucket/runs/mine` is incomplete; the same command uploads the rest",
+        "access is denied",
+    ] {
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("planted"), "{}", ended.stderr);
+    // A place that cannot be written to is refused before anything is done.
+    let refused = place.run(&["run.upload_to=https://host/runs"], &[]);
+    refused.refused(2, &["`run.upload_to` is `https://host/runs`, and is no folder of a bucket"]);
+}
