@@ -27,9 +27,15 @@ use crate::stores::Event;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
+use crate::tokenizer::COMPANIONS;
+use crate::tokenizer::TOKENIZER_JSON;
 
 /// Kept to the end of the process: what is in use must not be deleted by another one.
 static OPEN: Mutex<BTreeMap<PathBuf, Cache>> = Mutex::new(BTreeMap::new());
+
+/// The files of a model folder beside those of its tokenizer.
+const MODEL_FILES: [&str; 4] =
+    ["config.json", "manifest.json", "model.safetensors", "model.safetensors.index.json"];
 
 /// How much of a configuration is wanted here.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +116,8 @@ fn stage(urls: &[String], config: &CacheConfig) -> Result<Vec<PathBuf>> {
         open.insert(folder.clone(), Cache::open(&folder, config.max_bytes)?);
     }
     let bar: OnceCell<Stage> = OnceCell::new();
-    let paths = open[&folder].stage(urls, &|event| match event {
+    let model_files = [&MODEL_FILES[..], &[TOKENIZER_JSON], &COMPANIONS].concat();
+    let paths = open[&folder].stage(urls, &model_files, &|event| match event {
         Event::Note(text) => progress.note(&text),
         Event::Total(bytes) => {
             let start = || progress.stage("downloading", Unit::Bytes, Some(bytes));

@@ -36,24 +36,6 @@ const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 /// A request that brings no byte for so long is given up and made again.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The files of a model folder: servers behind https list nothing.
-const MODEL_FILES: [&str; 14] = [
-    "config.json",
-    "manifest.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-];
-
 /// Whether a text is the URL of an object, a folder of them or a pattern, and no path.
 pub fn is_url(text: &str) -> bool {
     scheme_of(text).is_some()
@@ -115,7 +97,8 @@ impl Address {
     }
 
     /// All objects that are meant: the one of this name, those below it, or those that match the pattern.
-    pub(super) async fn find(&self) -> Result<Vec<ObjectMeta>> {
+    /// Servers behind https list nothing: of a folder there they are those of `folder_files` that it has.
+    pub(super) async fn find(&self, folder_files: &[&str]) -> Result<Vec<ObjectMeta>> {
         let explain = |e| explained(&e, &self.shown);
         let found = match self.key.find(['*', '?', '[']) {
             Some(_) if self.is_http() => {
@@ -127,7 +110,7 @@ impl Address {
             }
             None if self.is_http() && self.key.ends_with('/') => {
                 let mut found = Vec::new();
-                for name in MODEL_FILES {
+                for name in folder_files {
                     let key = Key::parse(format!("{}{name}", self.key)).context("names of files are keys")?;
                     found.extend(self.look_at(&key).await.map_err(explain)?);
                 }

@@ -93,21 +93,32 @@ impl Cache {
     }
 
     /// Brings all objects that `urls` name here, and gives the path of each URL: a file, a folder, or the
-    /// same pattern as one of paths. In whatever the program tells from here on, these paths are URLs again.
-    pub fn stage(&self, urls: &[String], watch: &dyn Fn(Event)) -> Result<Vec<PathBuf>> {
+    /// same pattern as one of paths. Of a folder behind https it has those of `folder_files`. In whatever the
+    /// program tells from here on, these paths are URLs again.
+    pub fn stage(
+        &self,
+        urls: &[String],
+        folder_files: &[&str],
+        watch: &dyn Fn(Event),
+    ) -> Result<Vec<PathBuf>> {
         let waiting = || {
             let place = self.folder.display();
             watch(Event::Note(format!("waiting for another process that fills the cache `{place}`")));
         };
         let _filling = FolderLock::wait_for(&self.objects(), waiting)?;
-        runtime::block_on(self.stage_all(urls, watch))?
+        runtime::block_on(self.stage_all(urls, folder_files, watch))?
     }
 
-    async fn stage_all(&self, urls: &[String], watch: &dyn Fn(Event)) -> Result<Vec<PathBuf>> {
+    async fn stage_all(
+        &self,
+        urls: &[String],
+        folder_files: &[&str],
+        watch: &dyn Fn(Event),
+    ) -> Result<Vec<PathBuf>> {
         let (mut all, mut paths) = (Vec::new(), Vec::new());
         for url in urls {
             let address = Arc::new(Address::parse(url)?);
-            let found = address.find().await?.into_iter();
+            let found = address.find(folder_files).await?.into_iter();
             all.extend(found.map(|meta| Wanted { address: Arc::clone(&address), meta }));
             let path = self.place(&address).join(address.key.trim_end_matches('/'));
             self.tell_as_url(&address, &path);

@@ -161,7 +161,7 @@ impl Copy {
         match self.remote.put(name, &self.folder.join(name)) {
             Err(_) if !fs::exists(&self.folder.join(name)) => Ok(()),
             Err(e) => Err(e),
-            Ok(_) => {
+            Ok(()) => {
                 self.known.insert(name.to_string(), stamp);
                 Ok(())
             }

@@ -83,8 +83,8 @@ impl Remote {
         })
     }
 
-    /// Writes the content of a file, and says how many bytes it had.
-    pub(super) fn put(&self, name: &str, file: &Path) -> Result<u64> {
+    /// Writes the content of a file.
+    pub(super) fn put(&self, name: &str, file: &Path) -> Result<()> {
         let key = self.key(name)?;
         let mut reader = fs::open(file)?;
         let mut portion = || {
@@ -94,23 +94,21 @@ impl Remote {
             anyhow::Ok(bytes)
         };
         let put = async {
-            let (mut bytes, mut total) = (portion()?, 0);
+            let mut bytes = portion()?;
             let told = |e| explained(&e, &self.address.shown_of(&key));
             if bytes.len() < PART_BYTES {
-                total = bytes.len() as u64;
                 self.address.store.put(&key, bytes.into()).await.map_err(told)?;
-                return Ok(total);
+                return Ok(());
             }
             let parts = self.address.store.put_multipart(&key).await.map_err(told)?;
             let mut parts = WriteMultipart::new_with_chunk_size(parts, PART_BYTES);
             while !bytes.is_empty() {
-                total += bytes.len() as u64;
                 parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(told)?;
                 parts.put(bytes.into());
                 bytes = portion()?;
             }
             parts.finish().await.map_err(told)?;
-            anyhow::Ok(total)
+            anyhow::Ok(())
         };
         runtime::block_on(put)?
     }

@@ -18,7 +18,7 @@ use crate::tokenizer::check;
 use crate::tokenizer::vocab_txt;
 
 /// Files that belong to a tokenizer besides `tokenizer.json`.
-const COMPANIONS: [&str; 9] = [
+pub const COMPANIONS: [&str; 9] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -30,7 +30,8 @@ const COMPANIONS: [&str; 9] = [
     "spm.model",
 ];
 
-pub(super) const TOKENIZER_JSON: &str = "tokenizer.json";
+/// The file that holds a whole tokenizer.
+pub const TOKENIZER_JSON: &str = "tokenizer.json";
 const VOCABULARY: &str = "vocab.txt";
 
 /// A file's name and its content.

@@ -30,6 +30,8 @@ mod words;
 
 pub use fertility::Comparison;
 pub use fertility::Fertility;
+pub use load::COMPANIONS;
+pub use load::TOKENIZER_JSON;
 pub use special::SpecialTokens;
 pub use train::Trained;
 pub use train::Trainer;

@@ -23,7 +23,7 @@ fn body(seed: u32) -> Vec<u8> {
 }
 
 fn stage_one(cache: &Cache, url: &str) -> Result<PathBuf> {
-    Ok(cache.stage(&[url.to_string()], &|_| {})?.remove(0))
+    Ok(cache.stage(&[url.to_string()], &[], &|_| {})?.remove(0))
 }
 
 fn objects(folder: &Path) -> Vec<u64> {
@@ -44,7 +44,7 @@ fn what_is_cut_and_refused_for_a_while_comes_whole_and_is_counted_once() {
     let cache = Cache::open(folder.path(), 1 << 30).unwrap();
     let (total, got) = (Cell::new(0), Cell::new(0));
     let url = format!("http://{}/a%20folder/text.txt", server.host);
-    let paths = cache.stage(std::slice::from_ref(&url), &|event| match event {
+    let paths = cache.stage(std::slice::from_ref(&url), &[], &|event| match event {
         Event::Total(bytes) => total.set(bytes),
         Event::Got(bytes) => got.set(got.get() + bytes),
         Event::Note(_) => {}
@@ -132,13 +132,13 @@ fn what_was_not_used_for_longest_goes_and_what_is_in_use_stays() {
     let url = |name: &str| format!("http://{}/{name}", server.host);
     let open = || Cache::open(folder.path(), 350_000).unwrap();
     let first = open();
-    first.stage(&["a", "b", "c"].map(url), &|_| {}).unwrap();
+    first.stage(&["a", "b", "c"].map(url), &[], &|_| {}).unwrap();
     // Another process at the same time takes nothing away.
     let notes = RefCell::new(Vec::new());
     let second = open();
     let note =
         |event| notes.borrow_mut().extend(if let Event::Note(text) = event { Some(text) } else { None });
-    second.stage(&[url("d")], &note).unwrap();
+    second.stage(&[url("d")], &[], &note).unwrap();
     assert!(notes.borrow()[0].contains("while all of it is in use"), "{notes:?}");
     assert_eq!(objects(folder.path()).len(), 4);
     drop(first);
@@ -147,6 +147,6 @@ fn what_was_not_used_for_longest_goes_and_what_is_in_use_stays() {
     stage_one(&open(), &url("e")).unwrap();
     assert_eq!(objects(folder.path()).len(), 3);
     let before = server.seen.lock().unwrap().len();
-    open().stage(&["a", "d", "e"].map(url), &|_| {}).unwrap();
+    open().stage(&["a", "d", "e"].map(url), &[], &|_| {}).unwrap();
     assert_eq!(server.seen.lock().unwrap().len(), before + 3, "nothing but three looks");
 }
