@@ -3,6 +3,9 @@
 //! Pure functions; knows neither the configuration keys that hold such text nor the clock.
 
 use std::time::Duration;
+use std::time::SystemTime;
+
+use chrono::DateTime;
 
 /// More documents or bytes than any disk holds: sums of counts that are no larger stay within 64 bits.
 pub const MOST_ON_A_DISK: u64 = 1 << 50;
@@ -18,6 +21,9 @@ pub enum QuantityError {
         "`{0}` has its units out of order: write days, hours, minutes, seconds, each at most once, as in `1h30m`"
     )]
     DurationOrder(String),
+    /// Not a moment.
+    #[error("`{0}` is not a moment: write it like `2026-12-24T18:00:00+02:00`, or with `Z` for UTC")]
+    Moment(String),
     /// Not a byte count.
     #[error("`{0}` is not a byte count: write it like `1500`, `64MB` (10^6) or `2GiB` (2^30)")]
     Bytes(String),
@@ -84,6 +90,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         rest = after[unit.len_utf8()..].trim_start();
     }
     Ok(Duration::from_secs(seconds))
+}
+
+/// Reads a moment of RFC 3339, which names its distance from UTC; seconds may be left out.
+pub fn parse_moment(text: &str) -> Result<SystemTime, QuantityError> {
+    let text = text.trim();
+    let moment = DateTime::parse_from_rfc3339(text);
+    let moment = moment.or_else(|_| DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z"));
+    let seconds = moment.map(|moment| moment.timestamp()).ok().and_then(|s| u64::try_from(s).ok());
+    let seconds = seconds.ok_or_else(|| QuantityError::Moment(text.to_string()))?;
+    Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 /// Writes a duration in the form that [`parse_duration`] reads, cut to whole seconds: `1h30m`, `0s`.

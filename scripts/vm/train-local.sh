@@ -53,7 +53,7 @@ if [ -n "$fetch" ]; then
 fi
 if [ "$plan" = yes ]; then
     say plan
-    "$program" plan --config "$config" --device here ${price:+--price "here=$price"} "${changes[@]}"
+    "$program" plan --config "$config" --device here --save ${price:+--price "here=$price"} "${changes[@]}"
 fi
 
 # In the background, so that a signal to this script reaches the program, which then saves and ends. A second one would

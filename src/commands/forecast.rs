@@ -1,6 +1,7 @@
 //! What a run would take of memory and disk, as `--dry-run` tells it.
 
 use crate::batches::BatchPlan;
+use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::machine::Machine;
 use crate::models::memory::PROCESS_BYTES;
@@ -45,6 +46,14 @@ pub(super) fn memory(
         );
     }
     format!("{of_state}, {} of activations, {besides} besides", format_bytes(activation_bytes))
+}
+
+/// What training may cost and until when it may take.
+pub(super) fn limits(run: &RunSection) -> Option<String> {
+    let money = run.budget_usd.map(|usd| format!("${usd}"));
+    let day = run.deadline.as_ref().map(|deadline| format!("until {deadline}"));
+    let told: Vec<String> = money.into_iter().chain(day).collect();
+    (!told.is_empty()).then(|| told.join(" and "))
 }
 
 #[cfg(test)]

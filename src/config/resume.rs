@@ -41,6 +41,8 @@ const ENDS: &[&str] = &[
     "training.max_steps",
     "training.num_train_epochs",
     "training.max_train_time",
+    "run.budget_usd",
+    "run.deadline",
     "training.per_device_eval_batch_size",
     "training.logging_steps",
     "training.eval_steps",

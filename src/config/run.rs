@@ -32,6 +32,12 @@ pub struct RunSection {
     pub threads: usize,
     /// What the machine costs an hour, in US dollars: then costs are reported, too.
     pub usd_per_hour: Option<f64>,
+    /// What all training of the run may cost at `usd_per_hour`. Where it does not suffice for all steps there
+    /// are fewer, and the learning rate still ends where it would have ended.
+    pub budget_usd: Option<f64>,
+    /// When training ends at the latest, such as `2026-12-24T18:00:00+02:00`; steps and learning rate as with
+    /// `budget_usd`.
+    pub deadline: Option<String>,
     /// Also write TensorBoard events, into `<output_dir>/runs`.
     pub tensorboard: bool,
     /// Other programs to write for: `mlflow`, whose file store is `mlruns` or the folder of
@@ -49,6 +55,14 @@ pub struct RunSection {
     pub sample_text: Option<String>,
 }
 
+impl RunSection {
+    /// The key that may make a run shorter than its steps, if one is given.
+    pub fn limit(&self) -> Option<&'static str> {
+        let budget = self.budget_usd.map(|_| "run.budget_usd");
+        budget.or_else(|| self.deadline.as_ref().map(|_| "run.deadline"))
+    }
+}
+
 impl Default for RunSection {
     fn default() -> Self {
         Self {
@@ -57,6 +71,8 @@ impl Default for RunSection {
             device: DeviceChoice::Auto,
             threads: 0,
             usd_per_hour: None,
+            budget_usd: None,
+            deadline: None,
             tensorboard: true,
             trackers: Vec::new(),
             prometheus_dir: None,

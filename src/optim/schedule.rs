@@ -52,6 +52,11 @@ impl Schedule {
         }
     }
 
+    /// Updates that it is for.
+    pub fn total_steps(&self) -> u64 {
+        self.total_steps
+    }
+
     /// Steps of linear warm-up.
     pub fn warmup_steps(&self) -> u64 {
         self.warmup_steps

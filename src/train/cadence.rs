@@ -53,6 +53,11 @@ impl Cadence {
         Self { probe_every: every, ..self }
     }
 
+    /// Ends after so many updates.
+    pub fn end_after(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+    }
+
     /// Updates in all.
     pub fn total_steps(&self) -> u64 {
         self.total_steps

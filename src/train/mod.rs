@@ -4,12 +4,14 @@
 //! when to end, `state.rs` is what a checkpoint must hold. `divergence.rs` tells a run that learns from one
 //! that does not, `rollback.rs` sends it back. The loop knows no file format and no terminal.
 
+pub mod band;
 pub mod batch_size;
 pub mod bench;
 pub mod cadence;
 pub mod clock;
 pub mod decay;
 pub mod divergence;
+pub mod horizon;
 pub mod inspect;
 pub mod meter;
 pub mod phases;
@@ -49,6 +51,8 @@ use crate::train::cadence::Cadence;
 use crate::train::cadence::Due;
 use crate::train::clock::Clock;
 use crate::train::clock::Rates;
+use crate::train::horizon::Horizon;
+use crate::train::horizon::Pace;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
@@ -98,6 +102,8 @@ pub struct Trainer<'a> {
     pub cadence: Cadence,
     /// When to end early.
     pub rules: StopRules,
+    /// How far it gets, where a price or a day limits it.
+    pub pace: Option<Pace>,
     /// Where rows, angles or data change.
     pub phases: Phases,
     /// From which loss on a step is bad, in robust standard deviations; 0 for no such limit.
@@ -126,6 +132,7 @@ impl Trainer<'_> {
             loss_scale.restore(saved);
         }
         self.use_angles(self.phases.theta_of(state.step));
+        self.follow(state.horizon);
         // A run that has come to its end only lacks what is made from its checkpoint: not one step more.
         let end = if state.finished { End::Steps } else { self.steps(state, &mut clock)? };
         Ok((self.finish(state, end, &mut clock)?, clock.rates()))
@@ -152,7 +159,7 @@ impl Trainer<'_> {
                 None => clock.waiting(|| self.data.next_step())?,
             };
             self.heed_phase(state);
-            let lr = self.schedule.lr_at(state.step);
+            let lr = self.schedule.lr_at(self.scheduled(state));
             let more = goes_ahead && state.step + 1 < self.cadence.total_steps();
             let (task, data) = (self.task, &mut *self.data);
             let outcome = self.stepper.run_beside(task, &batches.micro, state.step + 1, lr, || {
@@ -170,6 +177,7 @@ impl Trainer<'_> {
                 continue;
             }
             self.data.give_back(batches);
+            self.look_ahead(state, clock);
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
             let due = self.due_after(state);
@@ -180,6 +188,34 @@ impl Trainer<'_> {
             self.observe(state, due, clock)?;
         }
         Ok(End::Steps)
+    }
+
+    /// Where the schedule stands that the run began with.
+    fn scheduled(&self, state: &TrainState) -> u64 {
+        let planned = self.schedule.total_steps();
+        state.horizon.map_or(state.step, |horizon| horizon.scheduled(state.step, planned))
+    }
+
+    /// Makes the run shorter, or longer again, where the time that is left asks for it.
+    fn look_ahead(&mut self, state: &mut TrainState, clock: &Clock) {
+        let Some(pace) = &mut self.pace else { return };
+        let ending_seconds = clock.rates().eval_seconds.unwrap_or(0.0);
+        let found = pace.look(state.step, clock.elapsed_seconds(), ending_seconds, state.horizon);
+        let Some(horizon) = self.rules.world.agree(found) else { return };
+        state.horizon = Some(horizon);
+        self.follow(Some(horizon));
+        self.folder.note(&format!(
+            "there is time for {} of {} steps: the learning rate ends with them",
+            horizon.total_steps(),
+            self.schedule.total_steps()
+        ));
+    }
+
+    /// Ends with the steps of `horizon`, or with all.
+    fn follow(&mut self, horizon: Option<Horizon>) {
+        let total_steps = horizon.map_or(self.schedule.total_steps(), |horizon| horizon.total_steps());
+        self.cadence.end_after(total_steps);
+        self.folder.end_after(total_steps);
     }
 
     /// What is due after the last step. No checkpoint is, as long as steps are bad: it would be none to go

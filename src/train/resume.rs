@@ -32,10 +32,12 @@ pub enum Start {
 }
 
 /// Keys that can give a complete run more to do.
-const MORE_TO_DO: [&str; 4] = [
+const MORE_TO_DO: [&str; 6] = [
     "training.max_steps",
     "training.num_train_epochs",
     "training.max_train_time",
+    "run.budget_usd",
+    "run.deadline",
     "training.early_stopping_patience",
 ];
 

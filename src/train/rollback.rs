@@ -117,6 +117,7 @@ impl Trainer<'_> {
             total_flos: state.total_flos,
             elapsed_seconds: state.elapsed_seconds,
             skipped_steps: state.skipped_steps,
+            horizon: state.horizon,
             divergence: state.divergence.rolled_back(&back.state.divergence, state.step),
             ..back.state
         };
@@ -124,6 +125,7 @@ impl Trainer<'_> {
             loss_scale.restore(saved);
         }
         *state = passed;
+        self.follow(state.horizon);
         let total_steps = self.cadence.total_steps();
         self.data.start(Beginning { cursor: state.cursor.clone(), step, total_steps })?;
         self.folder.warn(&format!(

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -15,6 +16,7 @@ use crate::batches::BatchPlan;
 use crate::batches::Cursor;
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::CheckpointStore;
+use crate::config::LossBand;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
@@ -45,9 +47,12 @@ use crate::telemetry::Progress;
 use crate::train::End;
 use crate::train::StopRules;
 use crate::train::Trainer;
+use crate::train::band::Band;
 use crate::train::batch_size;
 use crate::train::cadence::Cadence;
 use crate::train::clock::Clock;
+use crate::train::horizon;
+use crate::train::horizon::Pace;
 use crate::train::meter::Meter;
 use crate::train::phases::Phases;
 use crate::train::probe::Probe;
@@ -85,6 +90,8 @@ pub struct Request<'a, C> {
     pub start: &'a Start,
     /// What else is measured of the weights while they are trained.
     pub probe: Option<&'a dyn Probe>,
+    /// Where its loss is expected.
+    pub loss_band: Option<&'a LossBand>,
     /// The checkpoint of another run that it goes on from where it has none of its own.
     pub parent: Option<&'a Resumed>,
 }
@@ -154,6 +161,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         parent.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
         state = parent.state.of_another_run(better);
     }
+    let limit_seconds = horizon::limit_seconds(request.run, state.elapsed_seconds, SystemTime::now())?;
+    state.horizon =
+        state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some()));
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
     if machine.world.is_first() {
         fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
@@ -172,6 +182,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         first_step: state.step,
         outlets: Outlets::of(request.run, &saved(request.config), request.seed)?,
         world: machine.world,
+        band: request.loss_band.cloned().map(Band::new),
     };
     let resumed = found.as_ref().map(|found| &found.resumed);
     let mut folder = RunFolder::open(options, resumed, progress)?;
@@ -185,7 +196,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         stepper,
         schedule: Schedule::new(training, total_steps),
         cadence: Cadence::new(training, total_steps).probing(request.probe.map(Probe::every)),
-        rules: stop_rules(training, machine, signals)?,
+        rules: stop_rules(training, limit_seconds, machine, signals)?,
+        pace: limit_seconds.map(|seconds| Pace::new(total_steps, seconds)),
         phases,
         loss_spike_threshold: training.loss_spike_threshold,
         best_metric: &best_metric,
@@ -324,6 +336,7 @@ pub fn stepper(
 /// When to end early.
 pub(super) fn stop_rules(
     training: &TrainingConfig,
+    limit_seconds: Option<f64>,
     machine: &Machine,
     signals: &Signals,
 ) -> Result<StopRules> {
@@ -335,7 +348,12 @@ pub(super) fn stop_rules(
         .map_err(|e| Problem::usage(e.to_string()).at("training.max_train_time"))?;
     Ok(StopRules {
         patience: training.early_stopping_patience,
-        budget_seconds: budget.as_ref().map(Duration::as_secs_f64),
+        budget_seconds: budget
+            .as_ref()
+            .map(Duration::as_secs_f64)
+            .into_iter()
+            .chain(limit_seconds)
+            .reduce(f64::min),
         signals: signals.clone(),
         world: machine.world,
     })

@@ -36,6 +36,7 @@ use crate::telemetry::Sink;
 use crate::telemetry::Sinks;
 use crate::telemetry::TrainerState;
 use crate::telemetry::TrainingProgress;
+use crate::train::band::Band;
 use crate::train::phases::Phases;
 use crate::train::room;
 use crate::train::saved::ADDED;
@@ -88,6 +89,8 @@ pub struct RunFolderOptions<'a> {
     pub outlets: Outlets,
     /// The processes of the run, of which the first one writes.
     pub world: World,
+    /// Where its loss is expected.
+    pub band: Option<Band>,
 }
 
 /// The output side of a run.
@@ -111,6 +114,7 @@ pub struct RunFolder {
     /// The checkpoint that is just being written.
     saving: Option<BackgroundSave>,
     world: World,
+    band: Option<Band>,
 }
 
 impl RunFolder {
@@ -121,7 +125,7 @@ impl RunFolder {
         progress: &Progress,
     ) -> Result<Self> {
         let RunFolderOptions { path, folders, config, inputs, training, total_steps, .. } = options;
-        let RunFolderOptions { first_step, phases, outlets, world, .. } = options;
+        let RunFolderOptions { first_step, phases, outlets, world, band, .. } = options;
         let step = resumed.map(|resumed| resumed.state.step);
         let in_trouble = resumed.iter().filter(|resumed| resumed.state.divergence.bad_steps() > 0);
         let in_trouble = in_trouble.map(|resumed| resumed.state.step);
@@ -150,7 +154,14 @@ impl RunFolder {
             trainer_state,
             in_trouble: in_trouble.collect(),
             saving: None,
+            band,
         })
+    }
+
+    /// The run ends after so many steps.
+    pub fn end_after(&mut self, total_steps: u64) {
+        self.trainer_state.max_steps = total_steps;
+        self.bar.end_after(total_steps);
     }
 
     /// Whether this is the process that writes.
@@ -217,6 +228,9 @@ impl RunFolder {
     pub fn record(&mut self, record: &Record) {
         self.trainer_state.observe(record);
         self.record_aside(record);
+        if let Some(warning) = self.band.as_mut().and_then(|band| band.look(record)) {
+            self.progress.warn(&warning);
+        }
     }
 
     /// As [`Self::record`], but nothing of it is part of a checkpoint.

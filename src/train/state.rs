@@ -14,6 +14,7 @@ use crate::error::Problem;
 use crate::precision::LossScaleState;
 use crate::scores::Better;
 use crate::train::divergence::Divergence;
+use crate::train::horizon::Horizon;
 use crate::train::step::StepOutcome;
 use crate::train::stopping::BestScore;
 use crate::train::stopping::required;
@@ -52,6 +53,9 @@ pub struct TrainState {
     pub skipped_steps: u64,
     /// Whether it still learns.
     pub divergence: Divergence,
+    /// How far it gets, where a price or a day makes that fewer steps than planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Horizon>,
     /// Whether training came to its end (and was not interrupted).
     pub finished: bool,
 }
@@ -104,6 +108,7 @@ impl TrainState {
             loss_scale: None,
             skipped_steps: 0,
             divergence: Divergence::default(),
+            horizon: None,
             finished: false,
         }
     }

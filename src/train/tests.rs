@@ -284,6 +284,7 @@ fn probed_sitting(
         first_step: state.step,
         outlets: Outlets::default(),
         world: machine.world,
+        band: None,
     };
     let mut run_folder = RunFolder::open(options, resumed.as_ref(), &Progress::silent()).unwrap();
     let mut data = Steps { signal_in, signals: signals.clone(), ..Steps::default() };
@@ -293,7 +294,8 @@ fn probed_sitting(
         stepper,
         schedule: Schedule::new(config, TOTAL),
         cadence: Cadence::new(config, TOTAL).probing(probe.map(Probe::every)),
-        rules: run::stop_rules(config, &machine, &signals).unwrap(),
+        rules: run::stop_rules(config, None, &machine, &signals).unwrap(),
+        pace: None,
         phases: Phases::new(config, 1, 0.0),
         loss_spike_threshold: config.loss_spike_threshold,
         best_metric: "loss",

@@ -85,6 +85,10 @@ impl Cell {
         with: Equipment<'_>,
     ) -> Result<Done> {
         let Equipment { machine, progress, signals } = with;
+        if let Some(key) = self.config.run.limit() {
+            let problem = Problem::usage("limits one run, and several that are compared need the same steps");
+            return Err(problem.at(key).hint("remove it; `mlmtrain plan` tells what a run costs").into());
+        }
         let kind = examples.kind(&self.config, folder);
         let inputs = kind.inputs()?;
         if let Some(record) = Record::read(&self.folder)? {
@@ -104,6 +108,7 @@ impl Cell {
             seed: self.seed,
             start: &Start::Auto,
             probe: None,
+            loss_band: None,
             parent: None,
         };
         let began = Instant::now();

@@ -64,7 +64,7 @@ impl<'a> Probes<'a> {
         precision: &PrecisionConfig,
         with: Equipment<'a>,
     ) -> Result<Option<Self>> {
-        let EvaluationConfig { probes, minimal_pairs, probe_steps: every } = &config.evaluation;
+        let EvaluationConfig { probes, minimal_pairs, probe_steps: every, loss_band: _ } = &config.evaluation;
         if !config.evaluation.has_probes() {
             return Ok(None);
         }

@@ -50,6 +50,27 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
 }
 
 #[test]
+fn a_kept_plan_is_held_against_its_run() {
+    let place = Workplace::new();
+    plan(&place, &["--device", "here", "--save"]);
+    assert!(place.path("run/plan.json").exists());
+    let shown = place.program(&["pretrain", "--config", "config.yaml"], "").ok().stdout;
+    let line =
+        |name: &str| shown.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    assert!(line("planned").ends_with("(measured by `plan`)"), "{shown}");
+    let taken = line("taken");
+    assert!(taken.matches(" %)").count() == 2 && !taken.contains("tokens"), "{shown}");
+    // An hour costs what all of it is worth a hundred times over.
+    let less = ["--device", "here", "--price", "here=1e9", "--set", "run.budget_usd=1e-3"];
+    let all = [&["plan", "--config", "config.yaml", "--set", "run.usd_per_hour=1"], &less[..]].concat();
+    let shown = place.program(&all, "").ok().stdout;
+    assert!(
+        shown.contains("here: `run.budget_usd` leaves 0s, so that there are 0 % of the steps"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn what_cannot_be_planned_is_named() {
     let place = Workplace::new();
     let plan = |more: &[&str]| place.program(&[&["plan", "--config", "config.yaml"], more].concat(), "");

@@ -141,6 +141,7 @@ impl FinetunedVisitor for Training<'_> {
                 seed: *seed,
                 start: &Start::Auto,
                 probe: None,
+                loss_band: None,
                 parent: None,
             };
             let kind = examples.kind(config, &folder);

@@ -95,6 +95,9 @@ impl FinetunedVisitor for Telling<'_> {
         if let Some(limit) = &training.max_train_time {
             row("time limit", format!("{limit}; if time runs out first, the learning rate has not decayed"));
         }
+        if let Some(text) = forecast::limits(&config.run) {
+            row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
+        }
         for of in seeds(config) {
             row("output", format!("{}, seed {}", of.folder.display(), of.seed));
         }

@@ -1,8 +1,10 @@
 //! `mlmtrain plan`: what a pretraining run takes on this machine and on GPUs that could be rented.
 
+mod kept;
 mod table;
 
 use std::time::Duration;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use clap::Args;
@@ -15,6 +17,7 @@ use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::config::PretrainConfig;
+use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
 use crate::estimate::Estimate;
@@ -37,6 +40,10 @@ use crate::tasks::run::total_steps;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
 use crate::train::batch_size;
+use crate::train::horizon;
+
+pub(in crate::commands) use kept::Taken;
+pub(in crate::commands) use kept::compared;
 
 /// The device that is this machine.
 const HERE: &str = "here";
@@ -62,6 +69,9 @@ pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Keep the plan in the run's folder, so that `pretrain` tells at its end what became of it
+    #[arg(long)]
+    pub save: bool,
 }
 
 /// Where a run might be.
@@ -121,7 +131,12 @@ pub fn run(args: &PlanArgs) -> Result<()> {
             Device::Here => (run.here(&machine, &progress)?, None),
             Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
         };
-        rows.push(Row { device: *device, found, watts, usd_per_hour: usd_per_hour(device) });
+        let usd_per_hour = usd_per_hour(device);
+        let affordable_seconds = run.affordable_seconds(usd_per_hour)?;
+        rows.push(Row { device: *device, found, watts, usd_per_hour, affordable_seconds });
+    }
+    if args.save {
+        kept::keep(&config.run.output_dir, &table::json(&run, &rows))?;
     }
     let mut output = Output::stdout();
     if args.json {
@@ -159,6 +174,12 @@ fn steps(config: &PretrainConfig) -> Result<u64> {
 impl Run<'_> {
     fn work(&self, training: &TrainingConfig) -> Work {
         Work::new(training, self.config.data.max_seq_length, self.steps)
+    }
+
+    /// Seconds that `run.budget_usd` and `run.deadline` leave where an hour costs so much.
+    fn affordable_seconds(&self, usd_per_hour: Option<f64>) -> Result<Option<f64>, Problem> {
+        let run = RunSection { usd_per_hour, ..self.config.run.clone() };
+        horizon::limit_seconds(&run, 0.0, SystemTime::now())
     }
 
     /// The limit on training, in seconds.

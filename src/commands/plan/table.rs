@@ -20,6 +20,8 @@ pub(super) struct Row {
     pub(super) found: Result<Estimate, String>,
     pub(super) watts: Option<f64>,
     pub(super) usd_per_hour: Option<f64>,
+    /// By the money and the day that limit the run.
+    pub(super) affordable_seconds: Option<f64>,
 }
 
 /// The page.
@@ -68,6 +70,18 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
             }
         }
     }
+    for row in rows {
+        let (Ok(found), Some(seconds)) = (&row.found, row.affordable_seconds) else { continue };
+        if found.seconds > seconds {
+            lines.push(format!(
+                "{}: `{}` leaves {}, so that there are {:.0} % of the steps, and the learning rate ends with them",
+                row.device.name(),
+                run.config.run.limit().unwrap_or_default(),
+                duration(seconds),
+                100.0 * seconds / found.seconds
+            ));
+        }
+    }
     lines.push("time is that of training alone: preparing, evaluating and saving come on top".to_string());
     if rows.iter().any(|row| matches!(row.device, Device::Rented(_))) {
         lines.push(format!(
@@ -104,7 +118,7 @@ fn filled(row: &Row, found: &Estimate) -> [String; 10] {
     ]
 }
 
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     format_duration(Duration::from_secs_f64(seconds.min(1e12)))
 }
 
@@ -130,6 +144,7 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
                 "train_seconds": found.seconds,
                 "kilowatt_hours": row.watts.map(|watts| found.kilowatt_hours(watts)),
                 "usd_per_hour": row.usd_per_hour,
+                "affordable_seconds": row.affordable_seconds,
                 "usd": row.usd_per_hour.map(|usd| found.usd(usd)),
             })
         }

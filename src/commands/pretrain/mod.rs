@@ -8,11 +8,14 @@ use anyhow::Result;
 use crate::commands::config_args::PretrainArgs;
 use crate::commands::config_args::Resume;
 use crate::commands::notify::notify;
+use crate::commands::plan::Taken;
+use crate::commands::plan::compared;
 use crate::commands::prepare;
 use crate::commands::staging;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::commands::upload;
+use crate::config::LossBand;
 use crate::config::PretrainConfig;
 use crate::machine;
 use crate::machine::Machine;
@@ -27,6 +30,7 @@ use crate::tasks::pretraining::Pretraining;
 use crate::tasks::pretraining::origin;
 use crate::tasks::pretraining::origin::Origin;
 use crate::tasks::pretraining::sample;
+use crate::tasks::run::Kind;
 use crate::telemetry::Progress;
 use crate::train;
 use crate::train::End;
@@ -111,6 +115,7 @@ fn train(
         seed: config.run.seed,
         start,
         probe: probes.as_ref().map(|probes| probes as &dyn Probe),
+        loss_band: None,
         parent,
     };
     let training =
@@ -136,18 +141,42 @@ impl PretrainedVisitor for Training<'_> {
     fn visit<T: Pretrained>(self) -> Result<Vec<String>> {
         let Self { request, resolved: config, origin, prepared, machine, progress, signals } = self;
         let kind = Pretraining::<T>::new(config, prepared, origin)?;
+        let loss_band = loss_band(config, &kind, progress)?;
+        let request = &Request { loss_band, ..*request };
         let run = || train::run::run(kind, request, machine, progress, signals);
         let outcome = machine::in_pool(run)?;
         if let Some(End::Signal(signal)) = outcome.end {
             return Err(stopped_by(signal, &format!("step {} is saved", outcome.step)).into());
         }
         let filled = sample(config, &outcome.task, &outcome.data.tokenizer)?;
-        Ok(report(config, &outcome, &filled))
+        Ok(report(config, &outcome, &filled, machine))
     }
 }
 
+/// Where the loss is expected, if the configuration says it of such a run.
+fn loss_band<'a>(
+    config: &'a PretrainConfig,
+    kind: &impl Kind,
+    progress: &Progress,
+) -> Result<Option<&'a LossBand>> {
+    let Some(band) = &config.evaluation.loss_band else { return Ok(None) };
+    let inputs = kind.inputs()?;
+    let of = config.likeness(&inputs.values().map(String::as_str).collect::<Vec<&str>>());
+    if band.of == of {
+        return Ok(Some(band));
+    }
+    let text = "note: `evaluation.loss_band` is of other settings or data than these";
+    progress.note(&format!("{text} (`{of}`), and is not looked at"));
+    Ok(None)
+}
+
 /// The lines at the end of a run.
-fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<Candidate>]) -> Vec<String> {
+fn report<T, D>(
+    config: &PretrainConfig,
+    outcome: &Outcome<T, D>,
+    filled: &[Vec<Candidate>],
+    machine: &Machine,
+) -> Vec<String> {
     let mut lines = vec![match outcome.end {
         None => format!("this run is complete ({} steps); nothing was done", outcome.step),
         Some(End::Time) => format!(
@@ -192,6 +221,13 @@ fn report<T, D>(config: &PretrainConfig, outcome: &Outcome<T, D>, filled: &[Vec<
     );
     let cost = config.run.usd_per_hour.zip(value("train_runtime"));
     row("cost", cost.map(|(usd, seconds)| format!("${:.2}", usd * seconds / 3600.0)));
+    if let (Some(tokens), Some(speed), true) =
+        (value("train_num_input_tokens_seen"), value("train_tokens_per_second"), outcome.end.is_some())
+    {
+        let taken = Taken::on(machine, tokens, speed);
+        let told = compared(&config.run.output_dir, machine, taken);
+        ["planned", "taken"].into_iter().zip(told).for_each(|(name, text)| row(name, Some(text)));
+    }
     row("model", Some(outcome.model.display().to_string()));
     if let Some(text) = &config.run.sample_text {
         lines.push(format!("  {text}"));

@@ -88,6 +88,9 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
         let cut = "if time runs out first, training ends before the learning rate has decayed";
         row("time limit", format!("{limit}; {cut}"));
     }
+    if let Some(text) = forecast::limits(&config.run) {
+        row("limit", format!("{text}; there are fewer steps if it does not suffice for all"));
+    }
     let folder = config.prepared_dir();
     let state = |name: &str| if fs::exists(&folder.join(name)) { "there" } else { "to be made" };
     row("tokenizer", format!("{} in `{}`", state("tokenizer"), folder.display()));

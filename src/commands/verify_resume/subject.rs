@@ -110,6 +110,8 @@ impl Subject {
             "run.upload_to=null".to_string(),
             // Time is no part of what is proved, and would end both runs at steps of their own.
             "training.max_train_time=null".to_string(),
+            "run.budget_usd=null".to_string(),
+            "run.deadline=null".to_string(),
         ];
         if self.prepared_dir.is_some() {
             sets.push(format!("data.prepared_dir={}", text_of(&run.with_file_name(DATA))?));

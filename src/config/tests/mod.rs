@@ -313,6 +313,8 @@ fn show_names_the_origin_of_each_value() {
       device: auto                    # default
       threads: 0                      # default
       usd_per_hour: null              # default
+      budget_usd: null                # default
+      deadline: null                  # default
       tensorboard: true               # default
       trackers: []                    # default
       prometheus_dir: null            # default

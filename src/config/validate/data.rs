@@ -13,6 +13,7 @@ use crate::config::RunSection;
 use crate::config::validate::Findings;
 use crate::config::validate::percent_hint;
 use crate::config::validate::sources;
+use crate::quantity;
 use crate::secrets;
 use crate::stores::is_url;
 
@@ -30,7 +31,45 @@ pub(super) fn run(run: &RunSection, findings: &mut Findings) {
             "write it like `2.49`",
         );
     }
+    limits(run, findings);
     upload_to(run, findings);
+}
+
+fn limits(run: &RunSection, findings: &mut Findings) {
+    if let Some(usd) = run.budget_usd {
+        findings.positive("run.budget_usd", usd);
+        if !run.usd_per_hour.is_some_and(|price| price > 0.0) {
+            let message = "`run.budget_usd` is given, and not what an hour costs".to_string();
+            findings.add(
+                &["run.usd_per_hour", "run.budget_usd"],
+                message,
+                "set `run.usd_per_hour`: what the machine costs",
+            );
+        }
+    }
+    if let Some(Err(e)) = run.deadline.as_deref().map(quantity::parse_moment) {
+        let (message, hint) = split(&e.to_string());
+        findings.add(&["run.deadline"], format!("`run.deadline`: {message}"), hint);
+    }
+}
+
+/// A message and the hint behind its first colon.
+fn split(text: &str) -> (String, String) {
+    let (message, hint) = text.split_once(": ").unwrap_or((text, ""));
+    (message.to_string(), hint.to_string())
+}
+
+/// What is counted in steps cannot follow a run whose steps become fewer.
+pub(super) fn unlimited(config: &PretrainConfig, findings: &mut Findings) {
+    let Some(limit) = config.run.limit() else { return };
+    let counted = [
+        ("training.phases", !config.training.phases.is_empty()),
+        ("mlm.mlm_probability_end", config.mlm.mlm_probability_end.is_some()),
+    ];
+    for (path, _) in counted.into_iter().filter(|(_, is_given)| *is_given) {
+        let message = format!("`{path}` follows the steps, which `{limit}` can make fewer");
+        findings.add(&[limit, path], message, "keep one of the two; `training.max_train_time` cuts off");
+    }
 }
 
 fn upload_to(run: &RunSection, findings: &mut Findings) {
@@ -121,6 +160,10 @@ pub(super) fn examples(config: &FinetuneConfig, findings: &mut Findings) {
         findings.text("data.label_separator", true, "\"|\"");
     }
     repeated("seeds", &config.seeds, findings);
+    if let Some(limit) = config.run.limit().filter(|_| config.seeds.len() > 1) {
+        let message = format!("`{limit}` limits one run, and `seeds` names {}", config.seeds.len());
+        findings.add(&[limit, "seeds"], message, "keep one of the two");
+    }
     if let Some(fraction) = data.max_train_fraction
         && !(fraction > 0.0 && fraction <= 1.0)
     {

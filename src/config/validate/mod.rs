@@ -64,6 +64,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     }
     let config = &decaying;
     data::run(&config.run, &mut findings);
+    data::unlimited(config, &mut findings);
     data::corpus(config, &mut findings);
     deduplication::deduplication(&config.data.deduplication, &mut findings);
     curation::curation(&config.data, &mut findings);

@@ -266,6 +266,16 @@ fn the_schedule() {
 }
 
 #[test]
+fn limits_of_money_and_time() {
+    insta::assert_snapshot!(found(|c| c.run.budget_usd = Some(5.0)), @"`run.budget_usd` is given, and not what an hour costs");
+    insta::assert_snapshot!(found(|c| { c.run.budget_usd = Some(0.0); c.run.usd_per_hour = Some(2.0) }), @"`run.budget_usd` is 0, it must be above 0 and finite");
+    insta::assert_snapshot!(found(|c| c.run.deadline = Some("tomorrow".into())), @"`run.deadline`: `tomorrow` is not a moment");
+    assert_eq!(found(|c| c.run.deadline = Some("2026-12-24T18:00+02:00".into())), "");
+    insta::assert_snapshot!(found(|c| { c.run.deadline = Some("2026-12-24T18:00:00Z".into()); c.mlm.mlm_probability_end = Some(0.1) }), @"`mlm.mlm_probability_end` follows the steps, which `run.deadline` can make fewer");
+    insta::assert_snapshot!(found_in_finetune(|c| { c.run.deadline = Some("2026-12-24T18:00:00Z".into()); c.seeds = vec![1, 2] }), @"`run.deadline` limits one run, and `seeds` names 2");
+}
+
+#[test]
 fn fine_tuning() {
     insta::assert_snapshot!(found_in_finetune(|c| { c.model = PathBuf::new(); c.data.eval_file = PathBuf::new() }), @r#"
     `model` is empty

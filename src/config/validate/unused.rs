@@ -38,7 +38,14 @@ pub(super) fn pretrain(config: &PretrainConfig, findings: &mut Findings) {
     }
     if !config.evaluation.has_probes() {
         let hint = "name a file of tasks with `evaluation.probes`";
-        ignored("evaluation", &config.evaluation, &[], "there is nothing to probe", hint, findings);
+        ignored(
+            "evaluation",
+            &config.evaluation,
+            &["loss_band"],
+            "there is nothing to probe",
+            hint,
+            findings,
+        );
     }
     let ramp = &config.training.batch_size_ramp;
     // Beside `auto`, a ramp is refused as a whole.

@@ -30,6 +30,14 @@ impl TrainingProgress {
         Self { progress, bar, total_steps, first_step: done_steps, started: Instant::now() }
     }
 
+    /// There are so many updates in all.
+    pub fn end_after(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+        if let Some(bar) = &self.bar {
+            bar.set_length(total_steps);
+        }
+    }
+
     /// `step` updates are done: moves the bar between two records.
     pub fn step(&self, step: u64) {
         if let Some(bar) = &self.bar {

@@ -13,6 +13,7 @@ use super::TOTAL;
 use super::ahead::Log;
 use super::config;
 use super::policy;
+use super::records;
 use crate::config::ComputeType;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
@@ -85,12 +86,23 @@ pub(super) fn whole_run(
     training: &TrainingConfig,
     rank: usize,
 ) -> Result<run::Outcome<Parabola, Steps>> {
+    limited_run(toy, folder, training, rank, &RunSection::default())
+}
+
+/// The same where money or a day may limit it.
+fn limited_run(
+    toy: Toy,
+    folder: &Path,
+    training: &TrainingConfig,
+    rank: usize,
+    run: &RunSection,
+) -> Result<run::Outcome<Parabola, Steps>> {
     let plain = Machine::alone(&Device::Cpu, policy(ComputeType::F32));
     let machine = Machine { world: World { rank, ..World::ALONE }, ..plain };
-    let (run, precision) = (RunSection::default(), PrecisionConfig::default());
+    let precision = PrecisionConfig::default();
     let request = run::Request {
         config: training,
-        run: &run,
+        run,
         training,
         precision: &precision,
         max_seq_length: 1,
@@ -98,6 +110,7 @@ pub(super) fn whole_run(
         seed: 1,
         start: &Start::Auto,
         probe: None,
+        loss_band: None,
         parent: None,
     };
     let signals = toy.data.signals.clone();
@@ -182,6 +195,25 @@ fn a_run_that_time_has_ended_trains_no_further_for_its_final_model() {
     std::fs::remove_dir_all(folder.path().join("final")).unwrap();
     assert_eq!(run().step, first.step);
     assert!(folder.path().join("final/model.safetensors").exists());
+}
+
+#[test]
+fn a_run_with_too_little_money_has_fewer_steps_and_its_learning_rate_still_falls() {
+    let folder = tempfile::tempdir().unwrap();
+    let training =
+        TrainingConfig { max_steps: 5_000, learning_rate: 1e-3, logging_steps: 1, eval_steps: 0, ..config() };
+    // Two seconds.
+    let limited = RunSection { usd_per_hour: Some(3600.0), budget_usd: Some(2.0), ..RunSection::default() };
+    let toy = |step_time| Toy { data: Steps { step_time, ..Steps::default() }, ..Toy::default() };
+    let done = limited_run(toy(Duration::from_millis(20)), folder.path(), &training, 0, &limited).unwrap();
+    assert!(done.step < 150, "{} steps of 20 ms", done.step);
+    let rates: Vec<f64> =
+        records(folder.path()).iter().filter_map(|record| record["train/learning_rate"].as_f64()).collect();
+    assert_eq!(rates.len() as u64, done.step);
+    assert!(rates[rates.len() - 1] < 0.1 * rates[0], "{rates:?}");
+    let past = RunSection { deadline: Some("2020-01-01T00:00:00Z".to_string()), ..RunSection::default() };
+    let late = limited_run(Toy::default(), tempfile::tempdir().unwrap().path(), &training, 0, &past);
+    assert_eq!(class_of(&late.err().unwrap()).exit_code(), 2);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! A plan that is kept beside the run that it is of, and what became of it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::commands::plan::HERE;
+use crate::commands::plan::table::duration;
+use crate::estimate::Rentable;
+use crate::fs;
+use crate::machine::Machine;
+use crate::ops::cuda;
+use crate::quantity::format_bytes;
+
+/// Name of the file in a run folder.
+pub(in crate::commands) const PLAN: &str = "plan.json";
+
+const CAP_BYTES: u64 = 1 << 20;
+
+/// Keeps a plan in the folder of its run.
+pub(super) fn keep(folder: &Path, plan: &Value) -> Result<()> {
+    fs::create_folder(folder)?;
+    fs::write_bytes(&folder.join(PLAN), format!("{plan:#}\n").as_bytes())
+}
+
+/// What a run of so many tokens came to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct Taken {
+    /// Tokens that went through the model.
+    pub tokens: f64,
+    /// A second, evaluations and saves left out.
+    pub tokens_per_second: f64,
+    /// The most memory that was held on the device.
+    pub peak_bytes: Option<u64>,
+}
+
+impl Taken {
+    /// With the memory of this process on the device of `machine`.
+    pub(in crate::commands) fn on(machine: &Machine, tokens: f64, tokens_per_second: f64) -> Self {
+        let on_gpu = cuda::memory(&machine.device).map(|memory| memory.peak_bytes);
+        Self { tokens, tokens_per_second, peak_bytes: on_gpu.or_else(fs::peak_resident_bytes) }
+    }
+}
+
+/// What was planned for this device, and by how much the run differs; none where there is no plan of it in the
+/// folder. A file that is no plan is none: it is nothing that a run needs.
+pub(in crate::commands) fn compared(folder: &Path, machine: &Machine, taken: Taken) -> Vec<String> {
+    let gpu = cuda::properties(&machine.device);
+    let gpu = gpu.and_then(|gpu| Rentable::ALL.into_iter().find(|known| known.driver_name == gpu.name));
+    let text = fs::read_text_capped(&folder.join(PLAN), CAP_BYTES).ok();
+    let plan: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    plan.map(|plan| lines(&plan, gpu.map(|gpu| gpu.name), taken)).unwrap_or_default()
+}
+
+/// The measured row of the plan, else the one of this GPU.
+fn lines(plan: &Value, gpu: Option<&str>, taken: Taken) -> Vec<String> {
+    let rows = || plan["devices"].as_array().into_iter().flatten();
+    let of = |name: &str| rows().find(|row| row["device"] == name && row["fits"] == true);
+    let Some(row) = of(HERE).or_else(|| of(gpu?)) else { return Vec::new() };
+    let number = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
+    let Some(((tokens, seconds), bytes)) =
+        number(&plan["tokens"]).zip(number(&row["train_seconds"])).zip(number(&row["memory_bytes"]))
+    else {
+        return Vec::new();
+    };
+    let how = if row["measured"] == true { "measured" } else { "predicted" };
+    let mut lines =
+        vec![format!("{} for steps, {} ({how} by `plan`)", duration(seconds), format_bytes(bytes as u64))];
+    let took = taken.tokens / taken.tokens_per_second.max(1e-9);
+    let memory =
+        taken.peak_bytes.map(|peak| format!(", {} ({})", format_bytes(peak), apart(peak as f64, bytes)));
+    // A run that ended early, or was given other steps since, is compared by its speed.
+    let planned = seconds * taken.tokens / tokens;
+    let of_all = if (taken.tokens / tokens - 1.0).abs() > 0.01 {
+        format!(" for {:.0} % of the tokens", 100.0 * taken.tokens / tokens)
+    } else {
+        String::new()
+    };
+    let memory = memory.unwrap_or_default();
+    lines.push(format!("{}{of_all} ({}){memory}", duration(took), apart(took, planned)));
+    lines
+}
+
+fn apart(taken: f64, planned: f64) -> String {
+    format!("{:+.0} %", 100.0 * (taken / planned - 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_held_against_the_row_of_its_device() {
+        let row = |device: &str, seconds: f64, measured: bool| {
+            json!({"device": device, "fits": true, "measured": measured, "train_seconds": seconds,
+                   "memory_bytes": 1_u64 << 30})
+        };
+        let plan = json!({"tokens": 1000, "devices": [row("h100", 50.0, false), row("here", 100.0, true)]});
+        let taken = Taken { tokens: 1000.0, tokens_per_second: 8.0, peak_bytes: Some((1 << 30) + (1 << 29)) };
+        let found = lines(&plan, None, taken);
+        assert_eq!(found, ["1m40s for steps, 1GiB (measured by `plan`)", "2m5s (+25 %), 1.5GiB (+50 %)"]);
+        let half = Taken { tokens: 500.0, peak_bytes: None, ..taken };
+        assert_eq!(lines(&plan, None, half)[1], "1m2s for 50 % of the tokens (+25 %)");
+        let rented = json!({"tokens": 1000, "devices": [row("h100", 125.0, false)]});
+        assert_eq!(lines(&rented, Some("h100"), half)[1], "1m2s for 50 % of the tokens (+0 %)");
+        assert!(lines(&rented, None, taken).is_empty() && lines(&json!([]), None, taken).is_empty());
+    }
+}
