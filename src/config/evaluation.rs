@@ -20,6 +20,7 @@ pub struct EvaluationConfig {
     /// the end.
     pub probe_steps: u64,
     /// Where the training loss of runs with these very settings and data lay: outside of it the log says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_band: Option<LossBand>,
 }
 
