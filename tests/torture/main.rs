@@ -14,6 +14,7 @@ mod disk_full;
 mod diverging;
 mod draw;
 mod fuzz;
+mod grid;
 mod job;
 mod kill;
 mod lock;
@@ -77,6 +78,9 @@ fn rows() -> Vec<Row> {
         add("secrets", "0 hits", secrets::run);
     }
     rows.push(Row::of("planted-nan", Job::Finetune, "skipped and counted; else exit 76", planted::run));
+    let tables = "0 lost, the same tables";
+    rows.push(Row::of("grid-sweep", Job::Finetune, tables, grid::sweep));
+    rows.push(Row::of("grid-compare", Job::Finetune, tables, grid::compare));
     for job in Job::ALL {
         rows.push(Row::of("resume", job, "every step, all bytes as undisturbed", resume::run));
     }

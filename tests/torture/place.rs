@@ -119,6 +119,13 @@ impl Bench {
         command
     }
 
+    /// The program in `place` with these arguments alone.
+    pub(crate) fn bare(&self, arguments: &[&str], place: &Place) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(&place.root);
+        command
+    }
+
     /// The same under another program, such as `strace` with its options.
     pub(crate) fn command_under(&self, under: &[&str], job: Job, place: &Place, sets: &[&str]) -> Command {
         let inner = self.command(job, place, sets);
