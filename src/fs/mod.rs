@@ -48,6 +48,7 @@ pub use lock::is_locked;
 pub use memory::available_bytes;
 pub use memory::available_bytes_below;
 pub use memory::end_me_first;
+pub use memory::forget_peak;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
 pub use read::each_line;

@@ -21,6 +21,9 @@ const LOOK_SHARE: f64 = 0.1;
 /// What a plan may be wrong by before there is a new one, as a share of the steps that are left.
 const TOLERANCE: f64 = 0.02;
 
+/// What it may be off before it is told again, as a share of all steps.
+const NEWS: f64 = 0.05;
+
 /// Share of the limit that is kept back, so that a last step that takes longer is still done.
 const MARGIN: f64 = 0.01;
 
@@ -88,12 +91,23 @@ pub struct Pace {
     /// Step and time when steps began to be counted.
     began: Option<(u64, f64)>,
     next_look_seconds: f64,
+    /// The steps in all that were told last.
+    told_steps: u64,
 }
 
 impl Pace {
     /// For a run of `planned` steps that may take so many seconds, over all sittings.
     pub fn new(planned: u64, limit_seconds: f64) -> Self {
-        Self { limit_seconds, planned, began: None, next_look_seconds: 0.0 }
+        Self { limit_seconds, planned, began: None, next_look_seconds: 0.0, told_steps: planned }
+    }
+
+    /// Whether that there are so many steps is worth telling: it is much more or less than what was told.
+    pub fn is_news(&mut self, total_steps: u64) -> bool {
+        let is_news = total_steps.abs_diff(self.told_steps) as f64 > NEWS * self.told_steps as f64;
+        if is_news {
+            self.told_steps = total_steps;
+        }
+        is_news
     }
 
     /// A new plan, where the present one does not fit the time that is left. `elapsed_seconds` is after `step`

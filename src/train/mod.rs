@@ -202,13 +202,14 @@ impl Trainer<'_> {
         let ending_seconds = clock.rates().eval_seconds.unwrap_or(0.0);
         let found = pace.look(state.step, clock.elapsed_seconds(), ending_seconds, state.horizon);
         let Some(horizon) = self.rules.world.agree(found) else { return };
+        let (steps, planned) = (horizon.total_steps(), self.schedule.total_steps());
+        if pace.is_news(steps) {
+            let text =
+                format!("there is time for {steps} of {planned} steps: the learning rate ends with them");
+            self.folder.note(&text);
+        }
         state.horizon = Some(horizon);
         self.follow(Some(horizon));
-        self.folder.note(&format!(
-            "there is time for {} of {} steps: the learning rate ends with them",
-            horizon.total_steps(),
-            self.schedule.total_steps()
-        ));
     }
 
     /// Ends with the steps of `horizon`, or with all.
