@@ -167,11 +167,11 @@ fn loss_band<'a>(
     let Some(band) = &config.evaluation.loss_band else { return Ok(None) };
     let inputs = kind.inputs()?;
     let of = config.likeness(&inputs.values().map(String::as_str).collect::<Vec<&str>>());
-    if band.of == of {
+    if of.as_ref() == Some(&band.of) {
         return Ok(Some(band));
     }
     let text = "note: `evaluation.loss_band` is of other settings or data than these";
-    progress.note(&format!("{text} (`{of}`), and is not looked at"));
+    progress.note(&format!("{text} (`{}`), and is not looked at", of.unwrap_or_default()));
     Ok(None)
 }
 
