@@ -30,8 +30,15 @@ fn the_quickstart_is_that_of_the_source_and_trains() {
         ["training.max_steps=2", "run.threads=1", "data.sources.0.files=[configs/quickstart/doyle-*.zst]"];
     let mut arguments = vec!["pretrain", "--config", "quickstart.yaml"];
     arguments.extend(short.iter().flat_map(|setting| ["--set", setting]));
-    let stdout = place.program(&arguments, "").ok().stdout;
-    assert!(stdout.contains("trained 2 steps"), "{stdout}");
+    let done = place.program(&arguments, "").ok();
+    assert!(done.stdout.contains("trained 2 steps"), "{}", done.stdout);
+    assert!(done.stderr.contains("`evaluation.loss_band` is of other settings"), "{}", done.stderr);
+    // As it is written, but for its time, its loss is held against that of other seeds.
+    let whole = ["training.max_train_time=1s", "run.output_dir=whole"];
+    let mut arguments = vec!["pretrain", "--config", "quickstart.yaml"];
+    arguments.extend(whole.iter().flat_map(|setting| ["--set", setting]));
+    let stderr = place.program(&arguments, "").ok().stderr;
+    assert!(!stderr.contains("evaluation.loss_band"), "{stderr}");
 }
 
 #[test]
