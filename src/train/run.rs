@@ -136,6 +136,9 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let is_beginning = found.is_none() && parent.is_none();
     let Parts { task, mut data, total_steps, folders, best } =
         kind.build(Setting { training, machine, seed: request.seed, progress, is_beginning })?;
+    // What is told of memory is that of training: not what preparing it took.
+    memory::give_back_freed_blocks();
+    fs::forget_peak();
     let (best_metric, better) = best_score(training, best, &data.score_names())?;
     let mut stepper = stepper(task.parameters(), training, machine, request.seed)?;
     let mut state = TrainState::new(Cursor::default(), better);

@@ -17,10 +17,8 @@ use crate::commands::terminal;
 use crate::commands::upload;
 use crate::config::LossBand;
 use crate::config::PretrainConfig;
-use crate::fs;
 use crate::machine;
 use crate::machine::Machine;
-use crate::ops::memory;
 use crate::prepare::Prepared;
 use crate::quantity::format_count;
 use crate::quantity::format_duration;
@@ -101,9 +99,6 @@ fn train(
     progress: &Progress,
 ) -> Result<Vec<String>> {
     let prepared = prepare::ensure_prepared(resolved, progress)?;
-    // What is told of memory is that of training.
-    memory::give_back_freed_blocks();
-    fs::forget_peak();
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
     }
