@@ -20,6 +20,8 @@ pub enum Class {
     Usage,
     /// The disk is full or failing: exit code 74.
     Disk,
+    /// Another process has died or hangs; the same command goes on: exit code 75.
+    Restart,
     /// Training diverged (non-finite loss): exit code 76.
     Diverged,
     /// Stopped by a signal after a checkpoint was written: exit code 128 + signal number.
@@ -33,6 +35,7 @@ impl Class {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Disk => 74,
+            Self::Restart => 75,
             Self::Diverged => 76,
             Self::Interrupted(signal) => 128 + signal,
         }

@@ -35,7 +35,7 @@
 //! | [`prepare`] | from raw text to tokenizer and shards, stage by stage; the report of it |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where; loss scaling |
-//! | [`distributed`] | the seam for several processes |
+//! | [`distributed`] | several processes: what they add up and decide together |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |

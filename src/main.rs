@@ -11,6 +11,8 @@ use mlmtrain::commands;
 use mlmtrain::commands::cli::Cli;
 use mlmtrain::commands::terminal;
 use mlmtrain::commands::terminal::ReaderGone;
+use mlmtrain::distributed;
+use mlmtrain::distributed::AbortOnPanic;
 use mlmtrain::error;
 use mlmtrain::error::Class;
 use mlmtrain::ops::memory::LargeBlocks;
@@ -24,16 +26,25 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message),
     };
+    let _others = AbortOnPanic;
     match commands::run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ExitCode::SUCCESS,
+        Ok(()) => ended_well(),
+        Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ended_well(),
         Err(e) => {
-            let text = error::render(&e);
+            let text = distributed::named() + &error::render(&e);
             let warning = log::add(&text).map(|warning| warning + "\n").unwrap_or_default();
             let _ = std::io::stderr().write_all((warning + &safe(&text)).as_bytes());
-            ExitCode::from(error::class_of(&e).exit_code())
+            let code = error::class_of(&e).exit_code();
+            distributed::abort(code);
+            ExitCode::from(code)
         }
     }
+}
+
+/// Where there are other processes, each waits here for all.
+fn ended_well() -> ExitCode {
+    distributed::leave();
+    ExitCode::SUCCESS
 }
 
 /// An error may quote a label or a name from outside: nothing of it drives the terminal.

@@ -23,6 +23,7 @@ use crate::batches::Packer;
 use crate::batches::Staging;
 use crate::batches::collate::StepSettings;
 use crate::batches::collate::Unmasked;
+use crate::batches::share;
 use crate::batches::workers::Pending;
 use crate::batches::workers::Workers;
 use crate::error::Problem;
@@ -48,7 +49,7 @@ pub struct LoaderOptions {
     pub total_steps: u64,
     /// Number of this process, from 0.
     pub rank: usize,
-    /// Number of processes, each of which takes a block of a step's rows.
+    /// Number of processes, each of which takes a block of a step's micro-batches.
     pub world_size: usize,
     /// Threads that mask, at least 1.
     pub workers: usize,
@@ -93,6 +94,8 @@ impl LoaderOptions {
 pub struct StepBatches {
     /// The micro-batches of this process.
     pub micro: Vec<Batch>,
+    /// Micro-batches of all processes; there may be fewer at the end of an epoch.
+    pub micro_batches: usize,
     /// Where the next step starts: goes into a checkpoint.
     pub cursor_after: Cursor,
     /// Passes over the data after this step, with a fraction.
@@ -162,6 +165,7 @@ impl Loader {
         Ok(StepBatches {
             cursor_after: planned.cursor_after,
             epoch: planned.epoch,
+            micro_batches: planned.micro_batches,
             rows: planned.rows,
             tokens: micro.iter().map(Batch::num_tokens).sum(),
             label_count: micro.iter().map(Batch::num_labels).sum(),
@@ -189,6 +193,7 @@ impl Drop for Loader {
 /// A step whose rows are read.
 struct Planned {
     micro: Vec<Pending>,
+    micro_batches: usize,
     cursor_after: Cursor,
     epoch: f64,
     rows: usize,
@@ -223,26 +228,25 @@ impl Maker {
             max_seq_length,
             probability: self.masking.probability_at(self.step, total_steps),
         };
-        let rows_of_rank = rows * shape.micro_batches;
-        let first_row = rank * rows_of_rank;
+        let own = share(shape.micro_batches, rank, world_size);
         self.packer.set_max_seq_length(max_seq_length);
         self.packer.set_mix(self.options.mix_at(self.step))?;
-        self.packer.skip_rows(first_row)?;
-        let mut micro = Vec::with_capacity(shape.micro_batches);
-        for number in 0..shape.micro_batches {
-            let mut unmasked =
-                Unmasked::new(self.staging.take(rows * max_seq_length), first_row + number * rows);
+        self.packer.skip_rows(own.start * rows)?;
+        let mut micro = Vec::with_capacity(own.len());
+        for number in own.clone() {
+            let mut unmasked = Unmasked::new(self.staging.take(rows * max_seq_length), number * rows);
             for _ in 0..rows {
                 unmasked.add_row(&mut self.packer)?;
             }
             micro.push(self.workers.mask(unmasked, settings)?);
         }
-        self.packer.skip_rows((world_size - rank - 1) * rows_of_rank)?;
+        self.packer.skip_rows((shape.micro_batches - own.end) * rows)?;
         self.step += 1;
         Ok(Planned {
             cursor_after: self.packer.cursor(),
             epoch: self.packer.epoch(),
-            rows: rows_of_rank,
+            micro_batches: shape.micro_batches,
+            rows: rows * own.len(),
             micro,
         })
     }

@@ -46,6 +46,7 @@ pub use staging::Planner;
 pub use staging::Staging;
 pub use steps::BatchPlan;
 pub use steps::StepShape;
+pub use steps::share;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! What a step is made of: phases of sequence length and the ramp of the batch size, as a pure function of
 //! its number.
 
+use std::ops::Range;
+
 use crate::config::BatchSizeRamp;
 use crate::config::TrainingConfig;
 
@@ -9,10 +11,16 @@ use crate::config::TrainingConfig;
 pub struct StepShape {
     /// Most tokens of a row (S).
     pub max_seq_length: usize,
-    /// Rows of a micro-batch of one process.
+    /// Rows of a micro-batch.
     pub rows_per_micro_batch: usize,
-    /// Micro-batches of one process.
+    /// Micro-batches of all processes together.
     pub micro_batches: usize,
+}
+
+/// The part of `count` micro-batches that process `rank` of `size` has: a block of them, as many as the
+/// others have, or one more or less.
+pub fn share(count: usize, rank: usize, size: usize) -> Range<usize> {
+    count * rank / size..count * (rank + 1) / size
 }
 
 /// The sizes of all steps of a run.

@@ -34,10 +34,15 @@ use crate::commands::tokenizer::TokenizerCommand;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 
 /// What `--version` prints; `-V` prints the number alone.
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", not(feature = "mpi")))]
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\ncode for GPUs: ", env!("MLMTRAIN_GPU_CODE"));
-#[cfg(not(feature = "cuda"))]
+#[cfg(all(feature = "cuda", feature = "mpi"))]
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), "\ncode for GPUs: ", env!("MLMTRAIN_GPU_CODE"), "\nprocesses: MPI");
+#[cfg(all(not(feature = "cuda"), not(feature = "mpi")))]
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+#[cfg(all(not(feature = "cuda"), feature = "mpi"))]
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprocesses: MPI");
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
@@ -57,7 +62,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
   mlmtrain config show quickstart.yaml
 
 Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 74 disk full or failing,
-76 training diverged, 128 + n stopped by signal n after a checkpoint")]
+75 lost another process of the run (start it again), 76 training diverged, 128 + n stopped by signal n after a checkpoint")]
 pub struct Cli {
     /// Print no progress and no notes, only results and errors
     #[arg(short, long, global = true)]

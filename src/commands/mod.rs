@@ -30,6 +30,7 @@ pub mod scoring_args;
 pub mod shards;
 mod staging;
 pub mod terminal;
+mod together;
 pub mod tokenizer;
 mod upload;
 pub mod verify_resume;

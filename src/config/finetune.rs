@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::cache::CacheConfig;
+use crate::config::distributed::DistributedConfig;
 use crate::config::precision::PrecisionConfig;
 use crate::config::run::RunSection;
 use crate::config::task::FinetuneTask;
@@ -136,6 +137,9 @@ pub struct FinetuneConfig {
     /// Where objects that URLs name are kept.
     #[serde(default)]
     pub cache: CacheConfig,
+    /// Several processes.
+    #[serde(default)]
+    pub distributed: DistributedConfig,
 }
 
 impl FinetuneConfig {

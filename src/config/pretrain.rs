@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::config::cache::CacheConfig;
 use crate::config::data::DataConfig;
 use crate::config::decay::DecayFrom;
+use crate::config::distributed::DistributedConfig;
 use crate::config::evaluation::EvaluationConfig;
 use crate::config::mlm::MlmConfig;
 use crate::config::model::ModelSection;
@@ -56,6 +57,9 @@ pub struct PretrainConfig {
     /// Where objects that URLs name are kept.
     #[serde(default)]
     pub cache: CacheConfig,
+    /// Several processes.
+    #[serde(default)]
+    pub distributed: DistributedConfig,
     /// A checkpoint whose learning rate is brought down, and nothing else; the flag `--decay-from` names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decay_from: Option<DecayFrom>,
@@ -76,6 +80,7 @@ impl PretrainConfig {
             precision: PrecisionConfig::default(),
             evaluation: EvaluationConfig::default(),
             cache: CacheConfig::default(),
+            distributed: DistributedConfig::default(),
             decay_from: None,
         }
     }

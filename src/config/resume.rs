@@ -25,6 +25,7 @@ const OUTSIDE: &[&str] = &[
     "runs_at_once",
     "run.upload_to",
     "cache",
+    "distributed",
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",

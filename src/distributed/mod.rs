@@ -1,20 +1,62 @@
-//! How many processes train together, and the sum of their gradients.
+//! How many processes train together, what they add up, and what they decide together.
 //!
-//! This build trains in one process. Started as one of many it refuses: every process would train the same
-//! model on the same data and write to the same folder.
+//! [`World`] is all that the rest of the crate sees of it. Each process has one thread that talks to the
+//! others (`engine.rs`); it hands values around by MPI (`mpi.rs`) in a build with the feature `mpi`. A build
+//! without it, and commands that train nothing, refuse to be one of many: every process would do the same
+//! work and write to the same folder.
+
+#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests start one"))]
+mod engine;
+mod launch;
+#[cfg(feature = "mpi")]
+mod mpi;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod threads;
+#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests are one"))]
+mod transport;
+#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests have a sum"))]
+mod tree;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::Problem;
+use engine::Engine;
 
-/// Variables by which launchers tell a process how many there are.
-const SIZE_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"];
+pub use launch::AbortOnPanic;
+pub use launch::MPI;
+pub use launch::abort;
+pub use launch::leave;
+pub use launch::named;
+pub use tree::leaves;
+pub use tree::micro_batches_per_leaf;
+
+/// Values that are exchanged at once: enough for the network to be busy, and few beside a model.
+const BUCKET_VALUES: usize = 1 << 21;
+
+/// Buckets that are under way at a time: one is copied while another travels.
+const BUCKETS_AHEAD: usize = 2;
+
+/// What may take as long as it likes, since it depends on the text: longer than any of it.
+const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The processes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct World {
     /// Number of this process, from 0.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
+    /// What talks to the others, where there are any.
+    pub(crate) engine: Option<&'static Engine>,
 }
 
 impl Default for World {
@@ -25,59 +67,139 @@ impl Default for World {
 
 impl World {
     /// One process.
-    pub const ALONE: Self = Self { rank: 0, size: 1 };
+    pub const ALONE: Self = Self { rank: 0, size: 1, engine: None };
 
     /// Whether this is the process that writes what all share.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// The sums of all processes' numbers: of one process, its own.
-    pub fn sum(&self, own: Vec<usize>) -> Vec<usize> {
-        debug_assert_eq!(self.size, 1, "`detect` refuses more");
-        own
+    /// Whether there are others.
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_some()
     }
 
-    /// The decision that all processes take, which is that of the first: of one process, its own.
-    pub fn agree<T>(&self, own: T) -> T {
-        debug_assert_eq!(self.size, 1, "`detect` refuses more");
-        own
+    /// Messages about the exchange name this step from here on.
+    pub fn at_step(&self, step: u64) {
+        if let Some(engine) = self.engine {
+            engine.at_step(step);
+        }
     }
 
-    /// This process alone; an error when the environment says that it is one of several.
-    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Problem> {
-        for name in SIZE_VARIABLES {
-            if let Some(size) =
-                variable(name).and_then(|v| v.trim().parse::<usize>().ok()).filter(|&size| size > 1)
-            {
-                return Err(Problem::usage(format!(
-                    "`{name}` says that this is one of {size} processes, and this build trains in one"
-                ))
-                .hint(format!(
-                    "start one process, or unset `{name}` if the launcher sets it for a single one"
-                )));
+    /// The sums of all processes' numbers.
+    pub fn sum(&self, own: Vec<usize>) -> Result<Vec<usize>> {
+        if !self.is_shared() {
+            return Ok(own);
+        }
+        let all = self.gather(&own)?;
+        let len = own.len();
+        Ok((0..len).map(|index| all.iter().map(|numbers| numbers[index]).sum()).collect())
+    }
+
+    /// What each process has, in their order.
+    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
+        self.gather_within(own, None)
+    }
+
+    fn gather_within<T: Serialize + DeserializeOwned>(
+        &self,
+        own: &T,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>> {
+        let own = serde_json::to_vec(own).context("what processes tell each other as JSON")?;
+        let all = match self.engine {
+            Some(engine) => engine.gather(own, timeout).wait()?,
+            None => vec![own],
+        };
+        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).context("what another process told");
+        all.iter().map(read).collect()
+    }
+
+    /// The decision that all processes take, which is that of the first.
+    pub fn agree<T: Serialize + DeserializeOwned>(&self, own: T) -> Result<T> {
+        if !self.is_shared() {
+            return Ok(own);
+        }
+        // Lists, since JSON has one word for `None` and for `Some(None)`. What others have is not asked for.
+        let told = if self.is_first() { vec![own] } else { Vec::new() };
+        let told = self.gather(&told)?.into_iter().flatten().next();
+        told.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
+    }
+
+    /// The decision of whichever process has made one, of the first of these.
+    pub fn any<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<Option<T>> {
+        if !self.is_shared() {
+            return Ok(own);
+        }
+        Ok(self.gather(&own)?.into_iter().flatten().next())
+    }
+
+    /// `own`, where every process has it: what one of them has broken off is broken off for all.
+    pub fn all_of<T>(&self, own: Option<T>) -> Result<Option<T>> {
+        let is_missing = self.any(own.is_none().then_some(true))?.is_some();
+        Ok(own.filter(|_| !is_missing))
+    }
+
+    /// Goes on when all have come here, however long that takes.
+    pub fn wait_for_all(&self) -> Result<()> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        self.gather_within(&(), Some(LONG)).map(drop)
+    }
+
+    /// Does `work` in the first process, and in the others when it is done there: they find what it left.
+    pub fn first_then_others<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        if self.is_first() {
+            let done = work()?;
+            self.wait_for_all()?;
+            return Ok(done);
+        }
+        self.wait_for_all()?;
+        work()
+    }
+
+    /// Refuses to go on where processes differ in any of these, each with its name.
+    pub fn require_same(&self, named: &[(&str, String)]) -> Result<()> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let named: Vec<(String, String)> =
+            named.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
+        let all = self.gather_within(&named, Some(LONG))?;
+        let first = &all[0];
+        let differs = |(index, (name, value)): (usize, &(String, String))| {
+            let other = |own: &&(usize, &Vec<(String, String)>)| {
+                own.1.get(index).is_none_or(|(_, other)| other != value)
+            };
+            let ranks: Vec<(usize, _)> = all.iter().enumerate().collect();
+            let ranks: Vec<String> = ranks.iter().filter(other).map(|(rank, _)| rank.to_string()).collect();
+            (!ranks.is_empty()).then(|| (name.clone(), ranks))
+        };
+        let Some((name, ranks)) = first.iter().enumerate().find_map(differs) else { return Ok(()) };
+        let which = if ranks.len() == 1 { "rank" } else { "ranks" };
+        Err(Problem::usage(format!("{name} of {which} {} differs from that of rank 0", ranks.join(", ")))
+            .hint("start all processes with the same program, files and command line")
+            .into())
+    }
+
+    /// Adds up `values` over all processes, over the tree of `tree.rs`; all have the same sums after it.
+    pub fn sum_values(&self, values: &mut [f32]) -> Result<()> {
+        let Some(engine) = self.engine else { return Ok(()) };
+        let mut under_way = VecDeque::new();
+        let mut next = 0;
+        while next < values.len() || !under_way.is_empty() {
+            if next < values.len() && under_way.len() < BUCKETS_AHEAD {
+                let range = next..(next + BUCKET_VALUES).min(values.len());
+                next = range.end;
+                under_way.push_back((range.clone(), engine.sum(values[range].to_vec())));
+                continue;
+            }
+            if let Some((range, sums)) = under_way.pop_front() {
+                let range: Range<usize> = range;
+                values[range].copy_from_slice(&sums.wait()?);
             }
         }
-        Ok(Self::ALONE)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_many_is_refused_and_one_alone_is_not() {
-        let with = |name: &'static str, value: &'static str| {
-            move |asked: &str| (asked == name).then(|| value.to_string())
-        };
-        assert_eq!(World::detect(|_| None).unwrap().size, 1);
-        assert_eq!(World::detect(with("SLURM_NTASKS", "1")).unwrap().size, 1);
-        let error = World::detect(with("OMPI_COMM_WORLD_SIZE", "4")).unwrap_err();
-        assert!(
-            error.to_string().contains("`OMPI_COMM_WORLD_SIZE` says that this is one of 4 processes"),
-            "{error}"
-        );
-        assert_eq!(error.class.exit_code(), 2);
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
 //! The gradients of all parameters in one flat f32 buffer of the parameters' layout.
 //!
+//! Where a sum is to have the same bits however many processes share it, its leaves are added up in pairs:
+//! each accumulates in a buffer of its own, and there is one for each level of the tree that is open.
+//!
 //! The buffer has one lock, which an op holds while it writes. What is final is told by the thread that runs
 //! the backward pass, between two layers, when no op writes: a listener copies it there into what it will
 //! send, and needs the buffer no more while the next layer writes.
@@ -9,27 +12,56 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use candle_core::DType;
+use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
+use rayon::iter::IndexedParallelIterator;
+use rayon::iter::ParallelIterator;
+use rayon::slice::ParallelSlice;
+use rayon::slice::ParallelSliceMut;
 
+use crate::layers::Layout;
 use crate::layers::ParameterId;
 use crate::layers::Parameters;
 use crate::layers::Part;
 use crate::layers::context::Pass;
 use crate::ops::accumulator::Accumulator;
+use crate::ops::parallel::BLOCK_VALUES;
+use crate::ops::tensor::with_slice;
+use crate::ops::tensor::with_slice_mut;
 
 /// The gradients of all parameters, accumulated since they were last cleared.
 ///
 /// Clearing writes nothing: the first gradient of a parameter takes the place of what stands there. That
 /// saves two passes over a buffer that no cache holds.
 pub struct Gradients {
-    flat: Tensor,
-    views: Vec<Tensor>,
+    /// The sums that wait for their other half, and behind them what accumulates now; made when they are
+    /// needed.
+    buffers: Vec<Buffer>,
+    /// Which of them accumulates.
+    current: usize,
+    /// Leaves that are complete.
+    leaves: usize,
+    layout: Layout,
     /// Whether a view holds a sum, or what was there before the last clearing.
     begun: Vec<AtomicBool>,
     /// In the buffer's order.
     stretches: Vec<Stretch>,
     listener: Option<Listener>,
+}
+
+/// The flat buffer, and each parameter's part of it.
+struct Buffer {
+    flat: Tensor,
+    views: Vec<Tensor>,
+}
+
+impl Buffer {
+    fn new(layout: &Layout, device: &Device) -> Result<Self> {
+        let flat = Tensor::zeros(layout.len(), DType::F32, device)?;
+        Ok(Self { views: layout.views(&flat)?, flat })
+    }
 }
 
 /// A stretch of the buffer that becomes final at one time.
@@ -48,9 +80,8 @@ impl Gradients {
     /// Room for every parameter of `parameters`, cleared.
     pub fn new(parameters: &Parameters) -> Result<Self> {
         let layout = parameters.layout();
-        let flat = parameters.flat().zeros_like()?;
-        let views = layout.views(&flat)?;
-        let begun = views.iter().map(|_| AtomicBool::new(false)).collect();
+        let buffer = Buffer::new(layout, parameters.flat().device())?;
+        let begun = buffer.views.iter().map(|_| AtomicBool::new(false)).collect();
         let mut stretches: Vec<Stretch> = Vec::new();
         for (spec, ids) in layout.specs_with_ids() {
             let (model, part, range) = (spec.model, spec.part, spec.range.clone());
@@ -62,7 +93,8 @@ impl Gradients {
                 _ => stretches.push(Stretch { model, part, range, parameters: ids }),
             }
         }
-        Ok(Self { flat, views, begun, stretches, listener: None })
+        let layout = layout.clone();
+        Ok(Self { buffers: vec![buffer], current: 0, leaves: 0, layout, begun, stretches, listener: None })
     }
 
     /// From here on `listener` is told of every range that a step has finished, with its values, while the
@@ -84,19 +116,70 @@ impl Gradients {
             // A parameter that no gradient has reached has one of zero.
             stretch.parameters.iter().try_for_each(|&id| self.get(id).map(|_| ()))?;
             let range = stretch.range.clone();
-            listener(range.clone(), &self.flat.narrow(0, range.start, range.len())?)?;
+            listener(range.clone(), &self.buffer().flat.narrow(0, range.start, range.len())?)?;
         }
         Ok(())
     }
 
     /// Forgets what was accumulated.
     pub fn clear(&mut self) {
+        (self.current, self.leaves) = (0, 0);
+        self.begin();
+    }
+
+    /// What comes next is another leaf of the sum. On the CPU only.
+    pub fn begin_leaf(&mut self) -> Result<()> {
+        self.end_leaf()?;
+        self.current += 1;
+        if self.current == self.buffers.len() {
+            self.buffers.push(Buffer::new(&self.layout, self.buffers[0].flat.device())?);
+        }
+        self.begin();
+        Ok(())
+    }
+
+    /// No leaf follows: what is open of the tree is added up.
+    pub fn end_leaves(&mut self) -> Result<()> {
+        if self.leaves > 0 {
+            self.end_leaf()?;
+        }
+        while self.current > 0 {
+            self.join()?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) {
         self.begun.iter_mut().for_each(|begun| *begun.get_mut() = false);
+    }
+
+    /// Joins as many pairs as the leaf completes: as many as the number of leaves has factors of two.
+    fn end_leaf(&mut self) -> Result<()> {
+        self.flat()?;
+        self.leaves += 1;
+        (0..self.leaves.trailing_zeros()).try_for_each(|_| self.join())
+    }
+
+    /// Adds the newest sum to the one before it.
+    fn join(&mut self) -> Result<()> {
+        let newest = &self.buffers[self.current].flat;
+        self.current -= 1;
+        let sum = &self.buffers[self.current].flat;
+        with_slice(newest, |newest| {
+            with_slice_mut(sum, |sum| {
+                let blocks = sum.par_chunks_mut(BLOCK_VALUES).zip(newest.par_chunks(BLOCK_VALUES));
+                blocks.for_each(|(sum, newest)| sum.iter_mut().zip(newest).for_each(|(a, b)| *a += b));
+            })
+        })?
+    }
+
+    fn buffer(&self) -> &Buffer {
+        &self.buffers[self.current]
     }
 
     /// Where a parameter's gradient accumulates, for an op that is certain to add to it or to begin it.
     pub fn accumulator(&self, id: ParameterId) -> Accumulator<'_> {
-        Accumulator { sum: &self.views[id.0], begun: self.begun[id.0].swap(true, Ordering::Relaxed) }
+        Accumulator { sum: &self.buffer().views[id.0], begun: self.begun[id.0].swap(true, Ordering::Relaxed) }
     }
 
     /// The view into which a parameter's gradient accumulates, for an op that can only add.
@@ -106,14 +189,14 @@ impl Gradients {
 
     /// The whole buffer, `[N]`; zeros where nothing was accumulated.
     pub fn flat(&self) -> Result<&Tensor> {
-        (0..self.views.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
-        Ok(&self.flat)
+        (0..self.begun.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
+        Ok(&self.buffer().flat)
     }
 }
 
 impl fmt::Debug for Gradients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gradients").field("flat", &self.flat).finish_non_exhaustive()
+        f.debug_struct("Gradients").field("flat", &self.buffer().flat).finish_non_exhaustive()
     }
 }
 
@@ -122,12 +205,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::Mutex;
 
-    use candle_core::Device;
-
     use super::*;
     use crate::layers::Init;
     use crate::layers::Registry;
-    use crate::ops::tensor::with_slice_mut;
 
     fn parameters() -> (ParameterId, ParameterId, Parameters) {
         let mut registry = Registry::default();
@@ -142,7 +222,7 @@ mod tests {
         let mut gradients = Gradients::new(&parameters).unwrap();
         assert!(!gradients.accumulator(weight).begun && gradients.accumulator(weight).begun);
         let whole = |gradients: &Gradients| gradients.flat().unwrap().to_vec1::<f32>().unwrap();
-        with_slice_mut(&gradients.flat, |values| values.fill(f32::NAN)).unwrap();
+        with_slice_mut(&gradients.buffer().flat, |values| values.fill(f32::NAN)).unwrap();
         gradients.clear();
         let written = gradients.accumulator(weight);
         assert!(!written.begun);
@@ -151,6 +231,30 @@ mod tests {
         assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[2.0; 15][..]));
         gradients.clear();
         assert_eq!((&whole(&gradients)[..7], &whole(&gradients)[64..79]), (&[0.0; 7][..], &[0.0; 15][..]));
+    }
+
+    /// Seven leaves, whose tree has a pair and a single one at its end.
+    #[test]
+    fn leaves_are_added_in_pairs_and_pairs_of_pairs() {
+        let (weight, bias, parameters) = parameters();
+        let mut gradients = Gradients::new(&parameters).unwrap();
+        let leaves = [3e7_f32, 1.0, 1.0, 1.0, 3.0, 5.0, 7.0];
+        for _ in 0..2 {
+            gradients.clear();
+            for (number, leaf) in leaves.into_iter().enumerate() {
+                if number > 0 {
+                    gradients.begin_leaf().unwrap();
+                }
+                let written = gradients.accumulator(weight);
+                assert!(!written.begun);
+                with_slice_mut(written.sum, |values| values.fill(leaf)).unwrap();
+            }
+            gradients.end_leaves().unwrap();
+            let sum = gradients.get(weight).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(sum, [(((3e7 + 1.0) + 2.0) + ((3.0 + 5.0) + 7.0)); 15]);
+            assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
+            assert_eq!(gradients.buffers.len(), 3);
+        }
     }
 
     #[test]
@@ -179,7 +283,7 @@ mod tests {
             Ok(())
         });
         let pass = Pass { model: 1, ..Pass::new(1, 1) };
-        with_slice_mut(&gradients.flat, |values| values.fill(7.0)).unwrap();
+        with_slice_mut(&gradients.buffer().flat, |values| values.fill(7.0)).unwrap();
         gradients.left(Some(Pass { last_micro_batch: false, ..pass }), Part::Head).unwrap();
         gradients.left(None, Part::Head).unwrap();
         assert!(told.lock().unwrap().is_empty());

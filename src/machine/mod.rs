@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::config::DeviceChoice;
+use crate::config::DistributedConfig;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
 use crate::distributed::World;
@@ -109,7 +110,24 @@ impl Machine {
 
 /// Sets up threads, picks the device and the types; refuses to be one of several processes.
 pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
-    let world = World::detect(|name| std::env::var(name).ok())?;
+    set_up_in(World::detect(|name| std::env::var(name).ok())?, run, precision)
+}
+
+/// As [`set_up`], as one of the processes that train together, where there are several.
+pub fn set_up_as_one_of_many(
+    run: &RunSection,
+    precision: &PrecisionConfig,
+    distributed: &DistributedConfig,
+) -> Result<Machine> {
+    let machine = set_up_in(World::join(distributed.timeout()?)?, run, precision)?;
+    if machine.world.is_shared() && !machine.device.is_cpu() {
+        let problem = Problem::usage("several processes train on CPUs only, and this one has a GPU");
+        return Err(problem.at("run.device").hint("set it to `cpu`, or start one process").into());
+    }
+    Ok(machine)
+}
+
+fn set_up_in(world: World, run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
     use_threads(run.threads)?;
     let (device, without_gpu) = pick_device(run.device)?;
     cuda::set_tf32(precision.tf32);

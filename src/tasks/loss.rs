@@ -6,6 +6,7 @@ use candle_core::Tensor;
 use crate::ops::cross_entropy::Entropy;
 use crate::ops::cross_entropy::Totals;
 use crate::ops::norm;
+use crate::ops::tensor::from_vec;
 
 /// Losses of a batch, summed: means are taken over the *global* count, once, by what adds the batches up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,6 +56,12 @@ impl PendingLoss {
     /// The loss of `count` targets from f64 totals that begin as those of [`Entropy`].
     pub fn of_totals(totals: Tensor, count: usize) -> Self {
         Self { totals: Some(totals), count }
+    }
+
+    /// A loss that another process has told.
+    pub fn known(Loss { sum, count, correct }: Loss) -> Result<Self> {
+        let totals = from_vec(vec![sum, correct as f64], 2)?;
+        Ok(Self { totals: Some(totals), count })
     }
 
     /// Makes `norm` NaN unless this loss is finite, without waiting for either.

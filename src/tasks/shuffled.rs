@@ -1,8 +1,11 @@
 //! Training examples in a new order each epoch, cut into steps and micro-batches.
 
+use std::ops::Range;
+
 use crate::batches::Batch;
 use crate::batches::Cursor;
 use crate::batches::StepBatches;
+use crate::batches::share;
 use crate::rng::Permutation;
 use crate::rng::Purpose;
 use crate::rng::Stream;
@@ -15,13 +18,19 @@ pub(super) struct Shuffled {
     seed: u64,
     micro_rows: usize,
     rows_per_step: usize,
+    /// Micro-batches of a step, and those that this process has.
+    micro_batches: usize,
+    own: Range<usize>,
 }
 
 impl Shuffled {
     /// At the beginning of the first epoch.
     pub(super) fn new(setting: &Setting<'_>) -> Self {
-        let training = setting.training;
+        let (training, world) = (setting.training, setting.machine.world);
+        let micro_batches = training.gradient_accumulation_steps;
         Self {
+            micro_batches,
+            own: share(micro_batches, world.rank, world.size),
             cursor: Cursor::default(),
             seed: setting.seed,
             micro_rows: training.rows_at_once(),
@@ -53,6 +62,7 @@ impl Shuffled {
         let micro: Vec<Batch> = chosen
             .chunks(self.micro_rows)
             .enumerate()
+            .filter(|(number, _)| self.own.contains(number))
             .map(|(number, rows)| batch(rows, (number * self.micro_rows) as u64))
             .collect();
         let next = first + chosen.len();
@@ -64,6 +74,7 @@ impl Shuffled {
         StepBatches {
             cursor_after: self.cursor.clone(),
             epoch: self.cursor.epoch as f64 + self.cursor.index as f64 / examples.len() as f64,
+            micro_batches: self.micro_batches,
             rows: chosen.len(),
             tokens: micro.iter().map(Batch::num_tokens).sum(),
             label_count: micro.iter().map(Batch::num_labels).sum(),

@@ -30,6 +30,11 @@ pub fn open(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is such a file.
+pub fn is_open() -> bool {
+    FILE.lock().is_ok_and(|log| log.is_some())
+}
+
 /// Whether what is decided on the way is told as well, as `-v` asks.
 pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);

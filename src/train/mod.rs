@@ -35,6 +35,8 @@ mod weights;
 use std::time::Instant;
 
 use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
 
 use crate::batches::StepBatches;
 use crate::distributed::World;
@@ -65,7 +67,7 @@ use crate::train::step::Stepper;
 use crate::train::stopping::out_of_time;
 
 /// Why training ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// All steps are done.
     Steps,
@@ -75,6 +77,13 @@ pub enum End {
     Patience,
     /// A signal came in; the state is saved and can be resumed.
     Signal(u8),
+}
+
+impl End {
+    /// The end by the signal that some process has received.
+    fn by_signal(world: World, signals: &Signals) -> Result<Self> {
+        Ok(Self::Signal(world.any(signals.received())?.unwrap_or(0)))
+    }
 }
 
 /// When to end before the last step.
@@ -147,7 +156,7 @@ impl Trainer<'_> {
             self.tell_phase(state.step);
         }
         while state.step < self.cadence.total_steps() {
-            if let Some(end) = self.early_end(state, clock) {
+            if let Some(end) = self.early_end(state, clock)? {
                 // A run logs its last step. One that a signal stops has not come to it.
                 if let (Some((outcome, lr)), false) = (&unlogged, matches!(end, End::Signal(_))) {
                     self.log(state, outcome, *lr, clock);
@@ -162,7 +171,8 @@ impl Trainer<'_> {
             let lr = self.schedule.lr_at(self.scheduled(state));
             let more = goes_ahead && state.step + 1 < self.cadence.total_steps();
             let (task, data) = (self.task, &mut *self.data);
-            let outcome = self.stepper.run_beside(task, &batches.micro, state.step + 1, lr, || {
+            let micro = (batches.micro.as_slice(), batches.micro_batches);
+            let outcome = self.stepper.run_beside(task, micro, state.step + 1, lr, || {
                 ahead = more.then(|| clock.waiting(|| sent_step(task, data)));
             })?;
             state.advance(&batches, &outcome);
@@ -177,7 +187,7 @@ impl Trainer<'_> {
                 continue;
             }
             self.data.give_back(batches);
-            self.look_ahead(state, clock);
+            self.look_ahead(state, clock)?;
             // --- everything below observes; nothing below changes the numbers ---
             self.folder.step(state.step);
             let due = self.due_after(state);
@@ -197,11 +207,11 @@ impl Trainer<'_> {
     }
 
     /// Makes the run shorter, or longer again, where the time that is left asks for it.
-    fn look_ahead(&mut self, state: &mut TrainState, clock: &Clock) {
-        let Some(pace) = &mut self.pace else { return };
+    fn look_ahead(&mut self, state: &mut TrainState, clock: &Clock) -> Result<()> {
+        let Some(pace) = &mut self.pace else { return Ok(()) };
         let ending_seconds = clock.rates().eval_seconds.unwrap_or(0.0);
         let found = pace.look(state.step, clock.elapsed_seconds(), ending_seconds, state.horizon);
-        let Some(horizon) = self.rules.world.agree(found) else { return };
+        let Some(horizon) = self.rules.world.agree(found)? else { return Ok(()) };
         let (steps, planned) = (horizon.total_steps(), self.schedule.total_steps());
         if pace.is_news(steps) {
             let text =
@@ -210,6 +220,7 @@ impl Trainer<'_> {
         }
         state.horizon = Some(horizon);
         self.follow(Some(horizon));
+        Ok(())
     }
 
     /// Ends with the steps of `horizon`, or with all.
@@ -278,7 +289,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    fn early_end(&self, state: &TrainState, clock: &Clock) -> Option<End> {
+    /// A signal or a clock of any process ends all.
+    fn early_end(&self, state: &TrainState, clock: &Clock) -> Result<Option<End>> {
         let rules = &self.rules;
         let out_of_time = || out_of_time(clock.elapsed_seconds(), clock.step_seconds(), rules.budget_seconds);
         let end = match rules.signals.received() {
@@ -286,7 +298,11 @@ impl Trainer<'_> {
             None if state.best.out_of_patience(rules.patience) => Some(End::Patience),
             None => out_of_time().then_some(End::Time),
         };
-        rules.world.agree(end)
+        rules.world.any(end)
+    }
+
+    fn stopped(&self) -> Result<End> {
+        End::by_signal(self.rules.world, &self.rules.signals)
     }
 
     fn finish(&mut self, state: &mut TrainState, end: End, clock: &mut Clock) -> Result<End> {
@@ -294,10 +310,10 @@ impl Trainer<'_> {
         let evaluates = !matches!(end, End::Signal(_)) && state.last_eval_step != Some(state.step);
         if evaluates && !self.evaluate(state, clock)? {
             // The run is over but for its last evaluation: that is what a resume will do.
-            end = End::Signal(self.rules.signals.received().unwrap_or(0));
+            end = self.stopped()?;
         }
         if !matches!(end, End::Signal(_)) && !self.probe(state)? {
-            end = End::Signal(self.rules.signals.received().unwrap_or(0));
+            end = self.stopped()?;
         }
         state.finished = !matches!(end, End::Signal(_));
         self.folder.save(self.task, &self.stepper.optimizer, state, true)?;
@@ -347,6 +363,7 @@ impl Trainer<'_> {
         // up.
         memory::give_back_freed_blocks();
         let scores = clock.evaluating(|| self.data.evaluate(self.task, &interrupted))?;
+        let scores = self.rules.world.all_of(scores)?;
         memory::give_back_freed_blocks();
         let Some(scores) = scores else { return Ok(false) };
         let seconds = clock.rates().eval_seconds.map(|seconds| ("perf/eval_seconds".to_string(), seconds));
@@ -358,9 +375,16 @@ impl Trainer<'_> {
     }
 
     /// Probes the weights, unless the records of this step have it; says whether it came to its end. A probe
-    /// that fails is told and stops nothing.
+    /// that fails is told and stops nothing. The first process does it for all.
     fn probe(&mut self, state: &TrainState) -> Result<bool> {
         let Some(probe) = self.probe else { return Ok(true) };
+        let is_done = if self.folder.writes() { self.probe_here(probe, state)? } else { true };
+        // It may take longer than a step is waited for.
+        self.rules.world.wait_for_all()?;
+        self.rules.world.agree(is_done)
+    }
+
+    fn probe_here(&mut self, probe: &dyn Probe, state: &TrainState) -> Result<bool> {
         let known = self.folder.recorded(state.step)?;
         let tag = |name: &String| format!("eval/{name}");
         if probe.names().iter().any(|name| known.contains_key(&tag(name))) {

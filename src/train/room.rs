@@ -4,6 +4,8 @@
 use anyhow::Result;
 
 use crate::config::TrainingConfig;
+use crate::distributed::World;
+use crate::distributed::leaves;
 use crate::error::Problem;
 use crate::fs;
 use crate::machine::Machine;
@@ -42,6 +44,25 @@ fn memory_shortage(needed: u64, free: u64, hint: &str) -> Result<Option<String>,
         return Err(Problem::usage(said).at("training.per_device_train_batch_size").hint(hint));
     }
     Ok((needed > free).then(|| format!("{said}: the system may end this process; {hint}")))
+}
+
+/// Refuses processes that would have nothing to do; says where their number changes the last bits.
+pub(super) fn require_work(training: &TrainingConfig, world: World, progress: &Progress) -> Result<()> {
+    let (micro_batches, size) = (training.gradient_accumulation_steps, world.size);
+    if micro_batches < size {
+        let message = format!("is {micro_batches}, and {size} processes have a micro-batch each at least");
+        return Err(Problem::usage(message)
+            .at("training.gradient_accumulation_steps")
+            .hint("make it larger, with fewer rows in a micro-batch for the same update, or start fewer processes")
+            .into());
+    }
+    if !leaves(micro_batches).is_multiple_of(size) {
+        progress.note(&format!(
+            "note: {size} processes add up gradients in an order of their own, so that the last bits are not \
+             those of one process: take 2, 4 or 8 that divide `training.gradient_accumulation_steps`"
+        ));
+    }
+    Ok(())
 }
 
 /// Bytes of all checkpoints of a run at once, at most, each of `checkpoint` bytes: the newest ones, the best,

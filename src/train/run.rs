@@ -22,6 +22,7 @@ use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::config::saved;
 use crate::config::to_yaml;
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
@@ -58,6 +59,7 @@ use crate::train::phases::Phases;
 use crate::train::probe::Probe;
 use crate::train::results;
 use crate::train::resume;
+use crate::train::resume::Found;
 use crate::train::resume::Start;
 use crate::train::room;
 use crate::train::run_folder::FINAL;
@@ -120,14 +122,15 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     progress: &Progress,
     signals: &Signals,
 ) -> Result<Outcome<K::Task, K::Data>> {
-    let output = request.output;
-    let _lock = FolderLock::take(output)?;
+    let (output, world) = (request.output, machine.world);
+    let held = hold(output, world)?;
     let found = resume::find(request.start, &CheckpointStore::new(output), request.config, progress)?;
     let inputs = told(kind.inputs()?, progress);
     let parent = request.parent.filter(|_| found.is_none());
-    resume::agree_on_inputs(found.as_ref(), parent, &inputs)?;
+    begin_alike(world, found.as_ref(), parent, &inputs)?;
     let shapes = kind.shapes()?;
-    let training = &batch_size::fitted(request.training, &shapes, machine, progress)?;
+    let training = &world.agree(batch_size::fitted(request.training, &shapes, machine, progress)?)?;
+    room::require_work(training, world, progress)?;
     let plan = BatchPlan::new(training, request.max_seq_length);
     let phases = Phases::new(training, request.max_seq_length, shapes.model.encoder.global_rope_theta);
     room::require_memory(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
@@ -145,15 +148,13 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     if let Some(found) = &found {
         state = found.resumed.state.clone();
         let results = results::read(output)?;
-        let is_complete = (found.is_complete || state.step >= total_steps) && results::are_whole(&results);
+        let is_at_end = found.is_complete || state.step >= total_steps;
+        let is_complete = world.agree(is_at_end && results::are_whole(&results))?;
         if let Some(model) = is_complete.then(|| whole_final(output, progress)).flatten() {
             load_checkpoint(&model, &folders, task.parameters())?;
             use_angles_of(&output.join(FINAL), &phases, &task)?;
-            let is_cut_off =
-                data.wants_evaluation() && data.evaluate(&task, &|| signals.received().is_some())?.is_none();
-            let end = is_cut_off.then(|| End::Signal(signals.received().unwrap_or(0)));
-            let model = output.join(FINAL);
-            return Ok(Outcome { end, step: state.step, results, model, task, data });
+            let end = evaluated_again(world, &mut data, &task, signals)?;
+            return Ok(Outcome { end, step: state.step, results, model: output.join(FINAL), task, data });
         }
         found.resumed.restore(&folders, task.parameters(), &mut stepper.optimizer)?;
         state.finished = found.is_complete;
@@ -168,12 +169,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     state.horizon =
         state.horizon.and_then(|plan| plan.resumed(state.step, total_steps, limit_seconds.is_some()));
     batch_size::reserve(plan.most_tokens_at_once(), training, &shapes, machine, progress)?;
-    if machine.world.is_first() {
-        fs::write_bytes(&output.join("config.yaml"), to_yaml(request.config).as_bytes())?;
-        fs::write_bytes(&output.join(MACHINE), format!("{:#}\n", machine.to_json()).as_bytes())?;
-        // Written last when a run is complete: where they are missing, it is not.
-        results::forget(output)?;
-    }
+    write_beginning(output, request.config, machine)?;
     let options = RunFolderOptions {
         path: output,
         folders,
@@ -184,11 +180,10 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         phases: phases.clone(),
         first_step: state.step,
         outlets: Outlets::of(request.run, &saved(request.config), request.seed)?,
-        world: machine.world,
+        world,
         band: request.loss_band.cloned().map(Band::new),
     };
-    let resumed = found.as_ref().map(|found| &found.resumed);
-    let mut folder = RunFolder::open(options, resumed, progress)?;
+    let mut folder = RunFolder::open(options, found.as_ref().map(|found| &found.resumed), progress)?;
     folder.require_space(task.parameters(), training, data.finish_bytes())?;
     if let Some(planner) = task.planner() {
         data.plan_with(planner);
@@ -216,17 +211,64 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();
     if !matches!(end, End::Signal(_)) {
-        match finish(training, &task, &mut folder, &state, &mut data, output, signals)? {
+        match finish(training, &task, &mut folder, &state, &mut data, (output, world, signals))? {
             Some(scores) => {
                 results = results::of_run(&state, rates, scores.into_iter().chain(probed));
-                if machine.world.is_first() {
+                if world.is_first() {
                     results::save(output, &results)?;
                 }
             }
-            None => end = End::Signal(signals.received().unwrap_or(0)),
+            None => end = End::by_signal(world, signals)?,
         }
     }
+    // A process that ends may end all: none does before the first one has written what there is.
+    drop((folder, held));
+    world.wait_for_all()?;
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// The folder, which the first process holds for all.
+fn hold(output: &Path, world: World) -> Result<Option<FolderLock>> {
+    let held = world.is_first().then(|| FolderLock::take(output)).transpose()?;
+    world.wait_for_all()?;
+    Ok(held)
+}
+
+/// Refuses to go on with other data than before, and processes that would go on from other places or with
+/// other data than the first one.
+fn begin_alike(world: World, found: Option<&Found>, parent: Option<&Resumed>, inputs: &Inputs) -> Result<()> {
+    resume::agree_on_inputs(found, parent, inputs)?;
+    let step = found.map_or(0, |found| found.resumed.state.step);
+    let named = inputs.iter().map(|(key, hash)| (key.as_str(), hash.clone()));
+    world.require_same(&named.chain([("the checkpoint", step.to_string())]).collect::<Vec<_>>())
+}
+
+/// The evaluation of a complete run, where what comes after it needs one; how it was cut off, if it was.
+fn evaluated_again(
+    world: World,
+    data: &mut dyn Data,
+    task: &dyn Task,
+    signals: &Signals,
+) -> Result<Option<End>> {
+    let mut end = None;
+    if data.wants_evaluation() {
+        let scores = data.evaluate(task, &|| signals.received().is_some())?;
+        let is_cut_off = world.all_of(scores)?.is_none();
+        end = is_cut_off.then(|| End::by_signal(world, signals)).transpose()?;
+    }
+    world.wait_for_all()?;
+    Ok(end)
+}
+
+/// Writes what a run was begun with, in the process that writes.
+fn write_beginning<C: Serialize>(output: &Path, config: &C, machine: &Machine) -> Result<()> {
+    if !machine.world.is_first() {
+        return Ok(());
+    }
+    fs::write_bytes(&output.join("config.yaml"), to_yaml(config).as_bytes())?;
+    fs::write_bytes(&output.join(MACHINE), format!("{:#}\n", machine.to_json()).as_bytes())?;
+    // Written last when a run is complete: where they are missing, it is not.
+    results::forget(output)
 }
 
 /// The same, with `-v` said.
@@ -282,8 +324,7 @@ fn finish(
     folder: &mut RunFolder,
     state: &TrainState,
     data: &mut dyn Data,
-    output: &Path,
-    signals: &Signals,
+    (output, world, signals): (&Path, World, &Signals),
 ) -> Result<Option<Scores>> {
     let mut scores = state.last_eval.clone();
     let mut trained_until = state.step;
@@ -307,15 +348,15 @@ fn finish(
     if is_loaded || data.wants_evaluation() {
         memory::give_back_freed_blocks();
         let mut clock = Clock::new(0.0);
-        let Some(found) = clock.evaluating(|| data.evaluate(task, &interrupted))? else { return Ok(None) };
+        let found = clock.evaluating(|| data.evaluate(task, &interrupted))?;
+        let Some(found) = world.all_of(found)? else { return Ok(None) };
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
     folder.finish(task.parameters(), state.step, trained_until, data.model_files())?;
-    if folder.writes() {
-        let Some(more) = data.finish(output, &interrupted)? else { return Ok(None) };
-        scores.extend(more);
-    }
+    let more = if folder.writes() { data.finish(output, &interrupted)? } else { Some(Scores::new()) };
+    let Some(more) = world.all_of(more)? else { return Ok(None) };
+    scores.extend(more);
     Ok(Some(scores))
 }
 

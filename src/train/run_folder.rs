@@ -19,7 +19,6 @@ use crate::checkpoint::Snapshot;
 use crate::checkpoint::write_sealed;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
-use crate::error::Problem;
 use crate::fs;
 use crate::layers::Parameters;
 use crate::models::memory::checkpoint_bytes;
@@ -49,6 +48,7 @@ use crate::train::saved::Resumed;
 use crate::train::saved::STATE;
 use crate::train::saved::TRAINER_STATE;
 use crate::train::saved::place;
+use crate::train::saved::tensors_of;
 use crate::train::state::TrainState;
 use crate::train::weights;
 
@@ -210,6 +210,12 @@ impl RunFolder {
             Ok(warnings) => self.tell_saved(step, &warnings),
             Err(e) => self.warn_unsaved(step, &e),
         }
+    }
+
+    /// As [`Self::settle`], where processes read what the first one wrote, or end.
+    fn settle_for_all(&mut self) -> Result<()> {
+        self.settle();
+        self.world.wait_for_all()
     }
 
     fn tell_saved(&self, step: u64, warnings: &[String]) {
@@ -389,7 +395,7 @@ impl RunFolder {
 
     /// The steps of the checkpoints that were saved while steps were good, ascending.
     pub fn good_steps(&mut self) -> Result<Vec<u64>> {
-        self.settle();
+        self.settle_for_all()?;
         let mut steps = self.store.steps()?;
         steps.retain(|step| !self.in_trouble.contains(step));
         Ok(steps)
@@ -415,6 +421,11 @@ impl RunFolder {
     /// Writes `diverged-<step>`: the model as it is, and `batch`, on which it failed.
     pub fn save_failed(&mut self, parameters: &Parameters, step: u64, batch: Value) -> Result<PathBuf> {
         self.settle();
+        let target = self.path.join(format!("diverged-{step}"));
+        if !self.writes() {
+            self.settle_for_all()?;
+            return Ok(target);
+        }
         let mut parts = vec![
             (FAILED_BATCH.to_string(), Part::Json(batch)),
             (CONFIG.to_string(), Part::Json(self.config.clone())),
@@ -422,14 +433,14 @@ impl RunFolder {
         let named = parameters.named()?;
         parts.extend(self.added_part(&named));
         parts.extend(self.model_parts(&named, step)?);
-        let target = self.path.join(format!("diverged-{step}"));
         self.publish(&target, &Snapshot { step, parts })?;
+        self.settle_for_all()?;
         Ok(target)
     }
 
     /// The checkpoint of `step`, verified.
     pub fn checkpoint(&mut self, step: u64) -> Result<Checkpoint> {
-        self.settle();
+        self.settle_for_all()?;
         Checkpoint::open(&self.store.path_of(step))
     }
 
@@ -478,21 +489,4 @@ impl Drop for RunFolder {
 /// room.
 fn has_room_for(bytes: u64) -> bool {
     fs::available_bytes().is_none_or(|free| free / ROOM_FACTOR >= bytes)
-}
-
-/// The tensors of a model folder, by their names in it, out of those of the whole run.
-fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
-    let find = |name: &String| {
-        let found = named.binary_search_by(|(known, _)| known.cmp(name));
-        let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
-        Ok::<_, anyhow::Error>(&named[index].1)
-    };
-    let tensor = |(name, name_in_file): &(String, String)| {
-        let value = match folder.added.iter().find(|(own, _)| own == name) {
-            None => find(name)?.clone(),
-            Some((_, shared)) => (find(name)? + find(shared)?)?,
-        };
-        Ok((name_in_file.clone(), value))
-    };
-    folder.names.iter().map(tensor).collect()
 }

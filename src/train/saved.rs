@@ -117,3 +117,20 @@ fn take_apart(checkpoint: &Checkpoint, folders: &[ModelFolder], parameters: &Par
 pub(super) fn place(folder: &ModelFolder, file: &str) -> String {
     format!("{}{file}", folder.place)
 }
+
+/// The tensors of a model folder, by their names in it, out of those of the whole run.
+pub(super) fn tensors_of(folder: &ModelFolder, named: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
+    let find = |name: &String| {
+        let found = named.binary_search_by(|(known, _)| known.cmp(name));
+        let index = found.map_err(|_| Problem::new(format!("parameter `{name}` is not part of this run")))?;
+        Ok::<_, anyhow::Error>(&named[index].1)
+    };
+    let tensor = |(name, name_in_file): &(String, String)| {
+        let value = match folder.added.iter().find(|(own, _)| own == name) {
+            None => find(name)?.clone(),
+            Some((_, shared)) => (find(name)? + find(shared)?)?,
+        };
+        Ok((name_in_file.clone(), value))
+    };
+    folder.names.iter().map(tensor).collect()
+}

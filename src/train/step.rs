@@ -4,10 +4,12 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::distributed::World;
+use crate::distributed::micro_batches_per_leaf;
 use crate::layers::Gradients;
 use crate::layers::context::Pass;
 use crate::ops::cuda;
 use crate::ops::norm;
+use crate::ops::tensor::with_slice_mut;
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
@@ -70,22 +72,23 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Trains on the micro-batches of step number `step` (from 1). Where loss or norm are not finite, the step
-    /// is skipped: parameters and optimizer are as before it.
+    /// Trains in one process on the micro-batches of step number `step` (from 1). Where loss or norm are not
+    /// finite, the step is skipped: parameters and optimizer are as before it.
     pub fn run(&mut self, task: &dyn Task, micro: &[Batch], step: u64, lr: f64) -> Result<StepOutcome> {
-        self.run_beside(task, micro, step, lr, || ())
+        self.run_beside(task, (micro, micro.len()), step, lr, || ())
     }
 
-    /// As [`Self::run`]; `meanwhile` is called when a GPU was given all of the step and before it is waited
-    /// for.
+    /// As [`Self::run`], with this process's part of so many micro-batches; `meanwhile` is called when a GPU was
+    /// given all of the step and before it is waited for.
     pub fn run_beside(
         &mut self,
         task: &dyn Task,
-        micro: &[Batch],
+        (micro, of): (&[Batch], usize),
         step: u64,
         lr: f64,
         meanwhile: impl FnOnce(),
     ) -> Result<StepOutcome> {
+        self.world.at_step(step);
         let loss_scale = self.loss_scale.as_ref().map(LossScale::factor);
         let scale = loss_scale.unwrap_or(1.0);
         // The buffer is to hold the gradient of the means over the targets of the whole step, times the loss
@@ -95,33 +98,55 @@ impl Stepper {
         for batch in micro {
             counts.iter_mut().zip(task.counts(batch)).for_each(|(all, count)| *all += count);
         }
-        let counts = self.world.sum(counts).into_iter();
+        let counts = self.world.sum(counts)?.into_iter();
         let scales: Vec<f32> =
             terms.iter().zip(counts).map(|(t, n)| (scale * t.weight / n.max(1) as f64) as f32).collect();
         self.gradients.clear();
-        let (mut losses, mut tokens, mut flops) = (Vec::with_capacity(micro.len()), 0, 0.0);
+        let on_cpu = task.parameters().flat().device().is_cpu();
+        let leaf = if on_cpu { micro_batches_per_leaf(of, self.world.size) } else { usize::MAX };
+        let mut parts = Vec::with_capacity(micro.len());
         for (index, batch) in micro.iter().enumerate() {
             let last_micro_batch = index + 1 == micro.len();
             let pass = Pass { last_micro_batch, ..Pass::new(self.seed, step) };
-            losses.push(task.accumulate(batch, pass, &scales, &self.gradients)?);
-            tokens += batch.num_tokens();
-            flops += task.flops(batch);
+            if index > 0 && index.is_multiple_of(leaf) {
+                self.gradients.begin_leaf()?;
+            }
+            let losses = task.accumulate(batch, pass, &scales, &self.gradients)?;
+            parts.push(Part { losses, tokens: batch.num_tokens(), flops: task.flops(batch) });
         }
+        self.gradients.end_leaves()?;
+        // A loss that is not finite stops the update in every process.
+        let parts = self.shared(parts)?;
         let norm = norm::l2(self.gradients.flat()?)?;
-        for loss in losses.iter().flatten() {
+        for loss in parts.iter().flat_map(|part| &part.losses) {
             loss.poison(&norm)?;
         }
         let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
         meanwhile();
         // --- from here on the device is waited for: once a step ---
-        let losses = summed(&losses)?;
+        let losses = summed(&parts)?;
+        let (mut tokens, mut flops) = (0, 0.0);
+        for part in &parts {
+            tokens += part.tokens;
+            flops += part.flops;
+        }
         let grad_norm = cuda::read(&norm)?[0] / scale;
         let skipped = self.judge(&losses, grad_norm);
         if skipped.is_some() {
             self.optimizer.was_skipped();
         }
         Ok(StepOutcome { losses, grad_norm, tokens, flops, loss_scale, skipped })
+    }
+
+    /// The micro-batches of all processes, in their order, and in the buffer their gradients.
+    fn shared(&self, parts: Vec<Part>) -> Result<Vec<Part>> {
+        if !self.world.is_shared() {
+            return Ok(parts);
+        }
+        with_slice_mut(self.gradients.flat()?, |gradients| self.world.sum_values(gradients))??;
+        let own = parts.iter().map(Part::told).collect::<Result<Vec<_>>>()?;
+        self.world.gather(&own)?.iter().flatten().map(Part::heard).collect()
     }
 
     /// Whether the step was skipped, and why; the loss scale follows.
@@ -139,11 +164,40 @@ impl Stepper {
     }
 }
 
+/// What a step has of one micro-batch beside its gradients.
+struct Part {
+    losses: Vec<PendingLoss>,
+    tokens: usize,
+    flops: f64,
+}
+
+/// A [`Part`] between processes: tokens, the bits of its FLOPs, and of each loss the bits of its sum, its
+/// count, and how many are right.
+type Told = (usize, u64, Vec<(u64, usize, usize)>);
+
+impl Part {
+    fn told(&self) -> Result<Told> {
+        let loss = |loss: &PendingLoss| {
+            let Loss { sum, count, correct } = loss.read()?;
+            Ok((sum.to_bits(), count, correct))
+        };
+        Ok((self.tokens, self.flops.to_bits(), self.losses.iter().map(loss).collect::<Result<_>>()?))
+    }
+
+    fn heard((tokens, flops, losses): &Told) -> Result<Self> {
+        let loss = |&(sum, count, correct): &(u64, usize, usize)| {
+            Ok(PendingLoss::known(Loss { sum: f64::from_bits(sum), count, correct })?)
+        };
+        let losses = losses.iter().map(loss).collect::<Result<_>>()?;
+        Ok(Self { losses, tokens: *tokens, flops: f64::from_bits(*flops) })
+    }
+}
+
 /// The losses of all micro-batches, one a term.
-fn summed(losses: &[Vec<PendingLoss>]) -> Result<Vec<Loss>> {
-    let mut sums = vec![Loss::default(); losses.first().map_or(0, Vec::len)];
-    for losses in losses {
-        for (sum, loss) in sums.iter_mut().zip(losses) {
+fn summed(parts: &[Part]) -> Result<Vec<Loss>> {
+    let mut sums = vec![Loss::default(); parts.first().map_or(0, |part| part.losses.len())];
+    for part in parts {
+        for (sum, loss) in sums.iter_mut().zip(&part.losses) {
             *sum += loss.read()?;
         }
     }

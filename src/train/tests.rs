@@ -4,6 +4,7 @@ mod ahead;
 mod divergence;
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 mod gpu_step;
+mod together;
 mod whole;
 
 use crate::train::probe::Probe;
@@ -179,6 +180,7 @@ impl Data for Steps {
         let micro = vec![Batch { sample_ids: vec![sample], ..Batch::default() }];
         Ok(StepBatches {
             micro,
+            micro_batches: 1,
             cursor_after: self.cursor.clone(),
             epoch: 0.5,
             rows: 1,

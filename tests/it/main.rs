@@ -28,6 +28,7 @@ mod pair_gradients;
 mod plan;
 mod prepare;
 mod pretrain;
+mod processes;
 #[path = "../readers/mod.rs"]
 #[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
 mod readers;

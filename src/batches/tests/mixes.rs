@@ -9,7 +9,7 @@ const STEPS: u64 = 12;
 /// Mixes that begin after 3 and after 7 steps, the last one without the first source.
 fn loader(packing: Packing, rank: usize, world_size: usize, first_step: u64, cursor: Cursor) -> Loader {
     let order = |weights: [f64; 2]| Order::Weighted { seed: 3, weights: weights.into() };
-    let shape = StepShape { max_seq_length: 16, rows_per_micro_batch: 2, micro_batches: 4 / world_size };
+    let shape = StepShape { max_seq_length: 16, rows_per_micro_batch: 2, micro_batches: 4 };
     let options = LoaderOptions {
         order: order([1.0, 1.0]),
         later_orders: vec![(3, order([0.5, 2.0])), (7, order([0.0, 1.0]))],

@@ -56,14 +56,8 @@ fn steps(
 ) -> Vec<Whole> {
     let start = |rank| {
         let order = Order::Weighted { seed: 7, weights: [1.0, 0.5, 1.7].into() };
-        let options = LoaderOptions {
-            order,
-            total_steps: 6,
-            rank,
-            world_size,
-            workers,
-            ..options(7, rows, 16 / world_size / rows)
-        };
+        let options =
+            LoaderOptions { order, total_steps: 6, rank, world_size, workers, ..options(7, rows, 16 / rows) };
         Loader::start(
             Arc::clone(set),
             frame(16).with_packing(packing),
@@ -98,7 +92,7 @@ fn ranks_workers_and_micro_batches_change_nothing() {
             let expected = steps(&set, packing, &masking, 1, 16, 1);
             assert!(expected[5].epoch > 1.0, "the steps pass over the end of an epoch");
             for (world_size, rows, workers) in
-                [(1, 4, 1), (1, 1, 3), (2, 8, 1), (4, 2, 2), (8, 1, 1), (8, 2, 4)]
+                [(1, 4, 1), (1, 1, 3), (2, 8, 1), (4, 2, 2), (8, 1, 1), (8, 2, 4), (3, 2, 1)]
             {
                 let found = steps(&set, packing, &masking, world_size, rows, workers);
                 assert_eq!(found, expected, "{packing:?} {unit:?} {world_size} {rows} {workers}");
@@ -110,15 +104,15 @@ fn ranks_workers_and_micro_batches_change_nothing() {
 #[test]
 fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume() {
     let set = sources();
-    let phases = |micro: usize| crate::config::TrainingConfig {
+    let phases = crate::config::TrainingConfig {
         per_device_train_batch_size: 2.into(),
-        gradient_accumulation_steps: micro,
+        gradient_accumulation_steps: 8,
         phases: vec![crate::config::TrainingPhase::of_length(3, 12)],
         ..crate::config::TrainingConfig::default()
     };
     for packing in PACKINGS {
         let start = |rank, world_size, first_step, cursor| {
-            let plan = BatchPlan::new(&phases(8 / world_size), 32);
+            let plan = BatchPlan::new(&phases, 32);
             let options = LoaderOptions { first_step, rank, world_size, ..LoaderOptions::new(3, plan) };
             Loader::start(Arc::clone(&set), frame(32).with_packing(packing), masking(), options, cursor)
                 .unwrap()

@@ -13,6 +13,7 @@ use crate::commands::finetune::args::FinetuneArgs;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::together;
 use crate::commands::upload;
 use crate::config;
 use crate::config::FinetuneConfig;
@@ -83,20 +84,25 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     }
     let folders = seeds(&config).into_iter().map(|of| of.folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
-    let machine = machine::set_up(&config.run, &config.precision)?;
+    let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     if args.dry_run {
         return plan::single(&config, &machine);
     }
+    let progress = together::begin(machine.world, &config, &config.run, progress)?;
     machine.announce(&progress);
     let training = Training { config: &config, machine: &machine, progress: &progress };
     // Results are told also where they cannot be uploaded.
     let lines = upload::along(remote, &config.run.output_dir, &progress, || {
         let lines = list::finetuned(config.goal(), training)?;
-        lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        if machine.world.is_first() {
+            lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        }
         Ok(lines)
     });
-    notify(&config.run, &lines);
+    if machine.world.is_first() {
+        notify(&config.run, &lines);
+    }
     lines.map(drop)
 }
 
@@ -114,7 +120,9 @@ impl FinetunedVisitor for Training<'_> {
         let Self { config, machine, progress } = self;
         let seeds = seeds(config);
         // Each run holds its own folder; the one above several has to be held, too.
-        let _lock = (seeds.len() > 1).then(|| FolderLock::take(&config.run.output_dir)).transpose()?;
+        let _lock = (seeds.len() > 1 && machine.world.is_first())
+            .then(|| FolderLock::take(&config.run.output_dir))
+            .transpose()?;
         let eval = config.data.eval_fraction.is_none().then_some(&config.data.eval_file);
         for path in [&config.data.train_file].into_iter().chain(eval) {
             let files = files_of(path).unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::commands::prepare;
 use crate::commands::staging;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal;
+use crate::commands::together;
 use crate::commands::upload;
 use crate::config::LossBand;
 use crate::config::PretrainConfig;
@@ -66,7 +67,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     // A decay takes the model of its checkpoint as it was saved.
     config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
-    let machine = machine::set_up(&config.run, &config.precision)?;
+    let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     let (resolved, origin) = origin::resolve(&config)?;
     if args.dry_run {
@@ -74,6 +75,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }
+    let progress = together::begin(machine.world, &config, &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
     if let Some(line) = decay::told(&config) {
@@ -82,10 +84,14 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     // Results are told also where they cannot be uploaded.
     let lines = upload::along(remote, &config.run.output_dir, &progress, || {
         let lines = train(&config, &resolved, origin, (&start, parent.as_ref()), &machine, &progress)?;
-        lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        if machine.world.is_first() {
+            lines.iter().try_for_each(|line| terminal::stdout_line(line))?;
+        }
         Ok(lines)
     });
-    notify(&config.run, &lines);
+    if machine.world.is_first() {
+        notify(&config.run, &lines);
+    }
     lines.map(drop)
 }
 
@@ -98,7 +104,7 @@ fn train(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Vec<String>> {
-    let prepared = prepare::ensure_prepared(resolved, progress)?;
+    let prepared = machine.world.first_then_others(|| prepare::ensure_prepared(resolved, progress))?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
     }

@@ -390,6 +390,8 @@ fn show_names_the_origin_of_each_value() {
     cache:
       dir: null                       # default
       max_bytes: 100000000000         # default
+    distributed:
+      timeout: "10m"                  # default
     "#);
 }
 

@@ -75,6 +75,12 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     data::sample_text(config, &mut findings);
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
+    training::time(
+        "distributed.timeout",
+        &config.distributed.timeout,
+        "make it longer than it takes to save a checkpoint",
+        &mut findings,
+    );
     precision::precision(&config.precision, &mut findings);
     unused::pretrain(config, &mut findings);
     findings.0
@@ -86,6 +92,12 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     data::examples(config, &mut findings);
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
+    training::time(
+        "distributed.timeout",
+        &config.distributed.timeout,
+        "make it longer than it takes to save a checkpoint",
+        &mut findings,
+    );
     precision::precision(&config.precision, &mut findings);
     unused::finetune(config, &mut findings);
     findings.0

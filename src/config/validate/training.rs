@@ -134,17 +134,17 @@ fn duration(training: &TrainingConfig, findings: &mut Findings) {
     } else if !epochs.is_finite() {
         findings.positive("training.num_train_epochs", epochs);
     }
-    match training.max_train_time.as_deref().map(quantity::parse_duration) {
-        Some(Err(e)) => findings.add(
-            &["training.max_train_time"],
-            format!("`training.max_train_time`: {}", first_clause(&e)),
-            rest(&e),
-        ),
-        Some(Ok(time)) if time.is_zero() => {
-            let message = "`training.max_train_time` is no time at all".to_string();
-            findings.add(&["training.max_train_time"], message, "remove it to train without a limit");
-        }
-        _ => {}
+    if let Some(given) = &training.max_train_time {
+        time("training.max_train_time", given, "remove it to train without a limit", findings);
+    }
+}
+
+/// A time that is one, and longer than none.
+pub(super) fn time(path: &str, given: &str, without: &str, findings: &mut Findings) {
+    match quantity::parse_duration(given) {
+        Err(e) => findings.add(&[path], format!("`{path}`: {}", first_clause(&e)), rest(&e)),
+        Ok(time) if time.is_zero() => findings.add(&[path], format!("`{path}` is no time at all"), without),
+        Ok(_) => {}
     }
 }
 

@@ -14,6 +14,7 @@ use crate::batches::LoaderOptions;
 use crate::batches::Masking;
 use crate::batches::Planner;
 use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
 use crate::tasks::Task;
@@ -42,6 +43,8 @@ pub struct Corpus {
     /// What the summed losses of an evaluation come to.
     pub(super) scores: fn(&[Term], &[Loss]) -> Scores,
     pub(super) score_names: &'static [&'static str],
+    /// The processes that share steps and evaluations.
+    pub(super) world: World,
 }
 
 /// The fixed batches that a run is evaluated on.
@@ -81,7 +84,8 @@ impl Data for Corpus {
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let Validation { shards, frame, masking, rows_per_batch, .. } = &self.validation;
         let batches = EvaluationBatches::new(shards, *frame, masking.clone(), *rows_per_batch)?;
-        Ok(evaluate(task, batches, interrupted)?.map(|losses| (self.scores)(task.terms(), &losses)))
+        Ok(evaluate_with(self.world, task, batches, interrupted)?
+            .map(|losses| (self.scores)(task.terms(), &losses)))
     }
 
     fn mix(&self, steps_done: u64) -> Vec<(String, f64)> {
@@ -104,14 +108,46 @@ pub fn evaluate(
     batches: impl IntoIterator<Item = Result<Batch>>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Loss>>> {
-    let mut totals: Vec<Loss> = Vec::new();
-    for batch in batches {
-        if interrupted() {
-            return Ok(None);
+    evaluate_with(World::ALONE, task, batches, interrupted)
+}
+
+/// Losses between processes: of each the bits of its sum, its count, and how many are right.
+type Told = Vec<(u64, usize, usize)>;
+
+/// As [`evaluate`], with each process of `world` doing some of the batches; all have the same losses, which
+/// are added up in the order of the batches, however many processes there are.
+fn evaluate_with(
+    world: World,
+    task: &dyn Task,
+    batches: impl IntoIterator<Item = Result<Batch>>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Loss>>> {
+    let (mut own, mut is_cut_off) = (Vec::new(), false);
+    for (number, batch) in batches.into_iter().enumerate() {
+        let batch = batch?;
+        if number % world.size != world.rank {
+            continue;
         }
-        let losses = task.evaluate(&batch?)?;
+        is_cut_off = interrupted();
+        if is_cut_off {
+            break;
+        }
+        let bits = |loss: Loss| (loss.sum.to_bits(), loss.count, loss.correct);
+        own.push(task.evaluate(&batch)?.into_iter().map(bits).collect());
+    }
+    let all: Vec<(bool, Vec<Told>)> =
+        if world.is_shared() { world.gather(&(is_cut_off, own))? } else { vec![(is_cut_off, own)] };
+    if all.iter().any(|(is_cut_off, _)| *is_cut_off) {
+        return Ok(None);
+    }
+    let mut totals: Vec<Loss> = Vec::new();
+    let rounds = all.iter().map(|(_, own)| own.len()).max().unwrap_or(0);
+    let in_order = (0..rounds).flat_map(|round| all.iter().filter_map(move |(_, own)| own.get(round)));
+    for losses in in_order {
         totals.resize(losses.len(), Loss::default());
-        totals.iter_mut().zip(losses).for_each(|(total, loss)| *total += loss);
+        for (total, &(sum, count, correct)) in totals.iter_mut().zip(losses) {
+            *total += Loss { sum: f64::from_bits(sum), count, correct };
+        }
     }
     Ok(Some(totals))
 }

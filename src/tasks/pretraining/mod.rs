@@ -262,6 +262,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
             validation,
             scores: T::scores,
             score_names: T::SCORES,
+            world: machine.world,
         };
         Ok(Parts {
             task,

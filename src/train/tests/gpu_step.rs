@@ -239,7 +239,7 @@ fn the_next_batch_is_sent_before_the_loss_is_read() {
         cuda::take();
         let [mut ahead] = batch();
         task.planner().expect("there is a GPU to plan for")(&mut ahead);
-        stepper.run_beside(&task, &batch(), 2, 1e-3, || task.send(&mut ahead).unwrap()).unwrap();
+        stepper.run_beside(&task, (&batch(), 1), 2, 1e-3, || task.send(&mut ahead).unwrap()).unwrap();
         let copies = |events: &[Event]| {
             let is_copy = |(_, event): &(usize, &Event)| matches!(event, Event::Copy(_));
             events.iter().enumerate().filter(is_copy).map(|(at, _)| at).collect::<Vec<usize>>()

@@ -1,0 +1,187 @@
+//! The one thread of a process that talks to the others; it has a queue of what to exchange.
+//!
+//! Values are moved to it and back, so that whoever asks can go on meanwhile.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::Sender;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::Transport;
+use crate::distributed::transport::Wait;
+use crate::distributed::tree;
+use crate::error::Class;
+use crate::error::Problem;
+
+/// The queue of the thread.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    jobs: Mutex<Sender<Job>>,
+    /// The exit code with which all are to end, 0 as long as none is.
+    aborting: Arc<AtomicI32>,
+    /// The step that this process is in, for messages.
+    step: AtomicU64,
+    rank: usize,
+    size: usize,
+}
+
+enum Job {
+    Sum(Vec<f32>, Reply<Vec<f32>>),
+    Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
+    Leave(Sender<()>),
+    /// Only wakes the thread; whoever asks sees by the sender when that is over.
+    Abort {
+        _sender: Sender<()>,
+    },
+}
+
+type Reply<T> = Sender<Result<T, Ended>>;
+
+/// What was asked of the thread.
+pub(super) struct Pending<'a, T> {
+    answer: Receiver<Result<T, Ended>>,
+    engine: &'a Engine,
+}
+
+impl<T> Pending<'_, T> {
+    /// The answer; waits for it.
+    pub(super) fn wait(self) -> Result<T> {
+        let answer = self.answer.recv().unwrap_or(Err(Ended::Aborted));
+        answer.map_err(|ended| self.engine.problem(ended).into())
+    }
+}
+
+impl Engine {
+    /// Starts the thread, on which `make` makes what carries the values; what it carries for a step has to
+    /// arrive within `timeout`.
+    pub(super) fn start<T: Transport>(
+        make: impl FnOnce() -> Result<T> + Send + 'static,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let (jobs, queue) = channel();
+        let (started, start) = channel();
+        let aborting = Arc::new(AtomicI32::new(0));
+        let code = Arc::clone(&aborting);
+        let run = move || match make() {
+            Ok(transport) => {
+                let _ = started.send(Ok((transport.rank(), transport.size())));
+                serve(transport, &queue, timeout, &code);
+            }
+            Err(e) => drop(started.send(Err(e))),
+        };
+        std::thread::Builder::new()
+            .name("exchange".to_string())
+            .spawn(run)
+            .context("cannot start the thread that talks to other processes")?;
+        let (rank, size) = start.recv().map_err(|_| Problem::new("the exchange did not start"))??;
+        Ok(Self { jobs: Mutex::new(jobs), aborting, step: AtomicU64::new(0), rank, size })
+    }
+
+    /// Number of this process, from 0.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of processes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Messages name this step from here on.
+    pub(super) fn at_step(&self, step: u64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// Begins to add these values to those of all others.
+    pub(super) fn sum(&self, own: Vec<f32>) -> Pending<'_, Vec<f32>> {
+        self.ask(|reply| Job::Sum(own, reply))
+    }
+
+    /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
+    pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
+        self.ask(|reply| Job::Gather(own, timeout, reply))
+    }
+
+    /// Waits until all others leave as well.
+    pub(super) fn leave(&self) {
+        let (done, is_done) = channel();
+        self.send(Job::Leave(done));
+        let _ = is_done.recv();
+    }
+
+    /// Ends all processes with this exit code; returns where that takes longer than `patience`.
+    pub(super) fn abort(&self, code: i32, patience: Duration) {
+        let (done, is_done) = channel();
+        self.aborting.store(code, Ordering::SeqCst);
+        self.send(Job::Abort { _sender: done });
+        let _ = is_done.recv_timeout(patience);
+    }
+
+    fn ask<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> Pending<'_, T> {
+        let (reply, answer) = channel();
+        self.send(job(reply));
+        Pending { answer, engine: self }
+    }
+
+    fn send(&self, job: Job) {
+        // Where the thread has ended, the answer never comes, and that is an error for whoever waits for it.
+        let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
+    }
+
+    fn problem(&self, ended: Ended) -> Problem {
+        let step = match self.step.load(Ordering::Relaxed) {
+            0 => "before the first step".to_string(),
+            step => format!("in step {step}"),
+        };
+        let (rank, again) = (self.rank, "the same command continues from the last checkpoint");
+        let problem = match ended {
+            Ended::TimedOut(timeout) => Problem::new(format!(
+                "rank {rank} of {} has waited {} s for the others {step}: one of them has died or hangs",
+                self.size,
+                timeout.as_secs_f64()
+            ))
+            .hint(format!("{again}; `distributed.timeout` must be longer than rank 0 takes to save")),
+            Ended::Aborted => Problem::new(format!("rank {rank} gave up {step}")).hint(again),
+            Ended::Failed(code) => {
+                Problem::new(format!("rank {rank} lost the others {step}: MPI says {code}")).hint(again)
+            }
+        };
+        problem.class(Class::Restart)
+    }
+}
+
+/// Does what is asked until all leave.
+fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration, aborting: &AtomicI32) {
+    while let Ok(job) = queue.recv() {
+        match aborting.load(Ordering::SeqCst) {
+            0 => {}
+            code => return transport.abort(code),
+        }
+        match job {
+            Job::Sum(own, reply) => {
+                let wait = Wait::new(Some(timeout), aborting);
+                let _ = reply.send(tree::sum(&mut transport, own, &wait));
+            }
+            Job::Gather(own, longer, reply) => {
+                let wait = Wait::new(longer.or(Some(timeout)), aborting);
+                let _ = reply.send(transport.gather(own, &wait));
+            }
+            Job::Leave(done) => {
+                transport.leave();
+                let _ = done.send(());
+                return;
+            }
+            Job::Abort { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Values carried by MPI: the calls that return at once, and a look every 100 microseconds whether they are
+//! done. A call that waits would take a core as long as it does.
+
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+
+use anyhow::Result;
+use mpi::Threading;
+use mpi::environment::Universe;
+use mpi::ffi;
+use mpi::raw::AsRaw;
+use mpi::topology::Communicator;
+use mpi::topology::SimpleCommunicator;
+
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::PAUSE;
+use crate::distributed::transport::Transport;
+use crate::distributed::transport::Wait;
+use crate::error::Problem;
+
+/// All processes that a launcher started together.
+pub(super) struct Mpi {
+    /// Not dropped by accident: that waits for all other processes, for ever where one has failed.
+    universe: ManuallyDrop<Universe>,
+    world: SimpleCommunicator,
+}
+
+impl Mpi {
+    /// Joins the others. The thread that calls this is the one that may use it.
+    pub(super) fn join() -> Result<Self> {
+        let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)
+            .ok_or_else(|| Problem::new("MPI was started before in this process"))?;
+        let world = universe.world();
+        Ok(Self { universe: ManuallyDrop::new(universe), world })
+    }
+
+    /// Waits for the request that `begin` makes. `buffers` is what the call reads and writes; it is not freed
+    /// where the call never ends.
+    fn finish<B>(
+        buffers: B,
+        wait: &Wait<'_>,
+        begin: impl FnOnce(&mut B, *mut ffi::MPI_Request) -> c_int,
+    ) -> Result<B, Ended> {
+        let mut buffers = ManuallyDrop::new(buffers);
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        let begun = begin(&mut buffers, &raw mut request);
+        if begun != 0 {
+            return Err(Ended::Failed(begun));
+        }
+        loop {
+            let mut done: c_int = 0;
+            // SAFETY: the request was just made, and its buffers are alive until it is done or for ever.
+            let tested = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
+            if tested != 0 {
+                return Err(Ended::Failed(tested));
+            }
+            if done != 0 {
+                return Ok(ManuallyDrop::into_inner(buffers));
+            }
+            wait.check()?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The values of all, `counts[r]` of type `kind` from process r, into `all`.
+    fn gather_counted<T>(
+        &self,
+        own: Vec<T>,
+        all: Vec<T>,
+        counts: &[usize],
+        kind: ffi::MPI_Datatype,
+        wait: &Wait<'_>,
+    ) -> Result<Vec<T>, Ended> {
+        debug_assert_eq!(own.len(), counts[self.rank()]);
+        let (counts, starts) = layout(counts);
+        let buffers =
+            Self::finish((own, all, counts, starts), wait, |(own, all, counts, starts), request| {
+                // SAFETY: `own` has as many values as the counts say of this process, `all` as many as they add
+                // up to, and both are of this type.
+                unsafe {
+                    ffi::MPI_Iallgatherv(
+                        own.as_ptr().cast::<c_void>(),
+                        own.len() as c_int,
+                        kind,
+                        all.as_mut_ptr().cast::<c_void>(),
+                        counts.as_ptr(),
+                        starts.as_ptr(),
+                        kind,
+                        self.world.as_raw(),
+                        request,
+                    )
+                }
+            })?;
+        Ok(buffers.1)
+    }
+}
+
+/// How many values, and behind how many others, as MPI takes it.
+fn layout(counts: &[usize]) -> (Vec<c_int>, Vec<c_int>) {
+    let starts = counts.iter().scan(0, |next, count| {
+        let start = *next;
+        *next += count;
+        Some(start as c_int)
+    });
+    (counts.iter().map(|&count| count as c_int).collect(), starts.collect())
+}
+
+impl Transport for Mpi {
+    fn rank(&self) -> usize {
+        self.world.rank() as usize
+    }
+
+    fn size(&self) -> usize {
+        self.world.size() as usize
+    }
+
+    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        let given = vec![counts[self.rank()]; self.size()];
+        let all = vec![0.0_f32; given.iter().sum()];
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_FLOAT };
+        let buffers = (own, all, layout(counts), layout(&given));
+        let buffers = Self::finish(buffers, wait, |(own, all, sent, given), request| {
+            // SAFETY: `own` has as many f32 as the counts of what is sent add up to, `all` as many as those of
+            // what is given.
+            unsafe {
+                ffi::MPI_Ialltoallv(
+                    own.as_ptr().cast::<c_void>(),
+                    sent.0.as_ptr(),
+                    sent.1.as_ptr(),
+                    kind,
+                    all.as_mut_ptr().cast::<c_void>(),
+                    given.0.as_ptr(),
+                    given.1.as_ptr(),
+                    kind,
+                    self.world.as_raw(),
+                    request,
+                )
+            }
+        })?;
+        Ok(buffers.1)
+    }
+
+    fn all_gather(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        let all = vec![0.0; counts.iter().sum()];
+        // SAFETY: a constant of the library.
+        self.gather_counted(own, all, counts, unsafe { ffi::RSMPI_FLOAT }, wait)
+    }
+
+    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+        let lengths = vec![0_u64; self.size()];
+        // SAFETY: a constant of the library.
+        let (number, byte) = unsafe { (ffi::RSMPI_UINT64_T, ffi::RSMPI_UINT8_T) };
+        let ones = vec![1; self.size()];
+        let lengths = self.gather_counted(vec![own.len() as u64], lengths, &ones, number, wait)?;
+        let counts: Vec<usize> = lengths.iter().map(|&len| len as usize).collect();
+        let mut all = self.gather_counted(own, vec![0; counts.iter().sum()], &counts, byte, wait)?;
+        Ok(counts.iter().map(|&count| all.drain(..count).collect()).collect())
+    }
+
+    fn abort(&mut self, code: i32) {
+        self.world.abort(code);
+    }
+
+    fn leave(self) {
+        drop(ManuallyDrop::into_inner(self.universe));
+    }
+}

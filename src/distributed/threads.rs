@@ -1,0 +1,110 @@
+//! Threads as processes, for tests: what is summed and agreed needs no launcher.
+
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::Sender;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::distributed::World;
+use crate::distributed::engine::Engine;
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::PAUSE;
+use crate::distributed::transport::Transport;
+use crate::distributed::transport::Wait;
+
+/// One of the threads.
+struct Threads {
+    rank: usize,
+    /// To each of them.
+    to: Vec<Sender<Vec<u8>>>,
+    /// From each of them.
+    from: Vec<Receiver<Vec<u8>>>,
+}
+
+/// The worlds of `size` threads that belong together.
+pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
+    let (mut to, mut from): (Vec<Vec<_>>, Vec<Vec<_>>) = (vec![Vec::new(); size], vec![]);
+    for _ in 0..size {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
+        to.iter_mut().zip(senders).for_each(|(to, sender)| to.push(sender));
+        from.push(receivers);
+    }
+    // Receiver `s` of process `r` is to belong to what `s` sends.
+    let start = |(rank, (to, from))| {
+        let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout).unwrap();
+        World { rank, size, engine: Some(Box::leak(Box::new(engine))) }
+    };
+    let to: Vec<Vec<Sender<Vec<u8>>>> = to;
+    to.into_iter().zip(from).enumerate().map(start).collect()
+}
+
+/// What `f` gives in each of these processes.
+pub(crate) fn in_each<R: Send>(worlds: &[World], f: impl Fn(World) -> R + Sync) -> Vec<R> {
+    let f = &f;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = worlds.iter().map(|&world| scope.spawn(move || f(world))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+impl Threads {
+    /// Sends a message to each, and takes one from each.
+    fn swap(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+        for (to, message) in self.to.iter().zip(messages) {
+            to.send(message).map_err(|_| Ended::Failed(1))?;
+        }
+        let receive = |from: &Receiver<Vec<u8>>| {
+            loop {
+                match from.recv_timeout(PAUSE) {
+                    Ok(message) => return Ok(message),
+                    Err(RecvTimeoutError::Timeout) => wait.check()?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Failed(1)),
+                }
+            }
+        };
+        self.from.iter().map(receive).collect()
+    }
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn values(messages: &[Vec<u8>]) -> Vec<f32> {
+    let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    messages.concat().chunks_exact(4).map(value).collect()
+}
+
+impl Transport for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.to.len()
+    }
+
+    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        let mut rest = own.as_slice();
+        let mut next = |&count: &usize| {
+            let (part, behind) = rest.split_at(count);
+            rest = behind;
+            bytes(part)
+        };
+        let messages = counts.iter().map(&mut next).collect();
+        Ok(values(&self.swap(messages, wait)?))
+    }
+
+    fn all_gather(&mut self, own: Vec<f32>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        Ok(values(&self.swap(vec![bytes(&own); self.to.len()], wait)?))
+    }
+
+    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+        self.swap(vec![own; self.to.len()], wait)
+    }
+
+    fn abort(&mut self, _: i32) {}
+
+    fn leave(self) {}
+}

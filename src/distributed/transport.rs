@@ -1,0 +1,73 @@
+//! What a transport does: three ways to hand values around, and the wait for them.
+//!
+//! It sums nothing: that is `tree.rs`, which is the same over any transport.
+
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Carries values between the processes of a world. Each call is made by all of them, in the same order, and
+/// by one thread of each, the one that made the transport.
+pub(super) trait Transport {
+    /// Number of this process, from 0.
+    fn rank(&self) -> usize;
+
+    /// Number of processes.
+    fn size(&self) -> usize;
+
+    /// Gives `counts[r]` values of `own` to each process r, in their order; returns those that this process
+    /// is given, from each process in its order.
+    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
+
+    /// The values of all processes in their order; process r has `counts[r]`.
+    fn all_gather(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
+
+    /// The bytes of each process, which need not be of one length.
+    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended>;
+
+    /// Ends all processes with this exit code, as far as that is in its power.
+    fn abort(&mut self, code: i32);
+
+    /// Waits until all others leave as well.
+    fn leave(self);
+}
+
+/// Why a transport came to no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing came for this long.
+    TimedOut(Duration),
+    /// This process gives up.
+    Aborted,
+    /// Another process has gone, or the library gave this error.
+    Failed(i32),
+}
+
+/// How long is waited for the others.
+pub(super) struct Wait<'a> {
+    since: Instant,
+    timeout: Option<Duration>,
+    aborting: &'a AtomicI32,
+}
+
+/// Longer pauses would be felt in a step, shorter ones take a core.
+pub(super) const PAUSE: Duration = Duration::from_micros(100);
+
+impl<'a> Wait<'a> {
+    /// From now on; `aborting` is not 0 where this process gives up.
+    pub(super) fn new(timeout: Option<Duration>, aborting: &'a AtomicI32) -> Self {
+        Self { since: Instant::now(), timeout, aborting }
+    }
+
+    /// An error where no more is to be waited.
+    pub(super) fn check(&self) -> Result<(), Ended> {
+        if self.aborting.load(Ordering::SeqCst) != 0 {
+            return Err(Ended::Aborted);
+        }
+        match self.timeout {
+            Some(timeout) if self.since.elapsed() > timeout => Err(Ended::TimedOut(timeout)),
+            _ => Ok(()),
+        }
+    }
+}

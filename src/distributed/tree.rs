@@ -1,0 +1,87 @@
+//! The sum of values over processes, the same to the last bit for any number of them.
+//!
+//! An update is a fixed number of micro-batches. They are added up over a fixed tree of pairs whose lower
+//! part lies inside a process and whose upper part lies between them; a library's own sum takes the order
+//! that suits its network.
+
+use std::ops::Range;
+
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::Transport;
+use crate::distributed::transport::Wait;
+
+/// Leaves of the tree at most, and so the most processes that give the same bits as one: each leaf more is
+/// one more pass over the gradients.
+const LEAVES_MAX: usize = 8;
+
+/// Micro-batches that are added one after the other to make a leaf of the tree, where an update of `total`
+/// has `size` processes. For 1, 2, 4 and 8 processes that divide it the leaves are the same ones; others have
+/// one each.
+pub fn micro_batches_per_leaf(total: usize, size: usize) -> usize {
+    let leaves = leaves(total);
+    if leaves.is_multiple_of(size) { total / leaves } else { total.div_ceil(size) }.max(1)
+}
+
+/// Leaves of the tree of an update of `total` micro-batches: the largest power of two that divides it.
+pub fn leaves(total: usize) -> usize {
+    (1 << total.trailing_zeros().min(usize::BITS - 1)).min(LEAVES_MAX)
+}
+
+/// Adds up vectors of one length that lie one behind the other, in pairs; the first one is the sum.
+fn add_in_pairs(vectors: &mut [f32], len: usize) {
+    let count = vectors.len().checked_div(len).unwrap_or(0);
+    let mut stride = 1;
+    while stride < count {
+        for left in (0..count - stride).step_by(2 * stride) {
+            let (head, tail) = vectors.split_at_mut((left + stride) * len);
+            head[left * len..][..len].iter_mut().zip(&tail[..len]).for_each(|(a, b)| *a += b);
+        }
+        stride *= 2;
+    }
+}
+
+/// The part of `count` values that process `rank` of `size` adds up.
+fn part(count: usize, rank: usize, size: usize) -> Range<usize> {
+    count * rank / size..count * (rank + 1) / size
+}
+
+/// The sum of `own` over all processes: each adds up a part and gives it to the others.
+pub(super) fn sum(transport: &mut impl Transport, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+    let (rank, size) = (transport.rank(), transport.size());
+    let counts: Vec<usize> = (0..size).map(|rank| part(own.len(), rank, size).len()).collect();
+    let mut parts = transport.all_to_all(own, &counts, wait)?;
+    add_in_pairs(&mut parts, counts[rank]);
+    parts.truncate(counts[rank]);
+    transport.all_gather(parts, &counts, wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_cut_at_its_nodes_or_not_at_all() {
+        let micro = |total| [1, 2, 3, 4, 8, 16].map(|size| micro_batches_per_leaf(total, size));
+        assert_eq!(micro(1), [1; 6]);
+        assert_eq!(micro(8), [1, 1, 3, 1, 1, 1]);
+        assert_eq!(micro(64), [8, 8, 22, 8, 8, 4]);
+        assert_eq!(micro(12), [3, 3, 4, 3, 2, 1]);
+        assert_eq!((leaves(0), leaves(7), leaves(6), leaves(96)), (8, 1, 2, 8));
+        assert_eq!(part(10, 1, 4), 2..5);
+    }
+
+    #[test]
+    fn pairs_are_added_before_pairs_of_pairs() {
+        let of = |values: &[f32]| {
+            let mut values = values.to_vec();
+            add_in_pairs(&mut values, 1);
+            values[0].to_bits()
+        };
+        let big = 3e7_f32;
+        assert_eq!(of(&[big, 1.0, 1.0, 1.0]), ((big + 1.0) + 2.0).to_bits());
+        assert_ne!(of(&[big, 1.0, 1.0, 1.0]), (big + 1.0 + 1.0 + 1.0).to_bits(), "the order can be told");
+        assert_eq!(of(&[big, 1.0, 1.0, 1.0, 5.0]), ((big + 1.0) + 2.0 + 5.0).to_bits());
+        assert_eq!(of(&[2.0]), 2.0_f32.to_bits());
+        add_in_pairs(&mut [], 0);
+    }
+}
