@@ -16,7 +16,6 @@ mod tests;
 pub(crate) mod threads;
 #[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests are one"))]
 mod transport;
-#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests have a sum"))]
 mod tree;
 
 use std::collections::VecDeque;
