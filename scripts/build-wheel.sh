@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel, and tests it in a fresh virtual environment: `pip install` of it brings the program `mlmtrain`.
+# Builds the wheel, and tests it in a fresh virtual environment: `pip install` of it brings the program `mlmtrain` and
+# the package of that name, which calls it.
 #
 #   scripts/build-wheel.sh FOLDER [ARGUMENTS]    arguments for maturin and cargo, such as `--features cuda`
 #
@@ -12,6 +13,7 @@ shift
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$(dirname "$0")/.."
+source=$PWD
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,6 +32,8 @@ stage=target/wheel
 rm -rf "$stage"
 mkdir -p "$stage"
 cp scripts/wheel/pyproject.toml README.md LICENSE-APACHE LICENSE-MIT "$stage"
+mkdir -p "$stage/python/mlmtrain"
+cp scripts/wheel/python/mlmtrain/{*.py,py.typed} "$stage/python/mlmtrain"
 "$python" scripts/third_party_notices.py ${features:+--features "$features"} > "$stage/THIRD-PARTY-NOTICES.txt"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 (cd "$stage" && "$maturin" build --release --locked --out "$work/wheel" "$@")
@@ -42,7 +46,8 @@ esac
 "$python" - "$wheel" <<'PY'
 import sys, zipfile
 names = zipfile.ZipFile(sys.argv[1]).namelist()
-for wanted in ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-NOTICES.txt", ".data/scripts/mlmtrain"]:
+licences = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-NOTICES.txt"]
+for wanted in [*licences, ".data/scripts/mlmtrain", "mlmtrain/__init__.py", "mlmtrain/py.typed"]:
     assert any(name.endswith(wanted) for name in names), f"the wheel has no {wanted}: {names}"
 PY
 # A fresh environment without network, away from the source: the program trains what it carries.
@@ -59,6 +64,8 @@ mkdir "$work/try"
     mlmtrain -q example classify
     mlmtrain config check finetune-sample.yaml
     mlmtrain checkpoint verify runs/quickstart/final
+    # The package and its notebook, without a PATH that leads to the program.
+    PATH=/usr/bin:/bin "$work/venv/bin/python" "$source/scripts/wheel/test_mlmtrain.py"
 )
 mv "$wheel" "$folder/"
 echo "wrote $folder/${wheel##*/}"

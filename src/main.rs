@@ -16,6 +16,7 @@ use mlmtrain::distributed::AbortOnPanic;
 use mlmtrain::error;
 use mlmtrain::error::Class;
 use mlmtrain::ops::memory::LargeBlocks;
+use mlmtrain::telemetry::events;
 use mlmtrain::telemetry::log;
 
 #[global_allocator]
@@ -32,8 +33,16 @@ fn main() -> ExitCode {
         Err(e) if e.downcast_ref::<ReaderGone>().is_some() => ended_well(),
         Err(e) => {
             let text = distributed::named() + &error::render(&e);
-            let warning = log::add(&text).map(|warning| warning + "\n").unwrap_or_default();
-            let _ = std::io::stderr().write_all((warning + &safe(&text)).as_bytes());
+            let warning = log::add(&text);
+            if events::are_on() {
+                if let Some(warning) = &warning {
+                    events::send_text("note", warning);
+                }
+                events::send_text("error", &text);
+            } else {
+                let warning = warning.map(|warning| warning + "\n").unwrap_or_default();
+                let _ = std::io::stderr().write_all((warning + &safe(&text)).as_bytes());
+            }
             let code = error::class_of(&e).exit_code();
             distributed::abort(code);
             ExitCode::from(code)

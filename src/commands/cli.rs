@@ -73,6 +73,10 @@ pub struct Cli {
     /// Add notes, warnings and errors to this file as well, each with its time in UTC
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Tell progress, notes and errors as JSON lines on standard error, for a program that reads them; where it
+    /// is gone, end as by SIGTERM
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub events: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

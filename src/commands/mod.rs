@@ -46,12 +46,14 @@ use crate::commands::cli::Command;
 use crate::error::Problem;
 use crate::fs;
 use crate::ops::instructions;
+use crate::telemetry::events;
 use crate::telemetry::log;
 
 /// Runs what the command line asks for.
 pub fn run(cli: &Cli) -> Result<()> {
     terminal::set_quiet(cli.quiet);
     log::set_verbose(cli.verbose);
+    events::set_on(cli.events);
     if let Some(path) = &cli.log_file {
         log::open(path).map_err(|e| Problem::usage(format!("{e:#}")).at("--log-file"))?;
     }

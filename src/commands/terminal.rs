@@ -17,6 +17,7 @@ use anyhow::Result;
 use crate::error::Class;
 use crate::error::Problem;
 use crate::secrets;
+use crate::telemetry::events;
 use crate::telemetry::log;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -42,7 +43,9 @@ pub fn note(text: &str) {
     if let Some(warning) = log::add(text) {
         let _ = writeln!(io::stderr().lock(), "{warning}");
     }
-    if !is_quiet() {
+    if events::are_on() {
+        events::send_text("note", text);
+    } else if !is_quiet() {
         let _ = writeln!(io::stderr().lock(), "{}", secrets::masked(text));
     }
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::fs;
 use crate::telemetry::append_log::AppendLog;
-use crate::telemetry::json_number;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
@@ -73,7 +72,7 @@ impl MetricsLog {
 
 impl Sink for MetricsLog {
     fn write(&mut self, record: &Record) -> Result<()> {
-        let mut line = serde_json::to_vec(&object_of(record))?;
+        let mut line = serde_json::to_vec(&record.to_json())?;
         line.push(b'\n');
         self.log.append(&line)
     }
@@ -85,14 +84,6 @@ impl Sink for MetricsLog {
     fn finish(&mut self) -> Result<()> {
         self.log.sync()
     }
-}
-
-fn object_of(record: &Record) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("step".to_string(), record.step.into());
-    object.insert("epoch".to_string(), json_number(record.epoch));
-    object.extend(record.values.iter().map(|(tag, value)| (tag.clone(), json_number(*value))));
-    object
 }
 
 fn keep_until(path: &Path, step: u64) -> Result<()> {

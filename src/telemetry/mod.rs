@@ -33,6 +33,7 @@ pub use progress::Progress;
 pub use progress::Stage;
 pub use progress::TrainingProgress;
 pub use progress::Unit;
+pub use progress::events;
 pub use record::Record;
 pub use results::write_results;
 pub use sink::Sink;

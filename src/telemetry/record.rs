@@ -1,5 +1,10 @@
 //! What training says of itself at one step; the sinks decide where it goes.
 
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::telemetry::json_number;
+
 /// One observation of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
@@ -10,4 +15,15 @@ pub struct Record {
     /// Tags and values. Tags are those of the Hugging Face Trainer (`train/loss`, `train/learning_rate`,
     /// `train/grad_norm`, `train/epoch`, `eval/loss`, ...); ours start with `perf/` or `cost/`.
     pub values: Vec<(String, f64)>,
+}
+
+impl Record {
+    /// `step`, `epoch` and every tag.
+    pub(super) fn to_json(&self) -> Map<String, Value> {
+        let mut object = Map::new();
+        object.insert("step".to_string(), self.step.into());
+        object.insert("epoch".to_string(), json_number(self.epoch));
+        object.extend(self.values.iter().map(|(tag, value)| (tag.clone(), json_number(*value))));
+        object
+    }
 }

@@ -148,7 +148,7 @@ impl RunFolder {
             limit: training.save_total_limit,
             total_bytes: training.save_total_bytes,
             progress: progress.clone(),
-            bar: progress.training(total_steps, first_step),
+            bar: progress.training(path, total_steps, first_step),
             sinks,
             outlets,
             trainer_state,

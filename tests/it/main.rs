@@ -29,6 +29,7 @@ mod plan;
 mod prepare;
 mod pretrain;
 mod processes;
+mod python;
 #[path = "../readers/mod.rs"]
 #[expect(dead_code, reason = "what only the torture table and the fuzzers need")]
 mod readers;

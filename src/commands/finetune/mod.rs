@@ -78,6 +78,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
         FinetunePlan::Single(loaded) => staging::finetuning(loaded.config)?,
     };
     let progress = Progress::detect(terminal::is_quiet());
+    progress.run_folder(&config.run.output_dir);
     let mut remote = None;
     if !args.dry_run {
         remote = upload::take_back(&config, &config.run, &Start::Auto, &progress)?;

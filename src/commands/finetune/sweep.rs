@@ -31,6 +31,7 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
         setting.config.precision.compute = machine.policy.compute_type().into();
     }
     let progress = Progress::detect(terminal::is_quiet());
+    progress.run_folder(&output);
     machine.announce(&progress);
     let signals = Signals::listen()?;
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals };

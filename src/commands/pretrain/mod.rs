@@ -57,6 +57,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
         Resume::From(path) => Start::At(staging::path(path)?),
     };
     let progress = Progress::detect(terminal::is_quiet());
+    progress.run_folder(&config.run.output_dir);
     let mut remote = None;
     if config.run.upload_to.is_some() && !args.dry_run {
         let mut resolved = config.clone();

@@ -1,13 +1,15 @@
-//! Progress on stderr: bars on a terminal, plain lines elsewhere, nothing but warnings with `-q`.
+//! Progress on stderr: bars on a terminal, plain lines elsewhere, nothing but warnings with `-q`; or JSON.
 //!
 //! Writing here never fails: a closed or full stderr is no reason to stop.
 
+pub mod events;
 mod stage;
 mod text;
 mod training;
 
 use std::io::IsTerminal;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use indicatif::MultiProgress;
 use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
+use serde_json::json;
 
 use crate::secrets;
 use crate::telemetry::log;
@@ -39,17 +42,19 @@ pub struct Progress {
 enum Mode {
     Silent,
     Lines,
+    Events,
     Bars { bars: MultiProgress, color: bool },
 }
 
 impl Progress {
-    /// Bars if stderr is a terminal that can move its cursor, else lines; nothing if `quiet`. `NO_COLOR` is
-    /// respected.
+    /// Events where they were asked for; bars if stderr is a terminal that can move its cursor, else lines; nothing
+    /// if `quiet`. `NO_COLOR` is respected.
     pub fn detect(quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let able =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let mode = match (quiet, able) {
+            _ if events::are_on() => Mode::Events,
             (true, _) => Mode::Silent,
             (false, true) => Mode::Bars { bars: MultiProgress::new(), color: !set("NO_COLOR") },
             (false, false) => Mode::Lines,
@@ -94,9 +99,20 @@ impl Progress {
 
     /// Warns, also with `-q`.
     pub fn warn(&self, text: &str) {
-        let text = format!("warning: {text}");
-        self.log(&text);
-        self.print(&text);
+        let line = format!("warning: {text}");
+        self.log(&line);
+        if self.sends_events() {
+            events::send_text("warning", &self.with_label(text));
+        } else {
+            self.print(&line);
+        }
+    }
+
+    /// Tells a program that started this one where the run lies; people are told at its end.
+    pub fn run_folder(&self, folder: &Path) {
+        if self.sends_events() {
+            events::send("run", json!({"folder": folder.display().to_string()}));
+        }
     }
 
     /// Adds a line to the log file alone.
@@ -106,10 +122,10 @@ impl Progress {
         }
     }
 
-    /// The bar of a training run of `total_steps` updates of which `done_steps` were done before; a sink for
-    /// its records.
-    pub fn training(&self, total_steps: u64, done_steps: u64) -> TrainingProgress {
-        TrainingProgress::new(self.clone(), total_steps, done_steps)
+    /// The bar of a training run in `folder` of `total_steps` updates of which `done_steps` were done before; a
+    /// sink for its records.
+    pub fn training(&self, folder: &Path, total_steps: u64, done_steps: u64) -> TrainingProgress {
+        TrainingProgress::new(self.clone(), folder, total_steps, done_steps)
     }
 
     /// The bar of a stage such as reading a corpus; `total` is unknown for pipes.
@@ -119,6 +135,9 @@ impl Progress {
 
     fn print(&self, text: &str) {
         let text = self.with_label(text);
+        if self.sends_events() {
+            return events::send_text("note", &text);
+        }
         let text = secrets::masked(&text);
         let write = || {
             if let Ok(mut out) = self.out.lock() {
@@ -157,6 +176,10 @@ impl Progress {
     fn prints_lines(&self) -> bool {
         matches!(self.mode, Mode::Lines)
     }
+
+    fn sends_events(&self) -> bool {
+        matches!(self.mode, Mode::Events)
+    }
 }
 
 #[cfg(test)]
@@ -191,7 +214,7 @@ mod tests {
         let stage = progress.stage("reading corpus", Unit::Bytes, Some(3 << 20));
         stage.advance(3 << 20);
         stage.finish("12 documents");
-        let mut training = progress.training(10, 0);
+        let mut training = progress.training(Path::new("run"), 10, 0);
         training.step(5);
         training.write(&record(5)).unwrap();
         progress.warn("the disk is slow");
@@ -218,6 +241,6 @@ mod tests {
         }
         let progress = Progress::lines(Closed);
         progress.note("hello");
-        progress.training(10, 0).write(&record(1)).unwrap();
+        progress.training(Path::new("run"), 10, 0).write(&record(1)).unwrap();
     }
 }

@@ -8,9 +8,12 @@ use std::time::Instant;
 
 use indicatif::HumanBytes;
 use indicatif::ProgressBar;
+use serde_json::json;
 
 use crate::telemetry::progress::Progress;
+use crate::telemetry::progress::events;
 use crate::telemetry::progress::text;
+use crate::telemetry::progress::training::EVENT_INTERVAL;
 
 /// Without a terminal a long stage says this often how far it is.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -69,7 +72,9 @@ impl Stage {
         let done = self.done.fetch_add(count, Ordering::Relaxed) + count;
         if let Some(bar) = &self.bar {
             bar.set_position(done);
-        } else if self.progress.prints_lines() && self.line_is_due() {
+        } else if self.progress.sends_events() && self.is_due(EVENT_INTERVAL) {
+            self.send(done);
+        } else if self.progress.prints_lines() && self.is_due(LINE_INTERVAL) {
             let of = self.total.map(|total| format!(" of {}", self.count_text(total))).unwrap_or_default();
             self.progress.note(&format!("{}: {}{of}", self.label, self.count_text(done)));
         }
@@ -77,7 +82,11 @@ impl Stage {
 
     /// The stage is over: the bar goes and a line stays, `label: summary (40.0 MiB in 3s)`.
     pub fn finish(self, summary: &str) {
-        let done = self.count_text(self.done.load(Ordering::Relaxed));
+        let done = self.done.load(Ordering::Relaxed);
+        if self.progress.sends_events() {
+            self.send(done);
+        }
+        let done = self.count_text(done);
         let seconds = text::duration_text(self.started.elapsed().as_secs_f64());
         self.progress.note(&format!("{}: {summary} ({done} in {seconds})", self.label));
     }
@@ -89,10 +98,20 @@ impl Stage {
         }
     }
 
-    fn line_is_due(&self) -> bool {
+    /// Tells as an event how far it is.
+    fn send(&self, done: u64) {
+        let unit = match self.unit {
+            Unit::Bytes => "bytes",
+            Unit::Items => "items",
+        };
+        let stage = self.progress.with_label(&self.label);
+        events::send("stage", json!({"stage": stage, "done": done, "total": self.total, "unit": unit}));
+    }
+
+    fn is_due(&self, interval: Duration) -> bool {
         // A thread that does not get the lock leaves the line to the one that has it.
         let Ok(mut last) = self.last_line.try_lock() else { return false };
-        let due = last.elapsed() >= LINE_INTERVAL;
+        let due = last.elapsed() >= interval;
         if due {
             *last = Instant::now();
         }

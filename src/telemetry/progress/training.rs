@@ -1,33 +1,44 @@
 //! The bar, or the lines, of a training run.
 
+use std::path::Path;
+use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
+use serde_json::json;
 
 use crate::telemetry::progress::Progress;
+use crate::telemetry::progress::events;
 use crate::telemetry::progress::text;
 use crate::telemetry::record::Record;
 use crate::telemetry::sink::Sink;
 
+/// A program is told so often at most how far a run or a stage is.
+pub(super) const EVENT_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Shows steps, loss, tokens/s and the time to go.
 pub struct TrainingProgress {
     progress: Progress,
+    folder: String,
     bar: Option<ProgressBar>,
     total_steps: u64,
     first_step: u64,
     started: Instant,
+    /// When the last event told the step.
+    told: Instant,
 }
 
 impl TrainingProgress {
-    pub(super) fn new(progress: Progress, total_steps: u64, done_steps: u64) -> Self {
+    pub(super) fn new(progress: Progress, folder: &Path, total_steps: u64, done_steps: u64) -> Self {
         let bar =
             progress.bar(Some(total_steps), "{pos}/{len} {bar} {percent}%  {elapsed}<{prefix}  {wide_msg}");
         if let Some(bar) = &bar {
             bar.set_position(done_steps);
             bar.set_prefix("?");
         }
-        Self { progress, bar, total_steps, first_step: done_steps, started: Instant::now() }
+        let (folder, now) = (folder.display().to_string(), Instant::now());
+        Self { progress, folder, bar, total_steps, first_step: done_steps, started: now, told: now }
     }
 
     /// There are so many updates in all.
@@ -39,12 +50,20 @@ impl TrainingProgress {
     }
 
     /// `step` updates are done: moves the bar between two records.
-    pub fn step(&self, step: u64) {
+    pub fn step(&mut self, step: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(step);
             if let Some(seconds) = self.seconds_to_go(step) {
                 bar.set_prefix(text::duration_text(seconds));
             }
+        }
+        let is_due = step == self.total_steps || self.told.elapsed() >= EVENT_INTERVAL;
+        if self.progress.sends_events() && is_due {
+            self.told = Instant::now();
+            let (total, to_go) = (self.total_steps, self.seconds_to_go(step));
+            let fields =
+                json!({"folder": self.folder, "step": step, "total_steps": total, "seconds_to_go": to_go});
+            events::send("step", fields);
         }
     }
 
@@ -73,7 +92,15 @@ impl Sink for TrainingProgress {
             let eta = self.seconds_to_go(record.step).filter(|_| wanted);
             let eta =
                 eta.map(|seconds| format!("  eta {}", text::duration_text(seconds))).unwrap_or_default();
-            self.progress.note(&format!("{line}{eta}"));
+            let line = format!("{line}{eta}");
+            if self.progress.sends_events() {
+                self.progress.log(&line);
+                let text = self.progress.with_label(&line);
+                let fields = json!({"folder": self.folder, "record": record.to_json(), "text": text});
+                events::send("metrics", fields);
+            } else {
+                self.progress.note(&line);
+            }
         }
         Ok(())
     }

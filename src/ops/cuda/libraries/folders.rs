@@ -42,10 +42,13 @@ fn beside(program: &Path) -> Vec<PathBuf> {
 }
 
 /// Python's packages bring libraries in `nvidia/cu13/lib` (or `nvidia/<package>/lib`): those of the
-/// environments that are active, then of each `python3` on the PATH, then the user's own.
+/// environments that are active, then of the one that this program is installed in, then of each `python3` on
+/// the PATH, then the user's own.
 fn python(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|name| folder_in(surroundings, name)).collect();
+    let own = surroundings.program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    prefixes.extend(own.filter(|prefix| !pythons(prefix).is_empty()));
     for folder in paths_in(surroundings, "PATH") {
         let program = folder.join("python3");
         if !fs::exists(&program) {

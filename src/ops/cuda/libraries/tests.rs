@@ -96,6 +96,7 @@ fn every_place_is_found_and_comes_in_its_turn() {
         "venv/lib/python3.12/site-packages/nvidia/cu13/lib",
         "conda/lib/python3.11/site-packages/nvidia/cu13/lib",
         "conda/lib/python3.11/site-packages/nvidia/cublas/lib",
+        "opt/app/lib/python3.10/site-packages/nvidia/cu13/lib",
         "versions/3.13.1/lib/python3.13/site-packages/nvidia/cu13/lib",
         "versions/3.9.2/lib/python3.9/site-packages/nvidia/cu13/lib",
         "usr/lib/python3/dist-packages/nvidia/cu13/lib",

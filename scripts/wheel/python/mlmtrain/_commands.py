@@ -1,0 +1,209 @@
+"""The commands as functions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any, Iterable, Iterator, Mapping, Union
+
+from ._program import Error, Listener, OnMetrics, OnProgress, call
+from ._run import Run
+
+Path = Union[str, "os.PathLike[str]"]
+Config = Union[Path, Mapping[str, Any]]
+
+
+def pretrain(
+    config: Config,
+    *,
+    set: Mapping[str, Any] | None = None,
+    on_metrics: OnMetrics | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Run:
+    """Trains a masked language model on raw text, after tokenizer and shards where those are missing.
+
+    ``config`` is a file or a dictionary of the same keys, ``set`` changes some of them. A run that was interrupted goes
+    on where it was; one that is complete is left as it is. ``on_metrics`` is called with each record, a dictionary with
+    ``step``, ``train/loss`` or ``eval/loss`` and others, and the ``folder`` of its run; without it records are printed
+    to standard error, with notes and warnings; with ``quiet`` only warnings are. ``on_progress`` is called with a
+    :class:`Progress`. Ctrl-C, or an error in a callback, saves the last step before it is raised::
+
+        losses = []
+        run = mlmtrain.pretrain(
+            {
+                "run": {"output_dir": "runs/mine"},
+                "data": {"sources": [{"files": ["corpus/*.txt"]}]},
+                "model": {"roberta": {"num_hidden_layers": 6}},
+            },
+            set={"training.max_steps": 1000},
+            on_metrics=lambda record: losses.append(record.get("train/loss")),
+        )
+
+    Raises :class:`Error` where the program ends with one.
+    """
+    listener = Listener(on_metrics, on_progress, quiet)
+    return _trained("pretrain", config, listener, {"set": set, **options})
+
+
+def finetune(
+    config: Config | None = None,
+    *,
+    set: Mapping[str, Any] | None = None,
+    on_metrics: OnMetrics | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Run:
+    """Trains a model for labels, numbers or entities, of a configuration, of options, or of both; as :func:`pretrain`.
+
+    ::
+
+        run = mlmtrain.finetune(
+            task="classify", model="runs/mine/final", train="train.csv", eval="dev.csv", seeds=[1, 2, 3]
+        )
+        run.results["eval_accuracy_mean"]
+    """
+    listener = Listener(on_metrics, on_progress, quiet)
+    return _trained("finetune", config, listener, {"set": set, **options})
+
+
+def evaluate(model: Path, data: Path, *, quiet: bool = False, **options: Any) -> dict[str, Any]:
+    """Scores a model on a file: labelled examples, tagged words, or text for a language model.
+
+    ::
+
+        mlmtrain.evaluate("runs/topics/final", "test.csv")["accuracy"]
+    """
+    scores = json.loads(command("evaluate", quiet=quiet, model=model, data=data, json=True, **options))
+    assert isinstance(scores, dict)
+    return scores
+
+
+def predict(texts: Any, *, model: Path, quiet: bool = False, **options: Any) -> list[dict[str, Any]]:
+    """Labels texts, or fills in their masks: a dictionary for each.
+
+    ``texts`` is a text, or several: each a string, a pair of strings, or a dictionary whose other fields come back; or
+    a :class:`pathlib.Path` of a file in any format that the command reads::
+
+        mlmtrain.predict("The capital of France is <mask>.", model="runs/mine/final")[0]["masks"]
+        mlmtrain.predict(["a calm sea", "a body in the library"], model="runs/topics/final")[1]["label"]
+    """
+    options = {"model": model, **options}
+    if isinstance(texts, os.PathLike):
+        return _objects(command("predict", quiet=quiet, input=texts, **options))
+    rows = [_row(text) for text in ([texts] if isinstance(texts, (str, dict)) else texts)]
+    if not rows:
+        return []
+    if any("text_pair" in row for row in rows):
+        options.setdefault("text_pair_column", "text_pair")
+    with tempfile.TemporaryFile() as file:
+        file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
+        file.seek(0)
+        arguments = ["predict", *_flags({"input": "-", "format": "jsonl", **options})]
+        return _objects(call(arguments, Listener(None, None, quiet), file))
+
+
+def plan(
+    config: Config,
+    *,
+    price: Mapping[str, float] | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """What a pretraining run takes on this machine (measured) and on rented GPUs (predicted).
+
+    ::
+
+        mlmtrain.plan("my.yaml", device=["here", "h100"], price={"h100": 1.99})["devices"]
+    """
+    prices = [f"{device}={usd}" for device, usd in (price or {}).items()]
+    options = {"config": config, "price": prices, "json": True, **options}
+    planned = json.loads(command("plan", on_progress=on_progress, quiet=quiet, **options))
+    assert isinstance(planned, dict)
+    return planned
+
+
+def command(
+    *arguments: Any,
+    on_metrics: OnMetrics | None = None,
+    on_progress: OnProgress | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> str:
+    """Runs any command, and gives what it writes to standard output.
+
+    ::
+
+        mlmtrain.command("example", "quickstart")
+        mlmtrain.command("report", "runs/mine", output="report.html")
+        mlmtrain.command("embed", model="runs/mine/final", file="texts.txt", output="vectors.npy")
+    """
+    return _call(arguments, Listener(on_metrics, on_progress, quiet), options)
+
+
+def _trained(name: str, config: Config | None, listener: Listener, options: dict[str, Any]) -> Run:
+    report = _call([name], listener, {"config": config, **options})
+    if listener.folder is None:
+        raise ValueError(f"nothing is trained with these options; `mlmtrain.command({name!r}, ...)` gives the output")
+    return Run(listener.folder, report)
+
+
+def _call(arguments: Iterable[Any], listener: Listener, options: dict[str, Any]) -> str:
+    with _config_file(options.get("config")) as path:
+        flags = _flags({**options, "config": path})
+        try:
+            return call([*map(str, arguments), *flags], listener)
+        except Error as error:
+            if path is options.get("config"):
+                raise
+            # The file of a dictionary is gone.
+            raise Error(str(error).replace(str(path), "config"), error.exit_code) from None
+
+
+@contextlib.contextmanager
+def _config_file(config: Config | None) -> Iterator[Path | None]:
+    """A configuration as a file, where it is none."""
+    if not isinstance(config, Mapping):
+        yield config
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "config.json"
+        path.write_text(_json(config, indent=2), "utf-8")
+        yield path
+
+
+def _flags(options: Mapping[str, Any]) -> list[str]:
+    """``--eval-fraction=0.1`` of ``eval_fraction=0.1``."""
+    flags = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "set":
+            value = [f"{key}={_json(item)}" for key, item in (value or {}).items()]
+        if value is True:
+            flags.append(flag)
+        elif value is not None and value is not False:
+            values = value if isinstance(value, (list, tuple)) else [value]
+            flags += [f"{flag}={item}" for item in values]
+    return flags
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    # Keys of a configuration may be paths.
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=os.fspath)
+
+
+def _row(text: Any) -> Mapping[str, Any]:
+    if isinstance(text, str):
+        return {"text": text}
+    return text if isinstance(text, Mapping) else dict(zip(("text", "text_pair"), text))
+
+
+def _objects(lines: str) -> list[dict[str, Any]]:
+    # Texts may have other ends of lines in them.
+    return [json.loads(line) for line in lines.split("\n") if line]

@@ -1,0 +1,59 @@
+//! What a command does as JSON lines on standard error, `--events`, for a program that started it: Python's
+//! package is one.
+//!
+//! Each line is an object with `event`: `run` (its `folder`), `step` and `stage` (how far), `metrics` (a record),
+//! `note`, `warning` and `error` (a `text`). Readers pass over what they do not know.
+
+use std::io;
+use std::io::ErrorKind;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use signal_hook::consts::SIGTERM;
+
+use crate::secrets;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static READER_IS_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether events take the place of bars and lines.
+pub fn set_on(on: bool) {
+    ON.store(on, Ordering::Relaxed);
+}
+
+/// Whether events were asked for.
+pub fn are_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Tells an event with these fields. Where its reader is gone, the command is asked to end, once: nobody is left
+/// who could stop it.
+pub fn send(event: &str, fields: Value) {
+    let sent = io::stderr().write_all(line(event, fields).as_bytes());
+    let is_gone = sent.is_err_and(|e| e.kind() == ErrorKind::BrokenPipe);
+    if is_gone && !READER_IS_GONE.swap(true, Ordering::SeqCst) {
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    }
+}
+
+/// Tells an event that is a text.
+pub fn send_text(event: &str, text: &str) {
+    send(event, json!({"text": text}));
+}
+
+fn line(event: &str, fields: Value) -> String {
+    let mut object = Map::from_iter([("event".to_string(), event.into())]);
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    for value in object.values_mut() {
+        if let Value::String(text) = value {
+            *text = secrets::masked(text).into_owned();
+        }
+    }
+    Value::from(object).to_string() + "\n"
+}
