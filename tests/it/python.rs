@@ -48,7 +48,7 @@ fn events_are_json_lines_and_hold_no_secret() {
     command.env("WORD_TOKEN", "se\"cret");
     let told = Finished::from(command.output().unwrap());
     let last: Value = serde_json::from_str(told.stderr.lines().last().unwrap()).unwrap();
-    assert_eq!((told.code, &last["event"]), (Some(1), &"error".into()), "{told:#?}");
+    assert_eq!((told.code, &last["event"]), (Some(2), &"error".into()), "{told:#?}");
     assert!(last["text"].as_str().unwrap().contains("${WORD_TOKEN}"), "{}", told.stderr);
     assert!(!told.stderr.contains("cret"), "{}", told.stderr);
 }
