@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`mlmtrain finetune` beside transformers: the same model, files, recipe and seeds, in turn; scores and seconds of training.
+"""`mlmtrain finetune` beside transformers: the same model, files, recipe and seeds, in turn; scores, seconds of training, and
+seconds of processor time, which a neighbour changes little (ours with start and evaluation, transformers' of training alone).
 
   compare_finetune.py --mlmtrain target/release/mlmtrain --model DIR --train FILE --eval FILE [--task token-classify]
                       [--seeds 1,2,3] [--compute bf16] [--rate 5e-5] [--epochs 3] [--rows 16] [--length 128] [--threads 2]
@@ -9,7 +10,7 @@ The recipe of both: AdamW, weight decay 0.01 on matrices alone, a tenth of the s
 at 1, dropout as the model's folder says; transformers pads each batch to its longest row, and computes in bf16 by autocast.
 Score: accuracy, or seqeval's F1 of entities. Needs torch, transformers, and seqeval for entities.
 """
-import argparse, csv, json, math, os, re, statistics, subprocess, sys, tempfile, time
+import argparse, csv, json, math, os, re, resource, statistics, subprocess, sys, tempfile, time
 
 
 def options():
@@ -91,7 +92,7 @@ def peer(o, seed):
     schedule = get_linear_schedule_with_warmup(optimizer, round(steps / 10), steps)
     order = torch.Generator().manual_seed(seed)
     autocast = lambda: torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.compute == "bf16")
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     model.train()
     for _ in range(o.epochs):
         shuffled = torch.randperm(len(examples), generator=order).tolist()
@@ -103,7 +104,7 @@ def peer(o, seed):
             optimizer.step()
             schedule.step()
             optimizer.zero_grad(set_to_none=True)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - busy
 
     model.eval()
     right, predicted = 0, []
@@ -132,7 +133,7 @@ def peer(o, seed):
         score = f1_score([tags for _, tags in held], predicted)
     else:
         score = right / len(held)
-    print(json.dumps(dict(score=100 * score, seconds=seconds)))
+    print(json.dumps(dict(score=100 * score, seconds=seconds, cpu=cpu)))
 
 
 def ours(o, seed, folder):
@@ -147,13 +148,15 @@ def ours(o, seed, folder):
     }
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
+    busy = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
+    cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - busy
     with open(os.path.join(folder, "all_results.json")) as file:
         results = json.load(file)
     score = results["eval_overall_f1" if o.task == "token-classify" else "eval_accuracy"]
-    return dict(score=100 * score, seconds=results["train_runtime"])
+    return dict(score=100 * score, seconds=results["train_runtime"], cpu=cpu)
 
 
 def main():
@@ -170,7 +173,7 @@ def main():
                 sys.exit(done.stderr)
             found["transformers"].append(json.loads(done.stdout.splitlines()[-1]))
             last = {name: runs[-1] for name, runs in found.items()}
-            print(f"seed {seed}:", *(f"{n} {r['score']:.2f} in {r['seconds']:.1f} s" for n, r in last.items()), flush=True)
+            print(f"seed {seed}:", *(f"{n} {r['score']:.2f} in {r['seconds']:.1f} s ({r['cpu']:.1f} of processor)" for n, r in last.items()), flush=True)
     spread = {}
     for name, runs in found.items():
         scores, seconds = [r["score"] for r in runs], [r["seconds"] for r in runs]
@@ -179,8 +182,10 @@ def main():
         print(f"{name:12}  {spread[name][0]:.2f} (standard deviation {deviation:.2f}), {statistics.median(seconds):.1f} s of training")
     (a, se_a), (b, se_b) = spread.values()
     error = math.hypot(se_a, se_b)
-    ratios = [theirs["seconds"] / mine["seconds"] for mine, theirs in zip(*found.values())]
-    print(f"difference    {a - b:+.2f}, standard error {error:.2f}; {min(ratios):.2f}x to {max(ratios):.2f}x as fast, median {statistics.median(ratios):.2f}x")
+    print(f"difference    {a - b:+.2f}, standard error {error:.2f}")
+    for key, name in (("seconds", "as fast"), ("cpu", "by processor time")):
+        ratios = [theirs[key] / mine[key] for mine, theirs in zip(*found.values())]
+        print(f"              {min(ratios):.2f}x to {max(ratios):.2f}x {name}, median {statistics.median(ratios):.2f}x")
 
 
 if __name__ == "__main__":

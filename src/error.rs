@@ -144,7 +144,12 @@ pub fn render(error: &anyhow::Error) -> String {
             "  hint: {hint}, and run the same command again: it continues where this one stopped"
         );
     }
-    without_passwords(&secrets::masked(&text))
+    told(&text)
+}
+
+/// A text about an error as it may be told.
+pub fn told(text: &str) -> String {
+    without_passwords(&secrets::masked(text))
 }
 
 /// The text without what stands before the `@` of a URL: an error is copied into reports and chats.

@@ -55,14 +55,14 @@ pub fn stand_for(value: &str, told: &str) {
     held.insert(at, (value.to_string(), told.to_string()));
 }
 
-/// A URL without its user and password and, behind http, without its query, which may be signed. Any other
-/// text is as it was.
+/// A URL without its user and password and without its query, which may be signed; in a bucket, where `?` may
+/// be of a pattern, one has a `=`. Any other text is as it was.
 pub fn url(text: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
     let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
     let rest = authority.rfind('@').map_or(rest.to_string(), |at| format!("***{}", &rest[at..]));
     let rest = match rest.split_once('?') {
-        Some((before, _)) if scheme.starts_with("http") => format!("{before}?***"),
+        Some((before, query)) if scheme.starts_with("http") || query.contains('=') => format!("{before}?***"),
         _ => rest,
     };
     Cow::Owned(format!("{scheme}://{rest}"))

@@ -231,6 +231,7 @@ impl Maker {
         let own = share(shape.micro_batches, rank, world_size);
         self.packer.set_max_seq_length(max_seq_length);
         self.packer.set_mix(self.options.mix_at(self.step))?;
+        self.packer.look_ahead()?;
         self.packer.skip_rows(own.start * rows)?;
         let mut micro = Vec::with_capacity(own.len());
         for number in own.clone() {

@@ -1,10 +1,14 @@
 //! In which order documents come, and how often: a function of seed and epoch alone, in O(1) memory.
 //!
 //! It knows numbers of documents, not documents. What comes where the weights of sources change during a run
-//! is in `mixes.rs`.
+//! is in `mixes.rs`, what stays within a few shards at a time in `windows.rs`.
 
 mod mixes;
+mod windows;
 
+pub(super) use windows::Windows;
+
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -36,6 +40,15 @@ pub enum Order {
         /// How often an epoch takes each document of a source, in the order of the sources.
         weights: Arc<[f64]>,
     },
+    /// A fresh permutation each epoch of the documents of so many shards at a time.
+    Windowed {
+        /// Seed of the run.
+        seed: u64,
+        /// Shards of a window, at least 1.
+        size: usize,
+        /// The documents of each shard.
+        shards: Arc<[Range<u64>]>,
+    },
     /// As they lie in the shards.
     Fixed,
 }
@@ -46,7 +59,7 @@ impl Order {
     pub fn sequence(&self, sources: &[SourceRange]) -> Result<Sequence> {
         let (seed, weights) = match self {
             Self::Fixed => (None, None),
-            Self::Shuffled { seed } => (Some(*seed), None),
+            Self::Shuffled { seed } | Self::Windowed { seed, .. } => (Some(*seed), None),
             Self::Weighted { seed, weights } => (Some(*seed), Some(weights)),
         };
         if weights.is_some_and(|weights| weights.len() != sources.len()) {
@@ -61,8 +74,13 @@ impl Order {
             .into());
         }
         let weight = |number: usize| weights.map_or(1.0, |weights| weights[number]);
+        let windows = match self {
+            Self::Windowed { seed, size, shards } => Some(Windows::new(*seed, *size, shards)),
+            _ => None,
+        };
         let mut sequence = Sequence {
             seed,
+            windows,
             sources: sources.len(),
             shares: Vec::with_capacity(sources.len()),
             places: 0,
@@ -96,6 +114,7 @@ struct Share {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
     seed: Option<u64>,
+    windows: Option<Windows>,
     /// How many sources there are, those without documents included.
     sources: usize,
     shares: Vec<Share>,
@@ -145,8 +164,16 @@ impl Sequence {
     /// A source's places are counted on from epoch to epoch, and each run of as many as it has documents is a
     /// permutation of them: so every document comes equally often, give or take one.
     pub fn document(&self, epoch: u64, index: u64) -> u64 {
+        if let Some(windows) = &self.windows {
+            return windows.document(epoch, index);
+        }
         let place = self.place(epoch, index);
         self.share(place).at(self.seed, epoch, place)
+    }
+
+    /// The windows of an order that has them.
+    pub(super) fn windows(&self) -> Option<&Windows> {
+        self.windows.as_ref()
     }
 
     /// A document drawn from two numbers of `stream`, those from `index` on: of a source the likelier, the more
@@ -250,7 +277,7 @@ mod tests {
                 assert!(most - least <= 1, "epoch {e}: {counts:?}");
             }
         }
-        let total = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
+        let total = |range: Range<usize>| counts[range].iter().sum::<u32>();
         assert_eq!([total(0..7), total(7..12), total(12..13), total(13..113)], [9 * 4, 9 * 12, 9, 900]);
     }
 

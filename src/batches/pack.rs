@@ -22,6 +22,8 @@ pub struct Packer {
     orders: Vec<Order>,
     frame: Frame,
     planner: Planner<Arc<ShardSet>>,
+    /// The window whose shards were last asked for.
+    window_ahead: Option<usize>,
 }
 
 impl Packer {
@@ -40,7 +42,7 @@ impl Packer {
         let is_mixed = !cursor.positions.is_empty();
         let mixed = is_mixed.then(|| sequence(&orders, cursor.mix, &shards)).transpose()?;
         let planner = Planner::in_mix(Arc::clone(&shards), first, mixed, frame, cursor)?;
-        Ok(Self { shards, orders, frame, planner })
+        Ok(Self { shards, orders, frame, planner, window_ahead: None })
     }
 
     /// Where the next row starts.
@@ -59,6 +61,21 @@ impl Packer {
     /// Passes over the data, with a fraction.
     pub fn epoch(&self) -> f64 {
         self.planner.epoch()
+    }
+
+    /// Where documents come in windows of shards: has those of the first one here, and those of the next one
+    /// brought meanwhile.
+    pub(super) fn look_ahead(&mut self) -> Result<()> {
+        let Some((windows, now)) = self.planner.window() else { return Ok(()) };
+        let next = windows.after(now);
+        if self.window_ahead.is_none() {
+            self.shards.bring(&windows.documents(now))?;
+        }
+        if self.window_ahead != Some(next) {
+            self.shards.bring_meanwhile(windows.documents(next));
+        }
+        self.window_ahead = Some(next);
+        Ok(())
     }
 
     /// The rows to come may be longer than those before.

@@ -14,6 +14,7 @@ use crate::batches::Packing;
 use crate::batches::best_fit::Piece;
 use crate::batches::best_fit::Window;
 use crate::batches::order::Sequence;
+use crate::batches::order::Windows;
 use crate::batches::pairs;
 use crate::batches::pairs::Draw;
 use crate::batches::pairs::Segment;
@@ -170,6 +171,12 @@ impl<D: Documents> Planner<D> {
             self.cursor.tokens as f64 / self.first.tokens()
         };
         self.cursor.epoch as f64 + part.min(1.0)
+    }
+
+    /// Where documents come in windows: these, and the one that is at hand.
+    pub(super) fn window(&self) -> Option<(&Windows, usize)> {
+        let windows = self.sequence().windows()?;
+        Some((windows, windows.at(self.cursor.index)))
     }
 
     /// The pieces of the row that was planned last.

@@ -14,6 +14,7 @@ use crate::commands::terminal;
 use crate::config::RunSection;
 use crate::error::Class;
 use crate::error::class_of;
+use crate::error::told;
 
 /// What hangs would keep a rented machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,8 +29,8 @@ pub(super) fn notify(run: &RunSection, end: &Result<Vec<String>>) {
             let first = lines.iter().take(MESSAGE_LINES).map(|line| line.trim());
             ("complete", first.collect::<Vec<_>>().join("; "))
         }
-        Err(e) if matches!(class_of(e), Class::Interrupted(_)) => ("stopped", format!("{e:#}")),
-        Err(e) => ("failed", format!("{e:#}")),
+        Err(e) if matches!(class_of(e), Class::Interrupted(_)) => ("stopped", told(&format!("{e:#}"))),
+        Err(e) => ("failed", told(&format!("{e:#}"))),
     };
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(io::stderr());

@@ -2,13 +2,11 @@
 //! cache before anything else runs, and all that comes after knows paths only.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
+use anyhow::Context;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,20 +16,19 @@ use crate::commands::terminal;
 use crate::config;
 use crate::config::CacheConfig;
 use crate::config::FinetuneConfig;
+use crate::config::InitialEmbeddings;
 use crate::config::PretrainConfig;
+use crate::error::Problem;
 use crate::fs;
 use crate::shards::MANIFEST_JSON;
+use crate::shards::Manifest;
 use crate::stores;
-use crate::stores::Cache;
 use crate::stores::Event;
 use crate::telemetry::Progress;
 use crate::telemetry::Stage;
 use crate::telemetry::Unit;
 use crate::tokenizer::COMPANIONS;
 use crate::tokenizer::TOKENIZER_JSON;
-
-/// Kept to the end of the process: what is in use must not be deleted by another one.
-static OPEN: Mutex<BTreeMap<PathBuf, Cache>> = Mutex::new(BTreeMap::new());
 
 /// The files of a model folder beside those of its tokenizer.
 const MODEL_FILES: [&str; 4] =
@@ -47,11 +44,16 @@ pub(super) enum Corpus {
 }
 
 /// A configuration with paths in the place of its URLs. Shards that are there already need no text.
-pub(super) fn pretraining(config: PretrainConfig, corpus: Corpus) -> Result<PretrainConfig> {
+pub(super) fn pretraining(mut config: PretrainConfig, corpus: Corpus) -> Result<PretrainConfig> {
+    let cache = config.cache.clone();
+    if let Some(url) = config.data.prepared_dir.as_ref().and_then(|path| path.to_str())
+        && stores::is_url(url)
+    {
+        config.data.prepared_dir = Some(prepared(url, &config, corpus)?);
+    }
     let folder = config.prepared_dir();
     let is_prepared =
         fs::exists(&folder.join("shards").join(MANIFEST_JSON)) && fs::is_folder(&folder.join("tokenizer"));
-    let cache = config.cache.clone();
     if corpus == Corpus::Whole && !is_prepared {
         return staged(config, &cache);
     }
@@ -60,6 +62,41 @@ pub(super) fn pretraining(config: PretrainConfig, corpus: Corpus) -> Result<Pret
     let mut rest = staged(rest, &cache)?;
     rest.data.sources = sources;
     Ok(rest)
+}
+
+/// The folder of a tokenizer and shards that lie behind `url`. Where training reads them in windows, those for
+/// training come when they are wanted.
+fn prepared(url: &str, config: &PretrainConfig, corpus: Corpus) -> Result<PathBuf> {
+    let of = |name: &str| format!("{}/{name}", url.trim_end_matches('/'));
+    let shards = |name: &str| of(&format!("shards/{name}"));
+    if config.data.shuffle_window_shards.is_some() {
+        let refuse = |key: &str, message: &str, hint: &str| {
+            let message = format!("{message}, and `data.prepared_dir` lies in a bucket");
+            Err(Problem::usage(message).at(key).hint(hint).into())
+        };
+        if config.training.max_steps < 0 {
+            let message = "is not given: counting the rows of an epoch reads all shards";
+            return refuse("training.max_steps", message, "give a number of steps");
+        }
+        if config.model.initial_embeddings == InitialEmbeddings::Cooccurrence {
+            let hint = "leave it out, or leave out `data.shuffle_window_shards`";
+            return refuse("model.initial_embeddings", "counts in all shards", hint);
+        }
+    }
+    let paths = stage(&[of("settings.json"), of("tokenizer/"), shards(MANIFEST_JSON)], &config.cache)
+        .context(
+            "of a URL, `data.prepared_dir` is what `mlmtrain prepare` made on a disk, and was copied there",
+        )?;
+    let folder = fs::parent_of(&paths[0]);
+    if corpus == Corpus::Whole {
+        let manifest = Manifest::read(&folder.join("shards"))?;
+        let is_read_ahead = config.data.shuffle_window_shards.is_some();
+        let train = manifest.train.shards.iter().filter(|_| !is_read_ahead);
+        let wanted = manifest.validation.shards.iter().chain(train);
+        stage(&wanted.map(|shard| shards(&shard.file)).collect::<Vec<_>>(), &config.cache)?;
+    }
+    config::moved(url, &folder.to_string_lossy());
+    Ok(folder)
 }
 
 /// As [`pretraining`].
@@ -110,14 +147,10 @@ fn each_url(value: &mut Value, what: &mut dyn FnMut(&mut String)) {
 
 fn stage(urls: &[String], config: &CacheConfig) -> Result<Vec<PathBuf>> {
     let progress = Progress::detect(terminal::is_quiet());
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = config.folder();
-    if !open.contains_key(&folder) {
-        open.insert(folder.clone(), Cache::open(&folder, config.max_bytes)?);
-    }
+    let cache = stores::cache(&config.folder(), config.max_bytes)?;
     let bar: OnceCell<Stage> = OnceCell::new();
     let model_files = [&MODEL_FILES[..], &[TOKENIZER_JSON], &COMPANIONS].concat();
-    let paths = open[&folder].stage(urls, &model_files, &|event| match event {
+    let paths = cache.stage(urls, &model_files, &|event| match event {
         Event::Note(text) => progress.note(&text),
         Event::Total(bytes) => {
             let start = || progress.stage("downloading", Unit::Bytes, Some(bytes));

@@ -38,6 +38,9 @@ pub struct DataConfig {
     pub packing: PackingConfig,
     /// Threads that mask and lay out batches ahead of training, at least 1; their number changes no batch.
     pub loader_workers: usize,
+    /// Documents are shuffled within so many shards at a time, at least 1; within all when absent. Shards in a
+    /// bucket are read a window ahead then, and three windows take room on this disk.
+    pub shuffle_window_shards: Option<usize>,
     /// Most tokens of one shard file.
     pub shard_tokens: u64,
     /// Documents longer than this many bytes of text are cut into pieces of this size at white space.
@@ -61,6 +64,7 @@ impl Default for DataConfig {
             max_seq_length: 128,
             packing: PackingConfig::default(),
             loader_workers: 1,
+            shuffle_window_shards: None,
             shard_tokens: 16_777_216,
             max_document_bytes: 1 << 20,
             max_line_bytes: 16 << 20,

@@ -11,7 +11,10 @@ use crate::fs::sha256_of;
 /// Sections that decide losses.
 const DECIDING: [&str; 4] = ["model.", "mlm.", "rtd.", "training."];
 
-/// Keys of them that do not.
+/// Keys elsewhere that do.
+const KEYS: [&str; 3] = ["task", "data.max_seq_length", "data.shuffle_window_shards"];
+
+/// Keys of those sections that do not.
 const CADENCE: [&str; 5] = [
     "training.eval_steps",
     "training.save_steps",
@@ -33,7 +36,7 @@ impl PretrainConfig {
         let plain = Self::of_model(plain).with_task_defaults();
         let is_deciding = |path: &str| {
             let own = DECIDING.iter().any(|section| path.starts_with(section));
-            (own || path == "task" || path == "data.max_seq_length") && !CADENCE.contains(&path)
+            (own || KEYS.contains(&path)) && !CADENCE.contains(&path)
         };
         let changes = diff(&plain, self).into_iter();
         let mut text = family.name.to_string();

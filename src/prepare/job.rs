@@ -35,6 +35,9 @@ use crate::shards::ShardSet;
 use crate::tokenizer::Fertility;
 use crate::tokenizer::Tokenizer;
 
+/// The window at hand, the one before, from which rows may still be made, and the one after.
+const WINDOWS_AT_ONCE: usize = 3;
+
 const SETTINGS_BYTES_MAX: u64 = 64 << 20;
 
 /// The tokenizer and the shards, ready for training.
@@ -88,8 +91,10 @@ pub fn ensure_prepared(config: &PretrainConfig, observer: &mut dyn FnMut(Progres
             .hint(format!("remove the folder `{}` to make the shards again", shards.display()))
             .into());
     }
-    let train = ShardSet::open_with(&shards, &manifest, Side::Train)?;
-    let validation = ShardSet::open_with(&shards, &manifest, Side::Validation)?;
+    // Of shards in a bucket, those of a window stay until the next one is used up, while the one after it comes.
+    let most = config.data.shuffle_window_shards.map(|window| WINDOWS_AT_ONCE.saturating_mul(window));
+    let train = ShardSet::open_with(&shards, &manifest, Side::Train, most)?;
+    let validation = ShardSet::open_with(&shards, &manifest, Side::Validation, None)?;
     Ok(Prepared { tokenizer, train, validation, manifest, was_reused: job.is_complete, notes })
 }
 

@@ -2,7 +2,9 @@
 //!
 //! How text becomes shards is the business of `prepare`. Nothing here knows rows or masks.
 
+mod distant;
 mod format;
+mod held;
 mod manifest;
 mod reader;
 mod verify;

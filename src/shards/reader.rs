@@ -1,25 +1,26 @@
 //! Reads documents of one side of the split by their index, straight from the files.
 //!
-//! Opening checks every shard against the manifest: length, hash, header. After that a document costs two
-//! positioned reads and no memory is held, so that corpora of any size open alike; a file that shrinks under
-//! a run is an error and not a bus error, as it would be with a memory map.
+//! Opening checks every shard against the manifest: length, hash, header; one that lies in a bucket is checked
+//! when it comes. After that a document costs two positioned reads and no memory is held, so that corpora of
+//! any size open alike; a file that shrinks under a run is an error and not a bus error, as it would be with a
+//! memory map.
 
-use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 use std::path::Path;
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::Context;
 use anyhow::Result;
 
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::fs;
-use crate::fs::File;
 use crate::shards::Manifest;
-use crate::shards::ShardEntry;
-use crate::shards::format;
+use crate::shards::distant::Shelf;
+use crate::shards::distant::Slot;
 use crate::shards::format::Layout;
+use crate::shards::held::Held;
+use crate::shards::held::le_u64;
+use crate::stores;
 
 /// The documents of one side of the split.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub struct ShardSet {
     documents: u64,
     tokens: u64,
     vocab_size: usize,
+    shelf: Shelf,
 }
 
 /// The documents of one source: they follow each other.
@@ -53,26 +55,25 @@ pub struct Place {
     pub len: u64,
 }
 
-/// Where the bytes of a shard are.
+/// Where a shard is.
 #[derive(Debug)]
-enum Bytes {
-    File(File),
-    Memory(Vec<u8>),
+enum Whereabouts {
+    Here(Arc<Held>),
+    Distant(Arc<Slot>),
 }
 
 #[derive(Debug)]
-pub(super) struct Shard {
-    bytes: Bytes,
-    path: PathBuf,
-    pub(super) layout: Layout,
+struct Shard {
+    place: Whereabouts,
     /// Index of its first document among all.
     first_document: u64,
+    documents: u64,
 }
 
 impl ShardSet {
     /// Opens and verifies the shards of `side` in `folder`, which must hold a manifest.
     pub fn open(folder: &Path, side: Side) -> Result<Self> {
-        Self::open_with(folder, &Manifest::read(folder)?, side)
+        Self::open_with(folder, &Manifest::read(folder)?, side, None)
     }
 
     /// Documents that never lie in a file, such as a text that is evaluated once; ids must be below
@@ -83,35 +84,46 @@ impl ShardSet {
 
     /// Documents of several named sources in memory.
     pub fn in_memory_sources(sources: &[(&str, &[Vec<u32>])], vocab_size: usize) -> Self {
-        let mut set = Self { shards: Vec::new(), sources: Vec::new(), documents: 0, tokens: 0, vocab_size };
+        let mut set = Self::empty(Vec::new(), vocab_size, None);
         for (name, documents) in sources {
-            let (shard, first_document) = (Shard::in_memory(documents, set.documents), set.documents);
-            let Layout { documents, tokens, .. } = shard.layout;
+            let (held, first_document) = (Held::in_memory(documents), set.documents);
+            let Layout { documents, tokens, .. } = held.layout;
             set.sources.push(SourceRange { name: (*name).to_string(), first_document, documents, tokens });
-            set.documents += documents;
-            set.tokens += tokens;
-            set.shards.push(shard);
+            set.push(Whereabouts::Here(Arc::new(held)), documents, tokens);
         }
         set
     }
 
-    /// Opens the shards of one side by a manifest that was read already.
-    pub fn open_with(folder: &Path, manifest: &Manifest, side: Side) -> Result<Self> {
+    fn empty(sources: Vec<SourceRange>, vocab_size: usize, most: Option<usize>) -> Self {
+        Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size, shelf: Shelf::new(most) }
+    }
+
+    fn push(&mut self, place: Whereabouts, documents: u64, tokens: u64) {
+        self.shards.push(Shard { place, first_document: self.documents, documents });
+        self.documents += documents;
+        self.tokens += tokens;
+    }
+
+    /// Opens the shards of one side by a manifest that was read already. Of those that lie in a bucket, `most`
+    /// are here at once, or all.
+    pub fn open_with(folder: &Path, manifest: &Manifest, side: Side, most: Option<usize>) -> Result<Self> {
         let entry = manifest.side(side);
         let source =
             |name: &String| SourceRange { name: name.clone(), first_document: 0, documents: 0, tokens: 0 };
         let sources = manifest.sources.iter().map(source).collect();
-        let mut set =
-            Self { shards: Vec::new(), sources, documents: 0, tokens: 0, vocab_size: manifest.vocab_size };
-        for shard_entry in &entry.shards {
-            let shard = Shard::open(&folder.join(&shard_entry.file), shard_entry, set.documents)
-                .map_err(|error| explain(error, folder))?;
-            let source = &mut set.sources[shard_entry.source];
-            source.documents += shard.layout.documents;
-            source.tokens += shard.layout.tokens;
-            set.documents += shard.layout.documents;
-            set.tokens += shard.layout.tokens;
-            set.shards.push(shard);
+        let mut set = Self::empty(sources, manifest.vocab_size, most);
+        for shard in &entry.shards {
+            let path = folder.join(&shard.file);
+            let place = if !fs::exists(&path) && stores::is_distant(&path) {
+                Whereabouts::Distant(Slot::new(path, shard.clone()))
+            } else {
+                let held = Held::open(&path, shard).map_err(|error| explain(error, folder))?;
+                Whereabouts::Here(Arc::new(held))
+            };
+            let source = &mut set.sources[shard.source];
+            source.documents += shard.documents;
+            source.tokens += shard.tokens;
+            set.push(place, shard.documents, shard.tokens);
         }
         if (set.documents, set.tokens) != (entry.documents, entry.tokens) {
             return Err(Problem::new("has totals that contradict its list of shards")
@@ -141,6 +153,44 @@ impl ShardSet {
         self.tokens
     }
 
+    /// The documents of each shard.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let range = |shard: &Shard| shard.first_document..shard.first_document + shard.documents;
+        self.shards.iter().map(range).collect()
+    }
+
+    /// Has the shards of these documents here before they are read: waits for those that lie in a bucket.
+    pub fn bring(&self, documents: &[u64]) -> Result<()> {
+        let slots: Vec<Arc<Slot>> = documents.iter().filter_map(|document| self.slot(*document)).collect();
+        if slots.is_empty() { Ok(()) } else { self.shelf.bring(&slots) }
+    }
+
+    /// As [`bring`](Self::bring), beside what goes on. What fails is tried again when it is read.
+    pub fn bring_meanwhile(self: &Arc<Self>, documents: Vec<u64>) {
+        if documents.iter().any(|document| self.slot(*document).is_some()) {
+            let shards = Arc::clone(self);
+            let bring = move || drop(shards.bring(&documents));
+            // Without a thread they come when they are read.
+            let _ = std::thread::Builder::new().name("shards ahead".to_string()).spawn(bring);
+        }
+    }
+
+    /// The slot of the shard of a document, where that lies in a bucket.
+    fn slot(&self, document: u64) -> Option<Arc<Slot>> {
+        let next = self.shards.partition_point(|shard| shard.first_document <= document);
+        match &self.shards.get(next.checked_sub(1)?)?.place {
+            Whereabouts::Distant(slot) => Some(Arc::clone(slot)),
+            Whereabouts::Here(_) => None,
+        }
+    }
+
+    fn held(&self, number: usize) -> Result<Arc<Held>> {
+        match &self.shards[number].place {
+            Whereabouts::Here(held) => Ok(Arc::clone(held)),
+            Whereabouts::Distant(slot) => self.shelf.held(slot),
+        }
+    }
+
     /// Entries of the vocabulary; every token id that is read is below.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
@@ -157,15 +207,12 @@ impl ShardSet {
     /// Where document `index` lies and how long it is.
     pub fn locate(&self, index: u64) -> Result<Place> {
         let next = self.shards.partition_point(|shard| shard.first_document <= index);
-        let (shard, number) = next
-            .checked_sub(1)
-            .map(|number| (&self.shards[number], number))
-            .filter(|_| index < self.documents)
-            .ok_or_else(|| {
-                Problem::new(format!("there is no document {index}, the shards hold {}", self.documents))
-            })?;
+        let number = next.checked_sub(1).filter(|_| index < self.documents).ok_or_else(|| {
+            Problem::new(format!("there is no document {index}, the shards hold {}", self.documents))
+        })?;
+        let (shard, first_document) = (self.held(number)?, self.shards[number].first_document);
         let mut bytes = [0; 16];
-        shard.read_at(&mut bytes, shard.layout.data_start + 8 * (index - shard.first_document))?;
+        shard.read_at(&mut bytes, shard.layout.data_start + 8 * (index - first_document))?;
         let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
         if start > end || end > shard.layout.tokens {
             return Err(shard.damaged(format!(
@@ -179,7 +226,7 @@ impl ShardSet {
     /// Adds `count` tokens of the document at `place`, from its token `from` on, to `ids`; the range must lie
     /// inside it.
     pub fn read(&self, place: &Place, from: u64, count: u64, ids: &mut Vec<u32>) -> Result<()> {
-        let shard = &self.shards[place.shard];
+        let shard = self.held(place.shard)?;
         debug_assert!(from + count <= place.len);
         let width = shard.layout.token_bytes;
         let mut bytes = vec![0; (count * width) as usize];
@@ -201,7 +248,8 @@ impl ShardSet {
     /// The number of tokens of each document, in order.
     pub fn lengths(&self) -> Result<Vec<u32>> {
         let mut lengths = Vec::with_capacity(self.documents as usize);
-        for shard in &self.shards {
+        for number in 0..self.shards.len() {
+            let shard = self.held(number)?;
             let mut bytes = vec![0; 8 * (shard.layout.documents as usize + 1)];
             shard.read_at(&mut bytes, shard.layout.data_start)?;
             let offsets: Vec<u64> = bytes.chunks_exact(8).map(le_u64).collect();
@@ -214,67 +262,6 @@ impl ShardSet {
     }
 }
 
-impl Shard {
-    fn in_memory(documents: &[Vec<u32>], first_document: u64) -> Self {
-        let tokens: u64 = documents.iter().map(|d| d.len() as u64).sum();
-        let ends = documents.iter().scan(0u64, |end, document| {
-            *end += document.len() as u64;
-            Some(*end)
-        });
-        let mut bytes: Vec<u8> = std::iter::once(0).chain(ends).flat_map(u64::to_le_bytes).collect();
-        bytes.extend(documents.iter().flatten().flat_map(|id| id.to_le_bytes()));
-        let layout = Layout { documents: documents.len() as u64, tokens, token_bytes: 4, data_start: 0 };
-        Self { bytes: Bytes::Memory(bytes), path: PathBuf::from("memory"), layout, first_document }
-    }
-
-    /// Opens a file and compares length, header and hash with its entry.
-    pub(super) fn open(path: &Path, entry: &ShardEntry, first_document: u64) -> Result<Self> {
-        let broken = |message: String| Problem::new(message).at(path.display());
-        let mut file = fs::open(path)?;
-        let file_bytes = fs::len_bytes(path)?;
-        if file_bytes != entry.bytes {
-            return Err(broken(format!(
-                "has {file_bytes} bytes, the manifest says {}: it is cut or was replaced",
-                entry.bytes
-            ))
-            .into());
-        }
-        let mut length = [0; 8];
-        file.read_exact_at(&mut length, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
-        let header_bytes = le_u64(&length);
-        if header_bytes > format::HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(broken(format!(
-                "has a header of {header_bytes} bytes: it is damaged or not a shard"
-            ))
-            .into());
-        }
-        let mut header = vec![0; header_bytes as usize];
-        file.read_exact_at(&mut header, 8).with_context(|| format!("cannot read `{}`", path.display()))?;
-        let layout = format::decode_header(&header, file_bytes).map_err(broken)?;
-        let sha256 =
-            fs::sha256_of_reader(&mut file).with_context(|| format!("cannot read `{}`", path.display()))?;
-        if sha256 != entry.sha256 || (layout.documents, layout.tokens) != (entry.documents, entry.tokens) {
-            return Err(broken(
-                "does not match its hash in the manifest: it is damaged or was replaced".to_string(),
-            )
-            .into());
-        }
-        Ok(Self { bytes: Bytes::File(file), path: path.to_path_buf(), layout, first_document })
-    }
-
-    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        match &self.bytes {
-            Bytes::File(file) => file.read_exact_at(bytes, offset),
-            Bytes::Memory(all) => all.as_slice().get(offset as usize..).unwrap_or_default().read_exact(bytes),
-        }
-        .with_context(|| format!("cannot read `{}` at byte {offset}", self.path.display()))
-    }
-
-    pub(super) fn damaged(&self, message: String) -> anyhow::Error {
-        Problem::new(message).at(self.path.display()).hint("it is damaged: prepare the text again").into()
-    }
-}
-
 /// What to do about a shard that is damaged. A disk that fails and too many open files say nothing of it.
 fn explain(error: anyhow::Error, folder: &Path) -> anyhow::Error {
     if error.chain().any(<dyn std::error::Error>::is::<std::io::Error>) {
@@ -282,8 +269,4 @@ fn explain(error: anyhow::Error, folder: &Path) -> anyhow::Error {
     }
     let folder = folder.display();
     error.context(format!("the shards in `{folder}` cannot be used; remove the folder to make them again"))
-}
-
-pub(super) fn le_u64(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -14,8 +14,8 @@ use crate::shards::MANIFEST_JSON;
 use crate::shards::Manifest;
 use crate::shards::ShardEntry;
 use crate::shards::format;
-use crate::shards::reader::Shard;
-use crate::shards::reader::le_u64;
+use crate::shards::held::Held;
+use crate::shards::held::le_u64;
 
 /// Memory that reading takes; a multiple of all widths.
 const PORTION_BYTES: u64 = 1 << 20;
@@ -65,7 +65,7 @@ pub fn verify_shard(folder: &Path, manifest: &Manifest, entry: &ShardEntry) -> V
 }
 
 fn check(path: &Path, manifest: &Manifest, entry: &ShardEntry) -> Result<()> {
-    let shard = Shard::open(path, entry, 0)?;
+    let shard = Held::open(path, entry)?;
     let mut header = vec![0; (shard.layout.data_start - 8) as usize];
     shard.read_at(&mut header, 8)?;
     match format::tokenizer_of(&header) {
@@ -81,7 +81,7 @@ fn check(path: &Path, manifest: &Manifest, entry: &ShardEntry) -> Result<()> {
 }
 
 /// Offsets start at 0, never fall, and end at the last token.
-fn check_offsets(shard: &Shard) -> Result<()> {
+fn check_offsets(shard: &Held) -> Result<()> {
     let layout = shard.layout;
     let (mut last, mut document) = (0, 0u64);
     portions(shard, layout.data_start, layout.tokens_start(), |bytes| {
@@ -103,7 +103,7 @@ fn check_offsets(shard: &Shard) -> Result<()> {
     }
 }
 
-fn check_ids(shard: &Shard, vocab_size: usize) -> Result<()> {
+fn check_ids(shard: &Held, vocab_size: usize) -> Result<()> {
     let (start, width) = (shard.layout.tokens_start(), shard.layout.token_bytes);
     let mut place = 0u64;
     portions(shard, start, start + shard.layout.tokens * width, |bytes| {
@@ -119,7 +119,7 @@ fn check_ids(shard: &Shard, vocab_size: usize) -> Result<()> {
     })
 }
 
-fn portions(shard: &Shard, mut from: u64, to: u64, mut look: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+fn portions(shard: &Held, mut from: u64, to: u64, mut look: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut bytes = vec![0; PORTION_BYTES.min(to - from) as usize];
     while from < to {
         let count = PORTION_BYTES.min(to - from) as usize;

@@ -76,8 +76,13 @@ impl Address {
                 "leave it out: credentials come from the variables of the cloud (AWS_ACCESS_KEY_ID, ...)";
             return Err(wrong("holds a user", hint).into());
         }
-        let (key, query) = if is_http { key.split_once('?').unwrap_or((key, "")) } else { (key, "") };
-        hold_credentials([user.unwrap_or_default(), query]);
+        let has_query = |query: &str| is_http || query.contains('=');
+        let (key, query) = key.split_once('?').filter(|(_, query)| has_query(query)).unwrap_or((key, ""));
+        hold_credentials(user.unwrap_or_default(), query);
+        if !query.is_empty() && !is_http {
+            let hint = "leave it out: a signature stands in AZURE_STORAGE_SAS_KEY";
+            return Err(wrong("holds a query", hint).into());
+        }
         let bad =
             |e: object_store::path::Error| wrong(&format!("is no URL of an object: {e}"), "see its path");
         let decoded =
@@ -185,8 +190,14 @@ impl Address {
 
 /// Keeps what is secret from being told: parts of a URL, and the clouds' own variables, whose values a
 /// server may repeat in a message.
-fn hold_credentials(parts: [&str; 2]) {
-    parts.iter().filter(|part| !part.is_empty()).for_each(|part| secrets::stand_for(part, "***"));
+fn hold_credentials(user: &str, query: &str) {
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    let values = query.split('&').filter_map(|pair| pair.split_once('='));
+    let signed = values.filter(|(name, _)| *name == "sig" || secrets::is_named(&name.replace('-', "_")));
+    let basic = if user.is_empty() { String::new() } else { BASE64_STANDARD.encode(user) };
+    for part in [user, password, &basic, query].into_iter().chain(signed.map(|(_, value)| value)) {
+        secrets::stand_for(part, "***");
+    }
     for (name, value) in std::env::vars_os() {
         if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
             && ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|cloud| name.starts_with(cloud))

@@ -150,6 +150,12 @@ impl Cache {
         Ok(paths)
     }
 
+    /// What belongs at a path of this cache's view; none for any other path.
+    pub(super) fn url_of(&self, path: &Path) -> Option<String> {
+        let mut parts = path.strip_prefix(&self.view).ok()?.to_str()?.splitn(3, '/');
+        Some(format!("{}://{}/{}", parts.next()?, parts.next()?, parts.next()?))
+    }
+
     /// Downloads an object, links to it, and begins again where it changes meanwhile.
     async fn fetch(&self, mut name: String, mut wanted: Wanted, got: &dyn Fn(u64)) -> Result<()> {
         let shown = wanted.address.shown_of(&wanted.meta.location);

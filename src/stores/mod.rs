@@ -2,14 +2,15 @@
 //! https.
 //!
 //! [`Cache`] brings them onto this disk before anything reads them, so that all other modules know paths and
-//! nothing else; a [`Mirror`] copies a run folder into a bucket. It knows no configuration; credentials are
-//! those of each cloud's own variables.
+//! nothing else; shards come while they are read ([`bring`]). A [`Mirror`] copies a run folder into a bucket.
+//! It knows no configuration; credentials are those of each cloud's own variables.
 
 mod address;
 mod cache;
 mod download;
 mod failure;
 mod mirror;
+mod open;
 mod remote;
 mod runtime;
 
@@ -18,6 +19,10 @@ pub use cache::Cache;
 pub use cache::Event;
 pub use mirror::Mirror;
 pub use mirror::is_kept;
+pub use open::bring;
+pub use open::cache;
+pub use open::is_distant;
+pub use open::release;
 pub use remote::Objects;
 pub use remote::Remote;
 pub use remote::sealed_folder;

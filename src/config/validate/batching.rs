@@ -10,6 +10,7 @@ use crate::config::validate::Findings;
 
 pub(super) fn batching(config: &PretrainConfig, findings: &mut Findings) {
     packing(&config.data, findings);
+    windows(config, findings);
     ramp(&config.training, findings);
     masking_schedule(&config.mlm, findings);
 }
@@ -34,6 +35,28 @@ fn packing(data: &DataConfig, findings: &mut Findings) {
     findings.count("data.loader_workers", data.loader_workers as u64, 1, 256);
     if data.packing.mode == PackingMode::BestFit {
         findings.count("data.packing.window_documents", data.packing.window_documents, 1, 1 << 20);
+    }
+}
+
+/// Shuffled window by window, an epoch has every document once, and nothing of other windows.
+fn windows(config: &PretrainConfig, findings: &mut Findings) {
+    const KEY: &str = "data.shuffle_window_shards";
+    let Some(shards) = config.data.shuffle_window_shards else { return };
+    findings.count(KEY, shards as u64, 1, 1 << 20);
+    let sources = &config.data.sources;
+    let weighted = sources.iter().position(|source| (source.weight - 1.0).abs() > 0.0);
+    let changing = config.training.phases.iter().position(|phase| !phase.sources.is_empty());
+    let at_odds = [
+        (weighted.map(|at| format!("data.sources.{at}.weight")), "takes some documents more or less often"),
+        (
+            changing.map(|at| format!("training.phases.{at}.sources")),
+            "takes some documents more or less often",
+        ),
+        (config.task().sentence_pairs().map(|_| "task".to_string()), "pairs documents from anywhere"),
+    ];
+    for (path, why) in at_odds.into_iter().filter_map(|(path, why)| Some((path?, why))) {
+        let message = format!("`{path}` {why}, and `{KEY}` keeps to a few shards at a time");
+        findings.add(&[KEY, &path], message, "leave one of the two out");
     }
 }
 
@@ -127,6 +150,14 @@ mod tests {
             found(&workers, &none, &none),
             "`data.loader_workers` is 0, it must be at least 1\n`data.packing.window_documents` is 0, it must be at least 1"
         );
+        let windows = json!({"shuffle_window_shards": 0,
+            "sources": [{"files": ["a.txt"], "weight": 2.0, "name": "a"}, {"files": ["b.txt"]}]});
+        let phases = json!({"max_steps": 9, "phases": [{"until_step": 5, "max_seq_length": 64, "sources": [{"name": "a", "weight": 1.0}]}]});
+        insta::assert_snapshot!(found(&windows, &phases, &none), @r"
+        `data.shuffle_window_shards` is 0, it must be at least 1
+        `data.sources.0.weight` takes some documents more or less often, and `data.shuffle_window_shards` keeps to a few shards at a time
+        `training.phases.0.sources` takes some documents more or less often, and `data.shuffle_window_shards` keeps to a few shards at a time
+        ");
         let phases = json!({"phases": [{"until_step": 5, "max_seq_length": 64}, {"until_step": 5, "max_seq_length": 32}]});
         insta::assert_snapshot!(found(&none, &phases, &none), @r"
         `training.phases.1.until_step` is 5, it must be above 5

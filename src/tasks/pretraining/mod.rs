@@ -234,6 +234,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         let eval_frame = frame.with_packing(pairs.map_or(Packing::Segments, Packing::Pairs));
         let mixes = Mixes::new(config, Some(&manifest));
         let (order, later_orders) = mixes.orders(config.run.seed);
+        let order = windowed(config, &train).unwrap_or(order);
         // Where the steps are given, no epoch has to be played through.
         let rows_of_epoch = if training.max_steps >= 0 { 0 } else { rows_per_epoch(&train, &order, frame)? };
         let validation = Validation {
@@ -286,9 +287,15 @@ pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Re
 }
 
 /// The order of training behind all phases: each source as often as its weight says.
-fn order(config: &PretrainConfig) -> Order {
+fn order(config: &PretrainConfig, train: &ShardSet) -> Order {
     let weights = config.data.sources.iter().map(|source| source.weight).collect();
-    Order::Weighted { seed: config.run.seed, weights }
+    windowed(config, train).unwrap_or(Order::Weighted { seed: config.run.seed, weights })
+}
+
+/// The order of training where documents are shuffled within some shards at a time.
+fn windowed(config: &PretrainConfig, train: &ShardSet) -> Option<Order> {
+    let size = config.data.shuffle_window_shards?;
+    Some(Order::Windowed { seed: config.run.seed, size, shards: train.ranges().into() })
 }
 
 /// How rows are filled.
@@ -300,7 +307,7 @@ fn rows(config: &PretrainConfig) -> Packing {
 /// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
 pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
     let frame = Frame::new(tokenizer, config.data.max_seq_length)?;
-    packing_report(train, &order(config), frame.with_packing(rows(config)))
+    packing_report(train, &order(config, train), frame.with_packing(rows(config)))
 }
 
 /// The loss of the best model that knows only how frequent each token of the validation set is.

@@ -3,5 +3,7 @@
 
 mod bucket;
 mod cache;
+mod secrets;
 mod server;
+mod shards;
 mod upload;
