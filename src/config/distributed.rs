@@ -16,11 +16,47 @@ pub struct DistributedConfig {
     /// How long a process waits for the others within a step, such as `10m`, before it takes them for dead
     /// and ends all with exit code 75. Longer than the first one takes to save a checkpoint.
     pub timeout: String,
+    /// Gradients travel while the backward pass of an update's last micro-batch still runs. The bits are the
+    /// same; it takes memory for one more set of gradients.
+    pub overlap: bool,
+    /// The type in which gradients travel; they are added up in f32.
+    pub wire: Wire,
+    /// In which order gradients are added up.
+    pub sum: SumOrder,
+    /// Steps after which all processes compare their parameters, as they do before each checkpoint; 0 for
+    /// never.
+    pub check_replicas_steps: u64,
+}
+
+/// The type in which gradients travel between processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// As they are.
+    F32,
+    /// Half the bytes: 8 bits of each value and of each sum are kept.
+    Bf16,
+}
+
+/// In which order gradients are added up over processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SumOrder {
+    /// A fixed tree: 1, 2, 4 and 8 processes leave the same bits.
+    Tree,
+    /// The MPI library's own, which may depend on the number of processes and on the network.
+    Fast,
 }
 
 impl Default for DistributedConfig {
     fn default() -> Self {
-        Self { timeout: "10m".to_string() }
+        Self {
+            timeout: "10m".to_string(),
+            overlap: true,
+            wire: Wire::F32,
+            sum: SumOrder::Tree,
+            check_replicas_steps: 1000,
+        }
     }
 }
 

@@ -82,6 +82,8 @@ pub use decaying::compare_for_decay;
 pub use deduplication::DeduplicationConfig;
 pub use device::DeviceChoice;
 pub use distributed::DistributedConfig;
+pub use distributed::SumOrder;
+pub use distributed::Wire;
 pub use evaluation::BandPoint;
 pub use evaluation::EvaluationConfig;
 pub use evaluation::LossBand;

@@ -25,7 +25,9 @@ const OUTSIDE: &[&str] = &[
     "runs_at_once",
     "run.upload_to",
     "cache",
-    "distributed",
+    "distributed.timeout",
+    "distributed.overlap",
+    "distributed.check_replicas_steps",
     "data.loader_workers",
     "data.deduplication.memory_bytes",
     "data.prepared_dir",
@@ -59,6 +61,9 @@ const CUT: &[&str] = &[
     "training.train_batch_size",
 ];
 
+/// How gradients travel: free, as the number of processes is.
+const TRAVEL: &[&str] = &["distributed.wire", "distributed.sum"];
+
 /// One key with two values; a value that is absent on one side is JSON `null`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -73,7 +78,7 @@ pub struct Change {
 impl Change {
     /// Whether a run may continue with it.
     pub fn is_free(&self) -> bool {
-        self.keeps_numbers() || self.is_below(ENDS)
+        self.keeps_numbers() || self.is_below(ENDS) || self.is_below(TRAVEL)
     }
 
     /// Whether a run with it has the same numbers from its first step to its end.

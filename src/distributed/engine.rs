@@ -15,7 +15,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
+use half::bf16;
 
+use crate::config::SumOrder;
+use crate::config::Wire;
+use crate::distributed::Ways;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Wait;
@@ -36,7 +40,7 @@ pub(crate) struct Engine {
 }
 
 enum Job {
-    Sum(Vec<f32>, Reply<Vec<f32>>),
+    Sum(Vec<f32>, Ways, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
     Leave(Sender<()>),
     /// Only wakes the thread; whoever asks sees by the sender when that is over.
@@ -48,6 +52,7 @@ enum Job {
 type Reply<T> = Sender<Result<T, Ended>>;
 
 /// What was asked of the thread.
+#[derive(Debug)]
 pub(super) struct Pending<'a, T> {
     answer: Receiver<Result<T, Ended>>,
     engine: &'a Engine,
@@ -103,8 +108,8 @@ impl Engine {
     }
 
     /// Begins to add these values to those of all others.
-    pub(super) fn sum(&self, own: Vec<f32>) -> Pending<'_, Vec<f32>> {
-        self.ask(|reply| Job::Sum(own, reply))
+    pub(super) fn sum(&self, own: Vec<f32>, ways: Ways) -> Pending<'_, Vec<f32>> {
+        self.ask(|reply| Job::Sum(own, ways, reply))
     }
 
     /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
@@ -168,9 +173,13 @@ fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration
             code => return transport.abort(code),
         }
         match job {
-            Job::Sum(own, reply) => {
+            Job::Sum(own, ways, reply) => {
                 let wait = Wait::new(Some(timeout), aborting);
-                let _ = reply.send(tree::sum(&mut transport, own, &wait));
+                let _ = reply.send(match (ways.sum, ways.wire) {
+                    (SumOrder::Fast, _) => transport.all_reduce(own, &wait),
+                    (SumOrder::Tree, Wire::F32) => tree::sum::<f32>(&mut transport, own, &wait),
+                    (SumOrder::Tree, Wire::Bf16) => tree::sum::<bf16>(&mut transport, own, &wait),
+                });
             }
             Job::Gather(own, longer, reply) => {
                 let wait = Wait::new(longer.or(Some(timeout)), aborting);

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::config::DistributedConfig;
+use crate::distributed::Ways;
 use crate::distributed::World;
 use crate::distributed::engine::Engine;
 use crate::error::Problem;
@@ -46,9 +48,10 @@ impl World {
         })
     }
 
-    /// All processes that were started with this one; what they exchange for a step arrives within `timeout`,
-    /// or they end.
-    pub fn join(timeout: Duration) -> Result<Self> {
+    /// All processes that were started with this one; what they exchange for a step arrives within the time of
+    /// `config`, or they end.
+    pub fn join(config: &DistributedConfig) -> Result<Self> {
+        let timeout = config.timeout()?;
         let variable = |name: &str| std::env::var(name).ok();
         if !MPI || told(variable).is_none() {
             return Ok(Self::detect(variable)?);
@@ -67,7 +70,7 @@ impl World {
             .hint("start them by `mpirun`, or by `srun --mpi=pmix`, of the MPI that this program was built with")
             .into());
         }
-        Ok(Self { rank: engine.rank(), size, engine: Some(engine) })
+        Ok(Self { rank: engine.rank(), size, engine: Some(engine), ways: Ways::of(config) })
     }
 }
 

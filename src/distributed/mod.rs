@@ -10,6 +10,7 @@ mod engine;
 mod launch;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod overlap;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod tree;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -27,6 +29,9 @@ use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::config::DistributedConfig;
+use crate::config::SumOrder;
+use crate::config::Wire;
 use crate::error::Problem;
 use engine::Engine;
 
@@ -35,6 +40,7 @@ pub use launch::MPI;
 pub use launch::abort;
 pub use launch::leave;
 pub use launch::named;
+pub use overlap::Sums;
 pub use tree::leaves;
 pub use tree::micro_batches_per_leaf;
 
@@ -56,6 +62,31 @@ pub struct World {
     pub size: usize,
     /// What talks to the others, where there are any.
     pub(crate) engine: Option<&'static Engine>,
+    /// How values travel.
+    pub(crate) ways: Ways,
+}
+
+/// How gradients travel between processes, and how often it is seen that all have the same model: keys of
+/// `distributed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ways {
+    overlap: bool,
+    wire: Wire,
+    sum: SumOrder,
+    check_replicas_steps: u64,
+}
+
+impl Ways {
+    fn of(config: &DistributedConfig) -> Self {
+        let &DistributedConfig { overlap, wire, sum, check_replicas_steps, .. } = config;
+        Self { overlap, wire, sum, check_replicas_steps }
+    }
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self::of(&DistributedConfig::default())
+    }
 }
 
 impl Default for World {
@@ -66,7 +97,12 @@ impl Default for World {
 
 impl World {
     /// One process.
-    pub const ALONE: Self = Self { rank: 0, size: 1, engine: None };
+    pub const ALONE: Self = Self {
+        rank: 0,
+        size: 1,
+        engine: None,
+        ways: Ways { overlap: false, wire: Wire::F32, sum: SumOrder::Tree, check_replicas_steps: 0 },
+    };
 
     /// Whether this is the process that writes what all share.
     pub fn is_first(&self) -> bool {
@@ -182,6 +218,36 @@ impl World {
             .into())
     }
 
+    /// Sums that travel while gradients are still computed, where there are others and that is wanted.
+    pub fn sums_meanwhile(&self) -> Option<Arc<Sums>> {
+        let engine = self.engine.filter(|_| self.ways.overlap)?;
+        Some(Arc::new(Sums::new(*self, engine)))
+    }
+
+    /// Whether it is to be seen after `step` that all processes have the same model.
+    pub fn is_to_compare(&self, step: u64, is_saved: bool) -> bool {
+        let every = self.ways.check_replicas_steps;
+        self.is_shared() && every > 0 && (is_saved || step.is_multiple_of(every))
+    }
+
+    /// An error where the parameters of a process, of which this is the hash, are not those of most others.
+    pub fn compare_replicas(&self, sha256: &str, step: u64) -> Result<()> {
+        let all = self.gather(&sha256.to_string())?;
+        let votes = |hash: &String| all.iter().filter(|other| *other == hash).count();
+        let Some(most) = all.iter().rev().max_by_key(|hash| votes(hash)) else { return Ok(()) };
+        let other = all.iter().enumerate().filter(|(_, hash)| *hash != most);
+        let other: Vec<String> = other.map(|(rank, _)| rank.to_string()).collect();
+        if other.is_empty() {
+            return Ok(());
+        }
+        let which = if other.len() == 1 { "rank" } else { "ranks" };
+        let message =
+            format!("{which} {} of {} has other parameters after step {step}", other.join(", "), self.size);
+        let hint =
+            "its memory or processor made an error: go on from the last checkpoint, without that machine";
+        Err(Problem::new(message).hint(hint).into())
+    }
+
     /// Adds up `values` over all processes, over the tree of `tree.rs`; all have the same sums after it.
     pub fn sum_values(&self, values: &mut [f32]) -> Result<()> {
         let Some(engine) = self.engine else { return Ok(()) };
@@ -191,7 +257,7 @@ impl World {
             if next < values.len() && under_way.len() < BUCKETS_AHEAD {
                 let range = next..(next + BUCKET_VALUES).min(values.len());
                 next = range.end;
-                under_way.push_back((range.clone(), engine.sum(values[range].to_vec())));
+                under_way.push_back((range.clone(), engine.sum(values[range].to_vec(), self.ways)));
                 continue;
             }
             if let Some((range, sums)) = under_way.pop_front() {

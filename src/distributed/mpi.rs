@@ -16,6 +16,7 @@ use mpi::topology::SimpleCommunicator;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
+use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
 use crate::error::Problem;
 
@@ -97,6 +98,12 @@ impl Mpi {
     }
 }
 
+/// MPI's name of a type: it only carries those of two bytes, whatever they mean.
+fn kind_of<V: Value>() -> ffi::MPI_Datatype {
+    // SAFETY: constants of the library.
+    unsafe { if V::BYTES == 2 { ffi::RSMPI_UINT16_T } else { ffi::RSMPI_FLOAT } }
+}
+
 /// How many values, and behind how many others, as MPI takes it.
 fn layout(counts: &[usize]) -> (Vec<c_int>, Vec<c_int>) {
     let starts = counts.iter().scan(0, |next, count| {
@@ -116,14 +123,18 @@ impl Transport for Mpi {
         self.world.size() as usize
     }
 
-    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+    fn all_to_all<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended> {
         let given = vec![counts[self.rank()]; self.size()];
-        let all = vec![0.0_f32; given.iter().sum()];
-        // SAFETY: a constant of the library.
-        let kind = unsafe { ffi::RSMPI_FLOAT };
+        let all = vec![V::ZERO; given.iter().sum()];
+        let kind = kind_of::<V>();
         let buffers = (own, all, layout(counts), layout(&given));
         let buffers = Self::finish(buffers, wait, |(own, all, sent, given), request| {
-            // SAFETY: `own` has as many f32 as the counts of what is sent add up to, `all` as many as those of
+            // SAFETY: `own` has as many values as the counts of what is sent add up to, `all` as many as those of
             // what is given.
             unsafe {
                 ffi::MPI_Ialltoallv(
@@ -143,10 +154,32 @@ impl Transport for Mpi {
         Ok(buffers.1)
     }
 
-    fn all_gather(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
-        let all = vec![0.0; counts.iter().sum()];
-        // SAFETY: a constant of the library.
-        self.gather_counted(own, all, counts, unsafe { ffi::RSMPI_FLOAT }, wait)
+    fn all_gather<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended> {
+        self.gather_counted(own, vec![V::ZERO; counts.iter().sum()], counts, kind_of::<V>(), wait)
+    }
+
+    fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        let sums = vec![0.0_f32; own.len()];
+        let buffers = Self::finish((own, sums), wait, |(own, sums), request| {
+            // SAFETY: both have as many f32 as is said; the operation is a constant of the library.
+            unsafe {
+                ffi::MPI_Iallreduce(
+                    own.as_ptr().cast::<c_void>(),
+                    sums.as_mut_ptr().cast::<c_void>(),
+                    own.len() as c_int,
+                    ffi::RSMPI_FLOAT,
+                    ffi::RSMPI_SUM,
+                    self.world.as_raw(),
+                    request,
+                )
+            }
+        })?;
+        Ok(buffers.1)
     }
 
     fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {

@@ -65,6 +65,91 @@ fn sums_have_the_same_bits_for_any_number_of_processes() {
     }
 }
 
+/// Half the bytes, or an order of the library's own: nearly the same sums, and the same in all processes.
+#[test]
+fn other_ways_to_travel_lose_little_and_the_same_everywhere() {
+    let len = 1003;
+    let own = |rank: usize| {
+        let stream = Stream::new(6, Purpose::Test, rank as u64);
+        (0..len).map(|i| stream.normal(i) as f32).collect::<Vec<f32>>()
+    };
+    let exact: Vec<f64> =
+        (0..len as usize).map(|i| (0..4).map(|rank| f64::from(own(rank)[i])).sum()).collect();
+    let worlds = threads::worlds(4, TIMEOUT);
+    for (wire, sum, bits) in [(Wire::Bf16, SumOrder::Tree, 8), (Wire::F32, SumOrder::Fast, 22)] {
+        let sums = in_each(&worlds, |world| {
+            let mut own = own(world.rank);
+            World { ways: Ways { wire, sum, ..Ways::default() }, ..world }.sum_values(&mut own).unwrap();
+            own
+        });
+        assert!(sums.iter().all(|other| *other == sums[0]));
+        // Each of four values and their sum are rounded, and values are below five.
+        let most = 5.0 * 20.0 * 0.5_f64.powi(bits + 1);
+        let wrong = sums[0].iter().zip(&exact).map(|(sum, exact)| (f64::from(*sum) - exact).abs());
+        let worst = wrong.fold(0.0, f64::max);
+        assert!(worst < most && worst > 0.0, "{wire:?} {sum:?}: {worst} of {most}");
+    }
+}
+
+/// What travels early is summed to the same bits, also where a process has nothing to tell in a step, or tells
+/// it in another order.
+#[test]
+fn sums_that_travel_early_are_the_same() {
+    let len = 1000;
+    let ranges = [800..1000, 300..800, 10..300];
+    let own = |rank: usize, step: u64| {
+        let stream = Stream::new(7, Purpose::Test, 10 * step + rank as u64);
+        (0..len).map(|i| stream.normal(i) as f32).collect::<Vec<f32>>()
+    };
+    let worlds = threads::worlds(4, TIMEOUT);
+    let plain = in_each(&worlds, |world| {
+        let sum = |step| {
+            let mut own = own(world.rank, step);
+            world.sum_values(&mut own).unwrap();
+            own
+        };
+        (0..4).map(sum).collect::<Vec<_>>()
+    });
+    let early = in_each(&worlds, |world| {
+        let sums = world.sums_meanwhile().unwrap();
+        let sum = |step| {
+            let mut own = own(world.rank, step);
+            let mut told = ranges.to_vec();
+            match (world.rank, step) {
+                (1, 2) => told.clear(),
+                (2, 3) => told.reverse(),
+                _ => {}
+            }
+            for range in told {
+                sums.add(range.clone(), &own[range]).unwrap();
+            }
+            sums.finish(&mut own).unwrap();
+            own
+        };
+        let found: Vec<_> = (0..4).map(sum).collect();
+        let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &[0.0; 200]));
+        assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
+        found
+    });
+    assert!(early == plain);
+}
+
+#[test]
+fn a_process_with_another_model_is_named() {
+    let worlds = threads::worlds(4, TIMEOUT);
+    let found = in_each(&worlds, |world| {
+        world.compare_replicas("same", 20).unwrap();
+        let hash = if world.rank == 2 { "flipped" } else { "same" };
+        world.compare_replicas(hash, 40).unwrap_err().to_string()
+    });
+    assert!(
+        found.iter().all(|e| e.starts_with("rank 2 of 4 has other parameters after step 40\n")),
+        "{found:?}"
+    );
+    let due = |step, is_saved| worlds[0].is_to_compare(step, is_saved);
+    assert!(due(1000, false) && due(7, true) && !due(7, false) && !World::ALONE.is_to_compare(1000, true));
+}
+
 #[test]
 fn processes_agree_and_are_told_apart() {
     let worlds = threads::worlds(3, TIMEOUT);

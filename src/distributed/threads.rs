@@ -6,11 +6,13 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::distributed::Ways;
 use crate::distributed::World;
 use crate::distributed::engine::Engine;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
+use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
 
 /// One of the threads.
@@ -33,7 +35,7 @@ pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
     // Receiver `s` of process `r` is to belong to what `s` sends.
     let start = |(rank, (to, from))| {
         let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout).unwrap();
-        World { rank, size, engine: Some(Box::leak(Box::new(engine))) }
+        World { rank, size, engine: Some(Box::leak(Box::new(engine))), ways: Ways::default() }
     };
     let to: Vec<Vec<Sender<Vec<u8>>>> = to;
     to.into_iter().zip(from).enumerate().map(start).collect()
@@ -67,13 +69,18 @@ impl Threads {
     }
 }
 
-fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+/// Values of two bytes are the upper halves of f32.
+fn bytes<V: Value>(values: &[V]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_f32().to_le_bytes()[4 - V::BYTES..].to_vec()).collect()
 }
 
-fn values(messages: &[Vec<u8>]) -> Vec<f32> {
-    let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
-    messages.concat().chunks_exact(4).map(value).collect()
+fn values<V: Value>(messages: &[Vec<u8>]) -> Vec<V> {
+    let value = |bytes: &[u8]| {
+        let mut whole = [0; 4];
+        whole[4 - V::BYTES..].copy_from_slice(bytes);
+        V::of(f32::from_le_bytes(whole))
+    };
+    messages.concat().chunks_exact(V::BYTES).map(value).collect()
 }
 
 impl Transport for Threads {
@@ -85,7 +92,12 @@ impl Transport for Threads {
         self.to.len()
     }
 
-    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+    fn all_to_all<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended> {
         let mut rest = own.as_slice();
         let mut next = |&count: &usize| {
             let (part, behind) = rest.split_at(count);
@@ -96,8 +108,14 @@ impl Transport for Threads {
         Ok(values(&self.swap(messages, wait)?))
     }
 
-    fn all_gather(&mut self, own: Vec<f32>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+    fn all_gather<V: Value>(&mut self, own: Vec<V>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<V>, Ended> {
         Ok(values(&self.swap(vec![bytes(&own); self.to.len()], wait)?))
+    }
+
+    fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        let all = self.swap(vec![bytes(&own); self.to.len()], wait)?;
+        let all: Vec<Vec<f32>> = all.into_iter().map(|message| values(&[message])).collect();
+        Ok((0..own.len()).map(|index| all.iter().map(|values| values[index]).sum()).collect())
     }
 
     fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {

@@ -1,11 +1,49 @@
-//! What a transport does: three ways to hand values around, and the wait for them.
+//! What a transport does: ways to hand values around, and the wait for them.
 //!
-//! It sums nothing: that is `tree.rs`, which is the same over any transport.
+//! Sums that are to be the same over any transport are those of `tree.rs`.
 
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
+
+use half::bf16;
+
+/// A type in which values travel.
+pub(super) trait Value: Copy + Send + 'static {
+    /// Bytes of one.
+    const BYTES: usize;
+    const ZERO: Self;
+
+    fn of(value: f32) -> Self;
+    fn to_f32(self) -> f32;
+}
+
+impl Value for f32 {
+    const BYTES: usize = 4;
+    const ZERO: Self = 0.0;
+
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+impl Value for bf16 {
+    const BYTES: usize = 2;
+    const ZERO: Self = Self::ZERO;
+
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    fn to_f32(self) -> f32 {
+        Self::to_f32(self)
+    }
+}
 
 /// Carries values between the processes of a world. Each call is made by all of them, in the same order, and
 /// by one thread of each, the one that made the transport.
@@ -18,10 +56,23 @@ pub(super) trait Transport {
 
     /// Gives `counts[r]` values of `own` to each process r, in their order; returns those that this process
     /// is given, from each process in its order.
-    fn all_to_all(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
+    fn all_to_all<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended>;
 
     /// The values of all processes in their order; process r has `counts[r]`.
-    fn all_gather(&mut self, own: Vec<f32>, counts: &[usize], wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
+    fn all_gather<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended>;
+
+    /// The sums over all processes, in an order of its own.
+    fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
 
     /// The bytes of each process, which need not be of one length.
     fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended>;

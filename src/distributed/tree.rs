@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
+use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
 
 /// Leaves of the tree at most, and so the most processes that give the same bits as one: each leaf more is
@@ -45,14 +46,29 @@ fn part(count: usize, rank: usize, size: usize) -> Range<usize> {
     count * rank / size..count * (rank + 1) / size
 }
 
-/// The sum of `own` over all processes: each adds up a part and gives it to the others.
-pub(super) fn sum(transport: &mut impl Transport, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+/// The sum of `own` over all processes: each adds up a part and gives it to the others. Values and sums travel
+/// as `V`.
+pub(super) fn sum<V: Value>(
+    transport: &mut impl Transport,
+    own: Vec<f32>,
+    wait: &Wait<'_>,
+) -> Result<Vec<f32>, Ended> {
     let (rank, size) = (transport.rank(), transport.size());
     let counts: Vec<usize> = (0..size).map(|rank| part(own.len(), rank, size).len()).collect();
-    let mut parts = transport.all_to_all(own, &counts, wait)?;
+    let parts = transport.all_to_all(travelling::<V>(own), &counts, wait)?;
+    let mut parts = arrived(parts);
     add_in_pairs(&mut parts, counts[rank]);
     parts.truncate(counts[rank]);
-    transport.all_gather(parts, &counts, wait)
+    transport.all_gather(travelling::<V>(parts), &counts, wait).map(arrived)
+}
+
+/// For f32 these are the vectors that they are given.
+fn travelling<V: Value>(values: Vec<f32>) -> Vec<V> {
+    values.into_iter().map(V::of).collect()
+}
+
+fn arrived<V: Value>(values: Vec<V>) -> Vec<f32> {
+    values.into_iter().map(V::to_f32).collect()
 }
 
 #[cfg(test)]

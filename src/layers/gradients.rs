@@ -71,6 +71,8 @@ struct Stretch {
     range: Range<usize>,
     /// What lies in it.
     parameters: Vec<ParameterId>,
+    /// Whether the last leaf of it is added to the others already.
+    is_joined: AtomicBool,
 }
 
 /// Is told of ranges of the flat buffer that are final, with their values.
@@ -90,15 +92,21 @@ impl Gradients {
                     before.range.end = range.end;
                     before.parameters.extend(ids);
                 }
-                _ => stretches.push(Stretch { model, part, range, parameters: ids }),
+                _ => stretches.push(Stretch {
+                    model,
+                    part,
+                    range,
+                    parameters: ids,
+                    is_joined: AtomicBool::new(false),
+                }),
             }
         }
         let layout = layout.clone();
         Ok(Self { buffers: vec![buffer], current: 0, leaves: 0, layout, begun, stretches, listener: None })
     }
 
-    /// From here on `listener` is told of every range that a step has finished, with its values, while the
-    /// backward pass still runs. A batch without labels has no backward pass: what was not told is final when
+    /// From here on `listener` is told of every range that a step has finished, with its values, all leaves
+    /// added up, while the backward pass still runs. A batch without labels has no backward pass: what was not told is final when
     /// the step is.
     pub fn tell(&mut self, listener: impl Fn(Range<usize>, &Tensor) -> Result<()> + Send + Sync + 'static) {
         self.listener = Some(Box::new(listener));
@@ -115,8 +123,20 @@ impl Gradients {
         {
             // A parameter that no gradient has reached has one of zero.
             stretch.parameters.iter().try_for_each(|&id| self.get(id).map(|_| ()))?;
+            self.join_stretch(stretch)?;
             let range = stretch.range.clone();
-            listener(range.clone(), &self.buffer().flat.narrow(0, range.start, range.len())?)?;
+            listener(range.clone(), &self.buffers[0].flat.narrow(0, range.start, range.len())?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds up what is open of the tree, of one stretch.
+    fn join_stretch(&self, stretch: &Stretch) -> Result<()> {
+        stretch.is_joined.store(true, Ordering::Relaxed);
+        let (start, len) = (stretch.range.start, stretch.range.len());
+        for level in (0..self.current).rev() {
+            let part = |buffer: &Buffer| buffer.flat.narrow(0, start, len);
+            add(&part(&self.buffers[level])?, &part(&self.buffers[level + 1])?)?;
         }
         Ok(())
     }
@@ -140,6 +160,18 @@ impl Gradients {
 
     /// No leaf follows: what is open of the tree is added up.
     pub fn end_leaves(&mut self) -> Result<()> {
+        if self.stretches.iter().any(|stretch| stretch.is_joined.load(Ordering::Relaxed)) {
+            // Zeros where no gradient has come.
+            self.flat()?;
+            for stretch in &self.stretches {
+                if !stretch.is_joined.load(Ordering::Relaxed) {
+                    self.join_stretch(stretch)?;
+                }
+                stretch.is_joined.store(false, Ordering::Relaxed);
+            }
+            self.current = 0;
+            return Ok(());
+        }
         if self.leaves > 0 {
             self.end_leaf()?;
         }
@@ -162,15 +194,8 @@ impl Gradients {
 
     /// Adds the newest sum to the one before it.
     fn join(&mut self) -> Result<()> {
-        let newest = &self.buffers[self.current].flat;
         self.current -= 1;
-        let sum = &self.buffers[self.current].flat;
-        with_slice(newest, |newest| {
-            with_slice_mut(sum, |sum| {
-                let blocks = sum.par_chunks_mut(BLOCK_VALUES).zip(newest.par_chunks(BLOCK_VALUES));
-                blocks.for_each(|(sum, newest)| sum.iter_mut().zip(newest).for_each(|(a, b)| *a += b));
-            })
-        })?
+        add(&self.buffers[self.current].flat, &self.buffers[self.current + 1].flat)
     }
 
     fn buffer(&self) -> &Buffer {
@@ -192,6 +217,16 @@ impl Gradients {
         (0..self.begun.len()).try_for_each(|index| self.get(ParameterId(index)).map(|_| ()))?;
         Ok(&self.buffer().flat)
     }
+}
+
+/// Adds `more` to `sum`.
+fn add(sum: &Tensor, more: &Tensor) -> Result<()> {
+    with_slice(more, |more| {
+        with_slice_mut(sum, |sum| {
+            let blocks = sum.par_chunks_mut(BLOCK_VALUES).zip(more.par_chunks(BLOCK_VALUES));
+            blocks.for_each(|(sum, more)| sum.iter_mut().zip(more).for_each(|(a, b)| *a += b));
+        })
+    })?
 }
 
 impl fmt::Debug for Gradients {
@@ -254,6 +289,52 @@ mod tests {
             assert_eq!(sum, [(((3e7 + 1.0) + 2.0) + ((3.0 + 5.0) + 7.0)); 15]);
             assert_eq!(gradients.get(bias).unwrap().to_vec1::<f32>().unwrap(), [0.0; 7]);
             assert_eq!(gradients.buffers.len(), 3);
+        }
+    }
+
+    /// What is told of early has the sum of all leaves, as what is not told of has at the end.
+    #[test]
+    fn leaves_are_joined_part_by_part_to_the_same_sum() {
+        let mut registry = Registry::default();
+        registry.begin_model(0, "a.");
+        let mut weights = vec![registry.weight("embeddings", &[3], Init::Normal)];
+        registry.enter(Part::Layer(0));
+        weights.push(registry.weight("layer.weight", &[70], Init::Normal));
+        let parameters = Parameters::initialise(registry.layout(), 0.02, 1, &Device::Cpu).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        for leaves in [1, 2, 7, 8] {
+            let sums = [false, true].map(|is_told| {
+                let mut gradients = Gradients::new(&parameters).unwrap();
+                if is_told {
+                    let sink = Arc::clone(&told);
+                    gradients.tell(move |_, values| {
+                        sink.lock().unwrap().push(values.to_vec1::<f32>()?);
+                        Ok(())
+                    });
+                }
+                let last = (0..2).map(|_| {
+                    gradients.clear();
+                    for leaf in 0..leaves {
+                        if leaf > 0 {
+                            gradients.begin_leaf().unwrap();
+                        }
+                        for (number, weight) in weights.iter().enumerate() {
+                            let value = 3e7 / (1.0 + leaf as f32) + number as f32;
+                            with_slice_mut(gradients.accumulator(*weight).sum, |v| v.fill(value)).unwrap();
+                        }
+                        let pass = Pass { last_micro_batch: leaf + 1 == leaves, ..Pass::new(1, 1) };
+                        gradients.left(Some(pass), Part::Layer(0)).unwrap();
+                    }
+                    gradients.end_leaves().unwrap();
+                    gradients.flat().unwrap().to_vec1::<f32>().unwrap()
+                });
+                last.last().unwrap()
+            });
+            assert!(sums[0] == sums[1], "{leaves} leaves");
+            let of_layer = |value: &f32| value.to_bits() == sums[0][64].to_bits();
+            let layer: Vec<f32> = sums[0].iter().copied().filter(of_layer).collect();
+            let told: Vec<Vec<f32>> = told.lock().unwrap().drain(..).collect();
+            assert!(told.len() == 2 && told.iter().all(|values| *values == layer[..70]), "{told:?}");
         }
     }
 

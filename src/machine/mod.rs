@@ -119,7 +119,7 @@ pub fn set_up_as_one_of_many(
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
-    let machine = set_up_in(World::join(distributed.timeout()?)?, run, precision)?;
+    let machine = set_up_in(World::join(distributed)?, run, precision)?;
     if machine.world.is_shared() && !machine.device.is_cpu() {
         let problem = Problem::usage("several processes train on CPUs only, and this one has a GPU");
         return Err(problem.at("run.device").hint("set it to `cpu`, or start one process").into());

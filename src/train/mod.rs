@@ -41,7 +41,10 @@ use serde::Serialize;
 use crate::batches::StepBatches;
 use crate::distributed::World;
 use crate::fs;
+use crate::fs::Sha256Sum;
 use crate::ops::memory;
+use crate::ops::parallel::BLOCK_VALUES;
+use crate::ops::tensor::with_slice;
 use crate::optim::schedule::Schedule;
 use crate::precision::LossScale;
 use crate::tasks::Task;
@@ -195,9 +198,26 @@ impl Trainer<'_> {
                 self.log(state, &outcome, lr, clock);
             }
             unlogged = (!due.log).then_some((outcome, lr));
+            self.compare_replicas(state.step, due)?;
             self.observe(state, due, clock)?;
         }
         Ok(End::Steps)
+    }
+
+    /// Sees that all processes have the same model, now and then and before it is saved.
+    fn compare_replicas(&self, step: u64, due: Due) -> Result<()> {
+        let world = self.rules.world;
+        if !world.is_to_compare(step, due.save || due.last) {
+            return Ok(());
+        }
+        let hash = |values: &[f32]| {
+            let mut sum = Sha256Sum::default();
+            let bytes =
+                |block: &[f32]| block.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+            values.chunks(BLOCK_VALUES).for_each(|block| sum.add(&bytes(block)));
+            sum.finish()
+        };
+        world.compare_replicas(&with_slice(self.task.parameters().flat(), hash)?, step)
     }
 
     /// Where the schedule stands that the run began with.

@@ -31,6 +31,7 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::machine::Machine;
 use crate::ops::memory;
+use crate::ops::tensor::with_slice;
 use crate::optim::Optimizer;
 use crate::optim::schedule::Schedule;
 use crate::quantity;
@@ -367,13 +368,20 @@ pub fn stepper(
     machine: &Machine,
     seed: u64,
 ) -> Result<Stepper> {
+    let (mut gradients, sums) = (Gradients::new(parameters)?, machine.world.sums_meanwhile());
+    if let Some(sums) = sums.clone() {
+        gradients.tell(move |range, values| {
+            with_slice(values, |values| sums.add(range, values))?.map_err(candle_core::Error::wrap)
+        });
+    }
     Ok(Stepper {
         optimizer: Optimizer::new(parameters, training)?,
-        gradients: Gradients::new(parameters)?,
+        gradients,
         max_grad_norm: training.max_grad_norm,
         seed,
         loss_scale: machine.policy.loss_scale(),
         world: machine.world,
+        sums,
     })
 }
 

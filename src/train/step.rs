@@ -1,8 +1,11 @@
 //! One optimizer step: forward and backward of every micro-batch, global norm, clipping, update.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use crate::batches::Batch;
+use crate::distributed::Sums;
 use crate::distributed::World;
 use crate::distributed::micro_batches_per_leaf;
 use crate::layers::Gradients;
@@ -69,6 +72,8 @@ pub struct Stepper {
     pub loss_scale: Option<LossScale>,
     /// The processes that each have a part of the step.
     pub world: World,
+    /// Their sums of gradients, where these travel while they are computed.
+    pub sums: Option<Arc<Sums>>,
 }
 
 impl Stepper {
@@ -144,7 +149,10 @@ impl Stepper {
         if !self.world.is_shared() {
             return Ok(parts);
         }
-        with_slice_mut(self.gradients.flat()?, |gradients| self.world.sum_values(gradients))??;
+        with_slice_mut(self.gradients.flat()?, |gradients| match &self.sums {
+            Some(sums) => sums.finish(gradients),
+            None => self.world.sum_values(gradients),
+        })??;
         let own = parts.iter().map(Part::told).collect::<Result<Vec<_>>>()?;
         self.world.gather(&own)?.iter().flatten().map(Part::heard).collect()
     }

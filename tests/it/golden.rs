@@ -220,6 +220,7 @@ impl Golden {
             seed: 1,
             loss_scale: None,
             world: World::ALONE,
+            sums: None,
         };
         let (losses, norms) = (self.outputs.numbers("step_losses"), self.outputs.numbers("step_grad_norms"));
         for (step, (loss, norm)) in (1..).zip(losses.iter().zip(&norms)) {

@@ -147,6 +147,7 @@ fn check_five_steps(task: &Given, batch: &Batch, outputs: &Tensors) {
         seed: 1,
         loss_scale: None,
         world: World::ALONE,
+        sums: None,
     };
     let [generator, discriminator, norms] =
         ["step_generator_losses", "step_discriminator_losses", "step_grad_norms"].map(|n| outputs.numbers(n));

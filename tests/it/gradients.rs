@@ -131,6 +131,7 @@ fn stepper(task: &dyn Task) -> Stepper {
         seed: 1,
         loss_scale: None,
         world: World::ALONE,
+        sums: None,
     }
 }
 

@@ -161,6 +161,7 @@ fn one_batch_is_learnt_by_heart() {
             seed: 1,
             loss_scale: None,
             world: World::ALONE,
+            sums: None,
         };
         for step in 1..=200 {
             stepper.run(&task, std::slice::from_ref(&batch), step, 3e-3).unwrap();

@@ -2,6 +2,7 @@
 //! is lost.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
@@ -23,11 +24,17 @@ const SETS: [&str; 5] = [
 
 const STATE: &str = "checkpoint-16/trainer/optimizer.safetensors";
 
+/// The program that is one of many: the one that is tested, or another build of it, which MLMTRAIN_MPI names. One
+/// process alone is always the one that is tested.
+fn program() -> PathBuf {
+    std::env::var_os("MLMTRAIN_MPI").map_or_else(|| env!("CARGO_BIN_EXE_mlmtrain").into(), PathBuf::from)
+}
+
 /// Says what is missing where this program cannot be one of many here.
 fn cannot() -> bool {
-    let program = Command::new(env!("CARGO_BIN_EXE_mlmtrain")).arg("--version").output().expect("starts");
-    if !String::from_utf8_lossy(&program.stdout).contains("processes: MPI") {
-        skipped("this build has no MPI (`--features mpi`)");
+    let told = Command::new(program()).arg("--version").output().expect("starts");
+    if !String::from_utf8_lossy(&told.stdout).contains("processes: MPI") {
+        skipped("this build has no MPI (`--features mpi`), and MLMTRAIN_MPI names none that has");
         return true;
     }
     let is_missing = Command::new("mpirun").arg("--version").stdout(Stdio::null()).status().is_err();
@@ -42,9 +49,9 @@ fn start(place: &Workplace, groups: &[(usize, &[&str])]) -> Child {
     let mut mpirun = Command::new("mpirun");
     mpirun.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]);
     for (number, (size, sets)) in groups.iter().enumerate() {
-        let program = place.command(sets, &[]);
+        let alone = place.command(sets, &[]);
         mpirun.args((number > 0).then_some(":")).args(["-np", &size.to_string()]);
-        mpirun.arg(program.get_program()).args(program.get_args());
+        mpirun.arg(program()).args(alone.get_args());
     }
     let mpirun = mpirun.current_dir(place.path(".")).stdin(Stdio::null());
     mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
@@ -94,8 +101,17 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     signal_last(&lost, &mut mpirun, 9, "-KILL");
     let ended = Finished::from(mpirun.wait_with_output().expect("ends"));
     assert!(ended.code != Some(0) && !lost.run_path("final").exists(), "{ended:?}");
-    together(&lost, 2, &SETS).ok();
+    together(&lost, 2, &[&SETS[..], &["distributed.overlap=false"]].concat()).ok();
     assert_same(&alone, &lost, &files, "four, then two");
+
+    // Other ways to travel change bits, and little else.
+    for way in ["distributed.wire=bf16", "distributed.sum=fast"] {
+        let place = Workplace::new();
+        together(&place, 2, &[&SETS[..], &[way]].concat()).ok();
+        let last = |place: &Workplace| place.series("train/loss").last().expect("has records").1;
+        let apart = (last(&place) - last(&alone)).abs();
+        assert!(apart < 0.01, "{way}: losses are {apart} apart");
+    }
 
     let sets = electra::sets(&SETS);
     let (alone, four) = (Workplace::new(), Workplace::new());

@@ -74,6 +74,7 @@ fn parameters_after_two_steps(family: Family, compute: ComputeType, threads: usi
             seed: 1,
             loss_scale: policy.loss_scale(),
             world: World::ALONE,
+            sums: None,
         };
         for step in 1..=2 {
             let outcome = stepper.run(&task, &[batch()], step, 1e-3).unwrap();

@@ -392,6 +392,10 @@ fn show_names_the_origin_of_each_value() {
       max_bytes: 100000000000         # default
     distributed:
       timeout: "10m"                  # default
+      overlap: true                   # default
+      wire: f32                       # default
+      sum: tree                       # default
+      check_replicas_steps: 1000      # default
     "#);
 }
 

@@ -2,9 +2,12 @@
 //!
 //! Pure: looks at no file, no device, no clock. Whether the named files exist is the commands' business.
 
+use crate::config::DistributedConfig;
 use crate::config::FinetuneConfig;
 use crate::config::PretrainConfig;
 use crate::config::SchedulerType;
+use crate::config::SumOrder;
+use crate::config::Wire;
 use crate::error::Problem;
 use crate::families::ModelConfig;
 
@@ -75,12 +78,7 @@ pub(super) fn pretrain_findings(config: &PretrainConfig) -> Vec<Finding> {
     data::sample_text(config, &mut findings);
     model::model(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
-    training::time(
-        "distributed.timeout",
-        &config.distributed.timeout,
-        "make it longer than it takes to save a checkpoint",
-        &mut findings,
-    );
+    distributed(&config.distributed, &mut findings);
     precision::precision(&config.precision, &mut findings);
     unused::pretrain(config, &mut findings);
     findings.0
@@ -92,15 +90,19 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     data::examples(config, &mut findings);
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
-    training::time(
-        "distributed.timeout",
-        &config.distributed.timeout,
-        "make it longer than it takes to save a checkpoint",
-        &mut findings,
-    );
+    distributed(&config.distributed, &mut findings);
     precision::precision(&config.precision, &mut findings);
     unused::finetune(config, &mut findings);
     findings.0
+}
+
+fn distributed(distributed: &DistributedConfig, findings: &mut Findings) {
+    let hint = "make it longer than it takes to save a checkpoint";
+    training::time("distributed.timeout", &distributed.timeout, hint, findings);
+    if (distributed.sum, distributed.wire) == (SumOrder::Fast, Wire::Bf16) {
+        let message = "`distributed.sum: fast` leaves adding up to MPI, which knows no bf16".to_string();
+        findings.add(&["distributed.wire", "distributed.sum"], message, "leave one of the two out");
+    }
 }
 
 fn problem(finding: Finding) -> Problem {
