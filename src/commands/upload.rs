@@ -1,6 +1,7 @@
 //! `run.upload_to`: what a run finds in the bucket of an earlier machine, and what it leaves there.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -40,7 +41,19 @@ pub(super) fn take_back<C: Serialize + DeserializeOwned>(
 ) -> Result<Option<Remote>> {
     let Some(url) = &run.upload_to else { return Ok(None) };
     let remote = Remote::open(url)?;
-    let objects = remote.objects()?;
+    let mut objects = remote.objects()?;
+    let checkpoints: BTreeSet<String> = objects
+        .keys()
+        .filter_map(|name| sealed_folder(name, &objects))
+        .filter(|folder| step_of(folder).is_some())
+        .map(str::to_string)
+        .collect();
+    for folder in checkpoints {
+        if !remote.is_complete(&folder, &objects)? {
+            progress.warn(&format!("{}/{folder}: lacks files, and is left where it is", remote.shown()));
+            objects.retain(|name, _| !name.starts_with(&format!("{folder}/")));
+        }
+    }
     // The whole checkpoints of each folder that has some: the run's own, or one for each seed.
     let mut found: BTreeMap<&str, BTreeMap<u64, &str>> = BTreeMap::new();
     for folder in objects.keys().filter_map(|name| sealed_folder(name, &objects)) {

@@ -130,7 +130,7 @@ impl Transport for Mpi {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
         let given = vec![counts[self.rank()]; self.size()];
-        let all = vec![V::ZERO; given.iter().sum()];
+        let all = vec![V::of(0.0); given.iter().sum()];
         let kind = kind_of::<V>();
         let buffers = (own, all, layout(counts), layout(&given));
         let buffers = Self::finish(buffers, wait, |(own, all, sent, given), request| {
@@ -160,7 +160,7 @@ impl Transport for Mpi {
         counts: &[usize],
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
-        self.gather_counted(own, vec![V::ZERO; counts.iter().sum()], counts, kind_of::<V>(), wait)
+        self.gather_counted(own, vec![V::of(0.0); counts.iter().sum()], counts, kind_of::<V>(), wait)
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {

@@ -13,7 +13,6 @@ use half::bf16;
 pub(super) trait Value: Copy + Send + 'static {
     /// Bytes of one.
     const BYTES: usize;
-    const ZERO: Self;
 
     fn of(value: f32) -> Self;
     fn to_f32(self) -> f32;
@@ -21,7 +20,6 @@ pub(super) trait Value: Copy + Send + 'static {
 
 impl Value for f32 {
     const BYTES: usize = 4;
-    const ZERO: Self = 0.0;
 
     fn of(value: f32) -> Self {
         value
@@ -34,7 +32,6 @@ impl Value for f32 {
 
 impl Value for bf16 {
     const BYTES: usize = 2;
-    const ZERO: Self = Self::ZERO;
 
     fn of(value: f32) -> Self {
         Self::from_f32(value)

@@ -23,7 +23,7 @@ pub(super) fn explained(error: &Error, url: &str) -> Problem {
             Problem::new(format!("who asks is not known: {text}")).hint(CREDENTIALS)
         }
         // Where nothing is set, the library asks the machine, which only a cloud's own can answer.
-        _ if text.contains("169.254.169.254") || text.contains("metadata.google") => {
+        _ if ["169.254.169.254", "metadata.google", "computeMetadata"].iter().any(|at| text.contains(at)) => {
             Problem::new(format!("there are no credentials: {text}")).hint(CREDENTIALS)
         }
         _ if text.contains("xpired") => Problem::new(text).hint(CREDENTIALS),

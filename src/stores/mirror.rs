@@ -2,8 +2,8 @@
 //! then.
 //!
 //! The run knows nothing of it: it publishes whole folders by renaming them, and what it deletes is gone.
-//! Files of a checkpoint go first and its manifest last, so that half of one is never taken for a whole. A
-//! failure stops nothing; it is told once, and tried again.
+//! Files of a checkpoint go first and, once all are there that it names, its manifest, so that half of one is
+//! never taken for a whole. A failure stops nothing; it is told once, and tried again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::stores::remote::MANIFEST;
 use crate::stores::remote::Remote;
-use crate::stores::remote::is_manifest;
+use crate::stores::remote::is_complete;
 use crate::stores::remote::sealed_folder;
 
 /// How often the folder is looked at.
@@ -146,15 +146,24 @@ impl Copy {
         for (folder, mut files) in newest_first {
             let manifest = format!("{folder}/{MANIFEST}");
             self.forget(&manifest)?;
-            files.sort_by_key(|name| **name == manifest);
+            files.retain(|name| **name != manifest);
             for name in files {
-                // The run may delete it meanwhile; then it has no manifest there, and is deleted there next.
-                if self.known.get(name) != here.get(name) && fs::is_folder(&self.folder.join(folder)) {
+                if self.known.get(name) != here.get(name) {
                     self.put(name, here[name])?;
                 }
             }
+            // The run may delete it meanwhile; then it gets no manifest there, and is deleted there next.
+            if self.is_complete(folder) {
+                self.put(&manifest, here[&manifest])?;
+            }
         }
         self.delete_gone()
+    }
+
+    /// Whether all files that the manifest of a folder names, as long as that is here, are in the bucket.
+    fn is_complete(&self, folder: &str) -> bool {
+        let manifest = fs::read_capped(&self.folder.join(folder).join(MANIFEST), MANIFEST_CAP_BYTES);
+        manifest.is_ok_and(|manifest| is_complete(folder, &manifest, &self.known))
     }
 
     fn put(&mut self, name: &str, stamp: Stamp) -> Result<()> {
@@ -175,10 +184,15 @@ impl Copy {
         if !here.keys().any(|name| part_of_checkpoint(name)) {
             return Ok(());
         }
-        let mut gone: Vec<String> =
-            self.known.keys().filter(|name| !here.contains_key(*name)).cloned().collect();
-        gone.sort_by_key(|name| !is_manifest(name));
-        gone.iter().try_for_each(|name| self.forget(name))
+        let gone: Vec<String> = self.known.keys().filter(|name| !here.contains_key(*name)).cloned().collect();
+        for name in gone {
+            // It may be just deleted here, with its manifest still there.
+            if let Some(folder) = sealed_folder(&name, &self.known) {
+                self.forget(&format!("{folder}/{MANIFEST}"))?;
+            }
+            self.forget(&name)?;
+        }
+        Ok(())
     }
 
     /// Deletes an object that this run has put there.

@@ -13,6 +13,7 @@ use object_store::ObjectMeta;
 use object_store::ObjectStoreExt;
 use object_store::WriteMultipart;
 use object_store::path::Path as Key;
+use serde_json::Value;
 
 use crate::error::Problem;
 use crate::fs;
@@ -56,6 +57,12 @@ impl Remote {
             Some(meta.location.as_ref().strip_prefix(self.prefix())?.trim_start_matches('/').to_string())
         };
         Ok(all.filter_map(|meta| Some((name(&meta)?, meta))).collect())
+    }
+
+    /// Whether all files that the manifest of one of its folders names are among its objects.
+    pub fn is_complete(&self, folder: &str, objects: &Objects) -> Result<bool> {
+        let manifest = self.read(&format!("{folder}/{MANIFEST}"))?;
+        Ok(manifest.is_some_and(|manifest| is_complete(folder, &manifest, objects)))
     }
 
     /// A small object; none where there is no such thing.
@@ -133,13 +140,16 @@ impl Remote {
     }
 }
 
+/// Whether all files that the manifest of a folder names are among `files`.
+pub(super) fn is_complete<V>(folder: &str, manifest: &[u8], files: &BTreeMap<String, V>) -> bool {
+    let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
+    let names =
+        manifest["files"].as_array().map(|files| files.iter().filter_map(|file| file["name"].as_str()));
+    names.is_some_and(|mut names| names.all(|name| files.contains_key(&format!("{folder}/{name}"))))
+}
+
 /// The folder with a manifest that a file of these is in, as its path; none for one that stands by itself.
 pub fn sealed_folder<'a, V>(name: &'a str, files: &BTreeMap<String, V>) -> Option<&'a str> {
     let ends = name.match_indices('/').map(|(at, _)| &name[..at]);
     ends.into_iter().find(|folder| files.contains_key(&format!("{folder}/{MANIFEST}")))
-}
-
-/// Whether this is the manifest of its folder.
-pub(super) fn is_manifest(name: &str) -> bool {
-    name.rsplit('/').next() == Some(MANIFEST)
 }

@@ -3,6 +3,7 @@
 
 mod bucket;
 mod cache;
+mod google;
 mod secrets;
 mod server;
 mod shards;

@@ -136,6 +136,10 @@ impl S3 {
         self.request("GET", key, b"")
     }
 
+    pub(super) fn delete(&self, key: &str) {
+        self.request("DELETE", key, b"");
+    }
+
     fn request(&self, method: &str, key: &str, body: &[u8]) -> Vec<u8> {
         let host = self.endpoint.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();

@@ -27,7 +27,7 @@ fn finish(child: Child) -> Finished {
 }
 
 /// The steps of the checkpoints that are whole in the bucket.
-fn uploaded(server: &S3) -> Vec<u64> {
+pub(super) fn uploaded(server: &S3) -> Vec<u64> {
     let step = |key: &String| {
         key.strip_prefix("runs/mine/checkpoint-")?.strip_suffix("/manifest.json")?.parse().ok()
     };
@@ -43,6 +43,23 @@ fn assert_whole(server: &S3, folder: &str) {
         let bytes = server.get(&format!("{folder}/{}", file["name"].as_str().unwrap()));
         assert_eq!(bytes.len() as u64, file["bytes"].as_u64().unwrap(), "{folder}: {file}");
     }
+}
+
+#[test]
+fn a_checkpoint_that_lacks_a_file_is_passed_over() {
+    let Some(server) = bucket() else { return };
+    let sets = ["training.save_total_limit=2", LONG[2]];
+    let first = place();
+    server.run(first.command(&sets, &[]), &first.path("cache")).ok();
+    let steps = uploaded(&server);
+    server.delete(&format!("runs/mine/checkpoint-{}/trainer/state.json", steps[1]));
+    let second = place();
+    let ran = server.run(second.command(&sets, &[]), &second.path("cache")).ok();
+    let words =
+        [format!("checkpoint-{}: lacks files", steps[1]), format!("resuming after step {}", steps[0])];
+    assert!(words.iter().all(|word| ran.stderr.contains(word)), "{words:?} {}", ran.stderr);
+    let weights = |place: &Workplace| fs::read(place.run_path("final/model.safetensors")).unwrap();
+    assert!(weights(&first) == weights(&second));
 }
 
 #[test]
