@@ -16,6 +16,7 @@ use crate::commands::terminal;
 use crate::error::Problem;
 use crate::families::Pooling;
 use crate::machine;
+use crate::ops::memory;
 use crate::tasks::embed::Embedder;
 use crate::tasks::embed::VectorFormat;
 use crate::tasks::labelled::InputTexts;
@@ -69,6 +70,7 @@ pub enum PoolingChoice {
 /// Runs the subcommand.
 pub fn run(args: &EmbedArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
+    let _keeping = memory::keep_freed_blocks();
     let format = VectorFormat::of(&args.output)?;
     let device = device::pick(args.compute.device)?;
     let pooling = match args.pooling {

@@ -34,7 +34,7 @@ pub(super) fn memory(
 ) -> String {
     let plan = BatchPlan::new(training, max_seq_length);
     let prediction = shapes.prediction(plan.most_tokens_at_once() as u64, training, machine.place());
-    let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes } = prediction;
+    let Prediction { state_bytes, activation_bytes, temporary_bytes, evaluation_bytes, .. } = prediction;
     let [total, state, besides] =
         [prediction.total(), state_bytes, temporary_bytes + PROCESS_BYTES].map(format_bytes);
     let of_state = format!("{total} at the peak: {state} of values, gradients and moments");

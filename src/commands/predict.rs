@@ -11,6 +11,7 @@ use crate::commands::staging;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
 use crate::machine;
+use crate::ops::memory;
 use crate::tasks::labelled::InputFile;
 use crate::tasks::labelled::InputText;
 use crate::tasks::list;
@@ -19,6 +20,7 @@ use crate::tasks::trained::Answers;
 /// Runs the subcommand.
 pub fn run(args: &PredictArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
+    let _keeping = memory::keep_freed_blocks();
     let device = device::pick(args.compute.device)?;
     let mut out = Output::stdout();
     let path = staging::path(&args.input)?;

@@ -17,6 +17,7 @@ use crate::config;
 use crate::config::CacheConfig;
 use crate::config::FinetuneConfig;
 use crate::config::InitialEmbeddings;
+use crate::config::NamedTask;
 use crate::config::PretrainConfig;
 use crate::error::Problem;
 use crate::fs;
@@ -103,6 +104,16 @@ fn prepared(url: &str, config: &PretrainConfig, corpus: Corpus) -> Result<PathBu
 pub(super) fn finetuning(config: FinetuneConfig) -> Result<FinetuneConfig> {
     let cache = config.cache.clone();
     staged(config, &cache)
+}
+
+/// The tasks of a run's probes, as [`finetuning`].
+pub(super) fn probed(config: &PretrainConfig) -> Result<Vec<NamedTask>> {
+    let Some(path) = &config.evaluation.probes else { return Ok(Vec::new()) };
+    let mut tasks = config::load_tasks(path, &[])?;
+    for task in &mut tasks {
+        task.config = finetuning(task.config.clone())?;
+    }
+    Ok(tasks)
 }
 
 /// The path of what a command line names, which may be a URL.

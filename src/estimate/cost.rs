@@ -9,6 +9,7 @@ use crate::estimate::catalogue::Rentable;
 use crate::estimate::work::Part;
 use crate::estimate::work::Work;
 use crate::machine::Place;
+use crate::models::memory::Prediction;
 use crate::ops::peak::gpu::data_sheet;
 use crate::precision;
 use crate::precision::Hardware;
@@ -43,10 +44,12 @@ pub fn gpu_seconds(flops: f64, peak_flops: f64) -> f64 {
 pub struct Fitted {
     /// With the rows at once that fit.
     pub training: TrainingConfig,
-    /// Memory of the largest step.
-    pub needed_bytes: u64,
+    /// Memory of the largest step, by parts.
+    pub prediction: Prediction,
     /// Memory that a run may take there.
     pub room_bytes: u64,
+    /// The most rows at once that would fit.
+    pub most_rows: usize,
     /// Whether it is as the configuration says, or something else that does the same updates.
     pub is_as_given: bool,
 }
@@ -79,7 +82,18 @@ impl Fitted {
         } else {
             cut()?
         };
-        Some(Self { needed_bytes: needed(&training), training, room_bytes, is_as_given })
+        Some(Self {
+            prediction: batch_size::predicted(training.rows_at_once(), &training, shapes, place),
+            most_rows: batch_size::most_rows_at_once(&training, shapes, place, room_bytes),
+            training,
+            room_bytes,
+            is_as_given,
+        })
+    }
+
+    /// Memory at the peak.
+    pub fn peak_bytes(&self) -> u64 {
+        self.prediction.peak(self.room_bytes)
     }
 }
 

@@ -84,7 +84,7 @@ fn what_does_not_fit_as_given_is_checkpointed_and_then_cut_into_the_same_update(
     let cut = &t4.fitted.training;
     assert!(!t4.fitted.is_as_given && cut.rows_at_once() < 256);
     assert_eq!(cut.rows_per_update(), 256);
-    assert!(t4.fitted.needed_bytes <= t4.fitted.room_bytes);
+    assert!(t4.fitted.prediction.total() <= t4.fitted.room_bytes);
     assert_eq!(
         t4.compute,
         candle_core::DType::F32,

@@ -257,12 +257,7 @@ impl Encoder {
     /// The most that [`Encoder::infer`] takes, for each token: the input of a layer and all that it makes.
     pub fn inferring(&self) -> Footprint {
         let layer = self.layers.first().map_or(Footprint::default(), EncoderLayer::saved);
-        self.inferred() + layer
-    }
-
-    /// What it gives, for each token.
-    pub fn inferred(&self) -> Footprint {
-        Footprint { values: self.hidden as u64, statistics_bytes: 0 }
+        Footprint { values: self.hidden as u64, statistics_bytes: 0 } + layer
     }
 
     /// Hidden states of the last layer, of the chosen rows, `[M, D]`, or of all, `[T, D]`, for which no backward

@@ -68,6 +68,9 @@ pub struct Prediction {
     pub temporary_bytes: u64,
     /// What a batch of evaluation takes; what a step has freed is given back before.
     pub evaluation_bytes: u64,
+    /// The copy of a checkpoint that is written while training goes on. Where twice as much is not free, steps
+    /// wait for the disk instead.
+    pub saving_bytes: u64,
 }
 
 impl Prediction {
@@ -76,9 +79,15 @@ impl Prediction {
         self.activation_bytes + self.temporary_bytes
     }
 
-    /// Resident memory of the process at its peak.
+    /// What a run needs: resident memory of the process at its peak, where it does not save meanwhile.
     pub fn total(&self) -> u64 {
         self.state_bytes + self.step_bytes().max(self.evaluation_bytes) + PROCESS_BYTES
+    }
+
+    /// What a run takes at its peak where `room_bytes` are there for it.
+    pub fn peak(&self, room_bytes: u64) -> u64 {
+        let total = self.total();
+        total + if total + 2 * self.saving_bytes <= room_bytes { self.saving_bytes } else { 0 }
     }
 }
 
@@ -93,6 +102,7 @@ impl Add for Prediction {
             temporary_bytes: self.temporary_bytes + other.temporary_bytes,
             // One after the other, and nothing freed is kept.
             evaluation_bytes: self.evaluation_bytes.max(other.evaluation_bytes),
+            saving_bytes: self.saving_bytes + other.saving_bytes,
         }
     }
 }
@@ -172,6 +182,7 @@ pub(super) fn activations(
     };
     Prediction {
         state_bytes: 0,
+        saving_bytes: 0,
         activation_bytes: of_all(encoder.saved(step.gradient_checkpointing, chooses))
             + kept
             + dropped
@@ -180,8 +191,7 @@ pub(super) fn activations(
             + besides
             + 2 * said
             + head.temporary_bytes,
-        evaluation_bytes: (of(encoder.inferring()) + besides + said)
-            .max(of(encoder.inferred()) + head.saved_bytes + head.temporary_bytes),
+        evaluation_bytes: of(encoder.inferring()) + besides + said + head.saved_bytes + head.temporary_bytes,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::batches::Cursor;
 use crate::batches::Planner;
 use crate::batches::StepBatches;
 use crate::config::TrainingConfig;
+use crate::distributed::leaves;
 use crate::families::ModelConfig;
 use crate::families::SpecialRole;
 use crate::interop::HubConfig;
@@ -21,6 +22,7 @@ use crate::machine::Place;
 use crate::models::memory::Outline;
 use crate::models::memory::Prediction;
 use crate::models::memory::StepSizes;
+use crate::models::memory::checkpoint_bytes;
 use crate::scores::Better;
 use crate::tasks::Task;
 use crate::telemetry::Progress;
@@ -231,7 +233,14 @@ impl Shapes {
         let on = training.gradient_checkpointing.is_on();
         let of = |tokens| self.outline.memory(&self.sizes(tokens, self.length, on, place));
         let evaluated = (training.per_device_eval_batch_size * self.length) as u64;
-        Prediction { evaluation_bytes: of(evaluated).evaluation_bytes, ..of(tokens) }
+        let (step, parameters) = (of(tokens), self.outline.num_parameters());
+        let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;
+        Prediction {
+            state_bytes: step.state_bytes + summing_bytes(parameters, training, place),
+            evaluation_bytes: of(evaluated).evaluation_bytes,
+            saving_bytes: if is_copied { checkpoint_bytes(parameters) } else { 0 },
+            ..step
+        }
     }
 
     /// Sizes of a step of `tokens` tokens in rows of `length`.
@@ -242,6 +251,16 @@ impl Shapes {
         };
         let Place { compute, on_gpu } = place;
         StepSizes { tokens, length: length as u64, targets, compute, gradient_checkpointing, on_gpu }
+    }
+}
+
+/// What the tree takes over which a process adds up its micro-batches, beside one set of gradients: one more for
+/// each level (`layers/gradients`).
+fn summing_bytes(parameters: u64, training: &TrainingConfig, place: Place) -> u64 {
+    if place.on_gpu {
+        0
+    } else {
+        4 * parameters * u64::from(leaves(training.gradient_accumulation_steps).ilog2())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::Problem;
 use crate::fs;
 use crate::machine::Machine;
 use crate::machine::Place;
+use crate::models::memory::Prediction;
 use crate::ops::cuda;
 use crate::quantity::format_bytes;
 use crate::tasks::run::Shapes;
@@ -34,11 +35,24 @@ const BUSY_TOKENS: [usize; 2] = [1 << 10, 1 << 13];
 /// What leaves the batch open.
 const KEY: &str = "training.per_device_train_batch_size";
 
-/// Bytes of the largest step, of whatever phase, with so many rows at once.
-pub fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> u64 {
+/// Memory of the largest step, of whatever phase, with so many rows at once.
+pub fn predicted(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> Prediction {
     let training = TrainingConfig { per_device_train_batch_size: rows.into(), ..training.clone() };
     let tokens = BatchPlan::new(&training, shapes.length).most_tokens_at_once();
-    shapes.prediction(tokens as u64, &training, place).total()
+    shapes.prediction(tokens as u64, &training, place)
+}
+
+/// Bytes that [`predicted`] comes to.
+pub fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, place: Place) -> u64 {
+    predicted(rows, training, shapes, place).total()
+}
+
+/// The most rows at once that fit into `bytes`, whatever an update has; zero where not even one does.
+pub fn most_rows_at_once(training: &TrainingConfig, shapes: &Shapes, place: Place, bytes: u64) -> usize {
+    // Token positions of a batch are 32-bit numbers.
+    let countable = i32::MAX as usize / shapes.length.max(1);
+    let fits = |rows: usize| rows <= countable && predicted_bytes(rows, training, shapes, place) <= bytes;
+    (0..31).rev().map(|bit| 1 << bit).fold(0, |most, rows| if fits(most + rows) { most + rows } else { most })
 }
 
 /// The most rows at once, up to `most`, that divide the rows of an update and fit into `bytes`; `None` where
@@ -264,6 +278,7 @@ mod tests {
     use crate::families::EncoderConfig;
     use crate::families::Family;
     use crate::families::ModelConfig;
+    use crate::families::named_model;
     use crate::models::Blueprint;
     use crate::precision::Hardware;
     use crate::precision::Policy;
@@ -280,6 +295,26 @@ mod tests {
             length,
             targets: TargetShare::OfTokens(0.15),
         }
+    }
+
+    /// A set of gradients for each level of the tree over which micro-batches are added up, and the copy of a
+    /// checkpoint, which nobody has to have room for.
+    #[test]
+    fn what_is_taken_beside_a_step_is_counted() {
+        let shapes = masked_lm(named_model("tiny").unwrap(), 128);
+        let parameters = shapes.outline.num_parameters();
+        let found = |times, save_steps| {
+            let gradient_accumulation_steps = times;
+            let training =
+                TrainingConfig { gradient_accumulation_steps, save_steps, ..TrainingConfig::default() };
+            predicted(8, &training, &shapes, machine().place())
+        };
+        let states = [1, 2, 6, 8, 64, 7].map(|times| found(times, 0).state_bytes - found(1, 0).state_bytes);
+        assert_eq!(states, [0, 4, 4, 12, 12, 0].map(|bytes| bytes * parameters));
+        let (without, with) = (found(1, 0), found(1, 500));
+        assert_eq!((without.peak(u64::MAX), with.total()), (without.total(), without.total()));
+        assert_eq!(with.peak(u64::MAX), with.total() + 12 * parameters);
+        assert_eq!(with.peak(with.total() + 23 * parameters), with.total());
     }
 
     #[test]
@@ -303,6 +338,8 @@ mod tests {
                 .map(|fit| (fit.training.rows_at_once(), fit.training.gradient_accumulation_steps))
                 .unwrap()
         };
+        let most = |bytes| most_rows_at_once(&training, shapes, machine().place(), bytes);
+        assert_eq!([most(needs(13)), most(needs(70) - 1), most(needs(1) - 1)], [13, 69, 0]);
         assert_eq!(cut(u64::MAX), (48, 1));
         assert_eq!(cut(needs(48) - 1), (24, 2));
         assert_eq!(cut(needs(13)), (12, 4), "13 rows would fit, but do not divide 48");

@@ -354,6 +354,8 @@ fn finish(
         scores = found;
         scores.extend(clock.rates().eval_seconds.map(|seconds| ("runtime".to_string(), seconds)));
     }
+    // What follows has sizes of its own once more.
+    memory::give_back_freed_blocks();
     folder.finish(task.parameters(), state.step, trained_until, data.model_files())?;
     let more = if folder.writes() { data.finish(output, &interrupted)? } else { Some(Scores::new()) };
     let Some(more) = world.all_of(more)? else { return Ok(None) };

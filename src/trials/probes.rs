@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::config;
 use crate::config::EvaluationConfig;
 use crate::config::NamedTask;
 use crate::config::PrecisionConfig;
@@ -57,21 +56,19 @@ pub struct Probes<'a> {
 }
 
 impl<'a> Probes<'a> {
-    /// The probes of a run, if it has any; every file of theirs is read once, so that a wrong line is found
-    /// before the first step. `precision` is that of the run.
+    /// The probes of a run, if it has any: `tasks` are those of its `evaluation.probes`. Every file of theirs
+    /// is read once, so that a wrong line is found before the first step. `precision` is that of the run.
     pub fn of(
         config: &PretrainConfig,
+        mut tasks: Vec<NamedTask>,
         precision: &PrecisionConfig,
         with: Equipment<'a>,
     ) -> Result<Option<Self>> {
-        let EvaluationConfig { probes, minimal_pairs, probe_steps: every, loss_band: _ } = &config.evaluation;
+        let EvaluationConfig { probes: _, minimal_pairs, probe_steps: every, loss_band: _ } =
+            &config.evaluation;
         if !config.evaluation.has_probes() {
             return Ok(None);
         }
-        let mut tasks = match probes {
-            Some(path) => config::load_tasks(path, &[])?,
-            None => Vec::new(),
-        };
         require_files(tasks.iter().map(|task| &task.config))?;
         for task in &mut tasks {
             check(task, config.data.max_seq_length)?;

@@ -218,15 +218,17 @@ fn evaluation_keeps_one_layer_at_a_time() {
         let [two, twelve] = [2, 12].map(|num_hidden_layers| {
             let mut config = config(VOCABULARY as usize, 128);
             config.encoder.num_hidden_layers = num_hidden_layers;
+            let keeping = memory::keep_freed_blocks();
             let task = MaskedLm { model: Model::masked_lm(&config, 1, &Device::Cpu).unwrap() };
             let before = memory::usage().held_bytes;
             task.evaluate(&batch).unwrap();
             let sizes = sizes(&batch, false);
             let (measured, predicted) =
-                (memory::usage().peak_held_bytes - before, Blueprint::masked_lm(&config).memory(&sizes));
+                (memory::usage().held_bytes - before, Blueprint::masked_lm(&config).memory(&sizes));
             let error = error(measured, predicted.evaluation_bytes);
+            drop((task, keeping));
             assert!(
-                error.abs() < 0.25,
+                error.abs() < 0.2,
                 "{num_hidden_layers} layers, {error}: {measured} bytes: {predicted:?}"
             );
             measured

@@ -23,6 +23,15 @@ fn this_machine_is_measured_and_others_are_predicted() {
         let (speed, seconds) = (number(row, "tokens_per_second"), number(row, "train_seconds"));
         assert!((speed * seconds / tokens - 1.0).abs() < 1e-6, "{row}");
     }
+    for row in [here, rented] {
+        let part = |name: &str| number(&row["memory_parts"], &format!("{name}_bytes"));
+        let step = (part("activation") + part("temporary")).max(part("evaluation"));
+        let sum = part("state") + step + part("saving") + part("process");
+        assert!((number(row, "memory_bytes") - sum).abs() < 1.0, "{row}");
+        assert!(number(row, "largest_per_device_train_batch_size") > 1000.0, "{row}");
+    }
+    let saved = [here, rented].map(|row| row["memory_parts"]["saving_bytes"].as_u64().unwrap());
+    assert_eq!(saved, [12 * found["num_parameters"].as_u64().unwrap(), 0]);
     assert!((number(rented, "usd") / number(rented, "train_seconds") - 1e-3).abs() < 1e-9);
     assert_eq!(here["usd_per_hour"], 1.0, "the flag is nearer than the configuration");
     assert_eq!(old["problem"], "no code for it: a T4 or newer is wanted");
@@ -40,6 +49,8 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
     for words in [
         "parameters",
         "predicted",
+        "memory on l4: ",
+        " of activations, ",
         "l4: `training.max_train_time` ends it after 1s, ",
         "tokens/s",
         "evaluating and saving come on top",

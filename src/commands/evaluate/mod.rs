@@ -13,6 +13,7 @@ use crate::commands::scoring_args::ScoringTask;
 use crate::commands::staging;
 use crate::commands::terminal;
 use crate::machine;
+use crate::ops::memory;
 use crate::tasks::labelled::Columns;
 use crate::tasks::list;
 use crate::tasks::trained::Evaluation;
@@ -20,6 +21,7 @@ use crate::tasks::trained::Evaluation;
 /// Runs the subcommand.
 pub fn run(args: &EvaluateArgs) -> Result<()> {
     machine::use_threads(args.compute.threads)?;
+    let _keeping = memory::keep_freed_blocks();
     let device = device::pick(args.compute.device)?;
     if args.task == Some(ScoringTask::MinimalPairs) {
         return minimal_pairs::run(args, &device);

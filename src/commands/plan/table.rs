@@ -8,7 +8,9 @@ use serde_json::json;
 use crate::commands::plan::Device;
 use crate::commands::plan::Run;
 use crate::estimate::Estimate;
+use crate::estimate::Fitted;
 use crate::estimate::PRICES_AS_OF;
+use crate::models::memory::PROCESS_BYTES;
 use crate::pages::columns;
 use crate::quantity::format_bytes;
 use crate::quantity::format_count;
@@ -44,20 +46,22 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         ),
         String::new(),
     ];
-    let header = ["device", "type", "rows at once", "memory", "of", "tokens/s", "time", "kWh", "USD", ""];
+    let header =
+        ["device", "type", "rows at once", "at most", "memory", "of", "tokens/s", "time", "kWh", "USD", ""];
     let mut cells = vec![header.map(str::to_string)];
     for row in rows {
         cells.push(match &row.found {
             Ok(found) => filled(row, found),
             Err(why) => {
                 let mut cells = header.map(|_| String::new());
-                (cells[0], cells[9]) = (row.device.name().to_string(), why.clone());
+                (cells[0], cells[10]) = (row.device.name().to_string(), why.clone());
                 cells
             }
         });
     }
     lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
     lines.push(String::new());
+    lines.extend(memory(rows));
     if let Some(limit) = run.limit_seconds() {
         for row in rows {
             if let Some(found) = row.found.as_ref().ok().filter(|found| found.seconds > limit) {
@@ -92,7 +96,36 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
     lines
 }
 
-fn filled(row: &Row, found: &Estimate) -> [String; 10] {
+/// What memory is for, a line for all devices where it is the same.
+fn memory(rows: &[Row]) -> Vec<String> {
+    let mut told: Vec<(String, String)> = Vec::new();
+    for row in rows {
+        let Ok(found) = &row.found else { continue };
+        let (name, parts) = (row.device.name(), memory_parts(&found.fitted));
+        match told.last_mut().filter(|(_, last)| *last == parts) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => told.push((name.to_string(), parts)),
+        }
+    }
+    told.into_iter().map(|(names, parts)| format!("memory on {names}: {parts}")).collect()
+}
+
+fn memory_parts(fitted: &Fitted) -> String {
+    let found = &fitted.prediction;
+    let parts = [
+        ("of values, gradients and moments", found.state_bytes),
+        ("of activations", found.activation_bytes),
+        ("at the largest moment of a step", found.temporary_bytes),
+        ("of an evaluation beyond that", found.evaluation_bytes.saturating_sub(found.step_bytes())),
+        ("of a checkpoint that is written meanwhile", fitted.peak_bytes() - found.total()),
+        ("of the program itself", PROCESS_BYTES),
+    ];
+    let told = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let told: Vec<String> = told.map(|(name, bytes)| format!("{} {name}", format_bytes(*bytes))).collect();
+    told.join(", ")
+}
+
+fn filled(row: &Row, found: &Estimate) -> [String; 11] {
     let training = &found.fitted.training;
     let times = training.gradient_accumulation_steps;
     let said = [
@@ -108,7 +141,8 @@ fn filled(row: &Row, found: &Estimate) -> [String; 10] {
         row.device.name().to_string(),
         found.compute.as_str().to_string(),
         rows,
-        format_bytes(found.fitted.needed_bytes),
+        format_count(found.fitted.most_rows as u64),
+        format_bytes(found.fitted.peak_bytes()),
         format_bytes(found.fitted.room_bytes),
         format_count(found.tokens_per_second as u64),
         duration(found.seconds),
@@ -120,6 +154,19 @@ fn filled(row: &Row, found: &Estimate) -> [String; 10] {
 
 pub(super) fn duration(seconds: f64) -> String {
     format_duration(Duration::from_secs_f64(seconds.min(1e12)))
+}
+
+/// Steps and evaluations take turns, so that the larger of both counts.
+fn json_parts(fitted: &Fitted) -> Value {
+    let prediction = &fitted.prediction;
+    json!({
+        "state_bytes": prediction.state_bytes,
+        "activation_bytes": prediction.activation_bytes,
+        "temporary_bytes": prediction.temporary_bytes,
+        "evaluation_bytes": prediction.evaluation_bytes,
+        "saving_bytes": fitted.peak_bytes() - prediction.total(),
+        "process_bytes": PROCESS_BYTES,
+    })
 }
 
 /// The same for programs.
@@ -138,7 +185,9 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
                 "per_device_train_batch_size": training.rows_at_once(),
                 "gradient_accumulation_steps": training.gradient_accumulation_steps,
                 "gradient_checkpointing": training.gradient_checkpointing.is_on(),
-                "memory_bytes": found.fitted.needed_bytes,
+                "largest_per_device_train_batch_size": found.fitted.most_rows,
+                "memory_bytes": found.fitted.peak_bytes(),
+                "memory_parts": json_parts(&found.fitted),
                 "room_bytes": found.fitted.room_bytes,
                 "tokens_per_second": found.tokens_per_second,
                 "train_seconds": found.seconds,

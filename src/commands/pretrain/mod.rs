@@ -111,7 +111,7 @@ fn train(
     }
     let signals = Signals::listen()?;
     let with = Equipment { machine, progress, signals: &signals };
-    let probes = Probes::of(resolved, &config.precision, with)?;
+    let probes = Probes::of(resolved, staging::probed(config)?, &config.precision, with)?;
     let request = Request {
         config,
         run: &config.run,

@@ -64,6 +64,16 @@ pub(super) unsafe fn unmap(block: *mut u8, bytes: usize) {
     unsafe { libc::munmap(block.sub(offset).cast(), (offset + bytes).next_multiple_of(PAGE_BYTES)) };
 }
 
+/// Gives back the pages of the system's allocator that nothing lies in. It keeps them otherwise wherever
+/// something small lies behind them: 20 to 25 MiB after the start of a run of 100.
+pub(super) fn trim() {
+    // SAFETY: it touches free memory of the allocator alone, under its locks.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 fn layout(bytes: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(bytes, HUGE_PAGE_BYTES)

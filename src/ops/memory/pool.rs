@@ -125,6 +125,7 @@ impl Pool {
     /// Everything that is kept goes to the system; what is freed from now on is kept as before.
     pub(super) fn give_back_all(&self) {
         (0..classes::COUNT).for_each(|class| self.give_back(class));
+        pages::trim();
     }
 
     fn keeps(&self) -> bool {
@@ -149,6 +150,9 @@ impl Pool {
                 }
             }
             return block;
+        }
+        if keeps {
+            self.give_up_smaller(class);
         }
         let origin = match classes::bytes(class) {
             _ if !keeps && layout.align() <= PLAIN_ALIGNMENT => Origin::Plain,
@@ -259,6 +263,18 @@ impl Pool {
     /// A kept block of the class, or of one a little above.
     fn take(&self, class: usize) -> Option<(*mut u8, Mark)> {
         (class..classes::COUNT.min(class + REACH + 1)).find_map(|class| self.pop(class))
+    }
+
+    /// Gives back a kept block of a class a little below, which the one that is asked of the system in its
+    /// place can serve, too: where sizes differ from step to step, as with the number of masked tokens, each
+    /// class that they come to would have blocks of its own.
+    fn give_up_smaller(&self, class: usize) {
+        if let Some((block, mark)) =
+            (class.saturating_sub(REACH)..class).rev().find_map(|class| self.pop(class))
+        {
+            // SAFETY: the block just left its list, so it has no other owner.
+            unsafe { self.release(block, mark) };
+        }
     }
 
     fn pop(&self, class: usize) -> Option<(*mut u8, Mark)> {

@@ -72,6 +72,20 @@ impl Drop for Block<'_> {
     }
 }
 
+/// As with tensors whose size follows the number of masked tokens.
+#[test]
+fn a_block_that_a_little_larger_one_replaces_is_not_kept_beside_it() {
+    let pool = Pool::new();
+    pool.start_keeping();
+    for class in [40, 41, 42, 41, 44, 40, 44] {
+        drop(Block::new(&pool, classes::bytes(class), 5));
+    }
+    assert_eq!(pool.usage().system_requests, 5, "40, 41, 42, 44, and 40 again");
+    let [small, large] = [40, 44].map(classes::bytes);
+    assert_eq!(pool.usage().held_bytes, small + large);
+    pool.stop_keeping();
+}
+
 #[test]
 fn without_keeping_every_block_goes_back() {
     let pool = Pool::new();

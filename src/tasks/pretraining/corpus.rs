@@ -15,6 +15,7 @@ use crate::batches::Masking;
 use crate::batches::Planner;
 use crate::batches::StepBatches;
 use crate::distributed::World;
+use crate::ops::memory;
 use crate::shards::ShardSet;
 use crate::tasks::Loss;
 use crate::tasks::Task;
@@ -122,7 +123,7 @@ fn evaluate_with(
     batches: impl IntoIterator<Item = Result<Batch>>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Loss>>> {
-    let (mut own, mut is_cut_off) = (Vec::new(), false);
+    let (mut own, mut is_cut_off, mut most_tokens) = (Vec::new(), false, 0);
     for (number, batch) in batches.into_iter().enumerate() {
         let batch = batch?;
         if number % world.size != world.rank {
@@ -132,6 +133,11 @@ fn evaluate_with(
         if is_cut_off {
             break;
         }
+        // The last batch may be a small one, whose blocks would lie beside those of the others.
+        if batch.num_tokens() < most_tokens / 2 {
+            memory::give_back_freed_blocks();
+        }
+        most_tokens = most_tokens.max(batch.num_tokens());
         let bits = |loss: Loss| (loss.sum.to_bits(), loss.count, loss.correct);
         own.push(task.evaluate(&batch)?.into_iter().map(bits).collect());
     }

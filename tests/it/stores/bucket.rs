@@ -121,3 +121,30 @@ fn a_model_is_pretrained_and_fine_tuned_from_a_bucket_as_from_files() {
         broken.stderr
     );
 }
+
+/// A file of tasks that lies in a bucket, and names rows that do, too.
+#[test]
+fn probes_from_a_bucket_score_as_from_files() {
+    let Some(server) = bucket() else { return };
+    let tasks = |of: &str| {
+        format!(
+            "data: {{train_file: {of}train.csv, eval_file: {of}eval.csv, max_seq_length: 32}}\n\
+             training: {{max_steps: 6}}\ntasks:\n  - name: animals\n"
+        )
+    };
+    let (local, place) = (Workplace::new(), Workplace::new());
+    for (name, rows) in [("train.csv", examples(24)), ("eval.csv", examples(9))] {
+        fs::write(local.path(name), &rows).unwrap();
+        server.put(&format!("rows/{name}"), rows.as_bytes());
+    }
+    fs::write(local.path("tasks.yaml"), tasks("")).unwrap();
+    server.put("tasks.yaml", tasks("s3://bucket/rows/").as_bytes());
+    let every = "evaluation.probe_steps=20";
+    local.run(&["evaluation.probes=tasks.yaml", every], &[]).ok();
+    let away = ["evaluation.probes=s3://bucket/tasks.yaml", every];
+    server.run(place.command(&away, &[]), &place.path("cache")).ok();
+    let scores = local.series("eval/animals");
+    assert!(scores.len() == 3 && place.series("eval/animals") == scores, "{scores:?}");
+    let saved = fs::read_to_string(place.run_path("config.yaml")).unwrap();
+    assert!(saved.contains("s3://bucket/tasks.yaml"), "{saved}");
+}
