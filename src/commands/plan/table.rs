@@ -98,16 +98,16 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
 
 /// What memory is for, a line for all devices where it is the same.
 fn memory(rows: &[Row]) -> Vec<String> {
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut told: Vec<(Vec<&str>, String)> = Vec::new();
     for row in rows {
         let Ok(found) = &row.found else { continue };
         let (name, parts) = (row.device.name(), memory_parts(&found.fitted));
         match told.last_mut().filter(|(_, last)| *last == parts) {
-            Some((names, _)) => *names += &format!(", {name}"),
-            None => told.push((name.to_string(), parts)),
+            Some((names, _)) => names.push(name),
+            None => told.push((vec![name], parts)),
         }
     }
-    told.into_iter().map(|(names, parts)| format!("memory on {names}: {parts}")).collect()
+    told.into_iter().map(|(names, parts)| format!("memory on {}: {parts}", names.join(", "))).collect()
 }
 
 fn memory_parts(fitted: &Fitted) -> String {
