@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::material::examples;
 use crate::stores::bucket::bucket;
 use crate::stores::bucket::place;
 use crate::stores::server::Server;
@@ -48,6 +49,21 @@ fn a_run_goes_on_from_a_bucket_of_googles_on_another_machine() {
     assert!(!told.contains("planted"), "{told}");
     assert!(weights(&second) == weights(&straight), "the bytes of the models differ");
     assert!(server.get("runs/mine/final/model.safetensors") == weights(&straight));
+
+    // The model is fine-tuned from there, too.
+    for (name, rows) in [("train", 48), ("eval", 12)] {
+        server.put(&format!("rows/{name}.csv"), examples(rows).as_bytes());
+    }
+    let mut tune = Command::new(env!("CARGO_BIN_EXE_mlmtrain"));
+    let rows = ["--train", "gs://bucket/rows/train.csv", "--eval", "gs://bucket/rows/eval.csv"];
+    tune.args(["finetune", "--model", "gs://bucket/runs/mine/final/", "--output-dir", "tuned"]).args(rows);
+    tune.args(["--set", "data.max_seq_length=32", "--set", "training.max_steps=8"]);
+    tune.current_dir(second.path("")).env("XDG_CACHE_HOME", second.path("cache"));
+    tune.env("GOOGLE_BASE_URL", &server.endpoint);
+    tune.env("GCE_METADATA_HOST", &role.host).env("GCE_METADATA_IP", &role.host);
+    let tuned = tune.output().unwrap();
+    assert!(tuned.status.success(), "{}", String::from_utf8_lossy(&tuned.stderr));
+    assert!(second.json("../tuned/all_results.json")["eval_accuracy"].is_number());
 
     // A machine without a role.
     let nobody = Server::start(|_| status("403 Forbidden", ""));
