@@ -100,7 +100,7 @@ impl Add for Prediction {
             state_bytes: self.state_bytes + other.state_bytes,
             activation_bytes: self.activation_bytes + other.activation_bytes,
             temporary_bytes: self.temporary_bytes + other.temporary_bytes,
-            // One after the other, and nothing freed is kept.
+            // One after the other, and what the first one frees serves the second.
             evaluation_bytes: self.evaluation_bytes.max(other.evaluation_bytes),
             saving_bytes: self.saving_bytes + other.saving_bytes,
         }
@@ -191,6 +191,7 @@ pub(super) fn activations(
             + besides
             + 2 * said
             + head.temporary_bytes,
+        // Less by half the logits in f32, of which an evaluation has no gradient.
         evaluation_bytes: of(encoder.inferring()) + besides + said + head.saved_bytes + head.temporary_bytes,
     }
 }
