@@ -57,15 +57,12 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     overrides.extend(args.at_once.map(|runs| Override::flag("--at-once", "runs_at_once", runs)));
     overrides.extend(args.threads.map(|threads| Override::flag("--threads", "run.threads", threads)));
     overrides.extend(config::overrides(&args.profile, &args.set)?);
-    let mut tasks = config::load_tasks(&args.tasks, &overrides)?;
     let repeated = (1..args.models.len()).find(|&at| args.models[..at].contains(&args.models[at]));
     if let Some(model) = repeated.map(|at| &args.models[at]) {
         let problem = Problem::usage(format!("names `{}` twice", model.display())).at("--models");
         return Err(problem.hint("keep one of the two").into());
     }
-    for task in &mut tasks {
-        task.config = staging::finetuning(task.config.clone())?;
-    }
+    let mut tasks = staging::tasks(&args.tasks, &overrides)?;
     tasks.iter().try_for_each(|task| upload::refuse(&task.config.run))?;
     let models = staging::staged(args.models.clone(), &CacheConfig::default())?;
     let folders = Comparison::folders(&tasks, &models, &args.output_dir);

@@ -18,6 +18,7 @@ use crate::config::CacheConfig;
 use crate::config::FinetuneConfig;
 use crate::config::InitialEmbeddings;
 use crate::config::NamedTask;
+use crate::config::Override;
 use crate::config::PretrainConfig;
 use crate::error::Problem;
 use crate::fs;
@@ -106,10 +107,9 @@ pub(super) fn finetuning(config: FinetuneConfig) -> Result<FinetuneConfig> {
     staged(config, &cache)
 }
 
-/// The tasks of a run's probes, as [`finetuning`].
-pub(super) fn probed(config: &PretrainConfig) -> Result<Vec<NamedTask>> {
-    let Some(path) = &config.evaluation.probes else { return Ok(Vec::new()) };
-    let mut tasks = config::load_tasks(path, &[])?;
+/// The tasks of a file, as [`finetuning`].
+pub(super) fn tasks(path: &Path, overrides: &[Override]) -> Result<Vec<NamedTask>> {
+    let mut tasks = config::load_tasks(path, overrides)?;
     for task in &mut tasks {
         task.config = finetuning(task.config.clone())?;
     }

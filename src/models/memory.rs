@@ -22,6 +22,9 @@ use crate::models::heads::sentence_pairs::SentencePairHeads;
 /// quickstart's.
 pub const PROCESS_BYTES: u64 = 48 << 20;
 
+/// A copy of a checkpoint is held while it is written where so many times its size is free.
+pub const SAVING_ROOM: u64 = 2;
+
 /// f32 values kept for each parameter: the value, its gradient and two moments.
 const STATE_VALUES: u64 = 4;
 
@@ -68,7 +71,7 @@ pub struct Prediction {
     pub temporary_bytes: u64,
     /// What a batch of evaluation takes; what a step has freed is given back before.
     pub evaluation_bytes: u64,
-    /// The copy of a checkpoint that is written while training goes on. Where twice as much is not free, steps
+    /// The copy of a checkpoint that is written while training goes on; without [`SAVING_ROOM`] for it, steps
     /// wait for the disk instead.
     pub saving_bytes: u64,
 }
@@ -87,7 +90,8 @@ impl Prediction {
     /// What a run takes at its peak where `room_bytes` are there for it.
     pub fn peak(&self, room_bytes: u64) -> u64 {
         let total = self.total();
-        total + if total + 2 * self.saving_bytes <= room_bytes { self.saving_bytes } else { 0 }
+        let is_copied = total + SAVING_ROOM * self.saving_bytes <= room_bytes;
+        total + if is_copied { self.saving_bytes } else { 0 }
     }
 }
 
@@ -100,7 +104,7 @@ impl Add for Prediction {
             state_bytes: self.state_bytes + other.state_bytes,
             activation_bytes: self.activation_bytes + other.activation_bytes,
             temporary_bytes: self.temporary_bytes + other.temporary_bytes,
-            // One after the other, and what the first one frees serves the second.
+            // One after the other.
             evaluation_bytes: self.evaluation_bytes.max(other.evaluation_bytes),
             saving_bytes: self.saving_bytes + other.saving_bytes,
         }

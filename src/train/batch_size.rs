@@ -47,11 +47,16 @@ pub fn predicted_bytes(rows: usize, training: &TrainingConfig, shapes: &Shapes, 
     predicted(rows, training, shapes, place).total()
 }
 
+/// Token positions of a batch are 32-bit numbers.
+fn countable_rows(shapes: &Shapes) -> usize {
+    i32::MAX as usize / shapes.length.max(1)
+}
+
 /// The most rows at once that fit into `bytes`, whatever an update has; zero where not even one does.
 pub fn most_rows_at_once(training: &TrainingConfig, shapes: &Shapes, place: Place, bytes: u64) -> usize {
-    // Token positions of a batch are 32-bit numbers.
-    let countable = i32::MAX as usize / shapes.length.max(1);
-    let fits = |rows: usize| rows <= countable && predicted_bytes(rows, training, shapes, place) <= bytes;
+    let fits = |rows: usize| {
+        rows <= countable_rows(shapes) && predicted_bytes(rows, training, shapes, place) <= bytes
+    };
     (0..31).rev().map(|bit| 1 << bit).fold(0, |most, rows| if fits(most + rows) { most + rows } else { most })
 }
 
@@ -65,8 +70,7 @@ fn most_rows(
     bytes: u64,
 ) -> Option<usize> {
     let update = training.rows_per_update();
-    // Token positions of a batch are 32-bit numbers.
-    let countable = (i32::MAX as usize / shapes.length.max(1)).min(most);
+    let countable = countable_rows(shapes).min(most);
     let divisors = (1..=countable).rev().filter(|rows| update.is_multiple_of(*rows));
     divisors.into_iter().find(|&rows| predicted_bytes(rows, training, shapes, place) <= bytes)
 }

@@ -21,6 +21,7 @@ use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::fs;
 use crate::layers::Parameters;
+use crate::models::memory::SAVING_ROOM;
 use crate::models::memory::checkpoint_bytes;
 use crate::ops::tensor::copy_on_host;
 use crate::optim::Optimizer;
@@ -51,9 +52,6 @@ use crate::train::saved::place;
 use crate::train::saved::tensors_of;
 use crate::train::state::TrainState;
 use crate::train::weights;
-
-/// A copy of the state is held while it is written where so many times its size is free.
-const ROOM_FACTOR: u64 = 2;
 
 /// Name of the folder of the final model inside a run folder.
 pub const FINAL: &str = "final";
@@ -488,5 +486,5 @@ impl Drop for RunFolder {
 /// Whether memory has room for a copy of so many bytes while steps go on; what cannot be told is taken for
 /// room.
 fn has_room_for(bytes: u64) -> bool {
-    fs::available_bytes().is_none_or(|free| free / ROOM_FACTOR >= bytes)
+    fs::available_bytes().is_none_or(|free| free / SAVING_ROOM >= bytes)
 }

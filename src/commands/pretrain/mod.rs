@@ -111,7 +111,8 @@ fn train(
     }
     let signals = Signals::listen()?;
     let with = Equipment { machine, progress, signals: &signals };
-    let probes = Probes::of(resolved, staging::probed(config)?, &config.precision, with)?;
+    let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
+    let probes = Probes::of(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
     let request = Request {
         config,
         run: &config.run,
