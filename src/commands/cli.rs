@@ -112,7 +112,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   mlmtrain plan --config configs/roberta-base.yaml
   mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --set training.max_steps=200000
-  mlmtrain plan --config my.yaml --device here --json")]
+  mlmtrain plan --config my.yaml --device here,cpu,l4 --prices seller.yaml --json")]
     Plan(PlanArgs),
     /// Train a masked language model, or an ELECTRA, on raw text
     ///
@@ -245,12 +245,15 @@ pub enum Command {
     /// Measure whole training steps: speed, share of the machine's peak, memory
     ///
     /// Each row trains on made batches in a process of its own: forward, backward, clipping, AdamW, 15 % of
-    /// tokens masked. MFU is the share of the peak that this machine reaches in the row's compute type,
-    /// measured at the beginning.
+    /// tokens masked, or with `--task classify` a label a row. All tokens of a row are real; fine-tuning pads
+    /// nothing, so that `--length` is best the mean length of the texts. MFU is the share of the peak that this
+    /// machine reaches in the row's compute type, measured at the beginning.
     #[command(after_help = "Examples:
   mlmtrain bench --model tiny,small,base --batch 8,16 --length 128 --compute f32,bf16
   mlmtrain bench --model configs/quickstart.yaml
   mlmtrain bench --model base --batch 8 --steps 20 --threads 2 --json > base.jsonl
+  mlmtrain bench --task classify --model large --device cpu,cuda --batch 8,32 --compute bf16 \\
+    --examples 120000 --usd-per-hour 2.5
   mlmtrain bench --model base,large --length 128,512 --compute bf16 --most-rows-on 16GB,24GB,40GB,80GB")]
     Bench(BenchArgs),
     /// One measurement of `bench`, in a process of its own

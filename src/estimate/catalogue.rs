@@ -29,7 +29,7 @@ pub struct Rentable {
 
 impl Rentable {
     /// The newest first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         gpu("b200", "NVIDIA B200", (10, 0), 183_359, 8000.0, 1000.0, 5.5),
         gpu("h200", "NVIDIA H200", (9, 0), 143_771, 4800.0, 700.0, 3.5),
         gpu("h100", "NVIDIA H100 80GB HBM3", (9, 0), 81_559, 3350.0, 700.0, 2.5),
@@ -41,6 +41,7 @@ impl Rentable {
         gpu("a10g", "NVIDIA A10G", (8, 6), 23_028, 600.0, 300.0, 1.0),
         gpu("rtx-3090", "NVIDIA GeForce RTX 3090", (8, 6), 24_576, 936.0, 350.0, 0.25),
         gpu("t4", "Tesla T4", (7, 5), 15_360, 320.0, 70.0, 0.5),
+        gpu("v100-32", "Tesla V100-SXM2-32GB", (7, 0), 32_768, 900.0, 300.0, 2.5),
         gpu("v100-16", "Tesla V100-SXM2-16GB", (7, 0), 16_384, 900.0, 300.0, 2.0),
     ];
 

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use candle_core::Device;
+use serde::Deserialize;
+use serde::Serialize;
 
 use crate::batches::Batch;
 use crate::config::ComputeType;
@@ -17,6 +19,9 @@ use crate::config::RtdConfig;
 use crate::config::TrainingConfig;
 use crate::families::ModelConfig;
 use crate::machine::Machine;
+use crate::models::Blueprint;
+use crate::models::Model;
+use crate::models::memory::Outline;
 use crate::models::memory::StepSizes;
 use crate::ops::memory;
 use crate::precision;
@@ -24,6 +29,8 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::rng::Purpose;
 use crate::rng::Stream;
+use crate::tasks::Task;
+use crate::tasks::classify::Classify;
 use crate::tasks::list;
 use crate::tasks::list::PretrainedVisitor;
 use crate::tasks::pretraining::Pretrained;
@@ -42,23 +49,38 @@ const SEED: u64 = 1;
 /// Tokens of a segment where rows hold several: 20 to 60.
 const SHORT_TOKENS: (u32, u32) = (20, 60);
 
+/// What a model is trained for in the steps that are timed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum TimedTask {
+    /// Pretraining.
+    Pretraining {
+        /// The family's own task when absent.
+        task: Option<PretrainTask>,
+        /// The generator beside it, if any.
+        rtd: RtdConfig,
+        /// Share of the tokens that carry a label.
+        masked_share: f64,
+    },
+    /// Fine-tuning with a label a row, one of so many.
+    Classification {
+        /// Labels that there are.
+        labels: usize,
+    },
+}
+
 /// What is timed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Family and shape.
     pub model: ModelConfig,
-    /// What it is trained for; the family's own task when absent.
-    pub task: Option<PretrainTask>,
-    /// The generator beside it, if any.
-    pub rtd: RtdConfig,
+    /// What it is trained for.
+    pub task: TimedTask,
     /// Type of activations and products.
     pub compute: ComputeType,
     /// Rows of a step (B).
     pub rows: usize,
     /// Tokens of a row, all of them real.
     pub length: usize,
-    /// Share of the tokens that carry a label.
-    pub masked_share: f64,
     /// Rows of several segments of 20 to 60 tokens each, as packed short texts have, instead of one segment
     /// a row.
     pub short_segments: bool,
@@ -101,15 +123,39 @@ impl Case {
         let _keeping = memory::keep_freed_blocks();
         let machine = Machine::alone(device, Policy::plain(self.compute, &Hardware::of(device))?);
         let watch = Watch { case: self, machine: &machine, least_steps, least_seconds, after_step };
-        list::pretrained(self.config().task(), watch)
+        match &self.task {
+            TimedTask::Pretraining { task, rtd, .. } => {
+                let config = self.pretraining(*task, rtd);
+                list::pretrained(config.task(), OfPretraining { config: &config, watch })
+            }
+            TimedTask::Classification { labels } => {
+                let mut model = Model::classifier(&self.model, *labels, SEED, device)?;
+                model.encoder.gradient_checkpointing = self.gradient_checkpointing;
+                watch.steps(&Classify { model }.computing_in(machine.policy.compute)?)
+            }
+        }
     }
 
-    fn config(&self) -> PretrainConfig {
-        PretrainConfig {
-            task: self.task,
-            rtd: self.rtd.clone(),
-            ..PretrainConfig::of_model(self.model.clone())
+    fn pretraining(&self, task: Option<PretrainTask>, rtd: &RtdConfig) -> PretrainConfig {
+        PretrainConfig { task, rtd: rtd.clone(), ..PretrainConfig::of_model(self.model.clone()) }
+    }
+
+    fn training(&self) -> TrainingConfig {
+        TrainingConfig {
+            weight_decay: 0.01,
+            max_grad_norm: 1.0,
+            gradient_checkpointing: self.gradient_checkpointing.into(),
+            ..TrainingConfig::default()
         }
+    }
+
+    fn outline(&self) -> Result<Box<dyn Outline>> {
+        Ok(match &self.task {
+            TimedTask::Pretraining { task, rtd, .. } => {
+                list::shapes(&self.pretraining(*task, rtd), &self.model)?.outline
+            }
+            TimedTask::Classification { labels } => Box::new(Blueprint::classifier(&self.model, *labels)),
+        })
     }
 
     /// Bytes that a step takes at its peak, from the shapes alone.
@@ -117,19 +163,24 @@ impl Case {
         let step = StepSizes {
             tokens: self.tokens() as u64,
             length: self.length as u64,
-            targets: self.masked() as u64,
+            targets: self.targets() as u64,
             compute: precision::dtype(self.compute),
             gradient_checkpointing: self.gradient_checkpointing,
             on_gpu,
         };
-        Ok(list::shapes(&self.config(), &self.model)?.outline.memory(&step).total())
+        Ok(self.outline()?.memory(&step).total())
     }
 
-    fn masked(&self) -> usize {
-        (self.tokens() as f64 * self.masked_share) as usize
+    /// Labels of a step.
+    fn targets(&self) -> usize {
+        match self.task {
+            TimedTask::Pretraining { masked_share, .. } => (self.tokens() as f64 * masked_share) as usize,
+            TimedTask::Classification { .. } => self.rows,
+        }
     }
 
-    /// Random tokens; exactly the masked share of them, spread at random, carries a random label.
+    /// Random tokens with random labels: exactly the masked share of them, spread at random, or the first of
+    /// each row.
     fn batch(&self) -> Batch {
         let stream = Stream::new(SEED, Purpose::Test, 0);
         let tokens = self.tokens();
@@ -139,10 +190,13 @@ impl Case {
         let id = |index: usize, kind: u64| {
             (first + stream.below(kind << 32 | index as u64, vocab_size - first)) as u32
         };
-        let mut label_positions: Vec<u32> = (0..tokens as u32).collect();
-        label_positions.sort_by_key(|&t| stream.words(u64::from(t))[0]);
-        label_positions.truncate(self.masked());
-        label_positions.sort_unstable();
+        let label_positions = self.label_positions(&stream);
+        let label = |t: u32| match self.task {
+            TimedTask::Pretraining { .. } => id(t as usize, 2),
+            TimedTask::Classification { labels } => {
+                stream.below(2 << 32 | u64::from(t), labels as u64) as u32
+            }
+        };
         let cu_seqlens = self.segments();
         Batch {
             ids: (0..tokens).map(|t| id(t, 1)).collect(),
@@ -150,11 +204,22 @@ impl Case {
             position_ids: cu_seqlens.windows(2).flat_map(|segment| 0..segment[1] - segment[0]).collect(),
             cu_seqlens,
             token_keys: (0..tokens as u64).collect(),
-            labels: label_positions.iter().map(|&t| id(t as usize, 2)).collect(),
+            labels: label_positions.iter().map(|&t| label(t)).collect(),
             label_positions,
             sample_ids: (0..self.rows as u64).collect(),
             ..Batch::default()
         }
+    }
+
+    fn label_positions(&self, stream: &Stream) -> Vec<u32> {
+        if matches!(self.task, TimedTask::Classification { .. }) {
+            return (0..self.rows).map(|row| (row * self.length) as u32).collect();
+        }
+        let mut positions: Vec<u32> = (0..self.tokens() as u32).collect();
+        positions.sort_by_key(|&t| stream.words(u64::from(t))[0]);
+        positions.truncate(self.targets());
+        positions.sort_unstable();
+        positions
     }
 
     /// One segment a row, or rows cut into short ones.
@@ -182,22 +247,28 @@ struct Watch<'a, F> {
     after_step: F,
 }
 
-impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
+/// Builds a task of pretraining and times it.
+struct OfPretraining<'a, F> {
+    config: &'a PretrainConfig,
+    watch: Watch<'a, F>,
+}
+
+impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
     type Output = Result<Timing>;
 
     fn visit<T: Pretrained>(self) -> Result<Timing> {
+        let Self { config, watch } = self;
+        let (training, progress) = (&watch.case.training(), &Progress::detect(true));
+        let setting = Setting { training, machine: watch.machine, seed: SEED, progress, is_beginning: true };
+        let task = T::build(config, &watch.case.model, setting)?;
+        watch.steps(&task)
+    }
+}
+
+impl<F: FnMut()> Watch<'_, F> {
+    fn steps(self, task: &impl Task) -> Result<Timing> {
         let Self { case, machine, least_steps, least_seconds, mut after_step } = self;
-        let training = TrainingConfig {
-            weight_decay: 0.01,
-            max_grad_norm: 1.0,
-            gradient_checkpointing: case.gradient_checkpointing.into(),
-            ..TrainingConfig::default()
-        };
-        let progress = &Progress::detect(true);
-        let is_beginning = true;
-        let setting = Setting { training: &training, machine, seed: SEED, progress, is_beginning };
-        let task = T::build(&case.config(), &case.model, setting)?;
-        let mut stepper = stepper(task.parameters(), &training, machine, SEED)?;
+        let mut stepper = stepper(task.parameters(), &case.training(), machine, SEED)?;
         let batch = [case.batch()];
         let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
         while step < WARM_UP_STEPS
@@ -206,7 +277,7 @@ impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
         {
             step += 1;
             let start = Instant::now();
-            step_flops = stepper.run(&task, &batch, step, LEARNING_RATE)?.flops;
+            step_flops = stepper.run(task, &batch, step, LEARNING_RATE)?.flops;
             if step > WARM_UP_STEPS {
                 sorted_seconds.push(start.elapsed().as_secs_f64());
                 after_step();
@@ -221,19 +292,37 @@ impl<F: FnMut()> PretrainedVisitor for Watch<'_, F> {
 mod tests {
     use super::*;
     use crate::families::named_model;
-    use crate::models::Blueprint;
 
     fn case(name: &str, rows: usize, length: usize) -> Case {
         Case {
             model: named_model(name).unwrap(),
-            task: None,
-            rtd: RtdConfig::default(),
+            task: masked(0.15),
             compute: ComputeType::F32,
             gradient_checkpointing: false,
             rows,
             length,
-            masked_share: 0.15,
             short_segments: false,
+        }
+    }
+
+    fn masked(masked_share: f64) -> TimedTask {
+        TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share }
+    }
+
+    #[test]
+    fn a_classifier_has_a_label_a_row_and_less_to_do() {
+        let masked = case("tiny", 3, 16);
+        let case = Case { task: TimedTask::Classification { labels: 4 }, ..masked.clone() };
+        let batch = case.batch();
+        assert_eq!((batch.label_positions.as_slice(), batch.ids.len()), (&[0, 16, 32][..], 48));
+        assert!(batch.labels.iter().all(|&label| label < 4));
+        assert!(case.predicted_bytes(false).unwrap() < masked.predicted_bytes(false).unwrap());
+        for gradient_checkpointing in [false, true] {
+            let case = Case { gradient_checkpointing, ..case.clone() };
+            let timing = case.time_steps(&Device::Cpu, 2, 0.0, || ()).unwrap();
+            assert_eq!(timing.sorted_seconds.len(), 2);
+            let model = Blueprint::classifier(&case.model, 4);
+            assert_eq!(timing.step_flops.to_bits(), model.flops(48.0, 16.0, 3.0).to_bits());
         }
     }
 
@@ -276,7 +365,7 @@ mod tests {
         for more in [
             Case { rows: 16, ..base.clone() },
             Case { length: 256, ..base.clone() },
-            Case { masked_share: 0.3, ..base.clone() },
+            Case { task: masked(0.3), ..base.clone() },
             Case { model: named_model("large").unwrap(), ..base },
         ] {
             assert!(more.predicted_bytes(false).unwrap() > bytes, "{more:?}");

@@ -62,6 +62,22 @@ fn a_row_has_figures_that_make_sense() {
     }
 }
 
+/// The table of fine-tuning that people look for before they rent: by device and batch, with an epoch's price.
+#[test]
+fn a_classifier_is_timed_and_an_epoch_priced() {
+    let arguments = ["--task", "classify", "--model", "tiny", "--batch", "2,1000000", "--length", "16"];
+    let few =
+        ["--steps", "1", "--seconds", "0", "--device", "cpu", "--examples", "1000", "--usd-per-hour", "36"];
+    let (code, stdout, stderr) = bench(&[&arguments[..], &few, &["--json"]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    let number = |name: &str| rows[0][name].as_f64().unwrap_or_else(|| panic!("{name} in {stdout}"));
+    assert_eq!((&rows[0]["task"], &rows[0]["device"]), (&"classify".into(), &"cpu".into()));
+    assert!((number("epoch_seconds") * number("examples_per_second") / 1000.0 - 1.0).abs() < 1e-9);
+    assert!((number("epoch_usd") * 100.0 / number("epoch_seconds") - 1.0).abs() < 1e-9);
+    assert_eq!((&rows[1]["fits"], &rows[1]["epoch_seconds"]), (&false.into(), &Value::Null), "{stdout}");
+}
+
 /// The child that measures has the cap, too, and a cap that is higher than the processor raises nothing.
 #[test]
 fn the_instructions_and_their_cap_are_told() {
@@ -86,7 +102,7 @@ fn what_is_no_model_is_exit_code_2_and_the_names_of_those_that_are() {
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!(stderr, @"
     error: --model: `configs/huge.yaml` is neither a model's name nor a file
-      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a configuration of `pretrain`
+      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a model folder or of a configuration of `pretrain`
     ");
 }
 
@@ -96,7 +112,7 @@ fn what_cannot_fit_is_said_without_trying() {
         bench(&["--model", "large", "--batch", "1000000", "--length", "512", "--quiet"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let lines: Vec<&str> = stdout.lines().collect();
-    assert!(lines.len() == 2 && lines[1].contains("does not fit: needs about "), "{stdout}");
+    assert!(lines.len() == 2 && lines[1].contains("out of memory: needs about "), "{stdout}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn plan(place: &Workplace, arguments: &[&str]) -> Value {
 fn this_machine_is_measured_and_others_are_predicted() {
     let place = Workplace::new();
     let arguments =
-        ["--device", "here,h100,v100", "--price", "h100=3.6,here=1", "--set", "run.usd_per_hour=9"];
+        ["--device", "here,h100,v100-32", "--price", "h100=3.6,here=1", "--set", "run.usd_per_hour=9"];
     let found = plan(&place, &arguments);
     let [here, rented, old] = &found["devices"].as_array().unwrap()[..] else { panic!("{found}") };
     assert_eq!((&here["measured"], &rented["measured"]), (&Value::Bool(true), &Value::Bool(false)));
@@ -40,6 +40,28 @@ fn this_machine_is_measured_and_others_are_predicted() {
 }
 
 #[test]
+fn prices_come_from_a_file_and_the_processor_is_a_device() {
+    let place = Workplace::new();
+    std::fs::write(place.path("prices.yaml"), "# of a seller\nH100: 7.2\ncpu: 0.5\nl4: 1\n").unwrap();
+    let arguments = ["--device", "cpu,h100,l4", "--prices", "prices.yaml", "--price", "l4=0.25"];
+    let found = plan(&place, &arguments);
+    let rows = found["devices"].as_array().unwrap();
+    let prices: Vec<f64> = rows.iter().filter_map(|row| row["usd_per_hour"].as_f64()).collect();
+    assert_eq!(prices, [0.5, 7.2, 0.25], "{found}");
+    assert_eq!((&rows[0]["device"], &rows[0]["measured"]), (&"cpu".into(), &true.into()));
+    let refused = |text: &str, words: &[&str]| {
+        std::fs::write(place.path("prices.yaml"), text).unwrap();
+        let all = ["plan", "--config", "config.yaml", "--prices", "prices.yaml"];
+        place.program(&all, "").refused(2, words);
+    };
+    let wrong =
+        ["prices.yaml:1:1: the price is", "prices.yaml:2:1: the price is", "`h100: 1.99`, a line each"];
+    refused("h100: cheap\nl4: -1\n", &wrong);
+    refused("t5: 1\n", &["prices.yaml:1:1: `t5` is not known; take here, cpu, b200, "]);
+    refused("[]\n", &["prices.yaml: holds no prices"]);
+}
+
+#[test]
 fn the_table_says_what_is_measured_and_what_is_not_counted() {
     let place = Workplace::new();
     let more =
@@ -55,6 +77,7 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
         "tokens/s",
         "evaluating and saving come on top",
         "--price h100=1.99",
+        "--prices FILE",
     ] {
         assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
     }

@@ -1,6 +1,7 @@
 //! Arguments of `bench`, as typed.
 
 use clap::Args;
+use clap::ValueEnum;
 
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
@@ -11,10 +12,16 @@ use crate::quantity::parse_bytes;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct BenchArgs {
     /// tiny, small, base, large (RoBERTa's), FAMILY-small or FAMILY-base (electra, distilbert, modernbert,
-    /// deberta-v3, albert, mpnet), or a configuration of `pretrain` (its model, and its batch, length and
-    /// precision where the flags say nothing); several with commas
+    /// deberta-v3, albert, mpnet), a model folder (its shape), or a configuration of `pretrain` (its model,
+    /// and its batch, length and precision where the flags say nothing); several with commas
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',', required = true)]
     pub model: Vec<String>,
+    /// What the steps train for: `pretrain` is the task of the configuration, or the family's own
+    #[arg(long, value_enum, default_value_t = BenchTask::Pretrain)]
+    pub task: BenchTask,
+    /// Labels of `--task classify`; 4 when not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub labels: Option<u32>,
     /// Rows of a step, e.g. `8,16`; 8 when not given
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub batch: Vec<u32>,
@@ -30,6 +37,12 @@ pub struct BenchArgs {
     /// Time steps for at least this many seconds
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
+    /// Tell the minutes that so many examples take, and at `--usd-per-hour` the cents
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub examples: Option<u64>,
+    /// What this machine costs an hour, in US dollars
+    #[arg(long, value_name = "USD", value_parser = price, requires = "examples")]
+    pub usd_per_hour: Option<f64>,
     /// Fill the rows with documents of 20 to 60 tokens, instead of one document each
     #[arg(long)]
     pub short: bool,
@@ -39,9 +52,10 @@ pub struct BenchArgs {
     /// Measure nothing, but print the most rows that GPUs of these sizes should hold, e.g. `16GB,24GB`
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_bytes, conflicts_with_all = ["batch", "json"])]
     pub most_rows_on: Vec<u64>,
-    /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub device: DeviceChoice,
+    /// Where to compute: cpu, cuda, cuda:1, ...; auto takes the first GPU where there is one; several with
+    /// commas
+    #[arg(long, value_name = "DEVICE,...", value_delimiter = ',', default_value = "auto")]
+    pub device: Vec<DeviceChoice>,
     /// Let a GPU round the operands of f32 products to TF32
     #[arg(long)]
     pub tf32: bool,
@@ -53,11 +67,27 @@ pub struct BenchArgs {
     pub json: bool,
 }
 
+/// What `bench` can measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchTask {
+    /// A masked language model, or what else its family is pretrained for
+    Pretrain,
+    /// One label for each row
+    Classify,
+}
+
 /// Arguments of the process that measures one row.
 #[derive(Debug, Args)]
 pub struct BenchJobArgs {
     /// What to measure, JSON.
     pub job: String,
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(usd) if usd.is_finite() && usd >= 0.0 => Ok(usd),
+        _ => Err("not a price in US dollars".to_string()),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

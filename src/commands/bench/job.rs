@@ -22,10 +22,7 @@ use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::terminal::stdout_line;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
-use crate::config::PretrainTask;
-use crate::config::RtdConfig;
 use crate::error::Problem;
-use crate::families::ModelConfig;
 use crate::fs;
 use crate::machine;
 use crate::ops::cuda;
@@ -57,37 +54,13 @@ pub(super) struct Place {
 /// The training steps of one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Steps {
-    pub(super) model: ModelConfig,
-    pub(super) task: Option<PretrainTask>,
-    pub(super) rtd: RtdConfig,
-    pub(super) compute: ComputeType,
+    pub(super) case: Case,
     pub(super) device: DeviceChoice,
     pub(super) tf32: bool,
-    pub(super) batch: usize,
-    pub(super) length: usize,
-    pub(super) masked_share: f64,
-    pub(super) short: bool,
-    pub(super) gradient_checkpointing: bool,
     /// Steps to time at least.
     pub(super) least: usize,
     /// Seconds to time at least.
     pub(super) least_seconds: f64,
-}
-
-impl Steps {
-    pub(super) fn case(&self) -> Case {
-        Case {
-            model: self.model.clone(),
-            task: self.task,
-            rtd: self.rtd.clone(),
-            compute: self.compute,
-            rows: self.batch,
-            length: self.length,
-            masked_share: self.masked_share,
-            short_segments: self.short,
-            gradient_checkpointing: self.gradient_checkpointing,
-        }
-    }
 }
 
 /// What the machine can do at most.
@@ -282,7 +255,7 @@ fn machine(place: &Place) -> Result<Machine> {
 fn time(steps: &Steps) -> Result<Timed> {
     let (device, _) = machine::pick_device(steps.device)?;
     cuda::set_tf32(steps.tf32);
-    let timing = steps.case().time_steps(&device, steps.least, steps.least_seconds, || {
+    let timing = steps.case.time_steps(&device, steps.least, steps.least_seconds, || {
         // Should the reader have gone, the last message will say so.
         let _ = say(&Message::Step);
     })?;

@@ -1,4 +1,5 @@
-//! `mlmtrain bench`: how fast whole training steps are, a row for each model, batch, length and compute type.
+//! `mlmtrain bench`: how fast whole training steps are, a row for each device, model, batch, length and compute
+//! type.
 //!
 //! Each row is measured in a process of its own (`job.rs`), so that its peak memory is its own and a row that
 //! does not fit takes nothing else with it. `table.rs` is how rows look.
@@ -16,11 +17,13 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::commands::bench::args::BenchArgs;
+use crate::commands::bench::args::BenchTask;
 use crate::commands::bench::job::Ended;
 use crate::commands::bench::job::Job;
 use crate::commands::bench::job::Machine;
 use crate::commands::bench::job::Place;
 use crate::commands::bench::job::Steps;
+use crate::commands::bench::table::Epoch;
 use crate::commands::bench::table::Measured;
 use crate::commands::bench::table::Outcome;
 use crate::commands::bench::table::Row;
@@ -31,13 +34,13 @@ use crate::config::BatchSize;
 use crate::config::ComputeType;
 use crate::config::DeviceChoice;
 use crate::config::PretrainConfig;
-use crate::config::PretrainTask;
 use crate::config::RtdConfig;
 use crate::error::Problem;
 use crate::families::MODEL_NAMES;
 use crate::families::ModelConfig;
 use crate::families::named_model;
 use crate::fs;
+use crate::interop::HubConfig;
 use crate::precision::Hardware;
 use crate::quantity::format_bytes;
 use crate::tasks::pretraining::most_masked;
@@ -45,6 +48,8 @@ use crate::tasks::pretraining::origin;
 use crate::tasks::pretraining::planned_model;
 use crate::telemetry::Progress;
 use crate::telemetry::Unit;
+use crate::train::bench::Case;
+use crate::train::bench::TimedTask;
 
 pub(super) use job::run as run_job;
 
@@ -55,6 +60,9 @@ const MASKED_SHARE: f64 = 0.15;
 const BATCH: usize = 8;
 const LENGTH: usize = 128;
 
+/// Labels of a classifier where no flag says how many: AG News has as many.
+const LABELS: usize = 4;
+
 /// Runs the subcommand.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let rows = rows(args)?;
@@ -62,44 +70,60 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return most_rows::print(&rows, &args.most_rows_on);
     }
     let progress = Progress::detect(terminal::is_quiet());
-    let machine = measure_machine(args, &rows, &progress)?;
-    let table = Table::new(rows.iter().map(|(model, _)| model.as_str()));
+    let machines: Vec<Machine> = args
+        .device
+        .iter()
+        .map(|&device| measure_machine(args, device, &rows, &progress))
+        .collect::<Result<_>>()?;
+    let epoch = args.examples.map(|examples| Epoch { examples, usd_per_hour: args.usd_per_hour });
+    let table = Table::new(rows.iter().map(|(model, _)| model.as_str()), epoch);
     if !args.json {
         terminal::stdout_line(&table.header())?;
     }
     let mut failed = 0;
-    for (model, steps) in &rows {
-        let outcome = measure(model, steps, args.threads, &machine, &progress)?;
-        if let Outcome::Failed(message) = &outcome {
-            failed += 1;
-            progress.warn(&format!("{}: {message}", label(model, steps)));
+    for (&device, machine) in args.device.iter().zip(&machines) {
+        for (model, case) in &rows {
+            let steps = Steps {
+                case: case.clone(),
+                device,
+                tf32: args.tf32,
+                least: args.steps as usize,
+                least_seconds: args.seconds,
+            };
+            let outcome = measure(model, &steps, args.threads, machine, &progress)?;
+            if let Outcome::Failed(message) = &outcome {
+                failed += 1;
+                progress.warn(&format!("{}: {message}", label(model, case)));
+            }
+            let row = Row { model, case, machine, outcome };
+            terminal::stdout_line(&if args.json {
+                row.to_json(epoch).to_string()
+            } else {
+                table.line(&row)
+            })?;
         }
-        let row = Row {
-            model: model.clone(),
-            batch: steps.batch,
-            length: steps.length,
-            compute: steps.compute,
-            device: machine.device.clone(),
-            threads: machine.threads,
-            instructions: machine.path(steps.compute).map(str::to_string),
-            instructions_cap: machine.instructions_cap.clone(),
-            outcome,
-        };
-        terminal::stdout_line(&if args.json { row.to_json().to_string() } else { table.line(&row) })?;
     }
-    match failed {
-        0 => Ok(()),
-        _ => Err(Problem::new(format!("{failed} of {} rows could not be measured", rows.len())).into()),
+    if failed == 0 {
+        return Ok(());
     }
+    let all = rows.len() * machines.len();
+    Err(Problem::new(format!("{failed} of {all} rows could not be measured")).into())
 }
 
 /// Every row that is asked for, in the order of the flags, with the name of its model.
-fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
+fn rows(args: &BenchArgs) -> Result<Vec<(String, Case)>> {
+    refuse_what_has_no_place(args)?;
     let mut rows = Vec::new();
     for name in &args.model {
         let defaults = Defaults::of(name)?;
         let longest = defaults.model.max_sequence_length();
-        for &batch in &given(&args.batch, defaults.batch) {
+        let task = match args.task {
+            BenchTask::Pretrain => defaults.task.clone(),
+            BenchTask::Classify => {
+                TimedTask::Classification { labels: args.labels.map_or(LABELS, |labels| labels as usize) }
+            }
+        };
+        for &rows_at_once in &given(&args.batch, defaults.batch) {
             for &length in &given(&args.length, defaults.length) {
                 if length > longest {
                     let problem = Problem::usage(format!(
@@ -110,27 +134,33 @@ fn rows(args: &BenchArgs) -> Result<Vec<(String, Steps)>> {
                 let computes =
                     if args.compute.is_empty() { vec![defaults.compute] } else { args.compute.clone() };
                 rows.extend(computes.into_iter().map(|compute| {
-                    let steps = Steps {
+                    let case = Case {
                         model: defaults.model.clone(),
-                        task: defaults.task,
-                        rtd: defaults.rtd.clone(),
+                        task: task.clone(),
                         compute,
-                        device: args.device,
-                        tf32: args.tf32,
-                        batch,
+                        rows: rows_at_once,
                         length,
-                        masked_share: defaults.masked_share,
-                        short: args.short,
+                        short_segments: args.short,
                         gradient_checkpointing: args.gradient_checkpointing,
-                        least: args.steps as usize,
-                        least_seconds: args.seconds,
                     };
-                    (name.clone(), steps)
+                    (name.clone(), case)
                 }));
             }
         }
     }
     Ok(rows)
+}
+
+/// Flags of the other task.
+fn refuse_what_has_no_place(args: &BenchArgs) -> Result<()> {
+    let (flag, message) = match args.task {
+        BenchTask::Pretrain if args.labels.is_some() => ("--labels", "is for `--task classify`"),
+        BenchTask::Classify if args.short => {
+            ("--short", "is for pretraining: a row of classification is one text")
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::usage(message).at(flag).hint("leave it out").into())
 }
 
 fn given(values: &[u32], default: usize) -> Vec<usize> {
@@ -140,29 +170,27 @@ fn given(values: &[u32], default: usize) -> Vec<usize> {
 /// A model, and what is timed with it unless a flag says otherwise.
 struct Defaults {
     model: ModelConfig,
-    task: Option<PretrainTask>,
-    rtd: RtdConfig,
+    /// Of pretraining.
+    task: TimedTask,
     batch: usize,
     length: usize,
     compute: ComputeType,
-    masked_share: f64,
 }
 
 impl Defaults {
-    /// Of a named model, or of the configuration in this file.
+    /// Of a named model, of the model in this folder, or of the configuration in this file.
     fn of(name: &str) -> Result<Self> {
-        if let Some(model) = named_model(name) {
-            return Ok(Self {
-                model,
-                task: None,
-                rtd: RtdConfig::default(),
-                batch: BATCH,
-                length: LENGTH,
-                compute: ComputeType::F32,
-                masked_share: MASKED_SHARE,
-            });
-        }
         let path = Path::new(name);
+        let shape = match named_model(name) {
+            None if path.is_dir() => Some(HubConfig::read(&path.join("config.json"))?.model),
+            named => named,
+        };
+        if let Some(model) = shape {
+            let length = LENGTH.min(model.max_sequence_length());
+            let task =
+                TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share: MASKED_SHARE };
+            return Ok(Self { model, task, batch: BATCH, length, compute: ComputeType::F32 });
+        }
         if !fs::exists(path) {
             let problem = Problem::usage(format!(
                 "`{}` is neither a model's name nor a file",
@@ -171,7 +199,7 @@ impl Defaults {
             .at("--model");
             return Err(problem
                 .hint(format!(
-                    "take {}, or the path of a configuration of `pretrain`",
+                    "take {}, or the path of a model folder or of a configuration of `pretrain`",
                     MODEL_NAMES.join(", ")
                 ))
                 .into());
@@ -180,8 +208,11 @@ impl Defaults {
         let model = planned_model(&config)?;
         Ok(Self {
             model,
-            task: config.task,
-            rtd: config.rtd,
+            task: TimedTask::Pretraining {
+                task: config.task,
+                rtd: config.rtd,
+                masked_share: most_masked(&config.mlm),
+            },
             batch: match config.training.per_device_train_batch_size {
                 BatchSize::Rows(rows) => rows,
                 BatchSize::Auto => BATCH,
@@ -189,16 +220,20 @@ impl Defaults {
             length: config.data.max_seq_length,
             // What a run would take on a CPU; a flag says what is to be measured on a GPU.
             compute: config.precision.compute.known().unwrap_or_else(|| Hardware::cpu().best()),
-            masked_share: most_masked(&config.mlm),
         })
     }
 }
 
 /// Measures the peaks that the rows are compared with, and says what they are.
-fn measure_machine(args: &BenchArgs, rows: &[(String, Steps)], progress: &Progress) -> Result<Machine> {
+fn measure_machine(
+    args: &BenchArgs,
+    device: DeviceChoice,
+    rows: &[(String, Case)],
+    progress: &Progress,
+) -> Result<Machine> {
     let computes: Vec<ComputeType> =
-        ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, steps)| steps.compute == *c)).collect();
-    let place = Place { device: args.device, tf32: args.tf32, computes };
+        ComputeType::ALL.into_iter().filter(|c| rows.iter().any(|(_, case)| case.compute == *c)).collect();
+    let place = Place { device, tf32: args.tf32, computes };
     let machine = match job::start(&Job::Machine(place), args.threads, || {})? {
         Ended::Machine(machine) => machine,
         Ended::Failed(message) => return Err(Problem::usage(message).into()),
@@ -234,21 +269,16 @@ pub(super) fn tokens_per_second(
     (device, compute): (DeviceChoice, ComputeType),
     threads: usize,
 ) -> Result<Option<f64>> {
-    let steps = Steps {
+    let case = Case {
         model: model.clone(),
-        task: None,
-        rtd: RtdConfig::default(),
+        task: TimedTask::Pretraining { task: None, rtd: RtdConfig::default(), masked_share },
         compute,
-        device,
-        tf32: false,
-        batch: rows,
+        rows,
         length,
-        masked_share,
-        short: false,
+        short_segments: false,
         gradient_checkpointing: false,
-        least: 3,
-        least_seconds: 1.0,
     };
+    let steps = Steps { case, device, tf32: false, least: 3, least_seconds: 1.0 };
     Ok(seconds(steps, threads)?.map(|seconds| (rows * length) as f64 / seconds))
 }
 
@@ -261,21 +291,15 @@ pub(super) fn step_seconds(
     compute: ComputeType,
     gradient_checkpointing: bool,
 ) -> Result<Option<f64>> {
-    let steps = Steps {
-        model: model.clone(),
+    let task = TimedTask::Pretraining {
         task: config.task,
         rtd: config.rtd.clone(),
-        compute,
-        device: config.run.device,
-        tf32: config.precision.tf32,
-        batch: rows,
-        length,
         masked_share: most_masked(&config.mlm),
-        short: false,
-        gradient_checkpointing,
-        least: 3,
-        least_seconds: 3.0,
     };
+    let model = model.clone();
+    let case = Case { model, task, compute, rows, length, short_segments: false, gradient_checkpointing };
+    let (device, tf32) = (config.run.device, config.precision.tf32);
+    let steps = Steps { case, device, tf32, least: 3, least_seconds: 3.0 };
     seconds(steps, config.run.threads)
 }
 
@@ -297,7 +321,7 @@ fn measure(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let needed = steps.case().predicted_bytes(machine.is_gpu())?;
+    let needed = steps.case.predicted_bytes(machine.is_gpu())?;
     if let Some(available) = machine.memory_bytes.filter(|&available| needed > available) {
         return Ok(Outcome::DoesNotFit(format!(
             "needs about {}, {} are free",
@@ -305,12 +329,12 @@ fn measure(
             format_bytes(available)
         )));
     }
-    let stage = progress.stage(&label(model, steps), Unit::Items, Some(steps.least as u64));
+    let stage = progress.stage(&label(model, &steps.case), Unit::Items, Some(steps.least as u64));
     let ended = job::start(&Job::Steps(Box::new(steps.clone())), threads, || stage.advance(1))?;
     Ok(match ended {
-        Ended::Steps(timed) => Outcome::Done(Measured::new(steps, &timed, machine)?),
+        Ended::Steps(timed) => Outcome::Done(Measured::new(&steps.case, &timed, machine)?),
         Ended::OutOfMemory => {
-            Outcome::DoesNotFit(format!("ran out of memory, needs about {}", format_bytes(needed)))
+            Outcome::DoesNotFit(format!("it was tried, and should need about {}", format_bytes(needed)))
         }
         Ended::Failed(message) => Outcome::Failed(message),
         Ended::Machine(_) => Outcome::Failed("the process measured something else".to_string()),
@@ -318,6 +342,6 @@ fn measure(
 }
 
 /// A row in words, for progress and warnings.
-fn label(model: &str, steps: &Steps) -> String {
-    format!("{} {} x {} {}", terminal::printable(model), steps.batch, steps.length, steps.compute.name())
+fn label(model: &str, case: &Case) -> String {
+    format!("{} {} x {} {}", terminal::printable(model), case.rows, case.length, case.compute.name())
 }

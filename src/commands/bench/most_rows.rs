@@ -2,24 +2,24 @@
 
 use anyhow::Result;
 
-use crate::commands::bench::job::Steps;
 use crate::commands::terminal;
 use crate::quantity::format_bytes;
 use crate::train::batch_size::GPU_RESERVE_BYTES;
+use crate::train::bench::Case;
 
 /// More rows than any table needs.
 const MOST: usize = 1 << 14;
 
 /// Prints a line for each model, length and type, without and with gradient checkpointing.
-pub(super) fn print(rows: &[(String, Steps)], sizes: &[u64]) -> Result<()> {
+pub(super) fn print(rows: &[(String, Case)], sizes: &[u64]) -> Result<()> {
     let sized = sizes.iter().map(|bytes| format_bytes(*bytes));
     terminal::stdout_line(&line("model", "length", "type", "checkpointing", sized))?;
-    for (name, steps) in rows {
+    for (name, case) in rows {
         for (on, word) in [(false, "no"), (true, "yes")] {
-            let found: Result<Vec<usize>> = sizes.iter().map(|bytes| most_rows(steps, on, *bytes)).collect();
-            let (length, found) = (steps.length.to_string(), found?);
+            let found: Result<Vec<usize>> = sizes.iter().map(|bytes| most_rows(case, on, *bytes)).collect();
+            let (length, found) = (case.length.to_string(), found?);
             let found = found.iter().map(usize::to_string);
-            terminal::stdout_line(&line(name, &length, steps.compute.name(), word, found))?;
+            terminal::stdout_line(&line(name, &length, case.compute.name(), word, found))?;
         }
     }
     Ok(())
@@ -31,11 +31,11 @@ fn line(model: &str, length: &str, compute: &str, word: &str, cells: impl Iterat
 }
 
 /// The most rows of a step that are predicted to fit into `bytes` of a GPU; 0 where not even one does.
-fn most_rows(steps: &Steps, gradient_checkpointing: bool, bytes: u64) -> Result<usize> {
+fn most_rows(case: &Case, gradient_checkpointing: bool, bytes: u64) -> Result<usize> {
     let room = bytes.saturating_sub(GPU_RESERVE_BYTES);
-    let fits = |batch: usize| {
-        let steps = Steps { batch, gradient_checkpointing, ..steps.clone() };
-        anyhow::Ok(steps.case().predicted_bytes(true)? <= room)
+    let fits = |rows: usize| {
+        let case = Case { rows, gradient_checkpointing, ..case.clone() };
+        anyhow::Ok(case.predicted_bytes(true)? <= room)
     };
     let (mut fitting, mut beyond) = (0, MOST + 1);
     while beyond - fitting > 1 {

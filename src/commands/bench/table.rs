@@ -5,27 +5,39 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::commands::bench::job::Machine;
-use crate::commands::bench::job::Steps;
 use crate::commands::bench::job::Timed;
 use crate::commands::terminal;
-use crate::config::ComputeType;
 use crate::quantity::format_bytes;
 use crate::quantity::format_grouped;
+use crate::train::bench::Case;
+use crate::train::bench::TimedTask;
 
 /// What a row says.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    pub(super) model: String,
-    pub(super) batch: usize,
-    pub(super) length: usize,
-    pub(super) compute: ComputeType,
-    pub(super) device: String,
-    pub(super) threads: usize,
-    /// By which products are computed, on a CPU.
-    pub(super) instructions: Option<String>,
-    /// What `MLMTRAIN_CPU` allows, where it is set.
-    pub(super) instructions_cap: Option<String>,
+pub(super) struct Row<'a> {
+    /// As it was asked for.
+    pub(super) model: &'a str,
+    pub(super) case: &'a Case,
+    pub(super) machine: &'a Machine,
     pub(super) outcome: Outcome,
+}
+
+/// What is told besides of so many examples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Epoch {
+    pub(super) examples: u64,
+    /// What the machine costs.
+    pub(super) usd_per_hour: Option<f64>,
+}
+
+impl Epoch {
+    fn seconds(self, measured: &Measured) -> f64 {
+        self.examples as f64 / measured.examples_per_second
+    }
+
+    fn usd(self, measured: &Measured) -> Option<f64> {
+        self.usd_per_hour.map(|usd| usd * self.seconds(measured) / 3600.0)
+    }
 }
 
 /// What became of a row.
@@ -56,102 +68,120 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    pub(super) fn new(steps: &Steps, timed: &Timed, machine: &Machine) -> Result<Self> {
+    pub(super) fn new(case: &Case, timed: &Timed, machine: &Machine) -> Result<Self> {
         let flops_per_second = timed.step_flops / timed.median_seconds;
         Ok(Self {
             step_seconds: timed.median_seconds,
             least_step_seconds: timed.least_seconds,
             timed_steps: timed.steps,
-            examples_per_second: steps.batch as f64 / timed.median_seconds,
-            tokens_per_second: steps.case().tokens() as f64 / timed.median_seconds,
+            examples_per_second: case.rows as f64 / timed.median_seconds,
+            tokens_per_second: case.tokens() as f64 / timed.median_seconds,
             flops_per_second,
-            mfu: machine.peak(steps.compute).map(|peak| flops_per_second / peak),
+            mfu: machine.peak(case.compute).map(|peak| flops_per_second / peak),
             peak_memory_bytes: timed.peak_memory_bytes,
-            predicted_memory_bytes: steps.case().predicted_bytes(machine.is_gpu())?,
+            predicted_memory_bytes: case.predicted_bytes(machine.is_gpu())?,
         })
     }
 }
 
-/// The widths of a table's columns, known before its first row is.
+/// The columns of a table, known before its first row is.
 #[derive(Debug)]
 pub(super) struct Table {
     model_width: usize,
+    epoch: Option<Epoch>,
 }
 
 impl Table {
     /// For rows of these models.
-    pub(super) fn new<'a>(models: impl Iterator<Item = &'a str>) -> Self {
-        Self {
-            model_width: models
-                .map(|model| terminal::printable(model).chars().count())
-                .max()
-                .unwrap_or(0)
-                .max("model".len()),
-        }
+    pub(super) fn new<'a>(models: impl Iterator<Item = &'a str>, epoch: Option<Epoch>) -> Self {
+        let width = models.map(|model| terminal::printable(model).chars().count()).max().unwrap_or(0);
+        Self { model_width: width.max("model".len()), epoch }
     }
 
     /// The names of the columns.
     pub(super) fn header(&self) -> String {
-        let first = self.first("model", "batch", "length", "compute");
-        format!("{first}{}", figures("examples/s", "tokens/s", "step", "MFU", "peak memory"))
+        let first = self.first(["model", "device", "batch", "length", "compute"]);
+        let epoch =
+            self.epoch.map(|epoch| epoch_cells("min/epoch", epoch.usd_per_hour.map(|_| "cents/epoch")));
+        let figures = figures(["examples/s", "tokens/s", "step", "MFU", "peak memory"]);
+        format!("{first}{figures}{}", epoch.unwrap_or_default())
     }
 
     /// One row.
-    pub(super) fn line(&self, row: &Row) -> String {
-        let model = terminal::printable(&row.model);
-        let first = self.first(&model, &row.batch.to_string(), &row.length.to_string(), row.compute.name());
+    pub(super) fn line(&self, row: &Row<'_>) -> String {
+        let (model, case) = (terminal::printable(row.model), row.case);
+        let (batch, length) = (case.rows.to_string(), case.length.to_string());
+        let first = self.first([&model, &row.machine.device, &batch, &length, case.compute.name()]);
         match &row.outcome {
-            Outcome::Done(measured) => format!("{first}{}", measured.line()),
-            Outcome::DoesNotFit(reason) => format!("{first}  does not fit: {reason}"),
+            Outcome::Done(measured) => format!("{first}{}", measured.line(self.epoch)),
+            Outcome::DoesNotFit(reason) => format!("{first}  out of memory: {reason}"),
             Outcome::Failed(message) => format!("{first}  failed: {}", terminal::printable(message)),
         }
     }
 
-    fn first(&self, model: &str, batch: &str, length: &str, compute: &str) -> String {
-        format!("{model:width$} {batch:>6} {length:>7}  {compute:7}", width = self.model_width)
+    fn first(&self, [model, device, batch, length, compute]: [&str; 5]) -> String {
+        format!("{model:width$} {device:6} {batch:>6} {length:>7}  {compute:7}", width = self.model_width)
     }
 }
 
 impl Measured {
-    fn line(&self) -> String {
+    fn line(&self, epoch: Option<Epoch>) -> String {
         let step = match self.step_seconds {
             seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
             seconds => format!("{seconds:.2} s"),
         };
-        let examples = match self.examples_per_second {
-            few if few < 100.0 => format!("{few:.1}"),
-            many => format_grouped(many.round() as u64),
-        };
+        let examples = grouped(self.examples_per_second);
         let tokens = format_grouped(self.tokens_per_second.round() as u64);
         let mfu = self.mfu.map_or_else(|| "-".to_string(), |share| format!("{:.1} %", 100.0 * share));
         let memory = self.peak_memory_bytes.map_or_else(|| "-".to_string(), format_bytes);
-        figures(&examples, &tokens, &step, &mfu, &memory)
+        let epoch = epoch.map(|epoch| {
+            let cents = epoch.usd(self).map(|usd| grouped(100.0 * usd));
+            epoch_cells(&grouped(epoch.seconds(self) / 60.0), cents.as_deref())
+        });
+        let figures = figures([&examples, &tokens, &step, &mfu, &memory]);
+        format!("{figures}{}", epoch.unwrap_or_default())
     }
 }
 
-fn figures(examples: &str, tokens: &str, step: &str, mfu: &str, memory: &str) -> String {
+/// With a digit behind the point where it is small.
+fn grouped(number: f64) -> String {
+    if number < 100.0 { format!("{number:.1}") } else { format_grouped(number.round() as u64) }
+}
+
+fn figures([examples, tokens, step, mfu, memory]: [&str; 5]) -> String {
     format!(" {examples:>11} {tokens:>11} {step:>9} {mfu:>7} {memory:>12}")
 }
 
-impl Row {
+fn epoch_cells(minutes: &str, cents: Option<&str>) -> String {
+    format!(" {minutes:>10}{}", cents.map(|cents| format!(" {cents:>12}")).unwrap_or_default())
+}
+
+impl Row<'_> {
     /// The row as an object; figures that there are not are `null`.
-    pub(super) fn to_json(&self) -> Value {
-        let measured = if let Outcome::Done(measured) = &self.outcome { Some(measured) } else { None };
+    pub(super) fn to_json(&self, epoch: Option<Epoch>) -> Value {
+        let Self { model, case, machine, outcome } = self;
+        let measured = if let Outcome::Done(measured) = outcome { Some(measured) } else { None };
         let figure = |of: fn(&Measured) -> f64| measured.map(of);
-        let (fits, problem) = match &self.outcome {
+        let (fits, problem) = match outcome {
             Outcome::Done(_) => (Some(true), None),
             Outcome::DoesNotFit(reason) => (Some(false), Some(reason)),
             Outcome::Failed(message) => (None, Some(message)),
         };
+        let task = match case.task {
+            TimedTask::Pretraining { .. } => "pretrain",
+            TimedTask::Classification { .. } => "classify",
+        };
+        let epoch = epoch.zip(measured);
         json!({
-            "model": self.model,
-            "batch": self.batch,
-            "length": self.length,
-            "compute": self.compute.name(),
-            "device": self.device,
-            "threads": self.threads,
-            "instructions": self.instructions,
-            "instructions_cap": self.instructions_cap,
+            "model": model,
+            "task": task,
+            "batch": case.rows,
+            "length": case.length,
+            "compute": case.compute.name(),
+            "device": machine.device,
+            "threads": machine.threads,
+            "instructions": machine.path(case.compute),
+            "instructions_cap": machine.instructions_cap,
             "fits": fits,
             "examples_per_second": figure(|m| m.examples_per_second),
             "tokens_per_second": figure(|m| m.tokens_per_second),
@@ -162,6 +192,8 @@ impl Row {
             "mfu": measured.and_then(|m| m.mfu),
             "peak_memory_bytes": measured.and_then(|m| m.peak_memory_bytes),
             "predicted_memory_bytes": measured.map(|m| m.predicted_memory_bytes),
+            "epoch_seconds": epoch.map(|(epoch, measured)| epoch.seconds(measured)),
+            "epoch_usd": epoch.and_then(|(epoch, measured)| epoch.usd(measured)),
             "problem": problem,
         })
     }

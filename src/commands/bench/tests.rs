@@ -11,6 +11,7 @@ use crate::commands::bench::job::Timed;
 use crate::commands::bench::job::why;
 use crate::commands::cli::Cli;
 use crate::commands::cli::Command;
+use crate::families::HeadKind;
 
 fn parse(line: &str) -> Result<BenchArgs, String> {
     match Cli::try_parse_from(["mlmtrain", "bench"].into_iter().chain(line.split_whitespace())) {
@@ -21,7 +22,7 @@ fn parse(line: &str) -> Result<BenchArgs, String> {
 }
 
 fn labels(line: &str) -> Vec<String> {
-    rows(&parse(line).unwrap()).unwrap().iter().map(|(model, steps)| label(model, steps)).collect()
+    rows(&parse(line).unwrap()).unwrap().iter().map(|(model, case)| label(model, case)).collect()
 }
 
 #[test]
@@ -50,16 +51,34 @@ fn a_configuration_says_what_the_flags_do_not() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
     assert_eq!(labels(&format!("--model {file}")), [format!("{file} 32 x 64 f32")]);
     assert_eq!(labels(&format!("--model {file} --batch 4")), [format!("{file} 4 x 64 f32")]);
-    let (_, steps) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
-    assert_eq!(steps.model.encoder.vocab_size, 4096);
+    let (_, case) = rows(&parse(&format!("--model {file}")).unwrap()).unwrap().remove(0);
+    assert_eq!(case.model.encoder.vocab_size, 4096);
     // The largest step of a run whose share of masked tokens grows is one of its last.
     let folder = tempfile::tempdir().unwrap();
     let growing = folder.path().join("growing.yaml");
     let text = std::fs::read_to_string(file).unwrap();
     let text = text.replacen("\nmlm:\n", "\nmlm:\n  mlm_probability_end: 0.4\n", 1);
     std::fs::write(&growing, text).unwrap();
-    let (_, steps) = rows(&parse(&format!("--model {}", growing.display())).unwrap()).unwrap().remove(0);
-    assert_eq!(steps.masked_share.to_bits(), 0.4f64.to_bits());
+    let (_, case) = rows(&parse(&format!("--model {}", growing.display())).unwrap()).unwrap().remove(0);
+    let TimedTask::Pretraining { masked_share, .. } = case.task else { panic!("{:?}", case.task) };
+    assert_eq!(masked_share.to_bits(), 0.4f64.to_bits());
+}
+
+/// What another task than pretraining takes from the same models, and from a folder.
+#[test]
+fn classifiers_have_the_shape_of_a_name_a_configuration_or_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = named_model("distilbert-small").unwrap();
+    let config = HubConfig::new(model.clone(), HeadKind::MaskedLm, None).to_json();
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/quickstart.yaml");
+    let models = format!("tiny,{file},{}", folder.path().display());
+    let cases = rows(&parse(&format!("--task classify --labels 7 --model {models}")).unwrap()).unwrap();
+    assert_eq!(cases.iter().map(|(_, case)| case.length).collect::<Vec<_>>(), [128, 64, 128]);
+    for (_, case) in &cases {
+        assert_eq!(case.task, TimedTask::Classification { labels: 7 });
+    }
+    assert_eq!(cases[2].1.model, model);
 }
 
 #[test]
@@ -67,11 +86,19 @@ fn what_is_wrong_says_what_is_possible() {
     let wrong = |line: &str| rows(&parse(line).unwrap()).unwrap_err().to_string();
     insta::assert_snapshot!(wrong("--model huge"), @"
     --model: `huge` is neither a model's name nor a file
-      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a configuration of `pretrain`
+      hint: take tiny, small, base, large, electra-small, electra-base, distilbert-small, distilbert-base, modernbert-small, modernbert-base, deberta-v3-small, deberta-v3-base, albert-small, albert-base, mpnet-small, mpnet-base, or the path of a model folder or of a configuration of `pretrain`
     ");
     insta::assert_snapshot!(wrong("--model base --length 128,1024"), @"
     --length: rows of 1024 tokens are longer than the 512 positions of `base`
       hint: take at most 512
+    ");
+    insta::assert_snapshot!(wrong("--model tiny --labels 2"), @"
+    --labels: is for `--task classify`
+      hint: leave it out
+    ");
+    insta::assert_snapshot!(wrong("--model tiny --task classify --short"), @"
+    --short: is for pretraining: a row of classification is one text
+      hint: leave it out
     ");
     for line in [
         "",
@@ -79,6 +106,11 @@ fn what_is_wrong_says_what_is_possible() {
         "--model tiny --batch 8,",
         "--model tiny --seconds -1",
         "--model tiny --seconds nan",
+        "--model tiny --labels 0",
+        "--model tiny --examples 0",
+        "--model tiny --usd-per-hour 2",
+        "--model tiny --examples 9 --usd-per-hour -1",
+        "--model tiny --device cpu,gpu",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
@@ -86,8 +118,11 @@ fn what_is_wrong_says_what_is_possible() {
     assert!(message.contains("f32, bf16, f16"), "{message}");
 }
 
-fn sample_rows() -> Vec<Row> {
-    let machine = Machine {
+/// A model's name, and what became of it, on a machine of 240 GFLOP/s in f32.
+type Sample = (&'static str, Case, Outcome);
+
+fn machine() -> Machine {
+    Machine {
         threads: 2,
         device: "cpu".to_string(),
         name: "the CPU".to_string(),
@@ -97,9 +132,13 @@ fn sample_rows() -> Vec<Row> {
         bytes_per_second: Some(30e9),
         memory_bytes: None,
         notes: Vec::new(),
-    };
-    let row = |name: &str, compute, step_flops: f64, median_seconds: f64| {
-        let (_, steps) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    let sample = |name: &'static str, compute, step_flops: f64, median_seconds: f64| {
+        let (_, case) = rows(&parse(&format!("--model {name} --batch 32")).unwrap()).unwrap().remove(0);
+        let case = Case { compute, ..case };
         let timed = Timed {
             median_seconds,
             least_seconds: median_seconds / 1.25,
@@ -107,64 +146,68 @@ fn sample_rows() -> Vec<Row> {
             step_flops,
             peak_memory_bytes: Some(150_000_000),
         };
-        let outcome = Outcome::Done(Measured::new(&Steps { compute, ..steps }, &timed, &machine).unwrap());
-        Row {
-            model: name.to_string(),
-            batch: 32,
-            length: 128,
-            compute,
-            device: "cpu".to_string(),
-            threads: 2,
-            instructions: machine.path(compute).map(str::to_string),
-            instructions_cap: machine.instructions_cap.clone(),
-            outcome,
-        }
+        let outcome = Outcome::Done(Measured::new(&case, &timed, &machine()).unwrap());
+        (name, case, outcome)
     };
-    let tiny = row("tiny", ComputeType::F32, 15e9, 0.125);
-    let base = row("base", ComputeType::Bf16, 2.3e12, 16.0);
-    let outcome = Outcome::DoesNotFit("needs about 9GiB, 5.5GiB are free".to_string());
-    let large = Row { model: "large".to_string(), outcome, ..base.clone() };
-    let failed = Row { outcome: Outcome::Failed("no \u{1b}[2J".to_string()), ..tiny.clone() };
+    let tiny = sample("tiny", ComputeType::F32, 15e9, 0.125);
+    let base = sample("base", ComputeType::Bf16, 2.3e12, 16.0);
+    let no_room = Outcome::DoesNotFit("needs about 9GiB, 5.5GiB are free".to_string());
+    let large = ("large", base.1.clone(), no_room);
+    let failed = ("tiny", tiny.1.clone(), Outcome::Failed("no \u{1b}[2J".to_string()));
     vec![tiny, base, large, failed]
+}
+
+fn row<'a>((model, case, outcome): &'a Sample, machine: &'a Machine) -> Row<'a> {
+    Row { model, case, machine, outcome: outcome.clone() }
+}
+
+fn table(epoch: Option<Epoch>) -> String {
+    let (samples, machine) = (samples(), machine());
+    let table = Table::new(samples.iter().map(|(model, ..)| *model), epoch);
+    let lines = samples.iter().map(|sample| table.line(&row(sample, &machine)));
+    std::iter::once(table.header()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn the_table_is_aligned() {
-    let rows = sample_rows();
-    let table = Table::new(rows.iter().map(|row| row.model.as_str()));
-    let lines: Vec<String> =
-        std::iter::once(table.header()).chain(rows.iter().map(|row| table.line(row))).collect();
-    insta::assert_snapshot!(lines.join("\n"), @r"
-    model  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory
-    tiny      32     128  f32             256      32,768  125.0 ms  50.0 %     143.1MiB
-    base      32     128  bf16            2.0         256   16.00 s       -     143.1MiB
-    large     32     128  bf16     does not fit: needs about 9GiB, 5.5GiB are free
-    tiny      32     128  f32      failed: no \u{1b}[2J
+    insta::assert_snapshot!(table(None), @r"
+    model device  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory
+    tiny  cpu        32     128  f32             256      32,768  125.0 ms  50.0 %     143.1MiB
+    base  cpu        32     128  bf16            2.0         256   16.00 s       -     143.1MiB
+    large cpu        32     128  bf16     out of memory: needs about 9GiB, 5.5GiB are free
+    tiny  cpu        32     128  f32      failed: no \u{1b}[2J
     ");
+    insta::assert_snapshot!(table(Some(Epoch { examples: 120_000, usd_per_hour: Some(0.6) })), @r"
+    model device  batch  length  compute  examples/s    tokens/s      step     MFU  peak memory  min/epoch  cents/epoch
+    tiny  cpu        32     128  f32             256      32,768  125.0 ms  50.0 %     143.1MiB        7.8          7.8
+    base  cpu        32     128  bf16            2.0         256   16.00 s       -     143.1MiB      1,000        1,000
+    large cpu        32     128  bf16     out of memory: needs about 9GiB, 5.5GiB are free
+    tiny  cpu        32     128  f32      failed: no \u{1b}[2J
+    ");
+    let without_price = table(Some(Epoch { examples: 120_000, usd_per_hour: None }));
+    assert!(without_price.contains("min/epoch") && !without_price.contains("cents"), "{without_price}");
 }
 
 #[test]
 fn a_row_is_one_object() {
-    let objects: Vec<serde_json::Value> = sample_rows().iter().map(Row::to_json).collect();
-    let predicted = rows(&parse("--model tiny --batch 32").unwrap())
-        .unwrap()
-        .remove(0)
-        .1
-        .case()
-        .predicted_bytes(false)
-        .unwrap();
+    let (samples, machine) = (samples(), machine());
+    let epoch = Some(Epoch { examples: 2560, usd_per_hour: Some(3.6) });
+    let objects: Vec<serde_json::Value> =
+        samples.iter().map(|sample| row(sample, &machine).to_json(epoch)).collect();
+    let predicted = samples[0].1.predicted_bytes(false).unwrap();
     assert_eq!(
         objects[0],
         json!({
-            "model": "tiny", "batch": 32, "length": 128, "compute": "f32", "device": "cpu", "threads": 2, "fits": true,
-            "instructions": "avx2", "instructions_cap": "avx2",
+            "model": "tiny", "task": "pretrain", "batch": 32, "length": 128, "compute": "f32", "device": "cpu",
+            "threads": 2, "fits": true, "instructions": "avx2", "instructions_cap": "avx2",
             "examples_per_second": 256.0, "tokens_per_second": 32768.0, "step_seconds": 0.125, "least_step_seconds": 0.1,
             "timed_steps": 5, "flops_per_second": 1.2e11, "mfu": 0.5, "peak_memory_bytes": 150_000_000,
-            "predicted_memory_bytes": predicted, "problem": null
+            "predicted_memory_bytes": predicted, "epoch_seconds": 10.0, "epoch_usd": 0.01, "problem": null
         })
     );
     assert_eq!((&objects[1]["mfu"], &objects[1]["compute"]), (&json!(null), &json!("bf16")));
     assert_eq!((&objects[2]["fits"], &objects[2]["tokens_per_second"]), (&json!(false), &json!(null)));
+    assert_eq!(&objects[2]["epoch_seconds"], &json!(null));
     assert_eq!((&objects[3]["fits"], &objects[3]["problem"]), (&json!(null), &json!("no \u{1b}[2J")));
     assert!(objects.iter().all(|object| !object.to_string().contains('\n')));
 }

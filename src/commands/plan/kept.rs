@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::commands::plan::CPU;
 use crate::commands::plan::HERE;
 use crate::commands::plan::table::duration;
 use crate::estimate::Rentable;
@@ -50,14 +51,15 @@ pub(in crate::commands) fn compared(folder: &Path, machine: &Machine, taken: Tak
     let gpu = gpu.and_then(|gpu| Rentable::ALL.into_iter().find(|known| known.driver_name == gpu.name));
     let text = fs::read_text_capped(&folder.join(PLAN), CAP_BYTES).ok();
     let plan: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-    plan.map(|plan| lines(&plan, gpu.map(|gpu| gpu.name), taken)).unwrap_or_default()
+    let device = if machine.device.is_cpu() { Some(CPU) } else { gpu.map(|gpu| gpu.name) };
+    plan.map(|plan| lines(&plan, device, taken)).unwrap_or_default()
 }
 
-/// The measured row of the plan, else the one of this GPU.
-fn lines(plan: &Value, gpu: Option<&str>, taken: Taken) -> Vec<String> {
+/// The row of this machine, else the one of this device.
+fn lines(plan: &Value, device: Option<&str>, taken: Taken) -> Vec<String> {
     let rows = || plan["devices"].as_array().into_iter().flatten();
     let of = |name: &str| rows().find(|row| row["device"] == name && row["fits"] == true);
-    let Some(row) = of(HERE).or_else(|| of(gpu?)) else { return Vec::new() };
+    let Some(row) = of(HERE).or_else(|| of(device?)) else { return Vec::new() };
     let number = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
     let Some(((tokens, seconds), bytes)) =
         number(&plan["tokens"]).zip(number(&row["train_seconds"])).zip(number(&row["memory_bytes"]))

@@ -3,6 +3,8 @@
 mod kept;
 mod table;
 
+use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::time::SystemTime;
 
@@ -16,10 +18,14 @@ use crate::commands::staging;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal;
 use crate::commands::terminal::Output;
+use crate::config::DeviceChoice;
 use crate::config::PretrainConfig;
+use crate::config::Price;
 use crate::config::RunSection;
 use crate::config::TrainingConfig;
+use crate::config::load_prices;
 use crate::error::Problem;
+use crate::error::Problems;
 use crate::estimate::Estimate;
 use crate::estimate::Fitted;
 use crate::estimate::Rentable;
@@ -45,8 +51,11 @@ use crate::train::horizon;
 pub(in crate::commands) use kept::Taken;
 pub(in crate::commands) use kept::compared;
 
-/// The device that is this machine.
+/// The device that is this machine, as the configuration says.
 const HERE: &str = "here";
+
+/// The processor of this machine.
+const CPU: &str = "cpu";
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
@@ -54,7 +63,7 @@ pub struct PlanArgs {
     /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Devices: `here` is measured, GPUs by name (h100, a100-80, l4, t4, ...) are predicted
+    /// Devices: `here` and `cpu` are this machine and measured, GPUs by name (h100, a100-80, l4, t4, ...) are predicted
     #[arg(
         long,
         value_name = "DEVICE",
@@ -66,6 +75,9 @@ pub struct PlanArgs {
     /// What an hour of a device costs, in US dollars: `h100=1.99`, `here=0.08`; may be repeated
     #[arg(long, value_name = "DEVICE=USD", value_delimiter = ',', value_parser = price)]
     pub price: Vec<(String, f64)>,
+    /// A file of such prices, `h100: 1.99` a line (YAML or JSON); `--price` goes before it
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -79,27 +91,36 @@ pub struct PlanArgs {
 pub enum Device {
     /// On this machine, as the configuration says.
     Here,
+    /// On the CPU of this machine.
+    Cpu,
     /// On a GPU that is not here.
     Rented(Rentable),
 }
 
 impl Device {
+    /// On this machine, where it can be measured.
+    fn is_here(&self) -> bool {
+        !matches!(self, Self::Rented(_))
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Here => HERE,
+            Self::Cpu => CPU,
             Self::Rented(gpu) => gpu.name,
         }
     }
 }
 
 fn device(name: &str) -> Result<Device, String> {
-    if name == HERE {
-        return Ok(Device::Here);
+    match name {
+        HERE => Ok(Device::Here),
+        CPU => Ok(Device::Cpu),
+        _ => Rentable::named(name).map(Device::Rented).ok_or_else(|| {
+            let known: Vec<&str> = Rentable::ALL.iter().map(|gpu| gpu.name).collect();
+            format!("`{name}` is not known; take {HERE}, {CPU}, {}", known.join(", "))
+        }),
     }
-    Rentable::named(name).map(Device::Rented).ok_or_else(|| {
-        let known: Vec<&str> = Rentable::ALL.iter().map(|gpu| gpu.name).collect();
-        format!("not known; take {HERE}, {}", known.join(", "))
-    })
 }
 
 fn price(text: &str) -> Result<(String, f64), String> {
@@ -109,8 +130,19 @@ fn price(text: &str) -> Result<(String, f64), String> {
     if usd.is_finite() && usd >= 0.0 { Ok((name, usd)) } else { Err("a price is not negative".to_string()) }
 }
 
+/// The prices of a file, by the names of their devices.
+fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
+    let known = |price: Price| match device(&price.device) {
+        Ok(device) => Ok((device.name().to_string(), price.usd_per_hour)),
+        Err(message) => Err(Problems(vec![Problem::usage(message).at(price.place)])),
+    };
+    load_prices(path)?.into_iter().map(known).collect()
+}
+
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<()> {
+    let mut prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
+    prices.extend_from_slice(&args.price);
     let config = staging::pretraining(args.config.load()?.config, Corpus::Left)?;
     let machine = machine::set_up(&config.run, &config.precision)?;
     let (config, _) = origin::resolve(&config)?;
@@ -119,9 +151,9 @@ pub fn run(args: &PlanArgs) -> Result<()> {
         Run { steps: steps(&config)?, shapes: shapes(&config, &model)?, config: &config, model: &model };
     let progress = Progress::detect(terminal::is_quiet());
     let usd_per_hour = |device: &Device| {
-        let given = args.price.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
+        let given = prices.iter().rev().find(|(name, _)| name == device.name()).map(|(_, usd)| *usd);
         given.or(match device {
-            Device::Here => config.run.usd_per_hour,
+            Device::Here | Device::Cpu => config.run.usd_per_hour,
             Device::Rented(gpu) => Some(gpu.usd_per_hour),
         })
     };
@@ -129,6 +161,7 @@ pub fn run(args: &PlanArgs) -> Result<()> {
     for device in &args.device {
         let (found, watts) = match device {
             Device::Here => (run.here(&machine, &progress)?, None),
+            Device::Cpu => (run.on_cpu(&progress)?, None),
             Device::Rented(gpu) => (run.rented(gpu), Some(gpu.watts)),
         };
         let usd_per_hour = usd_per_hour(device);
@@ -193,6 +226,18 @@ impl Run<'_> {
         let wanted = precision.compute.known().map(precision::dtype);
         let training = &self.config.training;
         Estimate::on_gpu(gpu, training, &self.shapes, wanted, precision.tf32, |training| self.work(training))
+    }
+
+    /// As [`Self::here`] where a GPU is left alone.
+    fn on_cpu(&self, progress: &Progress) -> Result<Result<Estimate, String>> {
+        let run = RunSection { device: DeviceChoice::Cpu, ..self.config.run.clone() };
+        let machine = match machine::set_up(&run, &self.config.precision) {
+            Ok(machine) => machine,
+            Err(why) => return Ok(Err(why.to_string())),
+        };
+        let config = &PretrainConfig { run, ..self.config.clone() };
+        let shapes = shapes(config, self.model)?;
+        Run { config, shapes, ..*self }.here(&machine, progress)
     }
 
     /// Measured, a few seconds for each size of micro-batches.

@@ -87,10 +87,10 @@ pub(super) fn lines(run: &Run<'_>, rows: &[Row]) -> Vec<String> {
         }
     }
     lines.push("time is that of training alone: preparing, evaluating and saving come on top".to_string());
-    if rows.iter().any(|row| matches!(row.device, Device::Rented(_))) {
+    if rows.iter().any(|row| !row.device.is_here()) {
         lines.push(format!(
             "GPUs are predicted, not measured; prices are round figures of {PRICES_AS_OF} for one on demand \
-             (yours: `--price h100=1.99`), energy is that of the board at full power"
+             (yours: `--price h100=1.99` or `--prices FILE`), energy is that of the board at full power"
         ));
     }
     lines
@@ -136,7 +136,7 @@ fn filled(row: &Row, found: &Estimate) -> [String; 11] {
     let rows = format!("{}{}", training.rows_at_once(), said.into_iter().flatten().collect::<String>());
     let or_dash =
         |value: Option<f64>, digits: usize| value.map_or("-".to_string(), |v| format!("{v:.digits$}"));
-    let is_measured = row.device == Device::Here;
+    let is_measured = row.device.is_here();
     [
         row.device.name().to_string(),
         found.compute.as_str().to_string(),
@@ -180,7 +180,7 @@ pub(super) fn json(run: &Run<'_>, rows: &[Row]) -> Value {
                 "device": row.device.name(),
                 "fits": true,
                 "as_given": found.fitted.is_as_given,
-                "measured": row.device == Device::Here,
+                "measured": row.device.is_here(),
                 "compute": found.compute.as_str(),
                 "per_device_train_batch_size": training.rows_at_once(),
                 "gradient_accumulation_steps": training.gradient_accumulation_steps,

@@ -32,6 +32,7 @@ use crate::tasks::Task;
 use crate::tasks::classify::Classify;
 use crate::tasks::masked_lm::MaskedLm;
 use crate::train::bench::Case;
+use crate::train::bench::TimedTask;
 use crate::train::run;
 
 fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
@@ -39,15 +40,17 @@ fn case(name: &str, layers: usize, rows: usize, length: usize) -> Case {
     model.encoder.num_hidden_layers = layers;
     Case {
         model,
-        task: None,
-        rtd: RtdConfig::default(),
+        task: pretraining(None),
         compute: ComputeType::Bf16,
         gradient_checkpointing: false,
         rows,
         length,
-        masked_share: 0.15,
         short_segments: false,
     }
+}
+
+fn pretraining(task: Option<PretrainTask>) -> TimedTask {
+    TimedTask::Pretraining { task, rtd: RtdConfig::default(), masked_share: 0.15 }
 }
 
 /// What one step asks for, after others. The record is strict by then: a tensor that an operation of candle's
@@ -207,8 +210,10 @@ fn steps_with_relative_positions_keep_the_rules_and_their_number_of_launches() {
 fn steps_of_a_pair_and_of_other_types_keep_the_rules() {
     let pair = case("electra-base", 1, 8, 128);
     // The generator has half of the layers.
-    let disentangled =
-        Case { task: Some(PretrainTask::ReplacedTokenDetection), ..case("deberta-v3-base", 2, 2, 128) };
+    let disentangled = Case {
+        task: pretraining(Some(PretrainTask::ReplacedTokenDetection)),
+        ..case("deberta-v3-base", 2, 2, 128)
+    };
     for case in [
         case("modernbert-base", 1, 2, 128),
         Case { gradient_checkpointing: true, ..disentangled.clone() },
