@@ -23,6 +23,9 @@ pub struct DistributedConfig {
     pub wire: Wire,
     /// In which order gradients are added up.
     pub sum: SumOrder,
+    /// Each process keeps the moments of a part of the parameters, updates that part and gives it to the others.
+    /// The bits are the same; it takes less memory, and more travels.
+    pub shard_optimizer: bool,
     /// Steps after which all processes compare their parameters, as they do before each checkpoint; 0 for
     /// never.
     pub check_replicas_steps: u64,
@@ -55,6 +58,7 @@ impl Default for DistributedConfig {
             overlap: true,
             wire: Wire::F32,
             sum: SumOrder::Tree,
+            shard_optimizer: false,
             check_replicas_steps: 1000,
         }
     }

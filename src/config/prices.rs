@@ -35,12 +35,11 @@ pub fn load_prices(path: &Path) -> Result<Vec<Price>, Problems> {
             _ => None,
         };
         let (device, place) = (entry.key.clone(), entry.place.shown());
-        match usd_per_hour.filter(|usd| usd.is_finite() && *usd >= 0.0) {
-            Some(usd_per_hour) => prices.push(Price { device, usd_per_hour, place }),
-            None => {
-                let message = format!("the price is {}", entry.node.value.described());
-                problems.push(Problem::usage(message).at(place).hint(SHAPE));
-            }
+        if let Some(usd_per_hour) = usd_per_hour.filter(|usd| usd.is_finite() && *usd >= 0.0) {
+            prices.push(Price { device, usd_per_hour, place });
+        } else {
+            let message = format!("the price is {}", entry.node.value.described());
+            problems.push(Problem::usage(message).at(place).hint(SHAPE));
         }
     }
     if problems.is_empty() { Ok(prices) } else { Err(Problems(problems)) }

@@ -27,6 +27,7 @@ const OUTSIDE: &[&str] = &[
     "cache",
     "distributed.timeout",
     "distributed.overlap",
+    "distributed.shard_optimizer",
     "distributed.check_replicas_steps",
     "data.loader_workers",
     "data.deduplication.memory_bytes",

@@ -41,6 +41,7 @@ pub(crate) struct Engine {
 
 enum Job {
     Sum(Vec<f32>, Ways, Reply<Vec<f32>>),
+    Join(Vec<f32>, Vec<usize>, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
     Leave(Sender<()>),
     /// Only wakes the thread; whoever asks sees by the sender when that is over.
@@ -112,6 +113,11 @@ impl Engine {
         self.ask(|reply| Job::Sum(own, ways, reply))
     }
 
+    /// Begins to put the values of all processes one behind the other; process r has `counts[r]`.
+    pub(super) fn join(&self, own: Vec<f32>, counts: Vec<usize>) -> Pending<'_, Vec<f32>> {
+        self.ask(|reply| Job::Join(own, counts, reply))
+    }
+
     /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
     pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
         self.ask(|reply| Job::Gather(own, timeout, reply))
@@ -180,6 +186,10 @@ fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration
                     (SumOrder::Tree, Wire::F32) => tree::sum::<f32>(&mut transport, own, &wait),
                     (SumOrder::Tree, Wire::Bf16) => tree::sum::<bf16>(&mut transport, own, &wait),
                 });
+            }
+            Job::Join(own, counts, reply) => {
+                let wait = Wait::new(Some(timeout), aborting);
+                let _ = reply.send(transport.all_gather(own, &counts, &wait));
             }
             Job::Gather(own, longer, reply) => {
                 let wait = Wait::new(longer.or(Some(timeout)), aborting);

@@ -73,13 +73,14 @@ pub(crate) struct Ways {
     overlap: bool,
     wire: Wire,
     sum: SumOrder,
+    shard_optimizer: bool,
     check_replicas_steps: u64,
 }
 
 impl Ways {
     fn of(config: &DistributedConfig) -> Self {
-        let &DistributedConfig { overlap, wire, sum, check_replicas_steps, .. } = config;
-        Self { overlap, wire, sum, check_replicas_steps }
+        let &DistributedConfig { overlap, wire, sum, shard_optimizer, check_replicas_steps, .. } = config;
+        Self { overlap, wire, sum, shard_optimizer, check_replicas_steps }
     }
 }
 
@@ -101,7 +102,13 @@ impl World {
         rank: 0,
         size: 1,
         engine: None,
-        ways: Ways { overlap: false, wire: Wire::F32, sum: SumOrder::Tree, check_replicas_steps: 0 },
+        ways: Ways {
+            overlap: false,
+            wire: Wire::F32,
+            sum: SumOrder::Tree,
+            shard_optimizer: false,
+            check_replicas_steps: 0,
+        },
     };
 
     /// Whether this is the process that writes what all share.
@@ -246,6 +253,52 @@ impl World {
         let hint =
             "its memory or processor made an error: go on from the last checkpoint, without that machine";
         Err(Problem::new(message).hint(hint).into())
+    }
+
+    /// Whether each process updates a part of the parameters, and has the state of the optimizer for it alone.
+    pub fn shards_optimizer(&self) -> bool {
+        self.is_shared() && self.ways.shard_optimizer
+    }
+
+    /// Whether gradients that are final are copied for the exchange while others are computed.
+    pub fn overlaps(&self) -> bool {
+        self.is_shared() && self.ways.overlap
+    }
+
+    /// Gives `own`, this process's of the consecutive `parts` of a whole, to all others, and puts all of them into
+    /// `whole` where that is wanted here.
+    pub fn join_parts(
+        &self,
+        own: &[f32],
+        parts: &[Range<usize>],
+        mut whole: Option<&mut [f32]>,
+    ) -> Result<()> {
+        let Some(engine) = self.engine else { return Ok(()) };
+        let at_once = (BUCKET_VALUES / self.size).max(1);
+        let rounds = parts.iter().map(Range::len).max().unwrap_or(0).div_ceil(at_once);
+        // What a process gives in a round, counted from the beginning of its part.
+        let piece = |rank: usize, round: usize| {
+            let len = parts[rank].len();
+            (round * at_once).min(len)..((round + 1) * at_once).min(len)
+        };
+        let (mut under_way, mut next) = (VecDeque::new(), 0);
+        while next < rounds || !under_way.is_empty() {
+            if next < rounds && under_way.len() < BUCKETS_AHEAD {
+                let counts = (0..self.size).map(|rank| piece(rank, next).len()).collect();
+                under_way.push_back((next, engine.join(own[piece(self.rank, next)].to_vec(), counts)));
+                next += 1;
+            } else if let Some((round, joined)) = under_way.pop_front() {
+                let (joined, mut at): (Vec<f32>, usize) = (joined.wait()?, 0);
+                let Some(whole) = &mut whole else { continue };
+                for (rank, part) in parts.iter().enumerate() {
+                    let piece = piece(rank, round);
+                    whole[part.start + piece.start..part.start + piece.end]
+                        .copy_from_slice(&joined[at..at + piece.len()]);
+                    at += piece.len();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds up `values` over all processes, over the tree of `tree.rs`; all have the same sums after it.

@@ -65,6 +65,21 @@ fn sums_have_the_same_bits_for_any_number_of_processes() {
     }
 }
 
+/// Parts of other lengths than a bucket, one of them empty; only the first process wants the whole.
+#[test]
+fn parts_are_joined_in_their_order() {
+    let len = 2 * BUCKET_VALUES + 77;
+    let all: Vec<f32> = (0..len).map(|i| (i % 65_521) as f32).collect();
+    let parts = [0..BUCKET_VALUES + 5, BUCKET_VALUES + 5..BUCKET_VALUES + 5, BUCKET_VALUES + 5..len];
+    let joined = in_each(&threads::worlds(3, TIMEOUT), |world| {
+        let mut whole = vec![0.0; if world.is_first() { len } else { 0 }];
+        let wanted = world.is_first().then_some(whole.as_mut_slice());
+        world.join_parts(&all[parts[world.rank].clone()], &parts, wanted).unwrap();
+        whole
+    });
+    assert!(joined[0] == all && joined[1].is_empty());
+}
+
 /// Half the bytes, or an order of the library's own: nearly the same sums, and the same in all processes.
 #[test]
 fn other_ways_to_travel_lose_little_and_the_same_everywhere() {

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::config::DistributedConfig;
 use crate::distributed::Ways;
 use crate::distributed::World;
 use crate::distributed::engine::Engine;
@@ -26,6 +27,11 @@ struct Threads {
 
 /// The worlds of `size` threads that belong together.
 pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
+    worlds_of(size, timeout, &DistributedConfig::default())
+}
+
+/// The same with another configuration.
+pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConfig) -> Vec<World> {
     let (mut to, mut from): (Vec<Vec<_>>, Vec<Vec<_>>) = (vec![Vec::new(); size], vec![]);
     for _ in 0..size {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
@@ -35,7 +41,7 @@ pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
     // Receiver `s` of process `r` is to belong to what `s` sends.
     let start = |(rank, (to, from))| {
         let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout).unwrap();
-        World { rank, size, engine: Some(Box::leak(Box::new(engine))), ways: Ways::default() }
+        World { rank, size, engine: Some(Box::leak(Box::new(engine))), ways: Ways::of(config) }
     };
     let to: Vec<Vec<Sender<Vec<u8>>>> = to;
     to.into_iter().zip(from).enumerate().map(start).collect()

@@ -130,7 +130,7 @@ impl Estimate {
         if hardware.support(compute) == precision::Support::Missing {
             return Err(format!("cannot compute in {}", compute.as_str()));
         }
-        let place = Place { compute, on_gpu: true };
+        let place = Place::alone(compute, true);
         let room_bytes = properties.memory_bytes.saturating_sub(GPU_RESERVE_BYTES);
         let fitted = Fitted::new(training, shapes, place, room_bytes)
             .ok_or_else(|| "does not fit, not even a row at a time".to_string())?;

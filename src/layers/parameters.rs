@@ -314,6 +314,13 @@ impl Parameters {
         self.layout.specs().map(|spec| Ok((spec.name.clone(), view(&flat, spec)?))).collect()
     }
 
+    /// Rounds these values into the copy in a half type, where there is one, as an update does.
+    pub fn round(&self, range: Range<usize>) -> Result<()> {
+        let Some(shadow) = &self.shadow else { return Ok(()) };
+        let part = |flat: &Tensor| flat.narrow(0, range.start, range.len());
+        part(&shadow.flat)?.slice_set(&part(&self.flat)?.to_dtype(shadow.flat.dtype())?, 0, 0)
+    }
+
     /// Overwrites one parameter; the shape must be the same.
     pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
         let Some(spec) = self.layout.specs.iter().find(|spec| spec.name == name) else {

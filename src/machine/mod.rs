@@ -54,12 +54,26 @@ pub struct Place {
     pub compute: DType,
     /// Whether it is a GPU.
     pub on_gpu: bool,
+    /// Processes that divide the moments of the optimizer among them.
+    pub sharers: usize,
+    /// Whether gradients that are final are copied for other processes while others are computed.
+    pub overlaps: bool,
+}
+
+impl Place {
+    /// Of one process alone.
+    pub fn alone(compute: DType, on_gpu: bool) -> Self {
+        Self { compute, on_gpu, sharers: 1, overlaps: false }
+    }
 }
 
 impl Machine {
     /// Where steps are computed, and in which type.
     pub fn place(&self) -> Place {
-        Place { compute: self.policy.compute, on_gpu: !self.device.is_cpu() }
+        let world = self.world;
+        let sharers = if world.shards_optimizer() { world.size } else { 1 };
+        let alone = Place::alone(self.policy.compute, !self.device.is_cpu());
+        Place { sharers, overlaps: world.overlaps(), ..alone }
     }
 
     /// One process on `device`, with the threads that the pool has.

@@ -6,6 +6,7 @@
 mod groups;
 mod optimizer;
 pub mod schedule;
+mod shards;
 
 pub use groups::first_trained;
 pub use optimizer::Optimizer;

@@ -1,8 +1,12 @@
 //! The optimizer of a run: moments, groups, the number of updates, and one update over the flat buffers.
 //!
-//! The rules are ops (`ops/adamw`, `ops/lamb`) and have the same state, so that it is kept here, once.
+//! The rules are ops (`ops/adamw`, `ops/lamb`) and have the same state, so that it is kept here, once. Several
+//! processes may divide it among them (Rajbhandari et al. 2020, arXiv:1910.02054, stage 1): each updates a part of
+//! the parameters, with the moments of that part, and gives it to the others. The bits are the same, since no
+//! value depends on where the buffers are cut, and LAMB's tensors are not cut.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use candle_core::DType;
 use candle_core::Device;
@@ -12,21 +16,32 @@ use candle_core::bail;
 
 use crate::config::OptimizerType;
 use crate::config::TrainingConfig;
+use crate::distributed::World;
 use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::ops;
+use crate::ops::tensor::with_slice;
+use crate::ops::tensor::with_slice_mut;
 use crate::ops::update::Buffers;
 use crate::ops::update::Clip;
 use crate::ops::update::Hyper;
 use crate::ops::update::KeptGroups;
 use crate::optim::groups;
+use crate::optim::shards;
 
 /// Moments in the layout of the parameters, and the number of updates done.
 #[derive(Debug)]
 pub struct Optimizer {
     rule: OptimizerType,
+    /// Of this process's part of the buffers, as is the second one.
     first_moment: Tensor,
     second_moment: Tensor,
+    /// The part of each process; one part where this one has all.
+    parts: Vec<Range<usize>>,
+    world: World,
+    /// The moments of all parts, as long as they are being saved.
+    gathered: Option<[Tensor; 2]>,
+    /// Of this process's part, from its beginning.
     groups: KeptGroups,
     beta1: f64,
     beta2: f64,
@@ -38,15 +53,28 @@ pub struct Optimizer {
 impl Optimizer {
     /// Zero moments; decay for all parameters but biases and `LayerNorm`.
     pub fn new(parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
-        let groups = match config.optim {
-            OptimizerType::Adamw => groups::by_neighbours,
-            OptimizerType::Lamb => groups::by_tensor,
+        Self::among(World::ALONE, parameters, config)
+    }
+
+    /// The same in one of several processes, which may divide the moments among them.
+    pub fn among(world: World, parameters: &Parameters, config: &TrainingConfig) -> Result<Self> {
+        let (groups, keeps_groups) = match config.optim {
+            OptimizerType::Adamw => (groups::by_neighbours(parameters.layout(), config), false),
+            OptimizerType::Lamb => (groups::by_tensor(parameters.layout(), config), true),
         };
+        let all = parameters.flat();
+        let size = if world.shards_optimizer() { world.size } else { 1 };
+        let parts = shards::parts(all.elem_count(), &groups, size, keeps_groups);
+        let own = parts[world.rank % size].clone();
+        let zeros = || Tensor::zeros(own.len(), DType::F32, all.device());
         Ok(Self {
             rule: config.optim,
-            first_moment: parameters.flat().zeros_like()?,
-            second_moment: parameters.flat().zeros_like()?,
-            groups: KeptGroups::new(groups(parameters.layout(), config)),
+            first_moment: zeros()?,
+            second_moment: zeros()?,
+            groups: KeptGroups::new(shards::within(&groups, &own)),
+            parts,
+            world,
+            gathered: None,
             beta1: config.adam_beta1,
             beta2: config.adam_beta2,
             eps: config.adam_epsilon,
@@ -76,18 +104,68 @@ impl Optimizer {
             bias_correction: self.bias_correction,
             gradient_multiplier: gradient_multiplier as f32,
         };
+        let own = |all: &Tensor| all.narrow(0, self.own().start, self.own().len());
+        let shadow = parameters.shadow().map(own).transpose()?;
         let buffers = Buffers {
-            parameters: parameters.flat(),
-            gradients: gradients.flat()?,
+            parameters: &own(parameters.flat())?,
+            gradients: &own(gradients.flat()?)?,
             first_moment: &self.first_moment,
             second_moment: &self.second_moment,
-            shadow: parameters.shadow(),
+            shadow: shadow.as_ref(),
             clip: Some(clip),
         };
         match self.rule {
             OptimizerType::Adamw => ops::adamw::update(buffers, &self.groups, &hyper),
             OptimizerType::Lamb => ops::lamb::update(buffers, &self.groups, &hyper),
         }
+    }
+
+    /// The part of the buffers that this process updates.
+    fn own(&self) -> &Range<usize> {
+        &self.parts[self.world.rank % self.parts.len()]
+    }
+
+    /// Whether other processes have other parts of the moments.
+    pub fn is_sharded(&self) -> bool {
+        self.parts.len() > 1
+    }
+
+    /// After an update: gives this process's part of the parameters to all others, and takes theirs.
+    pub fn share(&self, parameters: &Parameters) -> anyhow::Result<()> {
+        if !self.is_sharded() {
+            return Ok(());
+        }
+        with_slice_mut(parameters.flat(), |all| {
+            let own = all[self.own().clone()].to_vec();
+            self.world.join_parts(&own, &self.parts, Some(all))
+        })??;
+        let others = self.parts.iter().filter(|part| *part != self.own());
+        others.into_iter().try_for_each(|part| parameters.round(part.clone()))?;
+        Ok(())
+    }
+
+    /// Before a checkpoint, in all processes: the first one has all moments after it, until [`Self::let_go`].
+    pub fn gather(&mut self) -> anyhow::Result<()> {
+        if !self.is_sharded() {
+            return Ok(());
+        }
+        let gather = |own: &Tensor| {
+            let len = self.parts.last().map_or(0, |last| last.end);
+            let mut all = vec![0.0; if self.world.is_first() { len } else { 0 }];
+            with_slice(own, |own| {
+                let whole = self.world.is_first().then_some(all.as_mut_slice());
+                self.world.join_parts(own, &self.parts, whole)
+            })??;
+            Ok::<_, anyhow::Error>(Tensor::new(all, &Device::Cpu)?)
+        };
+        let gathered = [gather(&self.first_moment)?, gather(&self.second_moment)?];
+        self.gathered = self.world.is_first().then_some(gathered);
+        Ok(())
+    }
+
+    /// Frees what [`Self::gather`] took.
+    pub fn let_go(&mut self) {
+        self.gathered = None;
     }
 
     /// The last update was none: gradients had overflowed. It does not count.
@@ -102,10 +180,18 @@ impl Optimizer {
 
     /// The state by name: `exp_avg` and `exp_avg_sq`, flat, in the order of the parameters' names, and
     /// `updates`.
+    ///
+    /// Those of all processes, which [`Self::gather`] has brought together; an error where it has not.
     pub fn snapshot(&self) -> Result<Vec<(String, Tensor)>> {
+        let own = [self.first_moment.clone(), self.second_moment.clone()];
+        let [first, second] = match &self.gathered {
+            None if self.is_sharded() => bail!("the moments of other processes are not here"),
+            None => own,
+            Some(gathered) => gathered.clone(),
+        };
         Ok(vec![
-            (FIRST.into(), self.first_moment.clone()),
-            (SECOND.into(), self.second_moment.clone()),
+            (FIRST.into(), first),
+            (SECOND.into(), second),
             (UPDATES.into(), Tensor::new(&[self.updates as i64], &Device::Cpu)?),
         ])
     }
@@ -124,13 +210,20 @@ impl Optimizer {
             }
             Some(t) => Ok(t),
         };
-        let (dims, device) = (self.first_moment.dims(), self.first_moment.device());
+        let (own, device) = (self.own(), self.first_moment.device());
+        let dims = &[self.parts.last().map_or(0, |last| last.end)];
         let updates = tensor(UPDATES, DType::I64, &[1])?.to_vec1::<i64>()?[0];
         let Ok(updates) = u64::try_from(updates) else {
             bail!("tensor `{UPDATES}` holds {updates}, a number of updates is not negative")
         };
-        let first = tensor(FIRST, DType::F32, dims)?.to_device(device)?;
-        let second = tensor(SECOND, DType::F32, dims)?.to_device(device)?;
+        let part = |name| {
+            let all = tensor(name, DType::F32, dims)?;
+            // A part is a copy: a view would keep the rest in memory.
+            let part =
+                if self.is_sharded() { all.narrow(0, own.start, own.len())?.copy()? } else { all.clone() };
+            part.to_device(device)
+        };
+        let (first, second) = (part(FIRST)?, part(SECOND)?);
         (self.first_moment, self.second_moment, self.updates) = (first, second, updates);
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! `config/task.rs`.
 
 pub mod classify;
+mod divided;
 pub mod embed;
 mod examples;
 pub mod fill_mask;

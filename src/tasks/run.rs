@@ -235,10 +235,16 @@ impl Shapes {
         let evaluated = (training.per_device_eval_batch_size * self.length) as u64;
         let (step, parameters) = (of(tokens), self.outline.num_parameters());
         let is_copied = !place.on_gpu && training.save_in_background && training.save_steps > 0;
+        // Moments of other processes are not here, but for those of a checkpoint.
+        let moments = 8 * parameters;
+        let elsewhere = moments - moments / place.sharers as u64;
+        let gathered = if elsewhere > 0 { moments } else { 0 };
+        let exchanged = if place.overlaps { 4 * parameters } else { 0 };
+        let more = summing_bytes(parameters, training, place) + exchanged;
         Prediction {
-            state_bytes: step.state_bytes + summing_bytes(parameters, training, place),
+            state_bytes: (step.state_bytes + more).saturating_sub(elsewhere),
             evaluation_bytes: of(evaluated).evaluation_bytes,
-            saving_bytes: if is_copied { checkpoint_bytes(parameters) } else { 0 },
+            saving_bytes: if is_copied { checkpoint_bytes(parameters) } else { gathered },
             ..step
         }
     }
@@ -249,7 +255,7 @@ impl Shapes {
             TargetShare::OfTokens(share) => (tokens as f64 * share).ceil() as u64,
             TargetShare::OneARow => tokens.div_ceil(length.max(1) as u64),
         };
-        let Place { compute, on_gpu } = place;
+        let Place { compute, on_gpu, .. } = place;
         StepSizes { tokens, length: length as u64, targets, compute, gradient_checkpointing, on_gpu }
     }
 }

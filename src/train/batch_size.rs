@@ -319,6 +319,13 @@ mod tests {
         assert_eq!((without.peak(u64::MAX), with.total()), (without.total(), without.total()));
         assert_eq!(with.peak(u64::MAX), with.total() + 12 * parameters);
         assert_eq!(with.peak(with.total() + 23 * parameters), with.total());
+        // Four processes have two bytes of moments a parameter each, the first one all for a checkpoint; and
+        // gradients that travel are copies.
+        let place = Place { sharers: 4, overlaps: true, ..machine().place() };
+        let one_of_four = predicted(8, &TrainingConfig::default(), &shapes, place);
+        assert_eq!(one_of_four.state_bytes, without.state_bytes - (6 - 4) * parameters);
+        let last = TrainingConfig { save_in_background: false, ..TrainingConfig::default() };
+        assert_eq!(predicted(8, &last, &shapes, place).saving_bytes, 8 * parameters);
     }
 
     #[test]

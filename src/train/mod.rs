@@ -299,7 +299,7 @@ impl Trainer<'_> {
             clock.restart();
         }
         if due.save || is_best {
-            clock.saving(|| self.folder.save(self.task, &self.stepper.optimizer, state, due.last))?;
+            clock.saving(|| self.save(state, due.last))?;
             clock.restart();
         }
         if due.probe {
@@ -336,8 +336,16 @@ impl Trainer<'_> {
             end = self.stopped()?;
         }
         state.finished = !matches!(end, End::Signal(_));
-        self.folder.save(self.task, &self.stepper.optimizer, state, true)?;
+        self.save(state, true)?;
         Ok(end)
+    }
+
+    /// Saves a checkpoint, with the part of each process.
+    fn save(&mut self, state: &TrainState, last: bool) -> Result<()> {
+        self.stepper.optimizer.gather()?;
+        let saved = self.folder.save(self.task, &self.stepper.optimizer, state, last);
+        self.stepper.optimizer.let_go();
+        saved
     }
 
     fn log(&mut self, state: &mut TrainState, outcome: &StepOutcome, lr: f64, clock: &mut Clock) {

@@ -377,7 +377,7 @@ pub fn stepper(
         });
     }
     Ok(Stepper {
-        optimizer: Optimizer::new(parameters, training)?,
+        optimizer: Optimizer::among(machine.world, parameters, training)?,
         gradients,
         max_grad_norm: training.max_grad_norm,
         seed,

@@ -344,7 +344,8 @@ impl RunFolder {
     ) -> Result<Snapshot> {
         let named = if copies { parameters.snapshot()? } else { parameters.named()? };
         let mut moments = optimizer.snapshot()?;
-        if copies {
+        // Those that were gathered from several processes are copies.
+        if copies && !optimizer.is_sharded() {
             for (_, tensor) in &mut moments {
                 *tensor = copy_on_host(tensor)?;
             }

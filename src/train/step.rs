@@ -128,6 +128,7 @@ impl Stepper {
         }
         let clip = Clip { norm: &norm, max_norm: self.max_grad_norm };
         self.optimizer.update(task.parameters(), &self.gradients, clip, lr, 1.0 / scale)?;
+        self.optimizer.share(task.parameters())?;
         meanwhile();
         // --- from here on the device is waited for: once a step ---
         let losses = summed(&parts)?;

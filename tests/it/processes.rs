@@ -8,6 +8,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::notes::skipped;
 use crate::pretrain::electra;
 use crate::workplace::Finished;
@@ -101,8 +103,24 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     signal_last(&lost, &mut mpirun, 9, "-KILL");
     let ended = Finished::from(mpirun.wait_with_output().expect("ends"));
     assert!(ended.code != Some(0) && !lost.run_path("final").exists(), "{ended:?}");
-    together(&lost, 2, &[&SETS[..], &["distributed.overlap=false"]].concat()).ok();
+    together(
+        &lost,
+        2,
+        &[&SETS[..], &["distributed.overlap=false", "distributed.shard_optimizer=true"]].concat(),
+    )
+    .ok();
     assert_same(&alone, &lost, &files, "four, then two");
+
+    // What is divided is the same in the end, for an update of tensors as a whole, too.
+    let sharded = ["distributed.shard_optimizer=true"];
+    let four = Workplace::new();
+    together(&four, 4, &[&SETS[..], &sharded].concat()).ok();
+    assert_same(&alone, &four, &files, "four, with moments that are divided");
+    let lamb = [&SETS[..], &["training.optim=lamb"]].concat();
+    let (one, two) = (Workplace::new(), Workplace::new());
+    one.run(&lamb, &[]).ok();
+    together(&two, 2, &[&lamb[..], &sharded].concat()).ok();
+    assert_same(&one, &two, &files, "LAMB on two, with moments that are divided");
 
     // Other ways to travel change bits, and little else.
     for way in ["distributed.wire=bf16", "distributed.sum=fast"] {
@@ -140,4 +158,60 @@ fn processes_that_differ_or_hang_end_all() {
     signal_last(&place, &mut mpirun, 3, "-STOP");
     let ended = Finished::from(mpirun.wait_with_output().expect("ends"));
     ended.refused(75, &["rank 0 of 2 has waited 1 s for the others in step"]);
+}
+
+/// Batches and evaluation are divided; scores and predictions are those of one process.
+#[test]
+fn fine_tuning_in_several_processes_leaves_the_same_bytes() {
+    if cannot() {
+        return;
+    }
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/samples");
+    let topics =
+        ["classify".to_string(), format!("{samples}/topics-train.csv"), format!("{samples}/topics-dev.csv")];
+    let entities = [
+        "token-classify".to_string(),
+        format!("{samples}/entities-train.conll"),
+        format!("{samples}/entities-dev.conll"),
+    ];
+    let place = Workplace::new();
+    place.run(&SETS, &[]).ok();
+    let model = place.run_path("final");
+    for [task, train, eval] in [topics, entities] {
+        let arguments = |output: &str| {
+            let sets = [
+                "seeds=[3]",
+                "data.max_seq_length=16",
+                "run.threads=1",
+                "training.per_device_train_batch_size=4",
+                "training.per_device_eval_batch_size=5",
+                "training.gradient_accumulation_steps=4",
+                "training.num_train_epochs=1",
+                &format!("run.output_dir={}", place.path(output).display()),
+            ]
+            .map(str::to_string);
+            let sets = sets.into_iter().flat_map(|set| ["--set".to_string(), set]);
+            let model = model.display().to_string();
+            let named = ["--task", &task, "--model", &model, "--train", &train, "--eval", &eval];
+            let named = named.map(str::to_string);
+            ["finetune".to_string()].into_iter().chain(named).chain(sets).collect::<Vec<String>>()
+        };
+        let alone = arguments(&format!("{task}-1"));
+        place.program(&alone.iter().map(String::as_str).collect::<Vec<_>>(), "").ok();
+        let mut mpirun = Command::new("mpirun");
+        mpirun.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "4"]);
+        mpirun.arg(program()).args(arguments(&format!("{task}-4"))).current_dir(place.path("."));
+        Finished::from(mpirun.stdin(Stdio::null()).output().expect("starts")).ok();
+        let [one, four] = ["1", "4"].map(|size| {
+            let read =
+                |file: &str| fs::read(place.path(&format!("{task}-{size}")).join(file)).expect("is there");
+            let scores: Value = serde_json::from_slice(&read("eval_results.json")).expect("is JSON");
+            let mut scores = scores.as_object().expect("has names").clone();
+            scores.retain(|name, _| !name.ends_with("runtime") && !name.ends_with("per_second"));
+            assert!(scores.contains_key("eval_loss"), "{scores:?}");
+            (scores, ["final/model.safetensors", "predictions.jsonl"].map(read))
+        });
+        assert_eq!(one.0, four.0, "{task}");
+        assert!(one.1 == four.1, "{task}: model or predictions");
+    }
 }

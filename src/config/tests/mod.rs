@@ -395,6 +395,7 @@ fn show_names_the_origin_of_each_value() {
       overlap: true                   # default
       wire: f32                       # default
       sum: tree                       # default
+      shard_optimizer: false          # default
       check_replicas_steps: 1000      # default
     "#);
 }

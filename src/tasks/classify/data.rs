@@ -5,10 +5,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use candle_core::D;
-use candle_core::DType;
-use candle_core::Device;
 
 use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::ops::cross_entropy;
@@ -24,6 +23,7 @@ use crate::tasks::classify::finetuning::Examples;
 use crate::tasks::classify::report::best_class;
 use crate::tasks::classify::report::rows_bytes;
 use crate::tasks::classify::sequence;
+use crate::tasks::divided::for_each_output;
 use crate::tasks::labelled::Example;
 use crate::tasks::run::Beginning;
 use crate::tasks::run::Data;
@@ -50,6 +50,8 @@ pub struct TrainingData<'a> {
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
+    /// The processes that divide an evaluation among them.
+    world: World,
     eval_rows: usize,
     /// Of the latest evaluation, a row of probabilities for each example.
     probabilities: Vec<Vec<f32>>,
@@ -76,6 +78,7 @@ impl<'a> TrainingData<'a> {
             progress: setting.progress.clone(),
             collator,
             order: Shuffled::new(&setting),
+            world: setting.machine.world,
             eval_rows: setting.training.per_device_eval_batch_size,
             probabilities: Vec::new(),
         })
@@ -106,18 +109,19 @@ impl Data for TrainingData<'_> {
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let (mut loss, mut confusion) = (Loss::default(), Confusion::new(self.examples.labels.len()));
         let mut probabilities = Vec::with_capacity(self.eval.len());
-        for examples in self.eval.chunks(self.eval_rows) {
-            if interrupted() {
-                return Ok(None);
-            }
-            let batch = self.collator.batch(examples, 0);
-            let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
-            loss += PendingLoss::of(cross_entropy::forward(&logits, &batch.labels)?, batch.num_labels())
-                .read()?;
-            for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&batch.labels) {
+        let batches: Vec<&[Encoded]> = self.eval.chunks(self.eval_rows).collect();
+        let made = batches.iter().map(|examples| self.collator.batch(*examples, 0));
+        let is_whole = for_each_output(self.world, task, made, interrupted, |number, logits| {
+            let labels: Vec<u32> = batches[number].iter().map(|example| example.label).collect();
+            loss += PendingLoss::of(cross_entropy::forward(&logits, &labels)?, labels.len()).read()?;
+            for (row, &label) in logits.to_vec2::<f32>()?.iter().zip(&labels) {
                 confusion.add(label, best_class(row) as u32);
             }
             probabilities.extend(candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?);
+            Ok(())
+        })?;
+        if !is_whole {
+            return Ok(None);
         }
         let scores = [loss.mean(), confusion.accuracy(), confusion.macro_f1(), confusion.matthews()];
         (self.confusion, self.probabilities) = (confusion, probabilities);

@@ -9,6 +9,7 @@ use candle_core::Tensor;
 
 use crate::batches::Batch;
 use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::ops::sigmoid_cross_entropy;
@@ -18,8 +19,8 @@ use crate::tasks::PendingLoss;
 use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
-use crate::tasks::classify::classifier::outputs;
 use crate::tasks::classify::sequence;
+use crate::tasks::divided::for_each_output;
 use crate::tasks::multi_label::LabelledExamples;
 use crate::tasks::multi_label::report::PredictionRow;
 use crate::tasks::multi_label::report::SCORES;
@@ -45,6 +46,8 @@ pub struct TrainingData<'a> {
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
+    /// The processes that divide an evaluation among them.
+    world: World,
     eval_rows: usize,
     /// Of the latest evaluation, a row of probabilities for each example.
     pub(super) probabilities: Vec<Vec<f32>>,
@@ -69,6 +72,7 @@ impl<'a> TrainingData<'a> {
             examples,
             collator,
             order: Shuffled::new(&setting),
+            world: setting.machine.world,
             eval_rows: setting.training.per_device_eval_batch_size,
             probabilities: Vec::new(),
         })
@@ -93,13 +97,7 @@ fn hot(ids: &[u32], labels: usize) -> impl Iterator<Item = u32> {
 }
 
 /// The probabilities of the labels of some examples, and the loss of these where their labels are `ids`.
-pub(super) fn judged(
-    task: &dyn Task,
-    collator: &Collator,
-    examples: &[Encoded],
-    ids: &[Vec<u32>],
-) -> Result<(Vec<Vec<f32>>, Loss)> {
-    let mut logits = outputs(task, collator, examples)?;
+pub(super) fn judged(mut logits: Vec<Vec<f32>>, ids: &[Vec<u32>]) -> Result<(Vec<Vec<f32>>, Loss)> {
     let classes = logits.first().map_or(0, Vec::len);
     let labels: Vec<u32> = ids.iter().flat_map(|ids| hot(ids, classes)).collect();
     let tensor = Tensor::from_vec(logits.concat(), (logits.len(), classes), &Device::Cpu)?;
@@ -125,13 +123,16 @@ impl Data for TrainingData<'_> {
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let (labels, gold) = (self.examples.labels.len(), &self.examples.eval_ids);
         let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
-        for (encoded, ids) in self.eval.chunks(self.eval_rows).zip(gold.chunks(self.eval_rows)) {
-            if interrupted() {
-                return Ok(None);
-            }
-            let (rows, of_batch) = judged(task, &self.collator, encoded, ids)?;
+        let ids: Vec<&[Vec<u32>]> = gold.chunks(self.eval_rows).collect();
+        let made = self.eval.chunks(self.eval_rows).map(|examples| self.collator.batch(examples, 0));
+        let is_whole = for_each_output(self.world, task, made, interrupted, |number, logits| {
+            let (rows, of_batch) = judged(logits.to_vec2()?, ids[number])?;
             probabilities.extend(rows);
             loss += of_batch;
+            Ok(())
+        })?;
+        if !is_whole {
+            return Ok(None);
         }
         let of_half = scores(&tally(gold, &probabilities, &Thresholds::default_of(labels)));
         self.thresholds = Thresholds::tuned(labels, gold, &probabilities);

@@ -61,7 +61,7 @@ impl Trained for Labeller {
         evaluation.dump_logits(&classifier.task, &classifier.collator.batch(first, 0))?;
         let (mut probabilities, mut loss) = (Vec::with_capacity(gold.len()), Loss::default());
         for (encoded, ids) in encoded.chunks(evaluation.batch_size).zip(gold.chunks(evaluation.batch_size)) {
-            let (rows, of_batch) = judged(&classifier.task, &classifier.collator, encoded, ids)?;
+            let (rows, of_batch) = judged(outputs(&classifier.task, &classifier.collator, encoded)?, ids)?;
             probabilities.extend(rows);
             loss += of_batch;
         }

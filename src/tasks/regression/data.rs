@@ -7,13 +7,14 @@ use anyhow::Result;
 
 use crate::batches::Batch;
 use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::tasks::Task;
 use crate::tasks::classify::Collator;
 use crate::tasks::classify::Encoded;
-use crate::tasks::classify::classifier::outputs;
 use crate::tasks::classify::sequence;
+use crate::tasks::divided::for_each_output;
 use crate::tasks::regression::NumberExamples;
 use crate::tasks::regression::regressor::line;
 use crate::tasks::regression::scores::score_names;
@@ -38,6 +39,8 @@ pub struct TrainingData<'a> {
     eval: Vec<Encoded>,
     collator: Collator,
     order: Shuffled,
+    /// The processes that divide an evaluation among them.
+    world: World,
     eval_rows: usize,
     /// Of the latest evaluation, the numbers of each example.
     pub(super) predicted: Vec<Vec<f32>>,
@@ -59,6 +62,7 @@ impl<'a> TrainingData<'a> {
             examples,
             collator,
             order: Shuffled::new(&setting),
+            world: setting.machine.world,
             eval_rows: setting.training.per_device_eval_batch_size,
             predicted: Vec::new(),
         })
@@ -90,11 +94,13 @@ impl Data for TrainingData<'_> {
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let mut predicted = Vec::with_capacity(self.eval.len());
-        for examples in self.eval.chunks(self.eval_rows) {
-            if interrupted() {
-                return Ok(None);
-            }
-            predicted.extend(outputs(task, &self.collator, examples)?);
+        let made = self.eval.chunks(self.eval_rows).map(|examples| self.collator.batch(examples, 0));
+        let is_whole = for_each_output(self.world, task, made, interrupted, |_, outputs| {
+            predicted.extend(outputs.to_vec2::<f32>()?);
+            Ok(())
+        })?;
+        if !is_whole {
+            return Ok(None);
         }
         let gold: Vec<Vec<f32>> = self.examples.eval.iter().map(|example| example.numbers.clone()).collect();
         let scores = scores(&self.examples.names, &gold, &predicted);

@@ -6,11 +6,13 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::batches::StepBatches;
+use crate::distributed::World;
 use crate::fs;
 use crate::fs::StagedFile;
 use crate::scores::EntityCounts;
 use crate::scores::EntityTally;
 use crate::tasks::Task;
+use crate::tasks::divided::for_each_output;
 use crate::tasks::labelled::Sentence;
 use crate::tasks::labelled::tags::iob2;
 use crate::tasks::run::Beginning;
@@ -38,6 +40,8 @@ pub struct TrainingData<'a> {
     eval: Vec<Window>,
     collator: WindowCollator,
     order: Shuffled,
+    /// The processes that divide an evaluation among them.
+    world: World,
     eval_rows: usize,
     /// Of the latest evaluation, for each word of each sentence.
     predicted: Vec<Vec<Predicted>>,
@@ -76,6 +80,7 @@ impl<'a> TrainingData<'a> {
             examples,
             collator,
             order: Shuffled::new(&setting),
+            world: setting.machine.world,
             eval_rows: setting.training.per_device_eval_batch_size,
             predicted: Vec::new(),
             tally: EntityTally::default(),
@@ -158,11 +163,13 @@ impl Data for TrainingData<'_> {
 
     fn evaluate(&mut self, task: &dyn Task, interrupted: &dyn Fn() -> bool) -> Result<Option<Scores>> {
         let mut predictions = Predictions::of(&words(&self.examples.eval));
-        for windows in self.eval.chunks(self.eval_rows) {
-            if interrupted() {
-                return Ok(None);
-            }
-            predictions.add(task, &self.collator, windows)?;
+        let batches: Vec<&[Window]> = self.eval.chunks(self.eval_rows).collect();
+        let made = batches.iter().map(|windows| self.collator.batch(*windows, 0));
+        let is_whole = for_each_output(self.world, task, made, interrupted, |number, logits| {
+            predictions.add(batches[number], &logits)
+        })?;
+        if !is_whole {
+            return Ok(None);
         }
         self.tally = tally(&self.examples.labels, &self.examples.eval, &predictions.by_sentence);
         self.predicted = predictions.by_sentence;

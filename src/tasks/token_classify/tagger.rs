@@ -6,7 +6,9 @@ use anyhow::Result;
 use candle_core::D;
 use candle_core::DType;
 use candle_core::Device;
+use candle_core::Tensor;
 
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::families::HeadKind;
 use crate::interop::Filled;
@@ -16,7 +18,7 @@ use crate::models::Model;
 use crate::ops::cross_entropy;
 use crate::tasks::Loss;
 use crate::tasks::PendingLoss;
-use crate::tasks::Task;
+use crate::tasks::divided::for_each_output;
 use crate::tasks::start;
 use crate::tasks::token_classify::TagSet;
 use crate::tasks::token_classify::TokenClassify;
@@ -115,9 +117,11 @@ impl Tagger {
     ) -> Result<(Encoded, Predictions)> {
         let encoded = encode(&self.tokenizer, &self.collator, sentences, labels)?;
         let mut predictions = Predictions::of(sentences);
-        for windows in encoded.windows.chunks(batch_size) {
-            predictions.add(&self.task, &self.collator, windows)?;
-        }
+        let batches: Vec<&[Window]> = encoded.windows.chunks(batch_size).collect();
+        let made = batches.iter().map(|windows| self.collator.batch(*windows, 0));
+        for_each_output(World::ALONE, &self.task, made, &|| false, |number, logits| {
+            predictions.add(batches[number], &logits)
+        })?;
         Ok((encoded, predictions))
     }
 }
@@ -188,21 +192,12 @@ impl Predictions {
         Self { by_sentence, loss: Loss::default() }
     }
 
-    /// Takes what `task` says of some windows.
-    pub(super) fn add(
-        &mut self,
-        task: &dyn Task,
-        collator: &WindowCollator,
-        windows: &[Window],
-    ) -> Result<()> {
-        let batch = collator.batch(windows, 0);
-        if batch.num_labels() == 0 {
-            return Ok(());
-        }
-        let logits = task.logits(&batch)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
-        let entropy = cross_entropy::forward(&logits, &batch.labels)?;
-        self.loss += PendingLoss::of(entropy, batch.num_labels()).read()?;
-        let probabilities = candle_nn::ops::softmax(&logits, D::Minus1)?.to_vec2::<f32>()?;
+    /// Takes the logits, f32 on the CPU, of the words of some windows.
+    pub(super) fn add(&mut self, windows: &[Window], logits: &Tensor) -> Result<()> {
+        let labels: Vec<u32> = windows.iter().flat_map(|window| window.labels.iter().copied()).collect();
+        let entropy = cross_entropy::forward(logits, &labels)?;
+        self.loss += PendingLoss::of(entropy, labels.len()).read()?;
+        let probabilities = candle_nn::ops::softmax(logits, D::Minus1)?.to_vec2::<f32>()?;
         let words = windows.iter().flat_map(|w| w.words.iter().map(|(word, _)| (w.sentence, *word)));
         for ((sentence, word), row) in words.zip(probabilities) {
             self.by_sentence[sentence][word] = best(&row);

@@ -1,18 +1,24 @@
 //! Threads in the place of processes take the steps that one takes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use candle_core::DType;
 use candle_core::Device;
+use candle_core::Tensor;
 
 use super::Parabola;
 use super::policy;
 use crate::batches::Batch;
 use crate::batches::share;
 use crate::config::ComputeType;
+use crate::config::DistributedConfig;
+use crate::config::OptimizerType;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::distributed::threads::in_each;
 use crate::distributed::threads::worlds;
+use crate::distributed::threads::worlds_of;
 use crate::families::named_model;
 use crate::machine::Machine;
 use crate::models::Model;
@@ -21,6 +27,7 @@ use crate::tasks::masked_lm::MaskedLm;
 use crate::train::run;
 use crate::train::step::Skip;
 use crate::train::step::StepOutcome;
+use crate::train::step::Stepper;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -28,11 +35,64 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn trained(task: &dyn Task, micro: &[Batch], world: World) -> (Vec<StepOutcome>, Vec<u32>) {
     let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::F32)) };
     let mut stepper = run::stepper(task.parameters(), &TrainingConfig::default(), &machine, 1).unwrap();
+    let outcomes = stepped(&mut stepper, task, micro, world);
+    (outcomes, bits(task.parameters().flat()))
+}
+
+fn bits(values: &Tensor) -> Vec<u32> {
+    values.to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+fn stepped(stepper: &mut Stepper, task: &dyn Task, micro: &[Batch], world: World) -> Vec<StepOutcome> {
     let own = &micro[share(micro.len(), world.rank, world.size)];
     let mut step = |step| stepper.run_beside(task, (own, micro.len()), step, 1e-2, || ()).unwrap();
-    let outcomes = (1..4).map(&mut step).collect();
-    let values = task.parameters().flat().to_vec1::<f32>().unwrap();
-    (outcomes, values.into_iter().map(f32::to_bits).collect())
+    (1..4).map(&mut step).collect()
+}
+
+/// The moments that a checkpoint holds.
+type Saved = BTreeMap<String, Tensor>;
+
+/// Processes that have a part of the moments each leave what one leaves that has all: parameters, their copy in a
+/// half type, and what a checkpoint holds; and they go on from that with the same bits.
+#[test]
+fn divided_moments_leave_the_same_bits_and_the_same_checkpoint() {
+    let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);
+    let micro: Vec<Batch> = (0..4).map(batch).collect();
+    let trained = |world: World, config: &TrainingConfig, from: Option<&Saved>| {
+        let machine = Machine { world, ..Machine::alone(&Device::Cpu, policy(ComputeType::Bf16)) };
+        let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
+        let task = MaskedLm { model }.computing_in(DType::BF16).unwrap();
+        let mut stepper = run::stepper(task.parameters(), config, &machine, 1).unwrap();
+        if let Some(saved) = from {
+            // Copies, as those of a file are: updates write into them.
+            let saved = saved.iter().map(|(name, tensor)| (name.clone(), tensor.copy().unwrap()));
+            stepper.optimizer.restore(&saved.collect()).unwrap();
+        }
+        stepped(&mut stepper, &task, &micro, world);
+        stepper.optimizer.gather().unwrap();
+        let saved = stepper.optimizer.snapshot().map(|saved| saved.into_iter().collect::<Saved>());
+        assert_eq!(saved.is_ok(), world.is_first(), "the others have parts");
+        stepper.optimizer.let_go();
+        let shadow = task.parameters().shadow().unwrap().to_dtype(DType::F32).unwrap();
+        ([bits(task.parameters().flat()), bits(&shadow)], saved.ok())
+    };
+    let moments = |saved: &Option<Saved>| {
+        let saved = saved.as_ref().expect("the first one has it");
+        ["exp_avg", "exp_avg_sq"].map(|name| bits(&saved[name]))
+    };
+    let sharded = DistributedConfig { shard_optimizer: true, ..DistributedConfig::default() };
+    for optim in [OptimizerType::Adamw, OptimizerType::Lamb] {
+        let config = TrainingConfig { optim, weight_decay: 0.1, ..TrainingConfig::default() };
+        let begun = trained(World::ALONE, &config, None);
+        let resumed = trained(World::ALONE, &config, begun.1.as_ref());
+        assert!(resumed.0 != begun.0, "moments count");
+        for (size, from, alone) in [(2, None, &begun), (4, None, &begun), (2, begun.1.as_ref(), &resumed)] {
+            let worlds = worlds_of(size, TIMEOUT, &sharded);
+            let all = in_each(&worlds, |world| trained(world, &config, from));
+            assert!(all.iter().all(|one| one.0 == alone.0), "{optim:?}: {size}");
+            assert!(moments(&all[0].1) == moments(&alone.1), "{optim:?}: the checkpoint of {size}");
+        }
+    }
 }
 
 #[test]
