@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::Subcommand;
 
+use crate::commands::advise_network::AdviseNetworkArgs;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::args::BenchJobArgs;
 use crate::commands::checkpoint::args::CheckpointCommand;
@@ -114,6 +115,15 @@ pub enum Command {
   mlmtrain plan --config my.yaml --device h100,l4 --price h100=1.99,l4=0.60 --set training.max_steps=200000
   mlmtrain plan --config my.yaml --device here,cpu,l4 --prices seller.yaml --json")]
     Plan(PlanArgs),
+    /// Say what the network between several processes costs a pretraining run, and what to set
+    ///
+    /// Started as the run will be, on its machines. It measures for some seconds how fast gradients are added up over
+    /// all processes and how long a micro-batch takes, and predicts what accumulation, the type in which gradients
+    /// travel, and overlap will give. Nothing is written.
+    #[command(after_help = "Examples:
+  mpirun -np 4 --hostfile hosts mlmtrain advise-network --config my.yaml
+  mpirun -np 2 mlmtrain advise-network --config my.yaml --seconds 3 --json")]
+    AdviseNetwork(AdviseNetworkArgs),
     /// Train a masked language model, or an ELECTRA, on raw text
     ///
     /// Runs whatever is missing (tokenizer, shards), then trains. A second run with the same configuration

@@ -1,6 +1,7 @@
 //! The subcommands: one file or folder each. What they share is the command line (`cli`) and the terminal
 //! (`terminal`).
 
+pub mod advise_network;
 pub mod bench;
 pub mod checkpoint;
 pub mod cli;
@@ -69,6 +70,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Example(args) => example::run(args),
         Command::Init(args) => init::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::AdviseNetwork(args) => advise_network::run(args),
         Command::Pretrain(args) => pretrain::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Finetune(args) => finetune::run(args),

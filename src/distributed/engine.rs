@@ -12,6 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -26,6 +27,7 @@ use crate::distributed::transport::Wait;
 use crate::distributed::tree;
 use crate::error::Class;
 use crate::error::Problem;
+use crate::fs;
 
 /// The queue of the thread.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub(crate) struct Engine {
     aborting: Arc<AtomicI32>,
     /// The step that this process is in, for messages.
     step: AtomicU64,
+    started: Instant,
     rank: usize,
     size: usize,
 }
@@ -43,6 +46,8 @@ enum Job {
     Sum(Vec<f32>, Ways, Reply<Vec<f32>>),
     Join(Vec<f32>, Vec<usize>, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
+    /// How long this thread has had a processor.
+    Seconds(Reply<Option<f64>>),
     Leave(Sender<()>),
     /// Only wakes the thread; whoever asks sees by the sender when that is over.
     Abort {
@@ -90,7 +95,8 @@ impl Engine {
             .spawn(run)
             .context("cannot start the thread that talks to other processes")?;
         let (rank, size) = start.recv().map_err(|_| Problem::new("the exchange did not start"))??;
-        Ok(Self { jobs: Mutex::new(jobs), aborting, step: AtomicU64::new(0), rank, size })
+        let started = Instant::now();
+        Ok(Self { jobs: Mutex::new(jobs), aborting, step: AtomicU64::new(0), started, rank, size })
     }
 
     /// Number of this process, from 0.
@@ -121,6 +127,12 @@ impl Engine {
     /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
     pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
         self.ask(|reply| Job::Gather(own, timeout, reply))
+    }
+
+    /// Seconds for which the thread has had a processor, where the system tells, and those since its start.
+    pub(super) fn seconds(&self) -> Option<(f64, f64)> {
+        let busy = self.ask(Job::Seconds).wait().ok().flatten()?;
+        Some((busy, self.started.elapsed().as_secs_f64()))
     }
 
     /// Waits until all others leave as well.
@@ -195,6 +207,7 @@ fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration
                 let wait = Wait::new(longer.or(Some(timeout)), aborting);
                 let _ = reply.send(transport.gather(own, &wait));
             }
+            Job::Seconds(reply) => drop(reply.send(Ok(fs::thread_seconds()))),
             Job::Leave(done) => {
                 transport.leave();
                 let _ = done.send(());

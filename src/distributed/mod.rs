@@ -10,6 +10,7 @@ mod engine;
 mod launch;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod network;
 mod overlap;
 #[cfg(test)]
 mod tests;
@@ -119,6 +120,11 @@ impl World {
     /// Whether there are others.
     pub fn is_shared(&self) -> bool {
         self.engine.is_some()
+    }
+
+    /// Seconds of a processor that talking to the others has taken in this process, and those since it began.
+    pub fn exchange_seconds(&self) -> Option<(f64, f64)> {
+        self.engine?.seconds()
     }
 
     /// Messages about the exchange name this step from here on.

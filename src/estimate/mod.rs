@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod cost;
+mod network;
 mod work;
 
 #[cfg(test)]
@@ -17,5 +18,8 @@ pub use cost::Fitted;
 pub use cost::GPU_SHARE;
 pub use cost::UPDATE_BYTES;
 pub use cost::gpu_seconds;
+pub use network::Exchange;
+pub use network::Levers;
+pub use network::WANTED_EFFICIENCY;
 pub use work::Part;
 pub use work::Work;

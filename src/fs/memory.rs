@@ -15,6 +15,12 @@ pub fn peak_resident_bytes() -> Option<u64> {
     field_bytes(&read_system_text(Path::new("/proc/self/status"))?, "VmHWM:")
 }
 
+/// Seconds for which this thread has had a processor.
+pub fn thread_seconds() -> Option<f64> {
+    let text = read_system_text(Path::new("/proc/thread-self/schedstat"))?;
+    text.split_whitespace().next()?.parse::<f64>().ok().map(|nanoseconds| nanoseconds * 1e-9)
+}
+
 /// The most memory counts from here on; where the system does not do that, it counts as before.
 pub fn forget_peak() {
     if let Ok(mut file) = append(Path::new("/proc/self/clear_refs")) {

@@ -51,6 +51,7 @@ pub use memory::end_me_first;
 pub use memory::forget_peak;
 pub use memory::peak_resident_bytes;
 pub use memory::system_bytes;
+pub use memory::thread_seconds;
 pub use read::each_line;
 pub use read::open;
 pub use read::open_stream;

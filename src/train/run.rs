@@ -207,8 +207,8 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         meter: Meter::new(machine, request.precision.tf32, request.run.usd_per_hour),
         folder: &mut folder,
     };
-    let trained = trainer.run(&mut state);
-    let probed = trainer.probed;
+    let (trained, probed) = (trainer.run(&mut state), trainer.probed);
+    tell_exchange(world, progress);
     let (mut end, rates) = trained.map_err(|e| batch_size::explain(e, training, &shapes, machine))?;
     let mut results = BTreeMap::new();
     if !matches!(end, End::Signal(_)) {
@@ -226,6 +226,16 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
     drop((folder, held));
     world.wait_for_all()?;
     Ok(Outcome { end: Some(end), step: state.step, results, model: output.join(FINAL), task, data })
+}
+
+/// Says what talking to other processes has taken.
+fn tell_exchange(world: World, progress: &Progress) {
+    if let Some((seconds, all)) = world.exchange_seconds() {
+        let rank = world.rank;
+        progress.note(&format!(
+            "rank {rank} has talked to others for {seconds:.1} s of a processor, in {all:.1} s"
+        ));
+    }
 }
 
 /// The folder, which the first process holds for all.

@@ -69,10 +69,18 @@ fn signal_last(place: &Workplace, mpirun: &mut Child, step: u64, signal: &str) {
         assert!(mpirun.try_wait().expect("can be asked").is_none(), "it came to its end before step {step}");
         std::thread::sleep(Duration::from_millis(2));
     }
-    let children = format!("/proc/{0}/task/{0}/children", mpirun.id());
-    let children = fs::read_to_string(children).expect("has processes");
-    let last = children.split_whitespace().last().expect("has one");
-    assert!(Command::new("kill").args([signal, last]).status().expect("starts").success());
+    kill(&last_child(&mpirun.id().to_string()), signal);
+}
+
+/// The process that this one started last.
+fn last_child(parent: &str) -> String {
+    let children =
+        fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("has processes");
+    children.split_whitespace().last().expect("has one").to_string()
+}
+
+fn kill(process: &str, signal: &str) {
+    assert!(Command::new("kill").args([signal, process]).status().expect("starts").success());
 }
 
 fn assert_same(one: &Workplace, other: &Workplace, files: &[&str], what: &str) {
@@ -95,7 +103,9 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     let done = together(&two, 2, &SETS).ok();
     assert_eq!(done.stdout.matches("trained 16 steps").count(), 1, "the first one tells: {}", done.stdout);
     let log = fs::read_to_string(two.run_path("rank-1.log")).expect("each process has a log");
-    assert!(log.contains("2 processes train together"), "{log}");
+    for words in ["2 processes train together", "rank 1 has talked to others for "] {
+        assert!(log.contains(words), "`{words}` is not in:\n{log}");
+    }
     assert_same(&alone, &two, &files, "two");
 
     let lost = Workplace::new();
@@ -214,4 +224,101 @@ fn fine_tuning_in_several_processes_leaves_the_same_bytes() {
         assert_eq!(one.0, four.0, "{task}");
         assert!(one.1 == four.1, "{task}: model or predictions");
     }
+}
+
+/// The script that starts two processes, with each of these settings.
+fn cluster(place: &Workplace, restarts: &str, sets: &[&str]) -> Child {
+    let mut script = Command::new("bash");
+    script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm/train-cluster.sh"));
+    script
+        .args(["--config", "config.yaml", "--pause", "0", "--restarts", restarts])
+        .arg("--program")
+        .arg(program());
+    script.args(["--launch", "mpirun --oversubscribe --allow-run-as-root --bind-to none -np 2", "--"]);
+    script.args(sets.iter().flat_map(|set| ["--set", set])).current_dir(place.path("."));
+    script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
+}
+
+#[test]
+fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
+    if cannot() {
+        return;
+    }
+    let files = ["final/model.safetensors", STATE];
+    let alone = Workplace::new();
+    alone.run(&SETS, &[]).ok();
+
+    let place = Workplace::new();
+    let reach = |script: &mut Child, step: u64| {
+        while place.logged_steps().last().is_none_or(|&last| last < step) {
+            assert!(script.try_wait().expect("can be asked").is_none(), "it ended before step {step}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        last_child(&script.id().to_string())
+    };
+    let mut script = cluster(&place, "0", &SETS);
+    kill(&last_child(&reach(&mut script, 3)), "-KILL");
+    let ended = Finished::from(script.wait_with_output().expect("ends"));
+    assert!(ended.code != Some(0) && ended.stderr.contains("0 restarts did not bring it"), "{ended:?}");
+
+    let mut script = cluster(&place, "5", &SETS);
+    reach(&mut script, 6);
+    kill(&script.id().to_string(), "-TERM");
+    let stopped = Finished::from(script.wait_with_output().expect("ends"));
+    assert!(stopped.code != Some(0) && !stopped.stderr.contains("start 2"), "{stopped:?}");
+    assert!(place.logged_steps().len() < 16, "{stopped:?}");
+
+    let mut script = cluster(&place, "5", &SETS);
+    kill(&last_child(&reach(&mut script, 10)), "-KILL");
+    let ended = Finished::from(script.wait_with_output().expect("ends")).ok();
+    assert!(ended.stderr.contains("start 2") && !ended.stderr.contains("start 3"), "{ended:?}");
+    assert_same(&alone, &place, &files, "killed twice and stopped once");
+
+    let wrong = cluster(&place, "5", &["training.learning_rate=fast"]);
+    let wrong = Finished::from(wrong.wait_with_output().expect("ends"));
+    assert!(wrong.code == Some(2) && !wrong.stderr.contains("start 2"), "{wrong:?}");
+}
+
+#[test]
+fn advice_is_for_several_processes() {
+    let place = Workplace::new();
+    let words = ["there is one process", "mpirun -np 4"];
+    place.program(&["advise-network", "--config", "config.yaml"], "").refused(2, &words);
+    if cannot() {
+        return;
+    }
+    let advise = |more: &[&str]| {
+        let mut mpirun = Command::new("mpirun");
+        mpirun
+            .args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"])
+            .arg(program());
+        mpirun.args([
+            "advise-network",
+            "--config",
+            "config.yaml",
+            "--seconds",
+            "0.2",
+            "--set",
+            "run.threads=1",
+        ]);
+        let mpirun = mpirun.args(more).current_dir(place.path(".")).stdin(Stdio::null());
+        Finished::from(mpirun.output().expect("starts")).ok().stdout
+    };
+    let found: Value = serde_json::from_str(&advise(&["--json"])).expect("one JSON object");
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{found}"));
+    assert_eq!(found["processes"], 2);
+    for rate in ["f32", "bf16"] {
+        assert!(number(&found["values_per_second"][rate]) > 1e5, "{found}");
+    }
+    assert!(
+        number(&found["message_seconds"]) > 0.0 && number(&found["micro_batch_seconds"]) > 0.0,
+        "{found}"
+    );
+    for row in found["predicted"].as_array().expect("a list") {
+        let efficiency = number(&row["efficiency"]);
+        assert!(0.0 < efficiency && efficiency < 1.0, "{row}");
+    }
+    let shown = advise(&[]);
+    assert!(shown.contains("2 processes: ") && shown.contains("micro-batches each"), "{shown}");
+    assert!(!place.path("run").exists(), "nothing was written");
 }

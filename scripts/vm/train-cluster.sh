@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Pretrains in several processes, and starts them again where one was lost: they go on from the newest checkpoint.
+#
+#   scripts/vm/train-cluster.sh --config FILE --launch 'mpirun -np 8 --hostfile hosts' [OPTIONS] [-- ARGUMENTS OF PRETRAIN]
+#
+# Options are in scripts/vm/README.md. It ends with the exit code of the last start.
+set -euo pipefail
+usage="usage: train-cluster.sh --config FILE --launch COMMAND [--program FILE] [--restarts N] [--pause SECONDS]
+       [-- ARGUMENTS OF PRETRAIN]"
+
+say() { printf '%s  %s\n' "$(date -u +%FT%TZ)" "$*" >&2; }
+refuse() { printf 'error: %s\n%s\n' "$1" "$usage" >&2; exit 2; }
+
+config='' launch='' program=mlmtrain restarts=10 pause=10
+while [ $# -gt 0 ]; do
+    case $1 in
+        --help | -h) echo "$usage"; exit 0 ;;
+        --) shift; break ;;
+    esac
+    [ $# -ge 2 ] || refuse "\`$1\` is no option, or wants a value"
+    case $1 in
+        --config) config=$2 ;;
+        --launch) launch=$2 ;;
+        --program) program=$2 ;;
+        --restarts) restarts=$2 ;;
+        --pause) pause=$2 ;;
+        *) refuse "\`$1\` is no option" ;;
+    esac
+    shift 2
+done
+[ -n "$config" ] || refuse "--config is missing"
+[ -n "$launch" ] || refuse "--launch is missing: what starts the processes, such as 'mpirun -np 4'"
+[[ $restarts =~ ^[0-9]+$ ]] || refuse "--restarts wants a number, not \`$restarts\`"
+command -v "$program" > /dev/null || refuse "there is no program \`$program\`: install it, or name it with --program"
+"$program" --version | grep -q 'processes: MPI' || refuse "\`$program\` is a build without MPI (--features mpi)"
+
+# A USR1 reaches all processes, which save and end. A TERM would give them no time for it, nor would a Ctrl-C that reaches
+# the launcher: hence a session of its own.
+stopped=no training=''
+trap 'stopped=yes; [ -z "$training" ] || kill -USR1 "$training" 2> /dev/null || true' TERM INT HUP USR1
+for ((start = 0; ; start++)); do
+    say "training, start $((start + 1)): $launch"
+    # The line is read at each start: it may count the machines that are left.
+    setsid bash -c "exec $launch \"\$@\"" launch "$program" pretrain --config "$config" --resume auto "$@" &
+    training=$!
+    code=0
+    wait "$training" || code=$?
+    # A signal ends `wait`, too: what counts is the exit code of the launcher.
+    while kill -0 "$training" 2> /dev/null; do
+        code=0
+        wait "$training" || code=$?
+    done
+    say "training ended with exit code $code"
+    # A wrong configuration (2) and a run that diverges for good (76) are so at the next start, too.
+    case $code in 0 | 2 | 76) exit "$code" ;; esac
+    [ "$stopped" = no ] || exit "$code"
+    [ "$start" -lt "$restarts" ] || { say "$restarts restarts did not bring it to its end"; exit "$code"; }
+    sleep "$pause"
+done
