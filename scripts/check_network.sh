@@ -82,7 +82,8 @@ alone() {
 
 together() {
     rm -rf "$work/run"
-    mapfile -t run < <(arguments "$work/run" "training.gradient_accumulation_steps=$(($1 * 2))" "distributed.wire=$2" "distributed.overlap=$3")
+    mapfile -t run < <(arguments "$work/run" "training.gradient_accumulation_steps=$(($1 * 2))" \
+        "distributed.wire=$2" "distributed.overlap=$3")
     ip netns exec mlm0 unshare --uts bash -c 'hostname mlm0; exec taskset -c 0 "$@"' run \
         mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --bind-to none --mca plm_rsh_agent "$work/agent" \
         --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
@@ -113,7 +114,8 @@ for a in ${accumulate//,/ }; do
             for overlap in false true; do
                 found=$(together "$a" "$wire" "$overlap")
                 share=$(awk -v a="$found" -v b="$base" 'BEGIN { printf "%.0f %%", 100 * a / b }')
-                printf '%-8s %10s %5s %8s %9.0f %11s  %s\n' "$rate" "$a" "$wire" "$overlap" "$found" "$share" "$(tail -n 1 "$work/talked")"
+                printf '%-8s %10s %5s %8s %9.0f %11s  %s\n' "$rate" "$a" "$wire" "$overlap" "$found" "$share" \
+                    "$(tail -n 1 "$work/talked")"
             done
             [ -z "$python" ] || printf '%-8s %10s %5s %8s %s\n' "$rate" "$a" "$wire" DDP "$(ddp "$a" "$wire")"
         done

@@ -65,11 +65,16 @@ fn together(place: &Workplace, size: usize, sets: &[&str]) -> Finished {
 
 /// Sends a signal to the last of the processes that `mpirun` started, after step `step`.
 fn signal_last(place: &Workplace, mpirun: &mut Child, step: u64, signal: &str) {
+    kill(&reach(place, mpirun, step), signal);
+}
+
+/// The process that this one started last, after step `step`.
+fn reach(place: &Workplace, started: &mut Child, step: u64) -> String {
     while place.logged_steps().last().is_none_or(|&last| last < step) {
-        assert!(mpirun.try_wait().expect("can be asked").is_none(), "it came to its end before step {step}");
+        assert!(started.try_wait().expect("can be asked").is_none(), "it came to its end before step {step}");
         std::thread::sleep(Duration::from_millis(2));
     }
-    kill(&last_child(&mpirun.id().to_string()), signal);
+    last_child(&started.id().to_string())
 }
 
 /// The process that this one started last.
@@ -249,27 +254,20 @@ fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
     alone.run(&SETS, &[]).ok();
 
     let place = Workplace::new();
-    let reach = |script: &mut Child, step: u64| {
-        while place.logged_steps().last().is_none_or(|&last| last < step) {
-            assert!(script.try_wait().expect("can be asked").is_none(), "it ended before step {step}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        last_child(&script.id().to_string())
-    };
     let mut script = cluster(&place, "0", &SETS);
-    kill(&last_child(&reach(&mut script, 3)), "-KILL");
+    kill(&last_child(&reach(&place, &mut script, 3)), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends"));
     assert!(ended.code != Some(0) && ended.stderr.contains("0 restarts did not bring it"), "{ended:?}");
 
     let mut script = cluster(&place, "5", &SETS);
-    reach(&mut script, 6);
+    reach(&place, &mut script, 6);
     kill(&script.id().to_string(), "-TERM");
     let stopped = Finished::from(script.wait_with_output().expect("ends"));
     assert!(stopped.code != Some(0) && !stopped.stderr.contains("start 2"), "{stopped:?}");
     assert!(place.logged_steps().len() < 16, "{stopped:?}");
 
     let mut script = cluster(&place, "5", &SETS);
-    kill(&last_child(&reach(&mut script, 10)), "-KILL");
+    kill(&last_child(&reach(&place, &mut script, 10)), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends")).ok();
     assert!(ended.stderr.contains("start 2") && !ended.stderr.contains("start 3"), "{ended:?}");
     assert_same(&alone, &place, &files, "killed twice and stopped once");
