@@ -26,6 +26,7 @@
 //! | [`families`] | what differs between RoBERTa, BERT, ...: data, a file each |
 //! | [`ops`] | one folder an op: contract, reference, CPU |
 //! | [`config`] | strict YAML/JSON structs, overrides, validation, schema |
+//! | [`distributed`] | several processes: what they add up and decide together |
 //! | [`layers`] | the parameter store and whole layers with explicit forward and backward |
 //! | [`models`] | one encoder for all families, heads, counts of FLOPs and memory |
 //! | [`checkpoint`] | named tensors + JSON parts, manifest with hashes, retention |
@@ -35,7 +36,6 @@
 //! | [`prepare`] | from raw text to tokenizer and shards, stage by stage; the report of it |
 //! | [`batches`] | order -> pack -> mask -> collate -> prefetch; cursor |
 //! | [`precision`] | which dtype where; loss scaling |
-//! | [`distributed`] | several processes: what they add up and decide together |
 //! | [`telemetry`] | records to progress bar, metrics.jsonl, TensorBoard |
 //! | [`optim`] | parameter groups, `AdamW`, LAMB, schedules, clipping |
 //! | [`interop`] | Hugging Face names, config.json, tokenizer files |
@@ -96,6 +96,8 @@ pub mod ops;
 
 pub mod config;
 
+pub mod distributed;
+
 pub mod layers;
 
 pub mod models;
@@ -113,8 +115,6 @@ pub mod prepare;
 pub mod batches;
 
 pub mod precision;
-
-pub mod distributed;
 
 pub mod telemetry;
 

@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message),
     };
+    distributed::tell_with(|text| drop(writeln!(std::io::stderr(), "{text}")));
+    name_panics();
     let _others = AbortOnPanic;
     match commands::run(&cli) {
         Ok(()) => ended_well(),
@@ -48,6 +50,17 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Says before a panic which of several processes it is of.
+fn name_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(place) = distributed::place() {
+            let _ = writeln!(std::io::stderr(), "a panic in {place}:");
+        }
+        tell(panic);
+    }));
 }
 
 /// Where there are other processes, each waits here for all.

@@ -19,12 +19,10 @@ use crate::distributed::World;
 use crate::error::Problem;
 use crate::estimate::Exchange;
 use crate::estimate::Levers;
-use crate::estimate::UPDATE_BYTES;
 use crate::estimate::WANTED_EFFICIENCY;
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
-use crate::ops::peak;
 use crate::pages::columns;
 use crate::quantity::format_count;
 use crate::tasks::list::shapes;
@@ -40,18 +38,11 @@ pub struct AdviseNetworkArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Measure the network for about this many seconds
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bench::some_seconds)]
     pub seconds: f64,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=3600.0).contains(&value) => Ok(value),
-        _ => Err("not a number of seconds from 0 to 3600".to_string()),
-    }
 }
 
 /// Runs the subcommand.
@@ -62,7 +53,10 @@ pub fn run(args: &AdviseNetworkArgs) -> Result<()> {
     if !world.is_shared() {
         let problem = Problem::usage("there is one process, and nothing to measure between several");
         return Err(problem
-            .hint("start several, on the machines of the run: `mpirun -np 4 --hostfile hosts mlmtrain advise-network --config FILE`, in a build with `--features mpi`")
+            .hint(
+                "start several, on the machines of the run: `mpirun -np 4 --hostfile hosts mlmtrain \
+                 advise-network --config FILE`, in a build with `--features mpi`",
+            )
             .into());
     }
     let (config, _) = origin::resolve(&config)?;
@@ -117,9 +111,7 @@ fn measure(
     let step_seconds = world.slowest(step_seconds)?;
     let gradients = shapes(config, model)?.outline.num_parameters();
     // What was timed has an update.
-    let bytes_per_second = machine::in_pool(peak::bytes_per_second);
-    let update_seconds = (gradients as f64 * UPDATE_BYTES / bytes_per_second).min(step_seconds / 2.0);
-    let update_seconds = world.slowest(update_seconds)?;
+    let update_seconds = world.slowest(bench::update_seconds(gradients, step_seconds))?;
     let shape = &model.encoder;
     Ok(Exchange {
         micro_batch_seconds: (step_seconds - update_seconds).max(0.0),
@@ -144,13 +136,6 @@ fn compared(measured: &Exchange, each: usize) -> Vec<Levers> {
     counts.into_iter().flat_map(of).collect()
 }
 
-fn wire_name(wire: Wire) -> &'static str {
-    match wire {
-        Wire::F32 => "f32",
-        Wire::Bf16 => "bf16",
-    }
-}
-
 fn lines(measured: &Exchange, world: World, each: usize) -> Vec<String> {
     let [f32_rate, bf16_rate] = measured.values_per_second.map(|rate| rate / 1e6);
     let mut lines = vec![
@@ -173,7 +158,7 @@ fn lines(measured: &Exchange, world: World, each: usize) -> Vec<String> {
     cells.extend(compared(measured, each).into_iter().map(|levers| {
         [
             levers.micro_batches.to_string(),
-            wire_name(levers.wire).to_string(),
+            levers.wire.name().to_string(),
             if levers.overlap { "yes" } else { "no" }.to_string(),
             format!("{:.3} s", measured.update_seconds(levers)),
             format!("{:.0} %", 100.0 * measured.efficiency(levers)),
@@ -207,7 +192,7 @@ fn json(measured: &Exchange, world: World, each: usize) -> serde_json::Value {
     let row = |levers: Levers| {
         json!({
             "micro_batches": levers.micro_batches,
-            "wire": wire_name(levers.wire),
+            "wire": levers.wire.name(),
             "overlap": levers.overlap,
             "step_seconds": measured.update_seconds(levers),
             "efficiency": measured.efficiency(levers),

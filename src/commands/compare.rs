@@ -8,10 +8,13 @@ use clap::Args;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::together;
 use crate::commands::upload;
 use crate::config;
 use crate::config::CacheConfig;
+use crate::config::NamedTask;
 use crate::config::Override;
+use crate::config::to_yaml;
 use crate::error::Problem;
 use crate::machine;
 use crate::telemetry::Progress;
@@ -79,18 +82,28 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         return Err(Problem::usage(message).at(args.tasks.display()).hint(hint).into());
     }
     cell::keep_type(&mut shared, folders)?;
-    let machine = machine::set_up(&shared.run, &shared.precision)?;
+    shared.run.output_dir.clone_from(&args.output_dir);
+    let (machine, world) =
+        machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?;
     for task in &mut tasks {
         task.config.precision.compute = machine.policy.compute_type().into();
     }
     let progress = Progress::detect(terminal::is_quiet());
+    let progress = together::begin(world, || text(&tasks, &models), &shared.run, progress)?;
     machine.announce(&progress);
     let signals = Signals::listen()?;
-    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+    let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let comparison = Comparison { tasks: &tasks, models: &models, output: &args.output_dir, with };
     let lines = comparison.run();
-    shared.run.output_dir.clone_from(&args.output_dir);
-    notify(&shared.run, &lines);
+    if world.is_first() {
+        notify(&shared.run, &lines);
+    }
     // Names come from outside.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// A comparison as text, for several processes to compare.
+fn text(tasks: &[NamedTask], models: &[PathBuf]) -> String {
+    let of_task = |task: &NamedTask| format!("{} {:?}\n{}", task.name, task.seeds, to_yaml(&task.config));
+    format!("{models:?}\n{}", tasks.iter().map(of_task).collect::<String>())
 }

@@ -6,8 +6,11 @@ use crate::commands::config_args::PrepareArgs;
 use crate::commands::staging;
 use crate::commands::staging::Corpus;
 use crate::commands::terminal;
+use crate::commands::together;
+use crate::config;
 use crate::config::PretrainConfig;
 use crate::corpus::report::REPORT_HTML;
+use crate::distributed::World;
 use crate::fs;
 use crate::machine;
 use crate::prepare;
@@ -25,10 +28,14 @@ use crate::telemetry::Unit;
 pub fn run(args: &PrepareArgs) -> Result<()> {
     // A model folder that is named brings its tokenizer along.
     let (config, _) = origin::resolve(&staging::pretraining(args.config.load()?.config, Corpus::Whole)?)?;
-    let threads = machine::set_up_threads(&config.run)?;
+    let (threads, world) = machine::set_up_threads_of_many(&config.run, &config.distributed)?;
     let progress = Progress::detect(terminal::is_quiet());
+    let progress = together::begin(world, || config::to_yaml(&config), &config.run, progress)?;
     progress.note(&format!("working with {}", machine::threads_text(threads)));
-    let prepared = ensure_prepared(&config, &progress)?;
+    let prepared = ensure_prepared(world, &config, &progress)?;
+    if !world.is_first() {
+        return Ok(());
+    }
     let folder = config.prepared_dir();
     if let Some(report) = prepare::read_report(&folder)? {
         report.to_table().iter().try_for_each(|line| terminal::stdout_line(line))?;
@@ -40,8 +47,12 @@ pub fn run(args: &PrepareArgs) -> Result<()> {
 }
 
 /// Makes what is missing, with a progress bar for each stage.
-pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> Result<Prepared> {
-    if !fs::exists(&config.prepared_dir().join("shards")) {
+pub(super) fn ensure_prepared(
+    world: World,
+    config: &PretrainConfig,
+    progress: &Progress,
+) -> Result<Prepared> {
+    if world.is_first() && !fs::exists(&config.prepared_dir().join("shards")) {
         match Space::predict(config) {
             Ok(space) if space.is_tight() => progress.warn(&format!("the disk may become full: {space}")),
             Ok(space) => progress.note(&format!("disk: {space}")),
@@ -61,7 +72,7 @@ pub(super) fn ensure_prepared(config: &PretrainConfig, progress: &Progress) -> R
             *done = now.done;
         }
     };
-    let prepared = prepare::ensure_prepared(config, &mut observer);
+    let prepared = prepare::ensure_prepared(world, config, &mut observer);
     finish(current);
     prepared
 }

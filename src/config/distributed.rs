@@ -41,6 +41,16 @@ pub enum Wire {
     Bf16,
 }
 
+impl Wire {
+    /// As configurations write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
 /// In which order gradients are added up over processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -119,6 +119,13 @@ pub struct FinetuneConfig {
     pub problem_type: Option<ProblemType>,
     /// A model folder in the Hugging Face layout: a checkpoint of ours or anybody's.
     pub model: PathBuf,
+    /// Dropout on embeddings, attention output and feed-forward output, in the place of what the model's folder
+    /// says: small models are often pretrained without any, and overfit a few thousand examples.
+    #[serde(default)]
+    pub hidden_dropout_prob: Option<f64>,
+    /// Dropout on attention probabilities, in the place of what the model's folder says.
+    #[serde(default)]
+    pub attention_probs_dropout_prob: Option<f64>,
     /// The examples.
     pub data: ClassifyData,
     /// Seeds to train with; the report gives mean and standard deviation. Empty means `run.seed`.

@@ -30,6 +30,7 @@ use crate::corpus::store;
 use crate::corpus::store::Part;
 use crate::corpus::store::PartEntry;
 use crate::corpus::store::PartReader;
+use crate::distributed::World;
 use crate::error::Problem;
 
 /// A part is about as large as the text of a shard, within these bounds in bytes.
@@ -54,6 +55,20 @@ pub fn deduplication_bytes_per_document(config: &DeduplicationConfig) -> u64 {
     Sketcher::new(config).map_or(0, |sketcher| (sketcher.record_bytes() + sketcher.scratch_bytes()) as u64)
 }
 
+/// Reads this process's parts of `corpus` into `folder`, as far as they are missing, and returns when those of
+/// all processes are there.
+pub fn read_corpus(
+    world: World,
+    corpus: &Corpus,
+    config: &DataConfig,
+    folder: &Path,
+    progress: &mut dyn FnMut(Step, u64, u64),
+) -> Result<()> {
+    let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
+    let size_bytes = corpus.size_bytes();
+    pass::run(world, corpus, config, folder, part_bytes, &mut |done| progress(Step::Read, done, size_bytes))
+}
+
 /// The kept documents of a corpus.
 pub struct Curated {
     parts: Vec<Part>,
@@ -69,16 +84,15 @@ impl Curated {
     /// Takes `corpus` through all steps that are not done in `folder` yet.
     ///
     /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of
-    /// it.
+    /// it. Reading is divided among the processes of `world`, the others of which call [`read_corpus`].
     pub fn make(
+        world: World,
         corpus: &Corpus,
         config: &DataConfig,
         folder: &Path,
         progress: &mut dyn FnMut(Step, u64, u64),
     ) -> Result<Self> {
-        let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
-        let size_bytes = corpus.size_bytes();
-        pass::run(corpus, config, folder, part_bytes, &mut |done| progress(Step::Read, done, size_bytes))?;
+        read_corpus(world, corpus, config, folder, progress)?;
         Self::open(corpus.source_names(), config, folder, progress)
     }
 

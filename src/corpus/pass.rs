@@ -4,6 +4,9 @@
 //! One thread reads ahead, all threads judge, and results are written in order, so that the bytes of the
 //! parts do not depend on the number of threads. A pass that was interrupted goes on behind its last whole
 //! part.
+//!
+//! Several processes that share the disk all read everything, and each judges and writes parts of its own: where
+//! a part ends is known before its documents are judged.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -30,6 +33,7 @@ use crate::corpus::report::Tally;
 use crate::corpus::store;
 use crate::corpus::store::PartPaths;
 use crate::corpus::store::PartWriter;
+use crate::distributed::World;
 use crate::fs;
 
 /// Items are handed to the threads in portions of about this many bytes of text.
@@ -38,46 +42,80 @@ const PORTION_BYTES: u64 = 2 << 20;
 /// Portions that are read ahead.
 const PORTIONS_AHEAD: usize = 2;
 
-/// Reads all of `corpus` and leaves what is kept in `folder`, in parts of about `part_bytes` of text.
+/// Reads all of `corpus` and leaves what is kept in `folder`, in parts of about `part_bytes` of text: those of this
+/// process, and returns when all of them are there.
 ///
 /// `progress` gets bytes of files read.
 pub(super) fn run(
+    world: World,
     corpus: &Corpus,
     config: &DataConfig,
     folder: &Path,
     part_bytes: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    if store::is_complete(folder) {
-        return Ok(());
-    }
-    let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
-    let whole = store::whole_parts(folder, |_: Tally| {})?;
-    let items_done = whole.iter().map(|(_, entry)| entry.items).sum();
-    let mut binder = Binder {
-        folder,
-        sketcher: workshop.sketcher.as_ref(),
-        corpus,
-        parts: whole.len(),
-        part_bytes,
-        open: None,
+    // What the first process sees holds for all: others may see what it has begun to write.
+    let seen = || -> Result<Option<(usize, u64)>> {
+        if store::is_complete(folder) {
+            return Ok(None);
+        }
+        let whole = store::whole_parts(folder, |_: Tally| {})?;
+        Ok(Some((whole.len(), whole.iter().map(|(_, entry)| entry.items).sum())))
     };
+    let seen = if world.is_first() { Some(seen()?) } else { None };
+    let Some((parts, items_done)) = world.from_first(seen)? else { return Ok(()) };
+    let workshop = Workshop { judge: Judge::new(config)?, sketcher: Sketcher::new(&config.deduplication) };
+    let mut binder = Binder { folder, sketcher: workshop.sketcher.as_ref(), corpus, open: None };
+    let mut next = Next { part: parts, raw_bytes: None, part_bytes };
     std::thread::scope(|scope| {
         let (sender, portions) = sync_channel(PORTIONS_AHEAD);
         scope.spawn(move || read_portions(corpus, items_done, &sender));
         for portion in portions {
             let portion: Portion = portion?;
-            let judged: Vec<Outcome> =
-                portion.items.into_par_iter().map(|item| workshop.judge(item)).collect();
-            for outcome in judged {
-                binder.add(outcome)?;
+            let mut own: Vec<(usize, Item)> =
+                portion.items.into_iter().map(|item| (next.take(size_bytes(&item)), item)).collect();
+            own.retain(|(part, _)| part % world.size == world.rank);
+            let judged: Vec<(usize, Outcome)> =
+                own.into_par_iter().map(|(part, item)| (part, workshop.judge(item))).collect();
+            for (part, outcome) in judged {
+                binder.add(part, outcome)?;
             }
             progress(portion.position_bytes);
         }
         anyhow::Ok(())
     })?;
     binder.finish_part()?;
-    store::set_complete(folder, binder.parts)
+    world.wait_for_all()?;
+    if world.is_first() {
+        store::set_complete(folder, next.parts())?;
+    }
+    Ok(())
+}
+
+/// Which part the next item belongs to.
+struct Next {
+    part: usize,
+    /// Of the items that the part has.
+    raw_bytes: Option<u64>,
+    part_bytes: u64,
+}
+
+impl Next {
+    /// The part of an item of so many bytes.
+    fn take(&mut self, bytes: u64) -> usize {
+        let part = self.part;
+        let raw_bytes = self.raw_bytes.unwrap_or(0) + bytes;
+        self.raw_bytes = Some(raw_bytes);
+        if raw_bytes >= self.part_bytes {
+            (self.part, self.raw_bytes) = (part + 1, None);
+        }
+        part
+    }
+
+    /// Parts in all, of the items so far.
+    fn parts(&self) -> usize {
+        self.part + usize::from(self.raw_bytes.is_some())
+    }
 }
 
 struct Portion {
@@ -158,10 +196,7 @@ struct Binder<'a> {
     folder: &'a Path,
     sketcher: Option<&'a Sketcher>,
     corpus: &'a Corpus,
-    /// Whole parts on the disk.
-    parts: usize,
-    part_bytes: u64,
-    open: Option<OpenPart>,
+    open: Option<(usize, OpenPart)>,
 }
 
 struct OpenPart {
@@ -170,35 +205,29 @@ struct OpenPart {
     sketches: Option<SketchWriter>,
     tally: Tally,
     items: u64,
-    raw_bytes: u64,
     /// Files that its documents come from; the newest ones are at the end.
     files: Vec<Arc<Path>>,
 }
 
 impl Binder<'_> {
-    fn add(&mut self, outcome: Outcome) -> Result<()> {
-        let part_bytes = self.part_bytes;
-        let part = match &mut self.open {
-            Some(part) => part,
-            empty => {
-                let paths = PartPaths::new(self.folder, self.parts);
-                fs::create_folder(self.folder)?;
-                empty.insert(OpenPart::new(paths, self.sketcher, self.corpus.source_names())?)
-            }
-        };
-        part.add(outcome)?;
-        if part.raw_bytes >= part_bytes {
+    /// Adds an outcome to part `number`, behind those that it has.
+    fn add(&mut self, number: usize, outcome: Outcome) -> Result<()> {
+        if self.open.as_ref().is_some_and(|(open, _)| *open != number) {
             self.finish_part()?;
         }
-        Ok(())
+        let (_, part) = match &mut self.open {
+            Some(part) => part,
+            empty => {
+                let paths = PartPaths::new(self.folder, number);
+                fs::create_folder(self.folder)?;
+                empty.insert((number, OpenPart::new(paths, self.sketcher, self.corpus.source_names())?))
+            }
+        };
+        part.add(outcome)
     }
 
     fn finish_part(&mut self) -> Result<()> {
-        if let Some(part) = self.open.take() {
-            part.finish()?;
-            self.parts += 1;
-        }
-        Ok(())
+        self.open.take().map_or(Ok(()), |(_, part)| part.finish())
     }
 }
 
@@ -207,20 +236,18 @@ impl OpenPart {
         let sketches =
             sketcher.map(|sketcher| SketchWriter::create(&paths.sketches, sketcher)).transpose()?;
         let (documents, tally) = (PartWriter::new()?, Tally::new(source_names));
-        Ok(Self { paths, documents, sketches, tally, items: 0, raw_bytes: 0, files: Vec::new() })
+        Ok(Self { paths, documents, sketches, tally, items: 0, files: Vec::new() })
     }
 
     fn add(&mut self, outcome: Outcome) -> Result<()> {
         self.items += 1;
         match outcome {
             Outcome::Unread(Rejected { location, source, bytes, rejection, excerpt }) => {
-                self.raw_bytes += excerpt.len() as u64;
                 self.tally.read(source, bytes, false, 0);
                 self.tally.rejected(source, bytes, &rejection, &location, &excerpt);
             }
             Outcome::Judged { document, raw_bytes, judged, sketch } => {
                 let Document { location, source, was_cut, replaced, .. } = document;
-                self.raw_bytes += raw_bytes;
                 self.tally.read(source, raw_bytes, was_cut, replaced);
                 self.tally.changed(source, &judged.changes);
                 if let Some(rejection) = &judged.rejection {

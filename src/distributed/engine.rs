@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -33,13 +34,31 @@ use crate::fs;
 #[derive(Debug)]
 pub(crate) struct Engine {
     jobs: Mutex<Sender<Job>>,
-    /// The exit code with which all are to end, 0 as long as none is.
-    aborting: Arc<AtomicI32>,
-    /// The step that this process is in, for messages.
-    step: AtomicU64,
+    calls: Arc<Calls>,
     started: Instant,
     rank: usize,
     size: usize,
+}
+
+/// What the thread is told while it waits, and what it can tell.
+#[derive(Debug, Default)]
+struct Calls {
+    /// The exit code with which all are to end, 0 as long as none is.
+    aborting: AtomicI32,
+    /// The step that this process is in, for messages.
+    step: AtomicU64,
+    /// Whether a launcher that is about to kill this process has said so.
+    is_told_to_end: Arc<AtomicBool>,
+}
+
+impl Calls {
+    /// "in step 12".
+    fn at(&self) -> String {
+        match self.step.load(Ordering::Relaxed) {
+            0 => "before the first step".to_string(),
+            step => format!("in step {step}"),
+        }
+    }
 }
 
 enum Job {
@@ -74,19 +93,20 @@ impl<T> Pending<'_, T> {
 
 impl Engine {
     /// Starts the thread, on which `make` makes what carries the values; what it carries for a step has to
-    /// arrive within `timeout`.
+    /// arrive within `timeout`. What it has to say while it waits goes to `tell`.
     pub(super) fn start<T: Transport>(
         make: impl FnOnce() -> Result<T> + Send + 'static,
         timeout: Duration,
+        tell: fn(&str),
     ) -> Result<Self> {
         let (jobs, queue) = channel();
         let (started, start) = channel();
-        let aborting = Arc::new(AtomicI32::new(0));
-        let code = Arc::clone(&aborting);
+        let calls = Arc::new(Calls::default());
+        let of_thread = Arc::clone(&calls);
         let run = move || match make() {
             Ok(transport) => {
                 let _ = started.send(Ok((transport.rank(), transport.size())));
-                serve(transport, &queue, timeout, &code);
+                serve(transport, &queue, timeout, (&of_thread, tell));
             }
             Err(e) => drop(started.send(Err(e))),
         };
@@ -96,7 +116,7 @@ impl Engine {
             .context("cannot start the thread that talks to other processes")?;
         let (rank, size) = start.recv().map_err(|_| Problem::new("the exchange did not start"))??;
         let started = Instant::now();
-        Ok(Self { jobs: Mutex::new(jobs), aborting, step: AtomicU64::new(0), started, rank, size })
+        Ok(Self { jobs: Mutex::new(jobs), calls, started, rank, size })
     }
 
     /// Number of this process, from 0.
@@ -111,7 +131,17 @@ impl Engine {
 
     /// Messages name this step from here on.
     pub(super) fn at_step(&self, step: u64) {
-        self.step.store(step, Ordering::Relaxed);
+        self.calls.step.store(step, Ordering::Relaxed);
+    }
+
+    /// To be set by a signal that asks for an end.
+    pub(super) fn told_to_end(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.calls.is_told_to_end)
+    }
+
+    /// "rank 1 of 4, in step 12".
+    pub(super) fn place(&self) -> String {
+        format!("rank {} of {}, {}", self.rank, self.size, self.calls.at())
     }
 
     /// Begins to add these values to those of all others.
@@ -145,7 +175,7 @@ impl Engine {
     /// Ends all processes with this exit code; returns where that takes longer than `patience`.
     pub(super) fn abort(&self, code: i32, patience: Duration) {
         let (done, is_done) = channel();
-        self.aborting.store(code, Ordering::SeqCst);
+        self.calls.aborting.store(code, Ordering::SeqCst);
         self.send(Job::Abort { _sender: done });
         let _ = is_done.recv_timeout(patience);
     }
@@ -162,10 +192,7 @@ impl Engine {
     }
 
     fn problem(&self, ended: Ended) -> Problem {
-        let step = match self.step.load(Ordering::Relaxed) {
-            0 => "before the first step".to_string(),
-            step => format!("in step {step}"),
-        };
+        let step = self.calls.at();
         let (rank, again) = (self.rank, "the same command continues from the last checkpoint");
         let problem = match ended {
             Ended::TimedOut(timeout) => Problem::new(format!(
@@ -184,7 +211,22 @@ impl Engine {
 }
 
 /// Does what is asked until all leave.
-fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration, aborting: &AtomicI32) {
+fn serve(
+    mut transport: impl Transport,
+    queue: &Receiver<Job>,
+    timeout: Duration,
+    (calls, tell): (&Calls, fn(&str)),
+) {
+    let (rank, size, aborting) = (transport.rank(), transport.size(), &calls.aborting);
+    // Where a process was lost, the launcher kills the others, and gives them a moment.
+    let look = || {
+        if calls.is_told_to_end.swap(false, Ordering::SeqCst) {
+            tell(&format!(
+                "rank {rank} of {size} was told to end while it waited for the others {}",
+                calls.at()
+            ));
+        }
+    };
     while let Ok(job) = queue.recv() {
         match aborting.load(Ordering::SeqCst) {
             0 => {}
@@ -192,7 +234,7 @@ fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration
         }
         match job {
             Job::Sum(own, ways, reply) => {
-                let wait = Wait::new(Some(timeout), aborting);
+                let wait = Wait::new(Some(timeout), aborting, &look);
                 let _ = reply.send(match (ways.sum, ways.wire) {
                     (SumOrder::Fast, _) => transport.all_reduce(own, &wait),
                     (SumOrder::Tree, Wire::F32) => tree::sum::<f32>(&mut transport, own, &wait),
@@ -200,11 +242,11 @@ fn serve(mut transport: impl Transport, queue: &Receiver<Job>, timeout: Duration
                 });
             }
             Job::Join(own, counts, reply) => {
-                let wait = Wait::new(Some(timeout), aborting);
+                let wait = Wait::new(Some(timeout), aborting, &look);
                 let _ = reply.send(transport.all_gather(own, &counts, &wait));
             }
             Job::Gather(own, longer, reply) => {
-                let wait = Wait::new(longer.or(Some(timeout)), aborting);
+                let wait = Wait::new(longer.or(Some(timeout)), aborting, &look);
                 let _ = reply.send(transport.gather(own, &wait));
             }
             Job::Seconds(reply) => drop(reply.send(Ok(fs::thread_seconds()))),

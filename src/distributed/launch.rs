@@ -5,7 +5,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use anyhow::Context;
 use anyhow::Result;
+use signal_hook::consts::SIGTERM;
+use signal_hook::flag;
 
 use crate::config::DistributedConfig;
 use crate::distributed::Ways;
@@ -17,7 +20,7 @@ use crate::error::Problem;
 const SIZE_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"];
 
 /// An end of all processes takes no longer, or this one ends alone: the launcher ends the others.
-const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+const ABORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The exit code of a panic.
 const PANICKED: u8 = 101;
@@ -27,6 +30,9 @@ pub const MPI: bool = cfg!(feature = "mpi");
 
 /// The thread of this process that talks to others, once it has joined them.
 static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+/// Takes what is worth telling of the exchange.
+static TELL: OnceLock<fn(&str)> = OnceLock::new();
 
 /// What the environment says of how many there are, and where.
 fn told(variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, usize)> {
@@ -76,12 +82,32 @@ impl World {
 
 #[cfg(feature = "mpi")]
 fn start(timeout: Duration) -> Result<Engine> {
-    Engine::start(crate::distributed::mpi::Mpi::join, timeout)
+    let tell = TELL.get().copied().unwrap_or(|_| {});
+    Engine::start(crate::distributed::mpi::Mpi::join, timeout, tell)
 }
 
 #[cfg(not(feature = "mpi"))]
 fn start(_: Duration) -> Result<Engine> {
     Err(Problem::new("this build has no MPI").into())
+}
+
+/// What is worth telling of the exchange goes to `tell` from here on.
+pub fn tell_with(tell: fn(&str)) {
+    let _ = TELL.set(tell);
+}
+
+/// Where there are other processes, this one says from here on in which step it was when a SIGTERM came while it
+/// waited for them: a launcher that has lost one of them kills the rest so. That the signal kills a process is over
+/// with this; what is done instead is up to the caller.
+pub fn listen() -> Result<()> {
+    let Some(engine) = ENGINE.get() else { return Ok(()) };
+    flag::register(SIGTERM, engine.told_to_end()).context("cannot listen to SIGTERM")?;
+    Ok(())
+}
+
+/// "rank 1 of 4, in step 12", where there are other processes.
+pub fn place() -> Option<String> {
+    ENGINE.get().map(Engine::place)
 }
 
 /// What stands before an error of this process, where there are others.

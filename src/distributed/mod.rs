@@ -40,7 +40,10 @@ pub use launch::AbortOnPanic;
 pub use launch::MPI;
 pub use launch::abort;
 pub use launch::leave;
+pub use launch::listen;
 pub use launch::named;
+pub use launch::place;
+pub use launch::tell_with;
 pub use overlap::Sums;
 pub use tree::leaves;
 pub use tree::micro_batches_per_leaf;
@@ -196,15 +199,18 @@ impl World {
         self.gather_within(&(), Some(LONG)).map(drop)
     }
 
-    /// Does `work` in the first process, and in the others when it is done there: they find what it left.
-    pub fn first_then_others<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        if self.is_first() {
-            let done = work()?;
-            self.wait_for_all()?;
-            return Ok(done);
-        }
+    /// Does `work` in the first process, and goes on in all of them when it is done.
+    pub fn in_first<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<Option<R>> {
+        let done = self.is_first().then(work).transpose()?;
         self.wait_for_all()?;
-        work()
+        Ok(done)
+    }
+
+    /// What the first process says, however long it takes to say it; the others give `None`.
+    pub fn from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
+        self.wait_for_all()?;
+        let told = self.agree(own)?;
+        told.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
     }
 
     /// Refuses to go on where processes differ in any of these, each with its name.

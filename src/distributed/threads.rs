@@ -40,7 +40,7 @@ pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConf
     }
     // Receiver `s` of process `r` is to belong to what `s` sends.
     let start = |(rank, (to, from))| {
-        let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout).unwrap();
+        let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout, |_| {}).unwrap();
         World { rank, size, engine: Some(Box::leak(Box::new(engine))), ways: Ways::of(config) }
     };
     let to: Vec<Vec<Sender<Vec<u8>>>> = to;

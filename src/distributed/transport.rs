@@ -97,19 +97,21 @@ pub(super) struct Wait<'a> {
     since: Instant,
     timeout: Option<Duration>,
     aborting: &'a AtomicI32,
+    look: &'a dyn Fn(),
 }
 
 /// Longer pauses would be felt in a step, shorter ones take a core.
 pub(super) const PAUSE: Duration = Duration::from_micros(100);
 
 impl<'a> Wait<'a> {
-    /// From now on; `aborting` is not 0 where this process gives up.
-    pub(super) fn new(timeout: Option<Duration>, aborting: &'a AtomicI32) -> Self {
-        Self { since: Instant::now(), timeout, aborting }
+    /// From now on; `aborting` is not 0 where this process gives up, and `look` is called over and over.
+    pub(super) fn new(timeout: Option<Duration>, aborting: &'a AtomicI32, look: &'a dyn Fn()) -> Self {
+        Self { since: Instant::now(), timeout, aborting, look }
     }
 
     /// An error where no more is to be waited.
     pub(super) fn check(&self) -> Result<(), Ended> {
+        (self.look)();
         if self.aborting.load(Ordering::SeqCst) != 0 {
             return Err(Ended::Aborted);
         }

@@ -21,6 +21,9 @@ pub struct Rentable {
     pub memory_mib: u64,
     /// Bandwidth of its memory in GB/s.
     pub gigabytes_per_second: f64,
+    /// Bandwidth of its line to the other GPUs of a machine in GB/s and either direction: NVLink, or PCIe where it
+    /// has none.
+    pub link_gigabytes_per_second: f64,
     /// Power of the board in watts.
     pub watts: f64,
     /// US dollars an hour for one of them on demand: a round figure, prices differ by a factor of two.
@@ -30,19 +33,19 @@ pub struct Rentable {
 impl Rentable {
     /// The newest first.
     pub const ALL: [Self; 13] = [
-        gpu("b200", "NVIDIA B200", (10, 0), 183_359, 8000.0, 1000.0, 5.5),
-        gpu("h200", "NVIDIA H200", (9, 0), 143_771, 4800.0, 700.0, 3.5),
-        gpu("h100", "NVIDIA H100 80GB HBM3", (9, 0), 81_559, 3350.0, 700.0, 2.5),
-        gpu("l40s", "NVIDIA L40S", (8, 9), 46_068, 864.0, 350.0, 1.1),
-        gpu("l4", "NVIDIA L4", (8, 9), 23_034, 300.0, 72.0, 0.7),
-        gpu("rtx-4090", "NVIDIA GeForce RTX 4090", (8, 9), 24_564, 1008.0, 450.0, 0.45),
-        gpu("a100-80", "NVIDIA A100-SXM4-80GB", (8, 0), 81_920, 2039.0, 400.0, 1.8),
-        gpu("a100-40", "NVIDIA A100-SXM4-40GB", (8, 0), 40_960, 1555.0, 400.0, 1.3),
-        gpu("a10g", "NVIDIA A10G", (8, 6), 23_028, 600.0, 300.0, 1.0),
-        gpu("rtx-3090", "NVIDIA GeForce RTX 3090", (8, 6), 24_576, 936.0, 350.0, 0.25),
-        gpu("t4", "Tesla T4", (7, 5), 15_360, 320.0, 70.0, 0.5),
-        gpu("v100-32", "Tesla V100-SXM2-32GB", (7, 0), 32_768, 900.0, 300.0, 2.5),
-        gpu("v100-16", "Tesla V100-SXM2-16GB", (7, 0), 16_384, 900.0, 300.0, 2.0),
+        gpu("b200", "NVIDIA B200", (10, 0), 183_359, [8000.0, 900.0], 1000.0, 5.5),
+        gpu("h200", "NVIDIA H200", (9, 0), 143_771, [4800.0, 450.0], 700.0, 3.5),
+        gpu("h100", "NVIDIA H100 80GB HBM3", (9, 0), 81_559, [3350.0, 450.0], 700.0, 2.5),
+        gpu("l40s", "NVIDIA L40S", (8, 9), 46_068, [864.0, 32.0], 350.0, 1.1),
+        gpu("l4", "NVIDIA L4", (8, 9), 23_034, [300.0, 32.0], 72.0, 0.7),
+        gpu("rtx-4090", "NVIDIA GeForce RTX 4090", (8, 9), 24_564, [1008.0, 32.0], 450.0, 0.45),
+        gpu("a100-80", "NVIDIA A100-SXM4-80GB", (8, 0), 81_920, [2039.0, 300.0], 400.0, 1.8),
+        gpu("a100-40", "NVIDIA A100-SXM4-40GB", (8, 0), 40_960, [1555.0, 300.0], 400.0, 1.3),
+        gpu("a10g", "NVIDIA A10G", (8, 6), 23_028, [600.0, 32.0], 300.0, 1.0),
+        gpu("rtx-3090", "NVIDIA GeForce RTX 3090", (8, 6), 24_576, [936.0, 32.0], 350.0, 0.25),
+        gpu("t4", "Tesla T4", (7, 5), 15_360, [320.0, 16.0], 70.0, 0.5),
+        gpu("v100-32", "Tesla V100-SXM2-32GB", (7, 0), 32_768, [900.0, 150.0], 300.0, 2.5),
+        gpu("v100-16", "Tesla V100-SXM2-16GB", (7, 0), 16_384, [900.0, 150.0], 300.0, 2.0),
     ];
 
     /// The one with this name, in any case; `a100` is the one with 80 GB, `v100` the one with 16.
@@ -78,9 +81,18 @@ const fn gpu(
     driver_name: &'static str,
     capability: (u32, u32),
     memory_mib: u64,
-    gigabytes_per_second: f64,
+    [gigabytes_per_second, link_gigabytes_per_second]: [f64; 2],
     watts: f64,
     usd_per_hour: f64,
 ) -> Rentable {
-    Rentable { name, driver_name, capability, memory_mib, gigabytes_per_second, watts, usd_per_hour }
+    Rentable {
+        name,
+        driver_name,
+        capability,
+        memory_mib,
+        gigabytes_per_second,
+        link_gigabytes_per_second,
+        watts,
+        usd_per_hour,
+    }
 }

@@ -97,6 +97,24 @@ impl Fitted {
     }
 }
 
+/// Micro-batches of one size, and what they take on a device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// How many there are.
+    pub part: Part,
+    /// Seconds of one of them.
+    pub micro_batch_seconds: f64,
+    /// Seconds that an update takes besides.
+    pub update_seconds: f64,
+}
+
+impl Timed {
+    fn seconds(&self) -> f64 {
+        self.part.micro_batches as f64 * self.micro_batch_seconds
+            + self.part.updates as f64 * self.update_seconds
+    }
+}
+
 /// What a run takes on a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
@@ -104,6 +122,8 @@ pub struct Estimate {
     pub compute: DType,
     /// How it fits.
     pub fitted: Fitted,
+    /// The parts of the work, and what each takes.
+    pub timed: Vec<Timed>,
     /// Seconds of training.
     pub seconds: f64,
     /// Tokens of training a second.
@@ -151,11 +171,14 @@ impl Estimate {
 
     /// Where a micro-batch of each part of the work takes so many seconds, and an update so many besides.
     pub fn of(fitted: Fitted, compute: DType, work: &Work, seconds: &[(f64, f64)]) -> Self {
-        let of_part = |(part, (micro_batch, update)): (&Part, &(f64, f64))| {
-            part.micro_batches as f64 * micro_batch + part.updates as f64 * update
+        let timed = |(&part, &(micro_batch_seconds, update_seconds)): (&Part, &(f64, f64))| Timed {
+            part,
+            micro_batch_seconds,
+            update_seconds,
         };
-        let seconds: f64 = work.parts.iter().zip(seconds).map(of_part).sum();
-        Self { compute, fitted, seconds, tokens_per_second: work.tokens() as f64 / seconds }
+        let timed: Vec<Timed> = work.parts.iter().zip(seconds).map(timed).collect();
+        let seconds: f64 = timed.iter().map(Timed::seconds).sum();
+        Self { compute, fitted, timed, seconds, tokens_per_second: work.tokens() as f64 / seconds }
     }
 
     /// Kilowatt-hours of a board of so many watts at full power.

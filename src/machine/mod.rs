@@ -141,6 +141,18 @@ pub fn set_up_as_one_of_many(
     Ok(machine)
 }
 
+/// As [`set_up`], for one of the processes that runs are dealt out to: it computes alone, and the world of all is
+/// beside it.
+pub fn set_up_to_share_runs(
+    run: &RunSection,
+    precision: &PrecisionConfig,
+    distributed: &DistributedConfig,
+) -> Result<(Machine, World)> {
+    let mut machine = set_up_as_one_of_many(run, precision, distributed)?;
+    let world = std::mem::take(&mut machine.world);
+    Ok((machine, world))
+}
+
 fn set_up_in(world: World, run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
     use_threads(run.threads)?;
     let (device, without_gpu) = pick_device(run.device)?;
@@ -173,11 +185,11 @@ pub fn pick_device(choice: DeviceChoice) -> Result<(Device, Option<Unavailable>)
 /// There where the machine has an NVIDIA GPU with its driver.
 const GPU_NODE: &str = "/dev/nvidia0";
 
-/// Sets up threads alone, and says how many; refuses to be one of several processes.
-pub fn set_up_threads(run: &RunSection) -> Result<usize> {
-    World::detect(|name| std::env::var(name).ok())?;
+/// Sets up threads alone, and says how many, and joins the other processes, where there are any.
+pub fn set_up_threads_of_many(run: &RunSection, distributed: &DistributedConfig) -> Result<(usize, World)> {
+    let world = World::join(distributed)?;
     use_threads(run.threads)?;
-    Ok(rayon::current_num_threads())
+    Ok((rayon::current_num_threads(), world))
 }
 
 /// `1 thread`, `2 threads`.

@@ -13,11 +13,13 @@ use crate::checkpoint::Part;
 use crate::checkpoint::Snapshot;
 use crate::checkpoint::write_sealed;
 use crate::config::PretrainConfig;
+use crate::corpus;
 use crate::corpus::Corpus;
 use crate::corpus::Curated;
 use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::corpus::Step;
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
@@ -58,11 +60,36 @@ pub struct Prepared {
 
 /// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
 ///
-/// Work that was made with other settings is an error that names the settings that differ.
-pub fn ensure_prepared(config: &PretrainConfig, observer: &mut dyn FnMut(Progress)) -> Result<Prepared> {
+/// Work that was made with other settings is an error that names the settings that differ. Of several processes,
+/// which share the folder, all read and clean the text; the first one does the rest.
+pub fn ensure_prepared(
+    world: World,
+    config: &PretrainConfig,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<Prepared> {
+    if world.is_first() {
+        let (job, notes) = make(world, config, observer)?;
+        world.wait_for_all()?;
+        return open(&job, notes);
+    }
+    let job = Job::new(config)?;
+    if world.from_first(None)? {
+        job.read(world, observer)?;
+    }
+    world.wait_for_all()?;
+    open(&Job::new(config)?, Vec::new())
+}
+
+/// What the first process does.
+fn make<'a>(
+    world: World,
+    config: &'a PretrainConfig,
+    observer: &mut dyn FnMut(Progress),
+) -> Result<(Job<'a>, Vec<String>)> {
     let mut job = Job::new(config)?;
     let mut notes = Vec::new();
     if job.is_complete {
+        world.from_first(Some(false))?;
         // What is complete no longer changes, so that reading it needs no lock. What a killed run left beside
         // it only takes room: it goes where that can be done.
         job.agree_on_settings()?;
@@ -75,11 +102,18 @@ pub fn ensure_prepared(config: &PretrainConfig, observer: &mut dyn FnMut(Progres
         // The run that held the lock may have made all of it.
         job = Job::new(config)?;
         job.agree_on_settings()?;
+        world.from_first(Some(!job.is_complete))?;
         if !job.is_complete {
-            notes = job.make(observer)?;
+            notes = job.make(world, observer)?;
         }
         job.tidy()?;
     }
+    Ok((job, notes))
+}
+
+/// What lies in a folder where nothing is missing.
+fn open(job: &Job<'_>, notes: Vec<String>) -> Result<Prepared> {
+    let config = job.config;
     let tokenizer = Tokenizer::load(&job.tokenizer())?;
     let shards = job.shards();
     let manifest = Manifest::read(&shards)?;
@@ -171,8 +205,19 @@ impl<'a> Job<'a> {
             .into())
     }
 
+    /// Reads this process's part of the corpus; the first one does all else.
+    fn read(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<()> {
+        corpus::read_corpus(
+            world,
+            self.corpus()?,
+            &self.config.data,
+            &self.documents(),
+            &mut of_steps(observer),
+        )
+    }
+
     /// Runs all stages that are not done; gives what is worth telling about the training of the tokenizer.
-    fn make(&self, observer: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+    fn make(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let (corpus, data) = (self.corpus()?, &self.config.data);
         // Loaded first: a wrong path must not be told after hours.
         let compare_with = self.config.tokenizer.compare_with.as_deref().map(Tokenizer::load).transpose()?;
@@ -182,14 +227,7 @@ impl<'a> Job<'a> {
         if !fs::exists(&self.documents()) && !fs::exists(&self.shards()) {
             Space::predict_for(self.config, corpus, &self.folder)?.require(&self.folder)?;
         }
-        let curated = Curated::make(corpus, data, &self.documents(), &mut |step, done, total| {
-            let stage = match step {
-                Step::Read => Stage::Read,
-                Step::Compare => Stage::Compare,
-                Step::Count => Stage::Count,
-            };
-            observer(Progress { stage, done, total });
-        })?;
+        let curated = Curated::make(world, corpus, data, &self.documents(), &mut of_steps(observer))?;
         let (sources, report_folder) = (corpus.source_names(), &self.folder);
         report::without_tokens(&curated).write(report_folder)?;
         // With nothing to train on, there is nothing to keep: the next call starts afresh, and the
@@ -256,6 +294,18 @@ impl<'a> Job<'a> {
             return Err(Problem::new("no train document has a token").at("data.sources").into());
         }
         Ok((manifest, fertility))
+    }
+}
+
+/// Tells the steps of curating as stages.
+fn of_steps(observer: &mut dyn FnMut(Progress)) -> impl FnMut(Step, u64, u64) {
+    |step, done, total| {
+        let stage = match step {
+            Step::Read => Stage::Read,
+            Step::Compare => Stage::Compare,
+            Step::Count => Stage::Count,
+        };
+        observer(Progress { stage, done, total });
     }
 }
 

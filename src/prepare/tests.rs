@@ -1,9 +1,13 @@
 //! The whole way from text to shards.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::*;
 use crate::config::PretrainConfig;
+use crate::distributed::World;
+use crate::distributed::threads::in_each;
+use crate::distributed::threads::worlds;
 use crate::shards::MANIFEST_JSON;
 
 struct Story {
@@ -49,7 +53,9 @@ impl Story {
 fn text_becomes_shards_once_and_is_reused() {
     let story = Story::new();
     let mut stages = Vec::new();
-    let made = ensure_prepared(&story.config("a", ""), &mut |progress| stages.push(progress.stage)).unwrap();
+    let made =
+        ensure_prepared(World::ALONE, &story.config("a", ""), &mut |progress| stages.push(progress.stage))
+            .unwrap();
     stages.dedup();
     assert_eq!(stages, [Stage::Read, Stage::Count, Stage::CountWords, Stage::Tokenize]);
     assert!(!made.was_reused);
@@ -59,10 +65,12 @@ fn text_becomes_shards_once_and_is_reused() {
     assert!(first.starts_with("Paragraph 0: Mary found the secret garden"), "{first}");
 
     let before = story.files("a");
-    let again = ensure_prepared(&story.config("a", ""), &mut |_| panic!("nothing is left to do")).unwrap();
+    let again =
+        ensure_prepared(World::ALONE, &story.config("a", ""), &mut |_| panic!("nothing is left to do"))
+            .unwrap();
     assert!(again.was_reused);
     std::fs::remove_file(story.folder.path().join("story.txt")).unwrap();
-    assert!(ensure_prepared(&story.config("a", ""), &mut |_| {}).unwrap().was_reused);
+    assert!(ensure_prepared(World::ALONE, &story.config("a", ""), &mut |_| {}).unwrap().was_reused);
     assert_eq!(story.files("a"), before);
 }
 
@@ -72,7 +80,7 @@ fn bytes_are_the_same_for_any_number_of_threads_and_after_an_interruption() {
     for threads in [1, 2, 7] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let config = story.config(&format!("threads-{threads}"), "");
-        pool.install(|| ensure_prepared(&config, &mut |_| {}).map(|_| ())).unwrap();
+        pool.install(|| ensure_prepared(World::ALONE, &config, &mut |_| {}).map(|_| ())).unwrap();
     }
     let expected = story.files("threads-1");
     assert_eq!(story.files("threads-2"), expected);
@@ -80,21 +88,75 @@ fn bytes_are_the_same_for_any_number_of_threads_and_after_an_interruption() {
     let shards = story.folder.path().join("threads-2/shards");
     std::fs::remove_file(shards.join(MANIFEST_JSON)).unwrap();
     std::fs::remove_file(shards.join("train-00001.safetensors")).unwrap();
-    assert!(!ensure_prepared(&story.config("threads-2", ""), &mut |_| {}).unwrap().was_reused);
+    assert!(!ensure_prepared(World::ALONE, &story.config("threads-2", ""), &mut |_| {}).unwrap().was_reused);
     assert_eq!(story.files("threads-2"), expected);
 }
 
 #[test]
 fn other_settings_are_named_and_nothing_is_overwritten() {
     let story = Story::new();
-    ensure_prepared(&story.config("a", ""), &mut |_| {}).unwrap();
+    ensure_prepared(World::ALONE, &story.config("a", ""), &mut |_| {}).unwrap();
     let before = story.files("a");
-    let message =
-        |config| ensure_prepared(&config, &mut |_| {}).err().expect("the settings differ").to_string();
+    let message = |config| {
+        ensure_prepared(World::ALONE, &config, &mut |_| {}).err().expect("the settings differ").to_string()
+    };
     let changed = message(story.config("a", r#", "validation_fraction": 0.5"#));
     assert!(changed.contains("`data.validation_fraction` was 0.01, now is 0.5"), "{changed}");
     std::fs::write(story.folder.path().join("story.txt"), "another text").unwrap();
     let changed = message(story.config("a", ""));
     assert!(changed.contains("`files.0.bytes` was "), "{changed}");
     assert_eq!(story.files("a"), before);
+}
+
+#[test]
+fn several_processes_leave_the_bytes_of_one() {
+    let story = Story::new();
+    let text: String = (0..6000)
+        .map(|n| format!("Paragraph {n}: the robin sang {} of {n} songs.\n\n", n % 7))
+        .collect::<Vec<_>>()
+        .concat();
+    std::fs::write(story.folder.path().join("story.txt"), text).unwrap();
+    let more = r#", "keep_documents": true, "deduplication": {"exact": true}"#;
+    ensure_prepared(World::ALONE, &story.config("alone", more), &mut |_| {}).unwrap();
+    let documents = |prepared: &str| {
+        let folder = story.folder.path().join(prepared).join("documents");
+        let mut files: Vec<PathBuf> = crate::fs::list(&folder).unwrap();
+        files.sort();
+        files
+            .iter()
+            .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(path).unwrap()))
+            .collect::<Vec<_>>()
+    };
+    assert!(documents("alone").len() > 6, "there are parts to divide");
+    for size in [2, 3] {
+        let name = format!("of-{size}");
+        let config = story.config(&name, more);
+        let again = || {
+            let prepare =
+                |world| ensure_prepared(world, &config, &mut |_| {}).map(|prepared| prepared.was_reused);
+            in_each(&worlds(size, Duration::from_secs(60)), prepare)
+                .into_iter()
+                .map(Result::unwrap)
+                .collect::<Vec<_>>()
+        };
+        let made = again();
+        assert!(
+            !made[0] && story.files(&name) == story.files("alone") && documents(&name) == documents("alone")
+        );
+        assert_eq!(again(), vec![true; size]);
+        // A part in the middle is missing, as where the process that had it was lost.
+        let folder = story.folder.path().join(&name);
+        for gone in ["shards", "tokenizer"] {
+            std::fs::remove_dir_all(folder.join(gone)).unwrap();
+        }
+        let whole = documents(&name);
+        for gone in ["complete.json", "part-00001.json"] {
+            std::fs::remove_file(folder.join("documents").join(gone)).unwrap();
+        }
+        again();
+        assert!(
+            story.files(&name) == story.files("alone") && documents(&name) == whole,
+            "{size}, gone on with"
+        );
+    }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::config::FinetuneConfig;
 use crate::config::TrainingConfig;
 use crate::error::Problem;
+use crate::families::ModelConfig;
 use crate::fs;
 use crate::fs::Sha256Sum;
 use crate::interop::Filled;
@@ -50,6 +51,35 @@ pub(super) fn inputs(folder: &PretrainedFolder, examples: [String; 2], names: &[
         ("data.labels", fs::sha256_of(&[&serde_json::to_vec(names)?])),
     ];
     Ok(hashes.map(|(key, hash)| (key.to_string(), hash)).into())
+}
+
+/// The architecture that a run trains: that of its folder, with the dropout of the configuration where it has
+/// any. What is dropped before the classifier follows `hidden_dropout_prob` unless the folder says otherwise.
+pub(super) fn model_of(config: &FinetuneConfig, folder: &ModelConfig) -> Result<ModelConfig> {
+    let mut model = folder.clone();
+    let family = model.family;
+    let keys = [
+        ("hidden_dropout_prob", config.hidden_dropout_prob, &mut model.encoder.hidden_dropout_prob),
+        (
+            "attention_probs_dropout_prob",
+            config.attention_probs_dropout_prob,
+            &mut model.encoder.attention_probs_dropout_prob,
+        ),
+    ];
+    for (key, given, own) in keys {
+        let Some(given) = given else { continue };
+        if family.key(key).is_none() {
+            return Err(Problem::usage(format!(
+                "the model's family, `{}`, has no such dropout",
+                family.name
+            ))
+            .at(key)
+            .hint("remove it: the model's folder says what is dropped")
+            .into());
+        }
+        *own = given;
+    }
+    Ok(model)
 }
 
 /// Tells an encoder which of its layers are trained and what they save; an error where more are to be frozen
@@ -102,5 +132,37 @@ pub(super) fn tell(
     }
     if !filled.new.is_empty() {
         progress.note(&format!("new parameters, drawn from seed {seed}: {}", filled.new.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::EncoderConfig;
+    use crate::families::Family;
+
+    #[test]
+    fn a_family_without_a_kind_of_dropout_takes_none() {
+        let config = |key: &str| -> FinetuneConfig {
+            let mut all = serde_json::json!({"model": "m", "data": {"train_file": "a", "eval_file": "b"}});
+            all[key] = 0.3.into();
+            serde_json::from_value(all).expect("has the shape")
+        };
+        let without =
+            Family::ALL.into_iter().filter(|family| family.key("hidden_dropout_prob").is_none()).count();
+        assert_eq!(without, 1, "ModernBERT alone");
+        for family in Family::ALL {
+            let own = ModelConfig { family, encoder: EncoderConfig::of(family) };
+            let found = model_of(&config("attention_probs_dropout_prob"), &own).expect("all have it").encoder;
+            assert_eq!(found, EncoderConfig { attention_probs_dropout_prob: 0.3, ..own.encoder.clone() });
+            let found = model_of(&config("hidden_dropout_prob"), &own);
+            if family.key("hidden_dropout_prob").is_some() {
+                let wanted = EncoderConfig { hidden_dropout_prob: 0.3, ..own.encoder.clone() };
+                assert_eq!(found.expect("has it").encoder, wanted);
+            } else {
+                let error = format!("{:#}", found.expect_err("has it not"));
+                assert!(error.contains(family.name) && error.contains("no such dropout"), "{error}");
+            }
+        }
     }
 }

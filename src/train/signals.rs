@@ -16,6 +16,7 @@ use signal_hook::consts::SIGTERM;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
+use crate::distributed;
 use crate::error::Class;
 use crate::error::Problem;
 
@@ -40,6 +41,7 @@ impl Signals {
             };
             register().with_context(|| format!("cannot listen to signal {signal}"))?;
         }
+        distributed::listen()?;
         Ok(signals)
     }
 

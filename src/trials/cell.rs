@@ -84,7 +84,7 @@ impl Cell {
         folder: &PretrainedFolder,
         with: Equipment<'_>,
     ) -> Result<Done> {
-        let Equipment { machine, progress, signals } = with;
+        let Equipment { machine, progress, signals, .. } = with;
         if let Some(key) = self.config.run.limit() {
             let problem = Problem::usage("limits one run, and several that are compared need the same steps");
             return Err(problem.at(key).hint("remove it; `mlmtrain plan` tells what a run costs").into());

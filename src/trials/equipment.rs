@@ -1,5 +1,6 @@
 //! What all runs of a command are trained with. It trains none.
 
+use crate::distributed::World;
 use crate::machine::Machine;
 use crate::telemetry::Progress;
 use crate::train::signals::Signals;
@@ -13,4 +14,7 @@ pub struct Equipment<'a> {
     pub progress: &'a Progress,
     /// Asks for an end.
     pub signals: &'a Signals,
+    /// The processes that runs are dealt out to; one that trains all of them, or trains each together with others,
+    /// is alone here.
+    pub world: World,
 }

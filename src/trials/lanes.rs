@@ -13,6 +13,7 @@ use rayon::ThreadPoolBuilder;
 use crate::batches::BatchPlan;
 use crate::config::BatchSize;
 use crate::config::FinetuneConfig;
+use crate::error::Problem;
 use crate::fs;
 use crate::interop::PretrainedFolder;
 use crate::machine::Machine;
@@ -56,7 +57,8 @@ pub fn lanes<T: Finetuned>(
 }
 
 /// Gives each job, by its place, to `run`, so many at a time, and what comes of it to `done`, on this thread
-/// and as it comes. After an error no job is begun; those that run are waited for.
+/// and as it comes. After an error no job is begun; those that run are waited for. Several processes have a job
+/// each at a time instead, and all of them are given what comes of every job.
 pub fn side_by_side<J: Job, R: Send>(
     jobs: &[J],
     lanes: usize,
@@ -65,7 +67,17 @@ pub fn side_by_side<J: Job, R: Send>(
     mut done: impl FnMut(usize, R) -> Result<()>,
 ) -> Result<()> {
     let (ready, waiting): (Vec<usize>, Vec<usize>) = (0..jobs.len()).partition(|&at| jobs[at].is_done());
+    // One process may have ended a job before another has looked.
+    let (ready, waiting) = if with.world.is_shared() {
+        with.world.wait_for_all()?;
+        with.world.agree((ready, waiting))?
+    } else {
+        (ready, waiting)
+    };
     ready.into_iter().try_for_each(|at| done(at, run(at, with)?))?;
+    if with.world.is_shared() {
+        return among_processes(&waiting, with, &run, &mut done);
+    }
     // The last ones, if they do not fill all lanes, have more threads each.
     let (full, rest) = waiting.split_at(waiting.len() - waiting.len() % lanes.max(1));
     for (places, lanes) in [(full, lanes), (rest, rest.len())] {
@@ -74,6 +86,32 @@ pub fn side_by_side<J: Job, R: Send>(
         } else {
             let name = |at: usize| jobs[at].name();
             in_lanes(places, lanes, with, &name, &run, &mut done)?;
+        }
+    }
+    Ok(())
+}
+
+/// Deals jobs out, one at a time to each process, and gives every process what came of all of them: a job that
+/// another one has trained is taken from its record.
+fn among_processes<R>(
+    places: &[usize],
+    with: Equipment<'_>,
+    run: &impl Fn(usize, Equipment<'_>) -> Result<R>,
+    done: &mut impl FnMut(usize, R) -> Result<()>,
+) -> Result<()> {
+    let world = with.world;
+    for round in places.chunks(world.size) {
+        let own = round.get(world.rank).map(|&at| run(at, with)).transpose();
+        // Where all were told to stop, the first error must not end those that are still saving.
+        world.wait_for_all()?;
+        let failed = world.any(own.as_ref().err().map(|e| format!("{e:#}")))?;
+        let mut own = own?;
+        if let Some(why) = failed {
+            return Err(Problem::new(format!("a run in another process came to no end: {why}")).into());
+        }
+        for (rank, &at) in round.iter().enumerate() {
+            let result = if rank == world.rank { own.take() } else { None };
+            done(at, result.map_or_else(|| run(at, with), Ok)?)?;
         }
     }
     Ok(())
@@ -120,11 +158,17 @@ fn in_lanes<R: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
     use anyhow::bail;
     use candle_core::Device;
 
     use super::*;
     use crate::config::ComputeType;
+    use crate::distributed::World;
+    use crate::distributed::threads::in_each;
+    use crate::distributed::threads::worlds;
     use crate::precision::Hardware;
     use crate::precision::Policy;
     use crate::telemetry::Progress;
@@ -145,7 +189,8 @@ mod tests {
         let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
         let machine = Machine { threads: 6, ..Machine::alone(&Device::Cpu, policy) };
         let (progress, signals) = (Progress::silent(), Signals::none());
-        let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+        let with =
+            Equipment { machine: &machine, progress: &progress, signals: &signals, world: World::ALONE };
         let jobs: Vec<usize> = (0..10).collect();
         let run = |at: usize, with: Equipment<'_>| {
             let in_pool = with.machine.threads == 6 || rayon::current_num_threads() == with.machine.threads;
@@ -178,6 +223,52 @@ mod tests {
                 _ => share,
             };
             assert_eq!(found, (0..10).map(|job| (job, threads(job))).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn processes_have_a_job_each_and_hear_of_all() {
+        let policy = Policy::plain(ComputeType::F32, &Hardware::cpu()).unwrap();
+        let machine = Machine::alone(&Device::Cpu, policy);
+        let (progress, signals) = (Progress::silent(), Signals::none());
+        let jobs: Vec<usize> = (0..10).collect();
+        for (size, failing) in [(2, None), (4, None), (3, Some(6))] {
+            let trained = Mutex::new(Vec::new());
+            let of_process = |world: World| {
+                let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
+                let run = |at: usize, _: Equipment<'_>| {
+                    let mut trained = trained.lock().unwrap();
+                    // Whoever comes second finds a record.
+                    if !trained.iter().any(|&(job, _)| job == at) {
+                        if failing == Some(at) {
+                            bail!("job {at}");
+                        }
+                        trained.push((at, world.rank));
+                    }
+                    Ok(at)
+                };
+                let mut heard = Vec::new();
+                let end = side_by_side(&jobs, 1, with, run, |at, job| {
+                    assert_eq!(at, job);
+                    heard.push(job);
+                    Ok(())
+                });
+                (end.map_err(|e| e.to_string()), heard)
+            };
+            let ends = in_each(&worlds(size, Duration::from_secs(60)), of_process);
+            let trained = trained.into_inner().unwrap();
+            for (rank, (end, heard)) in ends.into_iter().enumerate() {
+                if failing.is_some() {
+                    // The fifth is done already: the second round is of 3, 5 and 6.
+                    let why =
+                        if rank == 2 { "job 6" } else { "a run in another process came to no end: job 6" };
+                    assert_eq!((end.unwrap_err().as_str(), &heard[..]), (why, &[4, 0, 1, 2][..]));
+                } else {
+                    assert_eq!((end, heard), (Ok(()), vec![4, 0, 1, 2, 3, 5, 6, 7, 8, 9]));
+                    let own = trained.iter().filter(|(job, by)| *by == rank && *job != 4).count();
+                    assert!(own >= 9 / size && own <= 9usize.div_ceil(size), "{trained:?}");
+                }
+            }
         }
     }
 

@@ -53,7 +53,7 @@ pub struct SweepRun<'a> {
 pub struct Swept {
     /// A row for each setting.
     pub table: Table,
-    /// The folder of the best model; none where all settings diverged.
+    /// The folder of the best model; none where all settings diverged, and in all processes but the first.
     pub best: Option<PathBuf>,
     /// What is said below the table.
     pub notes: Vec<String>,
@@ -64,7 +64,8 @@ impl FinetunedVisitor for SweepRun<'_> {
 
     fn visit<T: Finetuned>(self) -> Result<Swept> {
         let Self { sweep, output, with } = self;
-        let _lock = FolderLock::take(output)?;
+        let world = with.world;
+        let _lock = world.is_first().then(|| FolderLock::take(output)).transpose()?;
         require_files(sweep.settings.iter().map(|setting| &setting.config))?;
         let models = models(sweep)?;
         let mut forecast = Forecast::new(with.progress, sweep.settings.len() * sweep.seeds.len());
@@ -89,6 +90,7 @@ impl FinetunedVisitor for SweepRun<'_> {
                 let folder = &models[&config.model];
                 lanes = lanes.min(lanes::lanes(&jobs, &examples, config, folder, with.machine)?);
             }
+            forecast.at_once(lanes, world.size);
             let run = |at: usize, with: Equipment<'_>| {
                 jobs[at].run(&examples, &models[&jobs[at].config.model], with)
             };
@@ -102,7 +104,9 @@ impl FinetunedVisitor for SweepRun<'_> {
                 while let Some(of_setting) = runs.get(whole * seeds..(whole + 1) * seeds) {
                     let Some(of_setting) = of_setting.iter().cloned().collect() else { break };
                     summary.settings.push(of_setting);
-                    keep_best(summary)?;
+                    if world.is_first() {
+                        keep_best(summary)?;
+                    }
                     whole += 1;
                 }
                 Ok(())
@@ -112,6 +116,9 @@ impl FinetunedVisitor for SweepRun<'_> {
             }
         }
         let Some(summary) = summary else { return Err(Problem::new("the sweep has no settings").into()) };
+        if !world.is_first() {
+            return Ok(Swept { table: summary.table(), best: None, notes: Vec::new() });
+        }
         restore_best::<T>(&summary, &models, output, with)?;
         finish(&summary, points, output)
     }

@@ -142,20 +142,19 @@ fn error(measured: usize, predicted: u64) -> f64 {
 #[test]
 fn a_step_takes_the_memory_that_was_predicted() {
     alone("allocation::a_step_takes_the_memory_that_was_predicted", || {
-        compare_family(Family::ROBERTA, 0);
-        // Norms before blocks, and a first map of twice the width. Cosines and sines of 512 places, for
-        // layers of both kinds, are no part of a forecast.
-        compare_family(Family::MODERNBERT, 2 * 512 * 64 * 4);
+        compare_family(Family::ROBERTA);
+        // Norms before blocks, and a first map of twice the width; layers of both kinds.
+        compare_family(Family::MODERNBERT);
         // A table of relative positions, and two projections of it in each layer.
-        compare_family(Family::DEBERTA_V2, 0);
+        compare_family(Family::DEBERTA_V2);
         // Two passes in the place of its last layer.
         let mut decoding = config_of(Family::DEBERTA_V2, VOCABULARY, 128);
         decoding.encoder.enhanced_mask_decoder = true;
-        compare_step_memory(&decoding, 0);
+        compare_step_memory(&decoding);
         // One set of parameters, and a map behind the embeddings.
-        compare_family(Family::ALBERT, 0);
+        compare_family(Family::ALBERT);
         // A bias of attention.
-        compare_family(Family::MPNET, 0);
+        compare_family(Family::MPNET);
     });
 }
 
@@ -163,11 +162,11 @@ fn a_step_takes_the_memory_that_was_predicted() {
 const VOCABULARY: usize = 6144;
 
 /// Sizes of which every large tensor fills its block, so that blocks can be compared with tensors.
-fn compare_family(family: Family, besides: usize) {
-    compare_step_memory(&config_of(family, VOCABULARY, 128), besides);
+fn compare_family(family: Family) {
+    compare_step_memory(&config_of(family, VOCABULARY, 128));
 }
 
-fn compare_step_memory(config: &ModelConfig, besides: usize) {
+fn compare_step_memory(config: &ModelConfig) {
     let batch = batch(1024, 128, 3, VOCABULARY as u32);
     for gradient_checkpointing in [false, true] {
         let keeping = memory::keep_freed_blocks();
@@ -188,13 +187,21 @@ fn compare_step_memory(config: &ModelConfig, besides: usize) {
         let ctx = Context { parameters: task.parameters(), rows, pass: Some(Pass::new(1, 1)) };
         let position_ids: Vec<u32> =
             batch.position_ids.iter().map(|p| p + config.position_offset() as u32).collect();
-        let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());
-        let tokens = TokenIds { ids, position_ids: (&position_ids).into(), token_type_ids };
         let keys: Vec<u64> =
             batch.label_positions.iter().map(|&position| batch.token_keys[position as usize]).collect();
-        let chosen = Some(Chosen { positions: (&batch.label_positions).into(), keys: (&keys).into() });
-        let (hidden, saved) = task.model.encoder.forward(tokens, chosen, &ctx).unwrap();
-        let used = memory::usage().used_bytes - start.used_bytes - besides;
+        let forward = || {
+            let (ids, token_type_ids) = ((&batch.ids).into(), (&batch.token_type_ids).into());
+            let tokens = TokenIds { ids, position_ids: (&position_ids).into(), token_type_ids };
+            let chosen = Some(Chosen { positions: (&batch.label_positions).into(), keys: (&keys).into() });
+            task.model.encoder.forward(tokens, chosen, &ctx).unwrap()
+        };
+        // What a first pass leaves is no part of a forecast: cosines and sines of places, and room of products on
+        // AVX2.
+        drop(forward());
+        let kept = memory::usage().used_bytes - start.used_bytes;
+        assert!(kept < 2 << 20, "{kept} bytes stay after a pass");
+        let (hidden, saved) = forward();
+        let used = memory::usage().used_bytes - start.used_bytes - kept;
         let between = error(used, predicted.activation_bytes);
         assert!(between.abs() < 0.015, "{between}: {:?} {predicted:?}", memory::usage());
         drop((hidden, saved));
@@ -202,7 +209,7 @@ fn compare_step_memory(config: &ModelConfig, besides: usize) {
         for step in 1..=2 {
             stepper.run(&task, std::slice::from_ref(&batch), step, 1e-3).unwrap();
         }
-        let held = memory::usage().held_bytes - start.held_bytes;
+        let held = memory::usage().held_bytes - start.held_bytes - kept;
         let peak = error(held, predicted.step_bytes());
         assert!(peak.abs() < 0.05, "{peak}: {:?} {predicted:?}", memory::usage());
         drop((task, stepper, keeping));

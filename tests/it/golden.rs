@@ -235,7 +235,9 @@ impl Golden {
         for (name, weight) in task.parameters().named().unwrap() {
             let golden = format!("final.{name}");
             if self.outputs.all.contains_key(&golden) {
-                self.check(&golden, &weight, 1e-5);
+                // AdamW divides by roots of tiny squares, which the last bits of gradients move: sums on AVX2 are
+                // others than on AVX-512.
+                self.check(&golden, &weight, 2e-5);
             }
         }
     }

@@ -84,6 +84,33 @@ fn the_table_says_what_is_measured_and_what_is_not_counted() {
 }
 
 #[test]
+fn several_machines_share_a_run_and_pay_for_their_network() {
+    let place = Workplace::new();
+    let set = "training.gradient_accumulation_steps=64";
+    let asked = ["--device", "h100", "--set", set, "--machines", "1,4", "--gpus-per-machine", "2"];
+    let found = plan(&place, &[&asked[..], &["--network", "0.01,100"]].concat());
+    let rows = found["clusters"].as_array().unwrap();
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+    let times: Vec<f64> = rows.iter().map(|row| number(row, "micro_batches")).collect();
+    assert_eq!(times, [32.0, 8.0, 8.0], "one machine has no network: {found}");
+    let seconds: Vec<f64> = rows.iter().map(|row| number(row, "train_seconds")).collect();
+    assert!(seconds[2] < seconds[0] && seconds[2] < seconds[1], "{found}");
+    assert!(number(&rows[1], "efficiency") < number(&rows[2], "efficiency"), "{found}");
+    let gpus = number(&rows[2], "usd") * 3600.0 / seconds[2] / number(&found["devices"][0], "usd_per_hour");
+    assert!((gpus - 8.0).abs() < 1e-6, "{found}");
+    let all = [&["plan", "--config", "config.yaml"], &asked[..]].concat();
+    let shown = place.program(&all, "").ok().stdout;
+    for words in ["machines x GPUs", "4 x 2", "8 times", "training on them is not built yet"] {
+        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
+    }
+    let refused = |more: &[&str], words: &[&str]| {
+        place.program(&[&["plan", "--config", "config.yaml"], more].concat(), "").refused(2, words);
+    };
+    refused(&["--machines", "0"], &["--machines", "0"]);
+    refused(&["--network", "fast"], &["not a bandwidth in Gb/s"]);
+}
+
+#[test]
 fn a_kept_plan_is_held_against_its_run() {
     let place = Workplace::new();
     plan(&place, &["--device", "here", "--save"]);

@@ -1,6 +1,7 @@
 //! Several processes, started by `mpirun`: the same model for any number of them, and an end for all when one
 //! is lost.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
@@ -14,6 +15,7 @@ use crate::notes::skipped;
 use crate::pretrain::electra;
 use crate::workplace::Finished;
 use crate::workplace::Workplace;
+use crate::workplace::assert_same_tree;
 
 /// Eight micro-batches an update; dropout is on by default.
 const SETS: [&str; 5] = [
@@ -28,14 +30,19 @@ const STATE: &str = "checkpoint-16/trainer/optimizer.safetensors";
 
 /// The program that is one of many: the one that is tested, or another build of it, which MLMTRAIN_MPI names. One
 /// process alone is always the one that is tested.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os("MLMTRAIN_MPI").map_or_else(|| env!("CARGO_BIN_EXE_mlmtrain").into(), PathBuf::from)
 }
 
-/// Says what is missing where this program cannot be one of many here.
-fn cannot() -> bool {
+/// Whether this program can be one of many.
+pub(crate) fn has_mpi() -> bool {
     let told = Command::new(program()).arg("--version").output().expect("starts");
-    if !String::from_utf8_lossy(&told.stdout).contains("processes: MPI") {
+    String::from_utf8_lossy(&told.stdout).contains("processes: MPI")
+}
+
+/// Says what is missing where this program cannot be one of many here.
+pub(crate) fn cannot() -> bool {
+    if !has_mpi() {
         skipped("this build has no MPI (`--features mpi`), and MLMTRAIN_MPI names none that has");
         return true;
     }
@@ -59,6 +66,23 @@ fn start(place: &Workplace, groups: &[(usize, &[&str])]) -> Child {
     mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
 }
 
+/// What so many processes with these arguments come to.
+fn many<A: AsRef<OsStr>>(place: &Workplace, size: usize, arguments: impl IntoIterator<Item = A>) -> Finished {
+    launcher(place, size, arguments).output().expect("starts").into()
+}
+
+/// What starts so many processes with these arguments.
+pub(crate) fn launcher<A: AsRef<OsStr>>(
+    place: &Workplace,
+    size: usize,
+    arguments: impl IntoIterator<Item = A>,
+) -> Command {
+    let mut mpirun = Command::new("mpirun");
+    mpirun.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", &size.to_string()]);
+    mpirun.arg(program()).args(arguments).current_dir(place.path(".")).stdin(Stdio::null());
+    mpirun
+}
+
 fn together(place: &Workplace, size: usize, sets: &[&str]) -> Finished {
     start(place, &[(size, sets)]).wait_with_output().expect("ends").into()
 }
@@ -66,6 +90,13 @@ fn together(place: &Workplace, size: usize, sets: &[&str]) -> Finished {
 /// Sends a signal to the last of the processes that `mpirun` started, after step `step`.
 fn signal_last(place: &Workplace, mpirun: &mut Child, step: u64, signal: &str) {
     kill(&reach(place, mpirun, step), signal);
+}
+
+/// The last of the processes that `mpirun` started for the script, after step `step`: that is its first child,
+/// before the one that watches it.
+fn rank_of(place: &Workplace, script: &mut Child, step: u64) -> String {
+    reach(place, script, step);
+    last_child(children(&script.id().to_string()).first().expect("has one"))
 }
 
 /// The process that this one started last, after step `step`.
@@ -79,9 +110,12 @@ fn reach(place: &Workplace, started: &mut Child, step: u64) -> String {
 
 /// The process that this one started last.
 fn last_child(parent: &str) -> String {
-    let children =
-        fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("has processes");
-    children.split_whitespace().last().expect("has one").to_string()
+    children(parent).last().expect("has one").clone()
+}
+
+fn children(parent: &str) -> Vec<String> {
+    let told = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("has processes");
+    told.split_whitespace().map(str::to_string).collect()
 }
 
 fn kill(process: &str, signal: &str) {
@@ -108,7 +142,7 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     let done = together(&two, 2, &SETS).ok();
     assert_eq!(done.stdout.matches("trained 16 steps").count(), 1, "the first one tells: {}", done.stdout);
     let log = fs::read_to_string(two.run_path("rank-1.log")).expect("each process has a log");
-    for words in ["2 processes train together", "rank 1 has talked to others for "] {
+    for words in ["2 processes work together", "rank 1 has talked to others for "] {
         assert!(log.contains(words), "`{words}` is not in:\n{log}");
     }
     assert_same(&alone, &two, &files, "two");
@@ -136,6 +170,12 @@ fn any_number_of_processes_leaves_the_same_bytes() {
     one.run(&lamb, &[]).ok();
     together(&two, 2, &[&lamb[..], &sharded].concat()).ok();
     assert_same(&one, &two, &files, "LAMB on two, with moments that are divided");
+
+    let (one, three) = (Workplace::new(), Workplace::new());
+    let prepare = ["prepare", "--config", "config.yaml", "--set", "data.keep_documents=true"];
+    one.program(&prepare, "").ok();
+    many(&three, 3, prepare).ok();
+    assert_same_tree(&one.tree_of("run/data"), &three.tree_of("run/data"));
 
     // Other ways to travel change bits, and little else.
     for way in ["distributed.wire=bf16", "distributed.sum=fast"] {
@@ -213,10 +253,7 @@ fn fine_tuning_in_several_processes_leaves_the_same_bytes() {
         };
         let alone = arguments(&format!("{task}-1"));
         place.program(&alone.iter().map(String::as_str).collect::<Vec<_>>(), "").ok();
-        let mut mpirun = Command::new("mpirun");
-        mpirun.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "4"]);
-        mpirun.arg(program()).args(arguments(&format!("{task}-4"))).current_dir(place.path("."));
-        Finished::from(mpirun.stdin(Stdio::null()).output().expect("starts")).ok();
+        many(&place, 4, arguments(&format!("{task}-4"))).ok();
         let [one, four] = ["1", "4"].map(|size| {
             let read =
                 |file: &str| fs::read(place.path(&format!("{task}-{size}")).join(file)).expect("is there");
@@ -231,12 +268,63 @@ fn fine_tuning_in_several_processes_leaves_the_same_bytes() {
     }
 }
 
+/// Each run is trained by one process, and all tables are those of one.
+#[test]
+fn runs_of_sweeps_and_comparisons_are_dealt_out() {
+    if cannot() {
+        return;
+    }
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/samples");
+    let data = [format!("{samples}/topics-train.csv"), format!("{samples}/topics-dev.csv")];
+    let sets = ["--set", "data.max_seq_length=16", "--set", "training.max_steps=6", "--threads", "1"];
+    let places = [Workplace::new(), Workplace::new()];
+    for (place, size) in places.iter().zip([1, 3]) {
+        place.run(&SETS, &[]).ok();
+        let start = |arguments: &[&str]| match size {
+            1 => place.program(arguments, "").ok(),
+            _ => many(place, size, arguments).ok(),
+        };
+        let named = [
+            "finetune",
+            "--task",
+            "classify",
+            "--model",
+            "run/final",
+            "--train",
+            &data[0],
+            "--eval",
+            &data[1],
+        ];
+        let grid = ["--output-dir", "out", "--sweep", "learning_rate=1e-3,1e-2", "--sweep", "seed=1,2"];
+        let swept = start(&[&named[..], &grid, &sets].concat());
+        assert_eq!(swept.stdout.matches("best run: ").count(), 1, "the first one tells: {}", swept.stdout);
+        fs::write(
+            place.path("tasks.yaml"),
+            format!("tasks: [{{name: topics, data: {{train_file: {}, eval_file: {}}}}}]", data[0], data[1]),
+        )
+        .expect("writes");
+        let named = ["compare", "--models", "run/final", "--tasks", "tasks.yaml", "--output-dir", "compared"];
+        start(&[&named[..], &["--seeds", "1,2"], &sets].concat());
+    }
+    let swept = ["out/sweep.json", "out/sweep.md", "out/best/final/model.safetensors", "out/best/cell.json"];
+    for file in [&swept[..], &["compared/compare.json", "compared/compare.html"]].concat() {
+        let [one, three] = places.each_ref().map(|place| fs::read(place.path(file)).expect("is there"));
+        assert!(one == three, "`{file}` of three processes");
+    }
+    let kept = fs::read_dir(places[1].path("out")).expect("is there").flatten().filter(|entry| {
+        let seeds = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        seeds.filter(|seed| seed.path().join("final").exists()).count() > 0
+    });
+    assert_eq!(kept.count(), 1, "the weights of the best run alone are kept");
+}
+
 /// The script that starts two processes, with each of these settings.
 fn cluster(place: &Workplace, restarts: &str, sets: &[&str]) -> Child {
     let mut script = Command::new("bash");
     script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm/train-cluster.sh"));
     script
         .args(["--config", "config.yaml", "--pause", "0", "--restarts", restarts])
+        .args(["--requeue-command", "touch requeued"])
         .arg("--program")
         .arg(program());
     script.args(["--launch", "mpirun --oversubscribe --allow-run-as-root --bind-to none -np 2", "--"]);
@@ -255,7 +343,7 @@ fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
 
     let place = Workplace::new();
     let mut script = cluster(&place, "0", &SETS);
-    kill(&last_child(&reach(&place, &mut script, 3)), "-KILL");
+    kill(&rank_of(&place, &mut script, 3), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends"));
     assert!(ended.code != Some(0) && ended.stderr.contains("0 restarts did not bring it"), "{ended:?}");
 
@@ -264,10 +352,16 @@ fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
     kill(&script.id().to_string(), "-TERM");
     let stopped = Finished::from(script.wait_with_output().expect("ends"));
     assert!(stopped.code != Some(0) && !stopped.stderr.contains("start 2"), "{stopped:?}");
-    assert!(place.logged_steps().len() < 16, "{stopped:?}");
+    assert!(place.logged_steps().len() < 16 && !place.path("requeued").exists(), "{stopped:?}");
 
     let mut script = cluster(&place, "5", &SETS);
-    kill(&last_child(&reach(&place, &mut script, 10)), "-KILL");
+    reach(&place, &mut script, 8);
+    kill(&script.id().to_string(), "-USR1");
+    let stopped = Finished::from(script.wait_with_output().expect("ends"));
+    assert!(stopped.code != Some(0) && place.path("requeued").exists(), "{stopped:?}");
+
+    let mut script = cluster(&place, "5", &SETS);
+    kill(&rank_of(&place, &mut script, 12), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends")).ok();
     assert!(ended.stderr.contains("start 2") && !ended.stderr.contains("start 3"), "{ended:?}");
     assert_same(&alone, &place, &files, "killed twice and stopped once");
@@ -286,21 +380,8 @@ fn advice_is_for_several_processes() {
         return;
     }
     let advise = |more: &[&str]| {
-        let mut mpirun = Command::new("mpirun");
-        mpirun
-            .args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"])
-            .arg(program());
-        mpirun.args([
-            "advise-network",
-            "--config",
-            "config.yaml",
-            "--seconds",
-            "0.2",
-            "--set",
-            "run.threads=1",
-        ]);
-        let mpirun = mpirun.args(more).current_dir(place.path(".")).stdin(Stdio::null());
-        Finished::from(mpirun.output().expect("starts")).ok().stdout
+        let all = ["advise-network", "--config", "config.yaml", "--seconds", "0.2", "--set", "run.threads=1"];
+        many(&place, 2, [&all[..], more].concat()).ok().stdout
     };
     let found: Value = serde_json::from_str(&advise(&["--json"])).expect("one JSON object");
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{found}"));

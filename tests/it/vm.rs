@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::notes::skipped;
+use crate::processes;
 use crate::workplace::Finished;
 use crate::workplace::Workplace;
 use crate::workplace::send;
@@ -219,8 +220,11 @@ fn a_job_that_slurm_requeues_twice_ends_in_the_same_bytes() {
     if missing.is_some() || fs::metadata("/proc/self").unwrap().uid() != 0 {
         return skipped("a Slurm to run a job in wants root, and Debian's slurm-wlm and munge");
     }
-    let checked = bash(concat!("scripts/check_slurm.sh ", env!("CARGO_BIN_EXE_mlmtrain"))).ok();
+    let program = processes::program();
+    let checked = bash(&format!("scripts/check_slurm.sh {}", program.display())).ok();
     assert!(checked.stdout.contains("requeued twice, and the same bytes"), "{checked:#?}");
+    let on_two = checked.stdout.contains("requeued twice on two nodes, and the same bytes");
+    assert_eq!(on_two, processes::has_mpi(), "{checked:#?}");
 }
 
 #[test]

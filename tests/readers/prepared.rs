@@ -9,6 +9,7 @@ use anyhow::Context;
 use anyhow::Result;
 use mlmtrain::config::PretrainConfig;
 use mlmtrain::config::load_pretrain;
+use mlmtrain::distributed::World;
 use mlmtrain::prepare::ensure_prepared;
 use mlmtrain::prepare::read_report;
 use serde_json::Value;
@@ -102,7 +103,7 @@ fn config(runs: &Runs, folder: &Path) -> Result<PretrainConfig> {
 }
 
 fn prepared(config: &PretrainConfig) -> Outcome {
-    ensure_prepared(config, &mut |_| {})?;
+    ensure_prepared(World::ALONE, config, &mut |_| {})?;
     Ok(1)
 }
 

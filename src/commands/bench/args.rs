@@ -35,7 +35,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
     /// Time steps for at least this many seconds
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = some_seconds)]
     pub seconds: f64,
     /// Tell the minutes that so many examples take, and at `--usd-per-hour` the cents
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -90,7 +90,8 @@ fn price(text: &str) -> Result<f64, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A time to measure for.
+pub(in crate::commands) fn some_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=86_400.0).contains(&value) => Ok(value),
         _ => Err("not a number of seconds from 0 to 86400".to_string()),

@@ -36,11 +36,14 @@ use crate::config::DeviceChoice;
 use crate::config::PretrainConfig;
 use crate::config::RtdConfig;
 use crate::error::Problem;
+use crate::estimate::UPDATE_BYTES;
 use crate::families::MODEL_NAMES;
 use crate::families::ModelConfig;
 use crate::families::named_model;
 use crate::fs;
 use crate::interop::HubConfig;
+use crate::machine;
+use crate::ops::peak;
 use crate::precision::Hardware;
 use crate::quantity::format_bytes;
 use crate::tasks::pretraining::most_masked;
@@ -51,6 +54,7 @@ use crate::telemetry::Unit;
 use crate::train::bench::Case;
 use crate::train::bench::TimedTask;
 
+pub(super) use args::some_seconds;
 pub(super) use job::run as run_job;
 
 /// The share of tokens with a label, where no configuration says another.
@@ -301,6 +305,12 @@ pub(super) fn step_seconds(
     let (device, tf32) = (config.run.device, config.precision.tf32);
     let steps = Steps { case, device, tf32, least: 3, least_seconds: 3.0 };
     seconds(steps, config.run.threads)
+}
+
+/// Of a step of `step_seconds` on this CPU, those that the update of so many parameters takes.
+pub(super) fn update_seconds(parameters: u64, step_seconds: f64) -> f64 {
+    let bytes = parameters as f64 * UPDATE_BYTES;
+    (bytes / machine::in_pool(peak::bytes_per_second)).min(step_seconds / 2.0)
 }
 
 fn seconds(steps: Steps, threads: usize) -> Result<Option<f64>> {

@@ -18,6 +18,7 @@ use crate::commands::upload;
 use crate::config;
 use crate::config::FinetuneConfig;
 use crate::config::FinetunePlan;
+use crate::distributed::World;
 use crate::fs;
 use crate::fs::FolderLock;
 use crate::interop::read_folder;
@@ -80,8 +81,9 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&config.run.output_dir);
     let mut remote = None;
-    if !args.dry_run {
-        remote = upload::take_back(&config, &config.run, &Start::Auto, &progress)?;
+    if config.run.upload_to.is_some() && !args.dry_run {
+        let back = || upload::take_back(&config, &config.run, &Start::Auto, &progress);
+        remote = World::join(&config.distributed)?.in_first(back)?.flatten();
     }
     let folders = seeds(&config).into_iter().map(|of| of.folder);
     keep_compute(&mut config.precision, &Start::Auto, folders)?;
@@ -90,7 +92,7 @@ pub fn run(args: &FinetuneArgs) -> Result<()> {
     if args.dry_run {
         return plan::single(&config, &machine);
     }
-    let progress = together::begin(machine.world, &config, &config.run, progress)?;
+    let progress = together::begin(machine.world, || config::to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     let training = Training { config: &config, machine: &machine, progress: &progress };
     // Results are told also where they cannot be uploaded.
@@ -164,7 +166,7 @@ impl FinetunedVisitor for Training<'_> {
             Ok(Outcome { seed: *seed, end, results, model, details: examples.details(&data) })
         };
         let mut outcomes: Vec<Option<Outcome>> = seeds.iter().map(|_| None).collect();
-        let with = Equipment { machine, progress, signals: &signals };
+        let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
         lanes::side_by_side(&seeds, lanes, with, run, |at, outcome| {
             outcomes[at] = Some(outcome);
             Ok(())

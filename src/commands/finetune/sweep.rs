@@ -5,8 +5,10 @@ use anyhow::Result;
 use crate::commands::notify::notify;
 use crate::commands::staging;
 use crate::commands::terminal;
+use crate::commands::together;
 use crate::commands::upload;
 use crate::config::Sweep;
+use crate::config::to_yaml;
 use crate::machine;
 use crate::tasks::list;
 use crate::telemetry::Progress;
@@ -26,18 +28,28 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     let mut shared = first.config.clone();
     let output = shared.run.output_dir.clone();
     cell::keep_type(&mut shared, sweep::folders(&sweep, &output))?;
-    let machine = machine::set_up(&shared.run, &shared.precision)?;
+    let (machine, world) =
+        machine::set_up_to_share_runs(&shared.run, &shared.precision, &shared.distributed)?;
     for setting in &mut sweep.settings {
         setting.config.precision.compute = machine.policy.compute_type().into();
     }
     let progress = Progress::detect(terminal::is_quiet());
     progress.run_folder(&output);
+    let progress = together::begin(world, || text(&sweep), &shared.run, progress)?;
     machine.announce(&progress);
     let signals = Signals::listen()?;
-    let with = Equipment { machine: &machine, progress: &progress, signals: &signals };
+    let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });
     let lines = swept.map(|swept| swept.table.lines().into_iter().chain(swept.notes).collect::<Vec<_>>());
-    notify(&shared.run, &lines);
+    if world.is_first() {
+        notify(&shared.run, &lines);
+    }
     // Values come from outside.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
+}
+
+/// A sweep as text, for several processes to compare.
+fn text(sweep: &Sweep) -> String {
+    let settings = sweep.settings.iter().map(|setting| to_yaml(&setting.config));
+    settings.chain([format!("{:?}", sweep.seeds)]).collect()
 }

@@ -1,5 +1,6 @@
 //! `mlmtrain plan`: what a pretraining run takes on this machine and on GPUs that could be rented.
 
+mod clusters;
 mod kept;
 mod table;
 
@@ -29,12 +30,10 @@ use crate::error::Problems;
 use crate::estimate::Estimate;
 use crate::estimate::Fitted;
 use crate::estimate::Rentable;
-use crate::estimate::UPDATE_BYTES;
 use crate::estimate::Work;
 use crate::families::ModelConfig;
 use crate::machine;
 use crate::machine::Machine;
-use crate::ops::peak;
 use crate::precision;
 use crate::quantity::parse_duration;
 use crate::shards::Manifest;
@@ -78,6 +77,16 @@ pub struct PlanArgs {
     /// A file of such prices, `h100: 1.99` a line (YAML or JSON); `--price` goes before it
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
+    /// Predict for so many machines as well, each with `--gpus-per-machine` of the GPUs, and as many processes:
+    /// `1,4,32`
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    pub machines: Vec<u16>,
+    /// GPUs of each of `--machines`
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub gpus_per_machine: u16,
+    /// Networks between `--machines`, in Gb/s
+    #[arg(long, value_name = "GBITS", value_delimiter = ',', default_values = ["10", "100"], value_parser = gigabits)]
+    pub network: Vec<f64>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -130,6 +139,13 @@ fn price(text: &str) -> Result<(String, f64), String> {
     if usd.is_finite() && usd >= 0.0 { Ok((name, usd)) } else { Err("a price is not negative".to_string()) }
 }
 
+fn gigabits(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (1e-3..=1e5).contains(&value) => Ok(value),
+        _ => Err("not a bandwidth in Gb/s from 0.001 to 100000".to_string()),
+    }
+}
+
 /// The prices of a file, by the names of their devices.
 fn prices(path: &Path) -> Result<Vec<(String, f64)>, Problems> {
     let known = |price: Price| match device(&price.device) {
@@ -168,14 +184,18 @@ pub fn run(args: &PlanArgs) -> Result<()> {
         let affordable_seconds = run.affordable_seconds(usd_per_hour)?;
         rows.push(Row { device: *device, found, watts, usd_per_hour, affordable_seconds });
     }
+    let spread = clusters::spread(args, &run, &rows);
     if args.save {
         kept::keep(&config.run.output_dir, &table::json(&run, &rows))?;
     }
     let mut output = Output::stdout();
     if args.json {
-        output.line(&table::json(&run, &rows).to_string())?;
+        let mut all = table::json(&run, &rows);
+        all["clusters"] = clusters::json(&spread);
+        output.line(&all.to_string())?;
     } else {
-        table::lines(&run, &rows).iter().try_for_each(|line| output.line(line))?;
+        let lines = [table::lines(&run, &rows), clusters::lines(&spread)].concat();
+        lines.iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()
 }
@@ -261,8 +281,7 @@ impl Run<'_> {
             };
             // What was timed has an update for each micro-batch.
             let update = if part.updates < part.micro_batches {
-                let bytes = self.shapes.outline.num_parameters() as f64 * UPDATE_BYTES;
-                (bytes / machine::in_pool(peak::bytes_per_second)).min(seconds / 2.0)
+                bench::update_seconds(self.shapes.outline.num_parameters(), seconds)
             } else {
                 0.0
             };

@@ -18,6 +18,8 @@ use crate::commands::together;
 use crate::commands::upload;
 use crate::config::LossBand;
 use crate::config::PretrainConfig;
+use crate::config::to_yaml;
+use crate::distributed::World;
 use crate::machine;
 use crate::machine::Machine;
 use crate::prepare::Prepared;
@@ -62,7 +64,9 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     if config.run.upload_to.is_some() && !args.dry_run {
         let mut resolved = config.clone();
         decay::resolve(&mut resolved, &start)?;
-        remote = upload::take_back(&resolved, &config.run, &start, &progress)?;
+        let world = World::join(&config.distributed)?;
+        let back = || upload::take_back(&resolved, &config.run, &start, &progress);
+        remote = world.in_first(back)?.flatten();
     }
     let parent = decay::resolve(&mut config, &start)?;
     // A decay takes the model of its checkpoint as it was saved.
@@ -76,7 +80,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
             .into_iter()
             .try_for_each(|line| terminal::stdout_line(&line));
     }
-    let progress = together::begin(machine.world, &config, &config.run, progress)?;
+    let progress = together::begin(machine.world, || to_yaml(&config), &config.run, progress)?;
     machine.announce(&progress);
     progress.detail(&format!("configuration `{}`", args.config.config.display()));
     if let Some(line) = decay::told(&config) {
@@ -105,12 +109,12 @@ fn train(
     machine: &Machine,
     progress: &Progress,
 ) -> Result<Vec<String>> {
-    let prepared = machine.world.first_then_others(|| prepare::ensure_prepared(resolved, progress))?;
+    let prepared = prepare::ensure_prepared(machine.world, resolved, progress)?;
     for line in prepare::summary(resolved, &prepared) {
         progress.note(&line);
     }
     let signals = Signals::listen()?;
-    let with = Equipment { machine, progress, signals: &signals };
+    let with = Equipment { machine, progress, signals: &signals, world: World::ALONE };
     let tasks = config.evaluation.probes.as_ref().map(|path| staging::tasks(path, &[])).transpose()?;
     let probes = Probes::of(resolved, tasks.unwrap_or_default(), &config.precision, with)?;
     let request = Request {

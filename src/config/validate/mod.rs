@@ -88,6 +88,12 @@ pub(super) fn finetune_findings(config: &FinetuneConfig) -> Vec<Finding> {
     let mut findings = Findings::default();
     data::run(&config.run, &mut findings);
     data::examples(config, &mut findings);
+    for (path, dropout) in [
+        ("hidden_dropout_prob", config.hidden_dropout_prob),
+        ("attention_probs_dropout_prob", config.attention_probs_dropout_prob),
+    ] {
+        findings.below_one(path, dropout.unwrap_or(0.0), "0.1");
+    }
     batching::finetune(config, &mut findings);
     training::training(&config.training, config.data.max_seq_length, &mut findings);
     distributed(&config.distributed, &mut findings);

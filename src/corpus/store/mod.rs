@@ -2,8 +2,8 @@
 //! sketches.
 //!
 //! A part is three files, of which the `.json` is written last and vouches for the other two. Parts follow
-//! each other without a gap, so that an interrupted pass goes on behind the last whole one. It knows no
-//! filters.
+//! each other without a gap, so that an interrupted pass goes on behind the last whole one; where several processes
+//! were interrupted, there may be others behind a gap, which are written again. It knows no filters.
 
 use std::path::Path;
 use std::path::PathBuf;

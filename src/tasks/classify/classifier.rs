@@ -59,7 +59,8 @@ impl Classifier {
                 .into());
         };
         let longest = folder.config.max_sequence_length();
-        let (mut classifier, _) = Self::from_folder(&folder, labels, longest, true, None, device)?;
+        let (mut classifier, _) =
+            Self::from_folder(&folder, &folder.config, labels, longest, true, None, device)?;
         if let Some(length) = classifier.tokenizer.model_max_length() {
             classifier.collator = classifier.collator.cut_at(length);
         }
@@ -73,11 +74,12 @@ impl Classifier {
         self
     }
 
-    /// A classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the folder
-    /// has no head for these labels, `new_head` is the seed that one is drawn from; without it that is an
-    /// error.
+    /// A classifier for `labels` on the encoder of `folder`, whose dropout `config` may change, and what filling
+    /// it came to. Where the folder has no head for these labels, `new_head` is the seed that one is drawn from;
+    /// without it that is an error.
     pub fn from_folder(
         folder: &PretrainedFolder,
+        config: &ModelConfig,
         labels: Vec<String>,
         max_seq_length: usize,
         pairs: bool,
@@ -85,7 +87,7 @@ impl Classifier {
         device: &Device,
     ) -> Result<(Self, Filled)> {
         let (tokenizer, collator) = framing(folder, max_seq_length, pairs)?;
-        let model = Model::classifier(&folder.config, labels.len(), new_head.unwrap_or(0), device)?;
+        let model = Model::classifier(config, labels.len(), new_head.unwrap_or(0), device)?;
         let filled = folder.fill(&model.parameters, new_head.is_some())?;
         Ok((Self { task: Classify { model }, tokenizer, labels, collator }, filled))
     }

@@ -48,7 +48,7 @@ pub(in crate::tasks) fn shapes(
     folder: &PretrainedFolder,
     outputs: usize,
 ) -> Result<Shapes> {
-    let model = folder.config.clone();
+    let model = start::model_of(config, &folder.config)?;
     let mut outline = Blueprint::classifier(&model, outputs);
     start::follow(&config.training, &mut outline.encoder)?;
     Ok(Shapes {
@@ -69,14 +69,14 @@ pub(in crate::tasks) fn ready(
 ) -> Result<Ready> {
     let Setting { training, machine, seed, progress, .. } = setting;
     let (pairs, length) = (config.data.text_pair_column.is_some(), config.data.max_seq_length);
-    let new_head = Some(seed);
+    let (model, new_head) = (start::model_of(config, &folder.config)?, Some(seed));
     let (classifier, filled) =
-        Classifier::from_folder(folder, names.to_vec(), length, pairs, new_head, &machine.device)?;
+        Classifier::from_folder(folder, &model, names.to_vec(), length, pairs, new_head, &machine.device)?;
     start::tell(config, folder, &filled, seed, progress);
     let Classifier { mut task, tokenizer, collator, .. } =
         classifier.with_objective(Objective::of(head)).computing_in(machine.policy.compute)?;
     start::follow(training, &mut task.model.encoder)?;
-    let mut hub = HubConfig::new(folder.config.clone(), head, Some(names.to_vec()));
+    let mut hub = HubConfig::new(model, head, Some(names.to_vec()));
     hub.extra.clone_from(&folder.extra);
     // So that texts are cut at the same place where the model is used.
     let tokenizer = tokenizer.with_model_max_length(length);

@@ -185,7 +185,7 @@ impl<'a> Kind for Finetuning<'a> {
     type Data = TrainingData<'a>;
 
     fn shapes(&self) -> Result<Shapes> {
-        let model = self.folder.config.clone();
+        let model = start::model_of(self.config, &self.folder.config)?;
         let labels = self.examples.labels.names().len();
         let mut outline = Blueprint::token_classifier(&model, labels)?;
         start::follow(&self.config.training, &mut outline.encoder)?;
@@ -209,12 +209,14 @@ impl<'a> Kind for Finetuning<'a> {
         let Setting { training, machine, seed, progress, .. } = setting;
         let length = config.data.max_seq_length;
         let labels = examples.labels.clone();
-        let (tagger, filled) = Tagger::from_folder(folder, labels, length, Some(seed), &machine.device)?;
+        let model = start::model_of(config, &folder.config)?;
+        let (tagger, filled) =
+            Tagger::from_folder(folder, &model, labels, length, Some(seed), &machine.device)?;
         start::tell(config, folder, &filled, seed, progress);
         let Tagger { mut task, tokenizer, collator, labels } = tagger.computing_in(machine.policy.compute)?;
         start::follow(training, &mut task.model.encoder)?;
         let names = labels.names().to_vec();
-        let mut hub = HubConfig::new(folder.config.clone(), HeadKind::TokenClassification, Some(names));
+        let mut hub = HubConfig::new(model, HeadKind::TokenClassification, Some(names));
         hub.extra.clone_from(&folder.extra);
         // So that windows are as long where the model is used.
         let tokenizer = tokenizer.with_model_max_length(length).for_words();

@@ -11,6 +11,7 @@ use candle_core::Tensor;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::families::HeadKind;
+use crate::families::ModelConfig;
 use crate::interop::Filled;
 use crate::interop::PretrainedFolder;
 use crate::interop::read_folder;
@@ -75,7 +76,7 @@ impl Tagger {
         };
         let longest = folder.config.max_sequence_length();
         let labels = TagSet::of_model(labels);
-        let (mut tagger, _) = Self::from_folder(&folder, labels, longest, None, device)?;
+        let (mut tagger, _) = Self::from_folder(&folder, &folder.config, labels, longest, None, device)?;
         if let Some(length) =
             tagger.tokenizer.model_max_length().filter(|length| (3..longest).contains(length))
         {
@@ -84,11 +85,12 @@ impl Tagger {
         Ok(tagger)
     }
 
-    /// A token classifier for `labels` on the encoder of `folder`, and what filling it came to. Where the
-    /// folder has no head for as many labels, `new_head` is the seed that one is drawn from; without it that
-    /// is an error.
+    /// A token classifier for `labels` on the encoder of `folder`, whose dropout `config` may change, and what
+    /// filling it came to. Where the folder has no head for as many labels, `new_head` is the seed that one is
+    /// drawn from; without it that is an error.
     pub fn from_folder(
         folder: &PretrainedFolder,
+        config: &ModelConfig,
         labels: TagSet,
         max_seq_length: usize,
         new_head: Option<u64>,
@@ -96,7 +98,7 @@ impl Tagger {
     ) -> Result<(Self, Filled)> {
         let (tokenizer, collator) = framing(folder, max_seq_length)?;
         let count = labels.names().len();
-        let model = Model::token_classifier(&folder.config, count, new_head.unwrap_or(0), device)
+        let model = Model::token_classifier(config, count, new_head.unwrap_or(0), device)
             .map_err(|e| Problem::new(e.to_string()).at(folder.path.display()))?;
         let filled = folder.fill(&model.parameters, new_head.is_some())?;
         Ok((Self { task: TokenClassify { model }, tokenizer, labels, collator }, filled))

@@ -56,9 +56,11 @@ struct Entrant {
 }
 
 impl Comparison<'_> {
-    /// Trains whatever is not done yet; gives the lines of the tables, which also lie in `output`.
+    /// Trains whatever is not done yet; gives the lines of the tables, which also lie in `output`: in the first
+    /// process, where there are several.
     pub fn run(&self) -> Result<Vec<String>> {
-        let _lock = FolderLock::take(self.output)?;
+        let is_first = self.with.world.is_first();
+        let _lock = is_first.then(|| FolderLock::take(self.output)).transpose()?;
         require_files(self.tasks.iter().map(|task| &task.config))?;
         let entrants = entrants(self.models)?;
         check_lengths(self.tasks, &entrants)?;
@@ -82,7 +84,7 @@ impl Comparison<'_> {
             }));
             results.push(TaskResult::new(task, &rows));
         }
-        report::write(&results, self.output)
+        if is_first { report::write(&results, self.output) } else { Ok(Vec::new()) }
     }
 
     /// The cells of a model on a task, one for each seed.
@@ -194,6 +196,7 @@ impl FinetunedVisitor for OfTask<'_> {
             let machine = comparison.with.machine;
             lanes = lanes.min(lanes::lanes(&jobs, &examples, &task.config, folder, machine)?);
         }
+        forecast.at_once(lanes, comparison.with.world.size);
         let run = |at: usize, with: Equipment<'_>| {
             let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
             record::remove_weights(&jobs[at].folder)?;

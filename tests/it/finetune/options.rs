@@ -93,6 +93,34 @@ fn a_head_of_its_own_rate_moves_by_it() {
 }
 
 #[test]
+fn dropout_may_be_another_than_the_models() {
+    let place = workplace();
+    let read =
+        |path: &str| -> Value { serde_json::from_slice(&fs::read(place.path(path)).unwrap()).unwrap() };
+    let own = read("run/final/config.json");
+    let mut seen = Vec::new();
+    for (hidden, attention) in [(None, None), (Some(0.4), None), (None, Some(0.4))] {
+        let written = |value: Option<f64>| value.map_or("null".to_string(), |value| value.to_string());
+        let sets = [
+            format!("hidden_dropout_prob={}", written(hidden)),
+            format!("attention_probs_dropout_prob={}", written(attention)),
+        ];
+        run(&place, 3, &[&sets[0], &sets[1]]);
+        let config = read("cls/final/config.json");
+        for (key, given) in [("hidden_dropout_prob", hidden), ("attention_probs_dropout_prob", attention)] {
+            assert_eq!(config[key], given.map_or(own[key].clone(), Value::from), "{key}");
+        }
+        finetune(&place, &["--output-dir", "cls", "--set", "hidden_dropout_prob=0.3"])
+            .refused(2, &["hidden_dropout_prob: was"]);
+        seen.push(tensors(&place, "cls/final"));
+        fs::remove_dir_all(place.path("cls")).unwrap();
+    }
+    assert!(seen[0] != seen[1] && seen[0] != seen[2] && seen[1] != seen[2]);
+    finetune(&place, &["--output-dir", "cls", "--set", "hidden_dropout_prob=10"])
+        .refused(2, &["`hidden_dropout_prob` is 10"]);
+}
+
+#[test]
 fn any_score_may_say_which_checkpoint_is_best() {
     let place = workplace();
     let state = |metric: &str| -> Value {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::processes;
 use crate::stores::bucket::bucket;
 use crate::stores::bucket::place;
 use crate::stores::server::S3;
@@ -162,4 +163,38 @@ fn a_store_that_refuses_stops_no_training_and_is_told() {
     // A place that cannot be written to is refused before anything is done.
     let refused = place.run(&["run.upload_to=https://host/runs"], &[]);
     refused.refused(2, &["`run.upload_to` is `https://host/runs`, and is no folder of a bucket"]);
+}
+
+#[test]
+fn what_several_processes_upload_goes_on_on_an_empty_disk() {
+    let Some(server) = bucket() else { return };
+    if processes::cannot() {
+        return;
+    }
+    // A rate that does not know of the end, since the second machine goes farther.
+    let sets = [
+        "training.max_steps=16",
+        "training.lr_scheduler_type=constant",
+        "training.warmup_steps=0",
+        "training.gradient_accumulation_steps=2",
+        "run.threads=1",
+        "run.tensorboard=false",
+    ];
+    let alone = place();
+    server.run(alone.command(&sets, &[]), &alone.path("cache")).ok();
+
+    let sets = [&sets[..], &LONG[2..]].concat();
+    let two = |place: &Workplace, steps: &str| {
+        let command = place.command(&[&sets[..], &[steps]].concat(), &[]);
+        let mut mpirun = processes::launcher(place, 2, command.get_args());
+        Finished::from(equip(&mut mpirun, &server.endpoint, &place.path("cache")).output().unwrap()).ok()
+    };
+    let (first, second) = (place(), place());
+    two(&first, "training.max_steps=8");
+    assert_eq!(uploaded(&server).last(), Some(&8));
+    let ended = two(&second, "training.max_steps=16");
+    assert!(ended.stderr.contains("resuming after step 8"), "{}", ended.stderr);
+    assert_whole(&server, "runs/mine/final");
+    let weights = |place: &Workplace| fs::read(place.run_path("final/model.safetensors")).unwrap();
+    assert!(weights(&second) == weights(&alone));
 }

@@ -1,0 +1,103 @@
+//! The part of a plan for several machines.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::commands::plan::Device;
+use crate::commands::plan::PlanArgs;
+use crate::commands::plan::Run;
+use crate::commands::plan::table::Row;
+use crate::commands::plan::table::duration;
+use crate::estimate::Cluster;
+use crate::estimate::Clustered;
+use crate::estimate::Estimate;
+use crate::estimate::Gradients;
+use crate::pages::columns;
+
+/// A run on several machines.
+pub(super) struct Spread<'a> {
+    device: &'static str,
+    alone: &'a Estimate,
+    usd_per_hour: Option<f64>,
+    cluster: Cluster,
+    found: Clustered,
+}
+
+impl Spread<'_> {
+    fn usd(&self) -> Option<f64> {
+        Some(self.usd_per_hour? * self.cluster.gpus() as f64 * self.found.seconds / 3600.0)
+    }
+}
+
+/// Each GPU that the run fits on, on each of the clusters that are asked for. One machine has no network.
+pub(super) fn spread<'a>(args: &PlanArgs, run: &Run<'_>, rows: &'a [Row]) -> Vec<Spread<'a>> {
+    let shape = &run.model.encoder;
+    let words = shape.embedding_size.unwrap_or(shape.hidden_size) * shape.vocab_size;
+    let gradients = Gradients { all: run.shapes.outline.num_parameters(), last: words as u64 };
+    let distributed = &run.config.distributed;
+    let mut all = Vec::new();
+    for row in rows {
+        let (Device::Rented(gpu), Ok(alone)) = (row.device, &row.found) else { continue };
+        for &machines in &args.machines {
+            let networks = if machines == 1 { &args.network[..1] } else { &args.network[..] };
+            for &gigabits_per_second in networks {
+                let (machines, gpus_each) = (machines.into(), args.gpus_per_machine.into());
+                let cluster = Cluster { machines, gpus_each, gigabits_per_second };
+                let found = cluster.takes(alone, &gpu, gradients, (distributed.wire, distributed.overlap));
+                let (device, usd_per_hour) = (row.device.name(), row.usd_per_hour);
+                all.push(Spread { device, alone, usd_per_hour, cluster, found });
+            }
+        }
+    }
+    all
+}
+
+/// A table of them; nothing where none were asked for.
+pub(super) fn lines(spread: &[Spread<'_>]) -> Vec<String> {
+    if spread.is_empty() {
+        return Vec::new();
+    }
+    let header =
+        ["device", "machines x GPUs", "Gb/s", "type", "rows at once, times", "computing", "time", "USD"];
+    let mut cells = vec![header.map(str::to_string)];
+    cells.extend(spread.iter().map(|row| {
+        let Cluster { machines, gpus_each, gigabits_per_second } = row.cluster;
+        let rows = row.alone.fitted.training.rows_at_once();
+        [
+            row.device.to_string(),
+            format!("{machines} x {gpus_each}"),
+            if machines == 1 { "-".to_string() } else { gigabits_per_second.to_string() },
+            row.alone.compute.as_str().to_string(),
+            format!("{rows}, {} times", row.found.micro_batches),
+            format!("{:.0} %", 100.0 * row.found.efficiency),
+            duration(row.found.seconds),
+            row.usd().map_or("-".to_string(), |usd| format!("{usd:.0}")),
+        ]
+    }));
+    let mut lines = vec![String::new()];
+    lines.extend(columns::aligned(&cells, 3).into_iter().map(|line| line.trim_end().to_string()));
+    lines.push(
+        "several GPUs are predicted from one, and training on them is not built yet: rows of an update are \
+         divided, gradients are added up in rings as NCCL does it, at 70 % of the lines"
+            .to_string(),
+    );
+    lines
+}
+
+/// The same for programs.
+pub(super) fn json(spread: &[Spread<'_>]) -> Value {
+    let row = |row: &Spread<'_>| {
+        json!({
+            "device": row.device,
+            "machines": row.cluster.machines,
+            "gpus_per_machine": row.cluster.gpus_each,
+            "gigabits_per_second": row.cluster.gigabits_per_second,
+            "per_device_train_batch_size": row.alone.fitted.training.rows_at_once(),
+            "micro_batches": row.found.micro_batches,
+            "efficiency": row.found.efficiency,
+            "train_seconds": row.found.seconds,
+            "usd": row.usd(),
+        })
+    };
+    spread.iter().map(row).collect()
+}
