@@ -8,7 +8,7 @@ PROGRAM is a build with --features mpi. Needs Open MPI; root and iproute2 for `l
 root for `disk` (a small tmpfs). `panic` is for a build that panics in the step and rank that MLMTRAIN_PLANTED_PANIC=RANK:STEP names,
 which no released one does: two lines in `Stepper::run`. From the checkout, on the text of the quickstart.
 """
-import argparse, hashlib, os, random, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, contextlib, hashlib, os, random, re, shutil, signal, subprocess, sys, tempfile, time
 
 STEPS = 60
 CONFIG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "configs", "quickstart.yaml")
@@ -173,50 +173,49 @@ def broken(o, kind, folder, data, work, draw, wanted):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=True)
     mounted = folder if kind == "disk" else None
     folder = os.path.join(folder, "run") if mounted else folder
-    run = Run(o, folder, data, other=other, line=line, env=env)
-    if kind not in ("panic", "config"):
-        run.reach(step)
-    begun = time.monotonic()
-    ranks = run.ranks()
-    if kind == "rank":
-        os.kill(ranks[rank], signal.SIGKILL)
-    elif kind == "stop":
-        os.kill(ranks[rank], signal.SIGSTOP)
-    elif kind == "mpirun":
-        run.process.kill()
-    elif kind == "line":
-        subprocess.run(["ip", "-n", "mlmf0", "link", "set", "vethf0", "down"], check=True)
-    elif kind == "disk":
-        with open(os.path.join(mounted, "ballast"), "wb") as file:
-            try:
-                while file.write(bytes(1 << 16)):
-                    file.flush()
-            except OSError:
-                pass
-    if kind == "panic":
-        run.reach(step - 1)
+    try:
+        run = Run(o, folder, data, other=other, line=line, env=env)
+        if kind not in ("panic", "config"):
+            run.reach(step)
         begun = time.monotonic()
-    code = run.end()
-    seconds, text = time.monotonic() - begun, run.text()
-    if o.verbose:
-        print(f"--- {kind}, rank {rank}, step {step}: code {code} after {seconds:.1f} s\n{text}", flush=True)
-    if code == 0 or CODES[kind] and code not in CODES[kind]:
-        sys.exit(f"{kind}, rank {rank}, step {step}: exit code {code}\n{text}")
-    if WORDS[kind] and not re.search(WORDS[kind], text):
-        sys.exit(f"{kind}, rank {rank}, step {step}: nothing said of it\n{text}")
-    # A save may be what comes next, and the timeout begins with it.
-    if kind not in ("disk", "config") and seconds > 10 + o.timeout:
-        sys.exit(f"{kind}, rank {rank}, step {step}: took {seconds:.1f} s\n{text}")
-    if kind != "config":
+        ranks = run.ranks()
+        if kind == "rank":
+            os.kill(ranks[rank], signal.SIGKILL)
+        elif kind == "stop":
+            os.kill(ranks[rank], signal.SIGSTOP)
+        elif kind == "mpirun":
+            run.process.kill()
+        elif kind == "line":
+            subprocess.run(["ip", "-n", "mlmf0", "link", "set", "vethf0", "down"], check=True)
+        elif kind == "disk":
+            with open(os.path.join(mounted, "ballast"), "wb", buffering=0) as file, contextlib.suppress(OSError):
+                while file.write(bytes(1 << 12)):
+                    pass
+        if kind == "panic":
+            run.reach(step - 1)
+            begun = time.monotonic()
+        code = run.end()
+        seconds, text = time.monotonic() - begun, run.text()
+        if o.verbose:
+            print(f"--- {kind}, rank {rank}, step {step}: code {code} after {seconds:.1f} s\n{text}", flush=True)
+        if code == 0 or CODES[kind] and code not in CODES[kind]:
+            sys.exit(f"{kind}, rank {rank}, step {step}: exit code {code}\n{text}")
+        if WORDS[kind] and not re.search(WORDS[kind], text):
+            sys.exit(f"{kind}, rank {rank}, step {step}: nothing said of it\n{text}")
+        # A save may be what comes next, and the timeout begins with it.
+        if kind not in ("disk", "config") and seconds > 10 + o.timeout:
+            sys.exit(f"{kind}, rank {rank}, step {step}: took {seconds:.1f} s\n{text}")
+        if kind != "config":
+            if mounted:
+                os.remove(os.path.join(mounted, "ballast"))
+            again = Run(o, folder, data)
+            if again.end() != 0:
+                sys.exit(f"{kind}, rank {rank}, step {step}: does not go on\n{again.text()}")
+            if bytes_of(folder) != wanted:
+                sys.exit(f"{kind}, rank {rank}, step {step}: other bytes")
+    finally:
         if mounted:
-            os.remove(os.path.join(mounted, "ballast"))
-        again = Run(o, folder, data)
-        if again.end() != 0:
-            sys.exit(f"{kind}, rank {rank}, step {step}: does not go on\n{again.text()}")
-        if bytes_of(folder) != wanted:
-            sys.exit(f"{kind}, rank {rank}, step {step}: other bytes")
-    if mounted:
-        subprocess.run(["umount", mounted], check=True)
+            subprocess.run(["umount", "--lazy", mounted], check=True)
     shutil.rmtree(mounted or folder, ignore_errors=True)
     return code, seconds
 

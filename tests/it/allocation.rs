@@ -169,6 +169,8 @@ fn compare_family(family: Family) {
 fn compare_step_memory(config: &ModelConfig) {
     let batch = batch(1024, 128, 3, VOCABULARY as u32);
     for gradient_checkpointing in [false, true] {
+        // Room of products on AVX2 stays from the pass before.
+        let before = memory::usage().used_bytes;
         let keeping = memory::keep_freed_blocks();
         let mut task = MaskedLm { model: Model::masked_lm(config, 1, &Device::Cpu).unwrap() };
         task.model.encoder.gradient_checkpointing = gradient_checkpointing;
@@ -178,7 +180,7 @@ fn compare_step_memory(config: &ModelConfig) {
         let start = memory::usage();
         // Blocks are up to an eighth larger than the four buffers in them.
         assert!(
-            (0.0..0.125).contains(&error(start.used_bytes, predicted.state_bytes)),
+            (0.0..0.125).contains(&error(start.used_bytes - before, predicted.state_bytes)),
             "{start:?} {predicted:?}"
         );
         assert_eq!(start.used_bytes, start.held_bytes);
