@@ -31,8 +31,8 @@ AuthInfo=socket=$work/munge.socket
 StateSaveLocation=$work/state
 SlurmdSpoolDir=$work/spool-%n
 SlurmdPidFile=$work/slurmd-%n.pid
+TmpFS=$work/tmp-%n
 SlurmctldPidFile=$work/slurmctld.pid
-SlurmdPidFile=$work/slurmd.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SchedulerParameters=batch_sched_delay=1,sched_interval=1
@@ -45,7 +45,7 @@ mkdir state
 slurmctld -D > slurmctld.log 2>&1 &
 daemons+=($!)
 for ((node = 1; node <= nodes; node++)); do
-    mkdir "spool-node$node"
+    mkdir "spool-node$node" "tmp-node$node"
     slurmd -D -N "node$node" > "slurmd-node$node.log" 2>&1 &
     daemons+=($!)
 done
