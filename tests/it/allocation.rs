@@ -211,7 +211,10 @@ fn compare_step_memory(config: &ModelConfig) {
         for step in 1..=2 {
             stepper.run(&task, std::slice::from_ref(&batch), step, 1e-3).unwrap();
         }
-        let held = memory::usage().held_bytes - start.held_bytes - kept;
+        let usage = memory::usage();
+        let kept = usage.used_bytes - start.used_bytes;
+        assert!(kept < 4 << 20, "{kept} bytes stay after two steps");
+        let held = usage.held_bytes - start.held_bytes - kept;
         let peak = error(held, predicted.step_bytes());
         assert!(peak.abs() < 0.05, "{peak}: {:?} {predicted:?}", memory::usage());
         drop((task, stepper, keeping));
