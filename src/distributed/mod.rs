@@ -171,9 +171,14 @@ impl World {
         if !self.is_shared() {
             return Ok(own);
         }
-        // Lists, since JSON has one word for `None` and for `Some(None)`. What others have is not asked for.
-        let told = if self.is_first() { vec![own] } else { Vec::new() };
-        let told = self.gather(&told)?.into_iter().flatten().next();
+        // What others have is not asked for.
+        self.told_by_first(self.is_first().then_some(own))
+    }
+
+    fn told_by_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
+        // Lists, since JSON has one word for `None` and for `Some(None)`.
+        let own: Vec<T> = own.into_iter().collect();
+        let told = self.gather(&own)?.into_iter().flatten().next();
         told.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
     }
 
@@ -209,8 +214,7 @@ impl World {
     /// What the first process says, however long it takes to say it; the others give `None`.
     pub fn from_first<T: Serialize + DeserializeOwned>(&self, own: Option<T>) -> Result<T> {
         self.wait_for_all()?;
-        let told = self.agree(own)?;
-        told.ok_or_else(|| Problem::new("rank 0 has told nothing").into())
+        self.told_by_first(own)
     }
 
     /// Refuses to go on where processes differ in any of these, each with its name.

@@ -1,7 +1,8 @@
 //! What a run takes on a device before it is rented: memory, time, energy, money.
 //!
 //! `catalogue.rs` knows the GPUs that people rent, `work.rs` counts what a configuration asks for, `cost.rs` puts
-//! the two together, and `cluster.rs` many of them by what `network.rs` knows of their exchange. Nothing here measures: the speed of this machine is brought along.
+//! the two together, and `cluster.rs` many of them by what `network.rs` knows of their exchange. Nothing here
+//! measures: the speed of this machine is brought along.
 
 mod catalogue;
 mod cluster;

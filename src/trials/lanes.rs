@@ -68,12 +68,7 @@ pub fn side_by_side<J: Job, R: Send>(
 ) -> Result<()> {
     let (ready, waiting): (Vec<usize>, Vec<usize>) = (0..jobs.len()).partition(|&at| jobs[at].is_done());
     // One process may have ended a job before another has looked.
-    let (ready, waiting) = if with.world.is_shared() {
-        with.world.wait_for_all()?;
-        with.world.agree((ready, waiting))?
-    } else {
-        (ready, waiting)
-    };
+    let (ready, waiting) = with.world.from_first(with.world.is_first().then_some((ready, waiting)))?;
     ready.into_iter().try_for_each(|at| done(at, run(at, with)?))?;
     if with.world.is_shared() {
         return among_processes(&waiting, with, &run, &mut done);

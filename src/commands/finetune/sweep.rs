@@ -41,9 +41,10 @@ pub(super) fn run(mut sweep: Sweep) -> Result<()> {
     let with = Equipment { machine: &machine, progress: &progress, signals: &signals, world };
     let swept = list::finetuned(shared.goal(), SweepRun { sweep: &sweep, output: &output, with });
     let lines = swept.map(|swept| swept.table.lines().into_iter().chain(swept.notes).collect::<Vec<_>>());
-    if world.is_first() {
-        notify(&shared.run, &lines);
+    if !world.is_first() {
+        return lines.map(drop);
     }
+    notify(&shared.run, &lines);
     // Values come from outside.
     lines?.iter().map(|line| terminal::printable(line)).try_for_each(|line| terminal::stdout_line(&line))
 }

@@ -199,7 +199,10 @@ impl FinetunedVisitor for OfTask<'_> {
         forecast.at_once(lanes, comparison.with.world.size);
         let run = |at: usize, with: Equipment<'_>| {
             let done = jobs[at].run(&examples, &entrants[at / task.seeds.len()].folder, with)?;
-            record::remove_weights(&jobs[at].folder)?;
+            // Not by two processes at the same time.
+            if done.took.is_some() || with.world.is_first() {
+                record::remove_weights(&jobs[at].folder)?;
+            }
             Ok(done)
         };
         let mut outcomes = vec![None; jobs.len()];
