@@ -26,7 +26,10 @@ if [ -z "$maturin" ]; then
 fi
 
 features=
-case " $* " in *" --features cuda "* | *" --features=cuda "*) features=cuda ;; esac
+case " $* " in
+    *" --features cuda "* | *" --features=cuda "*) features=cuda ;;
+    *" --features nccl "* | *" --features=nccl "*) features=nccl ;;
+esac
 # As deep in the tree as scripts/wheel, so that its path to Cargo.toml is right from here, too.
 stage=target/wheel
 rm -rf "$stage"

@@ -24,7 +24,7 @@ usage() { sed -n '2,17p' "$0" >&2; exit 2; }
 if [ "$device" = cpu ]; then
     shapes="tiny,8,64 small,4,64" first="tiny,8,64" steps=5 features=()
 else
-    features=(--features cuda)
+    features=(--features nccl)
     shapes="base,64,128 base,32,512 large,32,128 large,16,512 electra-base,32,128 deberta-v3-base,32,128"
     first="base,64,128 large,16,512" steps=20
 fi
@@ -106,7 +106,7 @@ ops() {
     op_names | xargs -P "$parallel" -I{} bash -c "one_op {} $seconds" > "$work/ops.txt"
     while read -r outcome; do case $outcome in FAILED*) line "op" "$outcome" ;; esac; done < "$work/ops.txt"
     line "ops" "$(grep -c '^passed' "$work/ops.txt") of $(op_names | wc -l) passed"
-    for outcome in tasks::tests models:: layers::; do
+    for outcome in tasks::tests models:: layers:: distributed::nccl; do
         if timeout "$(left 90)" "$work/tests" "$outcome" --test-threads 4 > "$work/passes.log" 2>&1 && ! not_on_gpu "$work/passes.log"; then
             line "whole passes, $outcome" "$(grep -oE '[0-9]+ passed' "$work/passes.log" | tail -1)"
         else

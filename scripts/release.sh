@@ -17,7 +17,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 features=
-case " $* " in *" --features cuda "* | *" --features=cuda "*) features=cuda ;; esac
+case " $* " in
+    *" --features cuda "* | *" --features=cuda "*) features=cuda ;;
+    *" --features nccl "* | *" --features=nccl "*) features=nccl ;;
+esac
 cargo build --release --locked "$@"
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 target=$(rustc -vV | sed -n 's/^host: //p')

@@ -59,6 +59,10 @@ pub fn run(args: &AdviseNetworkArgs) -> Result<()> {
             )
             .into());
     }
+    if !machine.device.is_cpu() {
+        let problem = Problem::usage("what NCCL does between GPUs is not measured");
+        return Err(problem.at("run.device").hint("NCCL's own `all_reduce_perf` tells").into());
+    }
     let (config, _) = origin::resolve(&config)?;
     let model = planned_model(&config)?;
     let progress = Progress::detect(terminal::is_quiet() || !world.is_first());

@@ -5,6 +5,7 @@
 //! them.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::Parser;
 use clap::Subcommand;
@@ -33,24 +34,27 @@ use crate::commands::scoring_args::PredictArgs;
 use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
+use crate::distributed;
+use crate::machine;
 
 /// What `--version` prints; `-V` prints the number alone.
-#[cfg(all(feature = "cuda", not(feature = "mpi")))]
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\ncode for GPUs: ", env!("MLMTRAIN_GPU_CODE"));
-#[cfg(all(feature = "cuda", feature = "mpi"))]
-const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), "\ncode for GPUs: ", env!("MLMTRAIN_GPU_CODE"), "\nprocesses: MPI");
-#[cfg(all(not(feature = "cuda"), not(feature = "mpi")))]
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-#[cfg(all(not(feature = "cuda"), feature = "mpi"))]
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprocesses: MPI");
+static VERSION: LazyLock<String> = LazyLock::new(version);
+
+fn version() -> String {
+    let gpus = machine::GPU_CODE.map(|code| format!("code for GPUs: {code}"));
+    let processes = [(distributed::MPI, "MPI"), (distributed::NCCL, "NCCL")];
+    let processes: Vec<&str> = processes.iter().filter(|(is_in, _)| *is_in).map(|(_, name)| *name).collect();
+    let processes = (!processes.is_empty()).then(|| format!("processes: {}", processes.join(", ")));
+    let lines = [Some(env!("CARGO_PKG_VERSION").to_string()), gpus, processes];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
 
 /// Pretrain and fine-tune masked language models: one binary, no Python.
 #[derive(Debug, Parser)]
 #[command(
     name = "mlmtrain",
     version,
-    long_version = VERSION,
+    long_version = VERSION.as_str(),
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true

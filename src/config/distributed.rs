@@ -19,7 +19,7 @@ pub struct DistributedConfig {
     /// Gradients travel while the backward pass of an update's last micro-batch still runs. The bits are the
     /// same; it takes memory for one more set of gradients.
     pub overlap: bool,
-    /// The type in which gradients travel; they are added up in f32.
+    /// The type in which gradients travel; they are added up in f32. Between GPUs f32.
     pub wire: Wire,
     /// In which order gradients are added up.
     pub sum: SumOrder,
@@ -57,7 +57,8 @@ impl Wire {
 pub enum SumOrder {
     /// A fixed tree: 1, 2, 4 and 8 processes leave the same bits.
     Tree,
-    /// The MPI library's own, which may depend on the number of processes and on the network.
+    /// The library's own, which may depend on the number of processes and on the network. Between GPUs it is taken
+    /// whatever stands here.
     Fast,
 }
 

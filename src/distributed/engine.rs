@@ -2,6 +2,7 @@
 //!
 //! Values are moved to it and back, so that whoever asks can go on meanwhile.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -10,6 +11,7 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -17,11 +19,14 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::Tensor;
 use half::bf16;
 
 use crate::config::SumOrder;
 use crate::config::Wire;
 use crate::distributed::Ways;
+use crate::distributed::mark::Mark;
+use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Wait;
@@ -38,6 +43,7 @@ pub(crate) struct Engine {
     started: Instant,
     rank: usize,
     size: usize,
+    timeout: Duration,
 }
 
 /// What the thread is told while it waits, and what it can tell.
@@ -65,6 +71,9 @@ enum Job {
     Sum(Vec<f32>, Ways, Reply<Vec<f32>>),
     Join(Vec<f32>, Vec<usize>, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
+    /// From here on this carries between GPUs.
+    Carry(MakeCarrier, Sender<Result<()>>),
+    OnGpus(OnGpus, Reply<()>),
     /// How long this thread has had a processor.
     Seconds(Reply<Option<f64>>),
     Leave(Sender<()>),
@@ -75,6 +84,21 @@ enum Job {
 }
 
 type Reply<T> = Sender<Result<T, Ended>>;
+
+/// Makes what carries between GPUs, on the thread that will use it.
+pub(super) type MakeCarrier = Box<dyn FnOnce() -> Result<Box<dyn Carrier>> + Send>;
+
+/// What is to be done with a tensor on the GPU, behind what was launched before `after`.
+#[derive(Debug)]
+pub(super) struct OnGpus {
+    pub(super) tensor: Tensor,
+    pub(super) after: Mark,
+    /// Its parts are given to all processes; without any it is added up over them.
+    pub(super) parts: Option<Vec<Range<usize>>>,
+}
+
+/// A library that hangs in a call is waited for so much longer than one that can be asked.
+const GUARD: Duration = Duration::from_secs(5);
 
 /// What was asked of the thread.
 #[derive(Debug)]
@@ -87,6 +111,15 @@ impl<T> Pending<'_, T> {
     /// The answer; waits for it.
     pub(super) fn wait(self) -> Result<T> {
         let answer = self.answer.recv().unwrap_or(Err(Ended::Aborted));
+        answer.map_err(|ended| self.engine.problem(ended).into())
+    }
+
+    /// The answer of a library that may hang.
+    pub(super) fn wait_guarded(self) -> Result<T> {
+        let answer = match self.answer.recv_timeout(self.engine.timeout + GUARD) {
+            Err(RecvTimeoutError::Timeout) => Err(Ended::TimedOut(self.engine.timeout)),
+            answer => answer.unwrap_or(Err(Ended::Aborted)),
+        };
         answer.map_err(|ended| self.engine.problem(ended).into())
     }
 }
@@ -116,7 +149,7 @@ impl Engine {
             .context("cannot start the thread that talks to other processes")?;
         let (rank, size) = start.recv().map_err(|_| Problem::new("the exchange did not start"))??;
         let started = Instant::now();
-        Ok(Self { jobs: Mutex::new(jobs), calls, started, rank, size })
+        Ok(Self { jobs: Mutex::new(jobs), calls, started, rank, size, timeout })
     }
 
     /// Number of this process, from 0.
@@ -157,6 +190,24 @@ impl Engine {
     /// Begins to gather the bytes of all processes; `timeout` is for where some do more than others before.
     pub(super) fn gather(&self, own: Vec<u8>, timeout: Option<Duration>) -> Pending<'_, Vec<Vec<u8>>> {
         self.ask(|reply| Job::Gather(own, timeout, reply))
+    }
+
+    /// Has what `make` makes carry between GPUs; waits until all processes have it.
+    pub(super) fn carry_by(&self, make: MakeCarrier) -> Result<()> {
+        let (reply, answer) = channel();
+        self.send(Job::Carry(make, reply));
+        answer.recv_timeout(self.timeout).unwrap_or_else(|e| {
+            let ended = match e {
+                RecvTimeoutError::Timeout => Ended::TimedOut(self.timeout),
+                RecvTimeoutError::Disconnected => Ended::Aborted,
+            };
+            Err(self.problem(ended).into())
+        })
+    }
+
+    /// Begins to do this; the tensor is held until it is done.
+    pub(super) fn on_gpus(&self, what: OnGpus) -> Pending<'_, ()> {
+        self.ask(|reply| Job::OnGpus(what, reply))
     }
 
     /// Seconds for which the thread has had a processor, where the system tells, and those since its start.
@@ -202,8 +253,8 @@ impl Engine {
             ))
             .hint(format!("{again}; `distributed.timeout` must be longer than rank 0 takes to save")),
             Ended::Aborted => Problem::new(format!("rank {rank} gave up {step}")).hint(again),
-            Ended::Failed(code) => {
-                Problem::new(format!("rank {rank} lost the others {step}: MPI says {code}")).hint(again)
+            Ended::Failed(library, code) => {
+                Problem::new(format!("rank {rank} lost the others {step}: {library} says {code}")).hint(again)
             }
         };
         problem.class(Class::Restart)
@@ -227,6 +278,7 @@ fn serve(
             ));
         }
     };
+    let mut carrier: Option<Box<dyn Carrier>> = None;
     while let Ok(job) = queue.recv() {
         match aborting.load(Ordering::SeqCst) {
             0 => {}
@@ -248,6 +300,18 @@ fn serve(
             Job::Gather(own, longer, reply) => {
                 let wait = Wait::new(longer.or(Some(timeout)), aborting, &look);
                 let _ = reply.send(transport.gather(own, &wait));
+            }
+            Job::Carry(make, reply) => {
+                let made = make().map(|made| carrier = Some(made));
+                let _ = reply.send(made);
+            }
+            Job::OnGpus(OnGpus { tensor, after, parts }, reply) => {
+                let wait = Wait::new(Some(timeout), aborting, &look);
+                let _ = reply.send(match (&mut carrier, parts) {
+                    (None, _) => Err(Ended::Aborted),
+                    (Some(carrier), None) => carrier.sum(&tensor, &after, &wait),
+                    (Some(carrier), Some(parts)) => carrier.share(&tensor, &parts, &after, &wait),
+                });
             }
             Job::Seconds(reply) => drop(reply.send(Ok(fs::thread_seconds()))),
             Job::Leave(done) => {

@@ -19,6 +19,13 @@ use crate::error::Problem;
 /// Variables by which launchers tell a process how many there are.
 const SIZE_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"];
 
+/// Variables by which launchers number the processes of a machine.
+const LOCAL_RANK_VARIABLES: [&str; 4] =
+    ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "LOCAL_RANK"];
+
+/// The last of the variables with a size: with it alone, processes meet by NCCL.
+const WORLD_SIZE: &str = SIZE_VARIABLES[3];
+
 /// An end of all processes takes no longer, or this one ends alone: the launcher ends the others.
 const ABORT_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -27,6 +34,9 @@ const PANICKED: u8 = 101;
 
 /// Whether this build can be one of many.
 pub const MPI: bool = cfg!(feature = "mpi");
+
+/// Whether it can be one of many with GPUs.
+pub const NCCL: bool = cfg!(feature = "nccl");
 
 /// The thread of this process that talks to others, once it has joined them.
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -40,13 +50,33 @@ fn told(variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, usiz
     SIZE_VARIABLES.into_iter().find_map(|name| size(name).filter(|&size| size > 1).map(|size| (name, size)))
 }
 
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn number(name: &str, variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    variable(name)?.trim().parse().ok()
+}
+
+/// Number of this process among those of its machine, from 0; 0 where it is alone.
+pub fn local_rank() -> usize {
+    let is_one_of_many = told(variable).is_some();
+    let local = LOCAL_RANK_VARIABLES.into_iter().find_map(|name| number(name, variable));
+    local.filter(|_| is_one_of_many).unwrap_or(0)
+}
+
+/// Whether variables alone say that there are others (`RANK`, `WORLD_SIZE`), which NCCL can do with.
+pub fn has_no_launcher() -> bool {
+    NCCL && told(variable).is_some_and(|(name, _)| name == WORLD_SIZE)
+}
+
 impl World {
     /// This process alone; an error when the environment says that it is one of several.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Problem> {
         let Some((name, size)) = told(variable) else { return Ok(Self::ALONE) };
         let of = format!("`{name}` says that this is one of {size} processes");
         let hint = format!("start one process, or unset `{name}` if the launcher sets it for a single one");
-        Err(if MPI {
+        Err(if MPI || (NCCL && name == WORLD_SIZE) {
             Problem::usage(format!("{of}, and this command works in one")).hint(hint)
         } else {
             Problem::usage(format!("{of}, and this build trains in one"))
@@ -58,16 +88,8 @@ impl World {
     /// `config`, or they end.
     pub fn join(config: &DistributedConfig) -> Result<Self> {
         let timeout = config.timeout()?;
-        let variable = |name: &str| std::env::var(name).ok();
-        if !MPI || told(variable).is_none() {
-            return Ok(Self::detect(variable)?);
-        }
-        if ENGINE.get().is_none() {
-            // Not `get_or_init`: it has no errors.
-            let _ = ENGINE.set(start(timeout)?);
-        }
-        let engine = ENGINE.get().expect("it was set just now");
-        let (name, size) = told(variable).expect("it was told above");
+        let Some((name, size)) = told(variable).filter(|_| MPI) else { return Ok(Self::detect(variable)?) };
+        let engine = engine(|| start(timeout))?;
         if engine.size() != size {
             return Err(Problem::usage(format!(
                 "`{name}` says that this is one of {size} processes, MPI has {}",
@@ -76,14 +98,49 @@ impl World {
             .hint("start them by `mpirun`, or by `srun --mpi=pmix`, of the MPI that this program was built with")
             .into());
         }
-        Ok(Self { rank: engine.rank(), size, engine: Some(engine), ways: Ways::of(config) })
+        Ok(Self::of(engine, config))
     }
+
+    /// The processes that `RANK` numbers of `WORLD_SIZE`, which meet by what `start` starts for one of them.
+    #[cfg(feature = "nccl")]
+    pub(super) fn by_variables(
+        config: &DistributedConfig,
+        start: impl FnOnce(usize, usize, Duration) -> Result<Engine>,
+    ) -> Result<Self> {
+        let (timeout, size) = (config.timeout()?, number(WORLD_SIZE, variable).unwrap_or(1));
+        let rank = number("RANK", variable).filter(|&rank| rank < size).ok_or_else(|| {
+            Problem::usage(format!("`{WORLD_SIZE}` is {size}, and `RANK` is no number below it")).hint(
+                "give each process its `RANK`, and on each machine its `LOCAL_RANK`, from 0; or start them by \
+                 `mpirun`, in a build with `--features mpi`",
+            )
+        })?;
+        Ok(Self::of(engine(|| start(rank, size, timeout))?, config))
+    }
+
+    fn of(engine: &'static Engine, config: &DistributedConfig) -> Self {
+        let (rank, size) = (engine.rank(), engine.size());
+        Self { rank, size, engine: Some(engine), ways: Ways::of(config), on_gpus: false }
+    }
+}
+
+/// The thread that talks to others, which is started once.
+fn engine(start: impl FnOnce() -> Result<Engine>) -> Result<&'static Engine> {
+    if ENGINE.get().is_none() {
+        // Not `get_or_init`: it has no errors.
+        let _ = ENGINE.set(start()?);
+    }
+    Ok(ENGINE.get().expect("it was set just now"))
+}
+
+/// Takes what the exchange has to say.
+#[cfg(any(feature = "mpi", feature = "nccl"))]
+pub(super) fn teller() -> fn(&str) {
+    TELL.get().copied().unwrap_or(|_| {})
 }
 
 #[cfg(feature = "mpi")]
 fn start(timeout: Duration) -> Result<Engine> {
-    let tell = TELL.get().copied().unwrap_or(|_| {});
-    Engine::start(crate::distributed::mpi::Mpi::join, timeout, tell)
+    Engine::start(crate::distributed::mpi::Mpi::join, timeout, teller())
 }
 
 #[cfg(not(feature = "mpi"))]

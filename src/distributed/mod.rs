@@ -1,22 +1,33 @@
 //! How many processes train together, what they add up, and what they decide together.
 //!
 //! [`World`] is all that the rest of the crate sees of it. Each process has one thread that talks to the
-//! others (`engine.rs`); it hands values around by MPI (`mpi.rs`) in a build with the feature `mpi`. A build
-//! without it, and commands that train nothing, refuse to be one of many: every process would do the same
-//! work and write to the same folder.
+//! others (`engine.rs`); it hands values around by MPI (`mpi.rs`) in a build with the feature `mpi`, and adds up
+//! what is on GPUs by NCCL (`nccl.rs`) in one with `nccl`, which can do without MPI (`gpus.rs`). A build with neither,
+//! and commands that train nothing, refuse to be one of many: every process would do the same work and write to the
+//! same folder.
 
-#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests start one"))]
+#[cfg_attr(
+    not(any(feature = "mpi", feature = "nccl", test)),
+    expect(dead_code, reason = "only MPI, NCCL and tests start one")
+)]
 mod engine;
+mod gpus;
 mod launch;
+mod mark;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg_attr(not(feature = "nccl"), path = "no_nccl.rs")]
+mod nccl;
 mod network;
 mod overlap;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) mod threads;
-#[cfg_attr(not(any(feature = "mpi", test)), expect(dead_code, reason = "only MPI and tests are one"))]
+#[cfg_attr(
+    not(any(feature = "mpi", feature = "nccl", test)),
+    expect(dead_code, reason = "only MPI, NCCL and tests are one")
+)]
 mod transport;
 mod tree;
 
@@ -27,6 +38,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::Tensor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,13 +46,19 @@ use crate::config::DistributedConfig;
 use crate::config::SumOrder;
 use crate::config::Wire;
 use crate::error::Problem;
+use crate::ops::tensor::with_slice_mut;
 use engine::Engine;
+use engine::OnGpus;
+use mark::Mark;
 
 pub use launch::AbortOnPanic;
 pub use launch::MPI;
+pub use launch::NCCL;
 pub use launch::abort;
+pub use launch::has_no_launcher;
 pub use launch::leave;
 pub use launch::listen;
+pub use launch::local_rank;
 pub use launch::named;
 pub use launch::place;
 pub use launch::tell_with;
@@ -68,6 +86,8 @@ pub struct World {
     pub(crate) engine: Option<&'static Engine>,
     /// How values travel.
     pub(crate) ways: Ways,
+    /// Whether gradients are on GPUs, and added up there.
+    pub(crate) on_gpus: bool,
 }
 
 /// How gradients travel between processes, and how often it is seen that all have the same model: keys of
@@ -113,6 +133,7 @@ impl World {
             shard_optimizer: false,
             check_replicas_steps: 0,
         },
+        on_gpus: false,
     };
 
     /// Whether this is the process that writes what all share.
@@ -277,8 +298,33 @@ impl World {
     }
 
     /// Whether gradients that are final are copied for the exchange while others are computed.
-    pub fn overlaps(&self) -> bool {
-        self.is_shared() && self.ways.overlap
+    pub fn copies_gradients(&self) -> bool {
+        self.is_shared() && self.ways.overlap && !self.on_gpus
+    }
+
+    /// Gives this process's of the consecutive `parts` of a vector of f32 to all others, and takes theirs into it.
+    pub fn share_in_place(&self, whole: &Tensor, parts: &[Range<usize>]) -> Result<()> {
+        if self.on_gpus {
+            return self.do_on_gpus(whole, Some(parts.to_vec()));
+        }
+        with_slice_mut(whole, |all| {
+            let own = all[parts[self.rank].clone()].to_vec();
+            self.join_parts(&own, parts, Some(all))
+        })?
+    }
+
+    /// Adds up a vector of f32 over all processes; all have the same sums after it.
+    pub fn sum_in_place(&self, values: &Tensor) -> Result<()> {
+        if self.on_gpus {
+            return self.do_on_gpus(values, None);
+        }
+        with_slice_mut(values, |values| self.sum_values(values))?
+    }
+
+    fn do_on_gpus(&self, tensor: &Tensor, parts: Option<Vec<Range<usize>>>) -> Result<()> {
+        let Some(engine) = self.engine else { return Ok(()) };
+        let what = OnGpus { tensor: tensor.clone(), after: Mark::behind(tensor)?, parts };
+        engine.on_gpus(what).wait_guarded()
     }
 
     /// Gives `own`, this process's of the consecutive `parts` of a whole, to all others, and puts all of them into

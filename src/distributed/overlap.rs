@@ -11,13 +11,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use anyhow::Result;
+use candle_core::Tensor;
 
 use crate::distributed::BUCKET_VALUES;
 use crate::distributed::BUCKETS_AHEAD;
 use crate::distributed::World;
 use crate::distributed::engine::Engine;
+use crate::distributed::engine::OnGpus;
 use crate::distributed::engine::Pending;
+use crate::distributed::mark::Mark;
 use crate::error::Problem;
+use crate::ops::tensor::with_slice;
+use crate::ops::tensor::with_slice_mut;
 
 /// The sums of an update.
 #[derive(Debug)]
@@ -34,10 +39,25 @@ struct Step {
     /// Those that were told of in this step.
     told: Vec<Range<usize>>,
     /// By their starts, values that are final and wait for those before them.
-    waiting: BTreeMap<usize, Vec<f32>>,
+    waiting: BTreeMap<usize, Values>,
     /// How many have left.
     sent: usize,
-    under_way: VecDeque<(Range<usize>, Pending<'static, Vec<f32>>)>,
+    under_way: VecDeque<(Range<usize>, UnderWay)>,
+}
+
+/// Values that are final.
+#[derive(Debug)]
+enum Values {
+    /// A copy of them.
+    OnHost(Vec<f32>),
+    /// On a GPU, where they are added up.
+    OnGpu(OnGpus),
+}
+
+#[derive(Debug)]
+enum UnderWay {
+    OnHost(Pending<'static, Vec<f32>>),
+    OnGpu(Pending<'static, ()>),
 }
 
 impl Sums {
@@ -46,13 +66,13 @@ impl Sums {
     }
 
     /// These values are final in this process.
-    pub fn add(&self, range: Range<usize>, values: &[f32]) -> Result<()> {
+    pub fn add(&self, range: Range<usize>, values: &Tensor) -> Result<()> {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         if step.told.contains(&range) && !step.order.is_empty() {
             return Err(Problem::new(format!("the gradients {range:?} are final twice in a step")).into());
         }
         if step.order.contains(&range) {
-            step.waiting.insert(range.start, values.to_vec());
+            step.waiting.insert(range.start, self.final_values(values)?);
         }
         step.told.push(range);
         while let Some(next) = step.order.get(step.sent).cloned()
@@ -63,31 +83,54 @@ impl Sums {
         Ok(())
     }
 
-    /// Waits until all sums are here, and puts them into `all`, the gradients of this process.
-    pub fn finish(&self, all: &mut [f32]) -> Result<()> {
+    /// Waits until all sums are in `all`, the gradients of this process.
+    pub fn finish(&self, all: &Tensor) -> Result<()> {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let told = std::mem::take(&mut step.told);
         if step.order.is_empty() {
-            self.world.sum_values(all)?;
-            step.order = order(&self.world.agree(told)?, all.len());
+            self.world.sum_in_place(all)?;
+            step.order = order(&self.world.agree(told)?, all.elem_count());
             return Ok(());
         }
+        let part = |range: &Range<usize>| all.narrow(0, range.start, range.len());
         while step.sent < step.order.len() || !step.under_way.is_empty() {
             if step.sent < step.order.len() && step.under_way.len() < BUCKETS_AHEAD {
                 let next = step.order[step.sent].clone();
-                let values = step.waiting.remove(&next.start).unwrap_or_else(|| all[next.clone()].to_vec());
+                let values = match step.waiting.remove(&next.start) {
+                    Some(values) => values,
+                    None => self.final_values(&part(&next)?)?,
+                };
                 self.send(&mut step, next, values);
-            } else if let Some((range, sums)) = step.under_way.pop_front() {
-                all[range].copy_from_slice(&sums.wait()?);
+                continue;
+            }
+            match step.under_way.pop_front() {
+                Some((range, UnderWay::OnHost(sums))) => {
+                    let sums = sums.wait()?;
+                    with_slice_mut(&part(&range)?, |own| own.copy_from_slice(&sums))?;
+                }
+                Some((_, UnderWay::OnGpu(sums))) => sums.wait_guarded()?,
+                None => {}
             }
         }
         step.sent = 0;
         Ok(())
     }
 
-    fn send(&self, step: &mut Step, range: Range<usize>, values: Vec<f32>) {
+    fn final_values(&self, values: &Tensor) -> Result<Values> {
+        Ok(if self.world.on_gpus {
+            Values::OnGpu(OnGpus { tensor: values.clone(), after: Mark::behind(values)?, parts: None })
+        } else {
+            Values::OnHost(with_slice(values, <[f32]>::to_vec)?)
+        })
+    }
+
+    fn send(&self, step: &mut Step, range: Range<usize>, values: Values) {
         step.sent += 1;
-        step.under_way.push_back((range, self.engine.sum(values, self.world.ways)));
+        let under_way = match values {
+            Values::OnHost(values) => UnderWay::OnHost(self.engine.sum(values, self.world.ways)),
+            Values::OnGpu(values) => UnderWay::OnGpu(self.engine.on_gpus(values)),
+        };
+        step.under_way.push_back((range, under_way));
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use candle_core::DType;
+use candle_core::Device;
+
 use super::threads::in_each;
 use super::*;
 use crate::error::class_of;
@@ -125,10 +128,11 @@ fn sums_that_travel_early_are_the_same() {
         };
         (0..4).map(sum).collect::<Vec<_>>()
     });
-    let early = in_each(&worlds, |world| {
+    let on_gpus = threads::worlds_on_gpus(4, TIMEOUT, &DistributedConfig::default());
+    let early = |world: World| {
         let sums = world.sums_meanwhile().unwrap();
         let sum = |step| {
-            let mut own = own(world.rank, step);
+            let own = Tensor::new(own(world.rank, step), &Device::Cpu).unwrap();
             let mut told = ranges.to_vec();
             match (world.rank, step) {
                 (1, 2) => told.clear(),
@@ -136,17 +140,23 @@ fn sums_that_travel_early_are_the_same() {
                 _ => {}
             }
             for range in told {
-                sums.add(range.clone(), &own[range]).unwrap();
+                sums.add(range.clone(), &own.narrow(0, range.start, range.len()).unwrap()).unwrap();
             }
-            sums.finish(&mut own).unwrap();
-            own
+            sums.finish(&own).unwrap();
+            own.to_vec1::<f32>().unwrap()
         };
         let found: Vec<_> = (0..4).map(sum).collect();
-        let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &[0.0; 200]));
+        let zeros = Tensor::zeros(200, DType::F32, &Device::Cpu).unwrap();
+        let again = [0, 1].map(|_| sums.add(ranges[0].clone(), &zeros));
         assert!(again[0].is_ok() && again[1].as_ref().unwrap_err().to_string().contains("twice"));
         found
-    });
-    assert!(early == plain);
+    };
+    assert!(in_each(&worlds, early) == plain);
+    // Four are added up one after the other there.
+    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1.0);
+    for (found, plain) in in_each(&on_gpus, early).iter().zip(&plain) {
+        assert!(found.iter().flatten().zip(plain.iter().flatten()).all(close));
+    }
 }
 
 #[test]

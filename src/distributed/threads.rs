@@ -1,20 +1,28 @@
 //! Threads as processes, for tests: what is summed and agreed needs no launcher.
 
+use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use candle_core::Tensor;
+
 use crate::config::DistributedConfig;
 use crate::distributed::Ways;
 use crate::distributed::World;
 use crate::distributed::engine::Engine;
+use crate::distributed::mark::Mark;
+use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
+use crate::distributed::transport::bytes;
+use crate::distributed::transport::values;
+use crate::ops::tensor::with_slice_mut;
 
 /// One of the threads.
 struct Threads {
@@ -32,6 +40,26 @@ pub(crate) fn worlds(size: usize, timeout: Duration) -> Vec<World> {
 
 /// The same with another configuration.
 pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConfig) -> Vec<World> {
+    let start = |threads: Threads| {
+        let rank = threads.rank;
+        let engine = Engine::start(move || Ok(threads), timeout, |_| {}).unwrap();
+        let engine = Some(&*Box::leak(Box::new(engine)));
+        World { rank, size, engine, ways: Ways::of(config), on_gpus: false }
+    };
+    connected(size).into_iter().map(start).collect()
+}
+
+/// The same where tensors are added up where they are, as those on GPUs.
+pub(crate) fn worlds_on_gpus(size: usize, timeout: Duration, config: &DistributedConfig) -> Vec<World> {
+    let worlds = worlds_of(size, timeout, config).into_iter().zip(connected(size));
+    let carried = |(world, threads): (World, Threads)| {
+        world.engine.unwrap().carry_by(Box::new(move || Ok(Box::new(threads)))).unwrap();
+        World { on_gpus: true, ..world }
+    };
+    worlds.map(carried).collect()
+}
+
+fn connected(size: usize) -> Vec<Threads> {
     let (mut to, mut from): (Vec<Vec<_>>, Vec<Vec<_>>) = (vec![Vec::new(); size], vec![]);
     for _ in 0..size {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
@@ -39,12 +67,9 @@ pub(crate) fn worlds_of(size: usize, timeout: Duration, config: &DistributedConf
         from.push(receivers);
     }
     // Receiver `s` of process `r` is to belong to what `s` sends.
-    let start = |(rank, (to, from))| {
-        let engine = Engine::start(move || Ok(Threads { rank, to, from }), timeout, |_| {}).unwrap();
-        World { rank, size, engine: Some(Box::leak(Box::new(engine))), ways: Ways::of(config) }
-    };
     let to: Vec<Vec<Sender<Vec<u8>>>> = to;
-    to.into_iter().zip(from).enumerate().map(start).collect()
+    let threads = to.into_iter().zip(from).enumerate();
+    threads.map(|(rank, (to, from))| Threads { rank, to, from }).collect()
 }
 
 /// What `f` gives in each of these processes.
@@ -60,33 +85,19 @@ impl Threads {
     /// Sends a message to each, and takes one from each.
     fn swap(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
         for (to, message) in self.to.iter().zip(messages) {
-            to.send(message).map_err(|_| Ended::Failed(1))?;
+            to.send(message).map_err(|_| Ended::Failed("a test", 1))?;
         }
         let receive = |from: &Receiver<Vec<u8>>| {
             loop {
                 match from.recv_timeout(PAUSE) {
                     Ok(message) => return Ok(message),
                     Err(RecvTimeoutError::Timeout) => wait.check()?,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Failed(1)),
+                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Failed("a test", 1)),
                 }
             }
         };
         self.from.iter().map(receive).collect()
     }
-}
-
-/// Values of two bytes are the upper halves of f32.
-fn bytes<V: Value>(values: &[V]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_f32().to_le_bytes()[4 - V::BYTES..].to_vec()).collect()
-}
-
-fn values<V: Value>(messages: &[Vec<u8>]) -> Vec<V> {
-    let value = |bytes: &[u8]| {
-        let mut whole = [0; 4];
-        whole[4 - V::BYTES..].copy_from_slice(bytes);
-        V::of(f32::from_le_bytes(whole))
-    };
-    messages.concat().chunks_exact(V::BYTES).map(value).collect()
 }
 
 impl Transport for Threads {
@@ -111,16 +122,16 @@ impl Transport for Threads {
             bytes(part)
         };
         let messages = counts.iter().map(&mut next).collect();
-        Ok(values(&self.swap(messages, wait)?))
+        Ok(values(&self.swap(messages, wait)?.concat()))
     }
 
     fn all_gather<V: Value>(&mut self, own: Vec<V>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<V>, Ended> {
-        Ok(values(&self.swap(vec![bytes(&own); self.to.len()], wait)?))
+        Ok(values(&self.swap(vec![bytes(&own); self.to.len()], wait)?.concat()))
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
         let all = self.swap(vec![bytes(&own); self.to.len()], wait)?;
-        let all: Vec<Vec<f32>> = all.into_iter().map(|message| values(&[message])).collect();
+        let all: Vec<Vec<f32>> = all.into_iter().map(|message| values(&message)).collect();
         Ok((0..own.len()).map(|index| all.iter().map(|values| values[index]).sum()).collect())
     }
 
@@ -131,4 +142,26 @@ impl Transport for Threads {
     fn abort(&mut self, _: i32) {}
 
     fn leave(self) {}
+}
+
+impl Carrier for Threads {
+    fn sum(&mut self, values: &Tensor, _: &Mark, wait: &Wait<'_>) -> Result<(), Ended> {
+        let sums = self.all_reduce(values.to_vec1().unwrap(), wait)?;
+        with_slice_mut(values, |values| values.copy_from_slice(&sums)).unwrap();
+        Ok(())
+    }
+
+    fn share(
+        &mut self,
+        whole: &Tensor,
+        parts: &[Range<usize>],
+        _: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended> {
+        let own = parts[self.rank].clone();
+        let own = whole.narrow(0, own.start, own.len()).unwrap().to_vec1().unwrap();
+        let all: Vec<f32> = self.all_gather(own, &[], wait)?;
+        with_slice_mut(whole, |whole| whole.copy_from_slice(&all)).unwrap();
+        Ok(())
+    }
 }

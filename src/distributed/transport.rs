@@ -1,13 +1,17 @@
-//! What a transport does: ways to hand values around, and the wait for them.
+//! What a transport does: ways to hand values around, and the wait for them; and what does so with values on GPUs.
 //!
 //! Sums that are to be the same over any transport are those of `tree.rs`.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
+use candle_core::Tensor;
 use half::bf16;
+
+use crate::distributed::mark::Mark;
 
 /// A type in which values travel.
 pub(super) trait Value: Copy + Send + 'static {
@@ -40,6 +44,23 @@ impl Value for bf16 {
     fn to_f32(self) -> f32 {
         Self::to_f32(self)
     }
+}
+
+/// Values as bytes; those of two bytes are the upper halves of f32.
+#[cfg(any(feature = "nccl", test))]
+pub(super) fn bytes<V: Value>(values: &[V]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_f32().to_le_bytes()[4 - V::BYTES..].to_vec()).collect()
+}
+
+/// What [`bytes`] was made of.
+#[cfg(any(feature = "nccl", test))]
+pub(super) fn values<V: Value>(bytes: &[u8]) -> Vec<V> {
+    let value = |bytes: &[u8]| {
+        let mut whole = [0; 4];
+        whole[4 - V::BYTES..].copy_from_slice(bytes);
+        V::of(f32::from_le_bytes(whole))
+    };
+    bytes.chunks_exact(V::BYTES).map(value).collect()
 }
 
 /// Carries values between the processes of a world. Each call is made by all of them, in the same order, and
@@ -81,6 +102,21 @@ pub(super) trait Transport {
     fn leave(self);
 }
 
+/// Carries f32 between GPUs, from where they lie to where they lie. Calls are made as those of a [`Transport`].
+pub(super) trait Carrier {
+    /// Adds up `values` over all processes, in place, behind what was launched before `after`.
+    fn sum(&mut self, values: &Tensor, after: &Mark, wait: &Wait<'_>) -> Result<(), Ended>;
+
+    /// Gives each process's of the consecutive `parts` of `whole` to all others, in place, likewise.
+    fn share(
+        &mut self,
+        whole: &Tensor,
+        parts: &[Range<usize>],
+        after: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended>;
+}
+
 /// Why a transport came to no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -88,8 +124,8 @@ pub(super) enum Ended {
     TimedOut(Duration),
     /// This process gives up.
     Aborted,
-    /// Another process has gone, or the library gave this error.
-    Failed(i32),
+    /// Another process has gone, or this library gave this error.
+    Failed(&'static str, i32),
 }
 
 /// How long is waited for the others.

@@ -318,7 +318,7 @@ impl Parameters {
     pub fn round(&self, range: Range<usize>) -> Result<()> {
         let Some(shadow) = &self.shadow else { return Ok(()) };
         let part = |flat: &Tensor| flat.narrow(0, range.start, range.len());
-        part(&shadow.flat)?.slice_set(&part(&self.flat)?.to_dtype(shadow.flat.dtype())?, 0, 0)
+        part(&shadow.flat)?.slice_set(&cuda::rounded(&part(&self.flat)?, shadow.flat.dtype())?, 0, 0)
     }
 
     /// Overwrites one parameter; the shape must be the same.

@@ -14,6 +14,7 @@ use crate::config::DeviceChoice;
 use crate::config::DistributedConfig;
 use crate::config::PrecisionConfig;
 use crate::config::RunSection;
+use crate::distributed;
 use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
@@ -73,7 +74,7 @@ impl Machine {
         let world = self.world;
         let sharers = if world.shards_optimizer() { world.size } else { 1 };
         let alone = Place::alone(self.policy.compute, !self.device.is_cpu());
-        Place { sharers, overlaps: world.overlaps(), ..alone }
+        Place { sharers, overlaps: world.copies_gradients(), ..alone }
     }
 
     /// One process on `device`, with the threads that the pool has.
@@ -124,7 +125,7 @@ impl Machine {
 
 /// Sets up threads, picks the device and the types; refuses to be one of several processes.
 pub fn set_up(run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
-    set_up_in(World::detect(|name| std::env::var(name).ok())?, run, precision)
+    set_up_in(World::detect(|name| std::env::var(name).ok())?, run, precision, 0)
 }
 
 /// As [`set_up`], as one of the processes that train together, where there are several.
@@ -133,12 +134,9 @@ pub fn set_up_as_one_of_many(
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
-    let machine = set_up_in(World::join(distributed)?, run, precision)?;
-    if machine.world.is_shared() && !machine.device.is_cpu() {
-        let problem = Problem::usage("several processes train on CPUs only, and this one has a GPU");
-        return Err(problem.at("run.device").hint("set it to `cpu`, or start one process").into());
-    }
-    Ok(machine)
+    let machine = set_up_beside_others(run, precision, distributed)?;
+    let world = machine.world.adding_up_on(&machine.device, distributed)?;
+    Ok(Machine { world, ..machine })
 }
 
 /// As [`set_up`], for one of the processes that runs are dealt out to: it computes alone, and the world of all is
@@ -148,14 +146,33 @@ pub fn set_up_to_share_runs(
     precision: &PrecisionConfig,
     distributed: &DistributedConfig,
 ) -> Result<(Machine, World)> {
-    let mut machine = set_up_as_one_of_many(run, precision, distributed)?;
+    let mut machine = set_up_beside_others(run, precision, distributed)?;
     let world = std::mem::take(&mut machine.world);
     Ok((machine, world))
 }
 
-fn set_up_in(world: World, run: &RunSection, precision: &PrecisionConfig) -> Result<Machine> {
+/// Each process with a GPU of its own, where they have GPUs.
+fn set_up_beside_others(
+    run: &RunSection,
+    precision: &PrecisionConfig,
+    distributed: &DistributedConfig,
+) -> Result<Machine> {
+    // Those that meet by NCCL need their GPUs for it.
+    let world = if distributed::has_no_launcher() { World::ALONE } else { World::join(distributed)? };
+    let machine = set_up_in(world, run, precision, distributed::local_rank())?;
+    let world = machine.world.or_meet(&machine.device, &run.output_dir, distributed)?;
+    let world = world.with_own_gpus(&machine.device)?;
+    Ok(Machine { world, ..machine })
+}
+
+fn set_up_in(
+    world: World,
+    run: &RunSection,
+    precision: &PrecisionConfig,
+    local_rank: usize,
+) -> Result<Machine> {
     use_threads(run.threads)?;
-    let (device, without_gpu) = pick_device(run.device)?;
+    let (device, without_gpu) = pick_device_of(run.device, local_rank)?;
     cuda::set_tf32(precision.tf32);
     let policy = Policy::new(precision, &Hardware::of(&device))?;
     Ok(Machine { device, policy, threads: rayon::current_num_threads(), without_gpu, world })
@@ -164,16 +181,26 @@ fn set_up_in(world: World, run: &RunSection, precision: &PrecisionConfig) -> Res
 /// The device of a choice; with the CPU where it was left open, why it is not a GPU. Asking for a GPU that
 /// cannot be used is an error.
 pub fn pick_device(choice: DeviceChoice) -> Result<(Device, Option<Unavailable>)> {
+    pick_device_of(choice, 0)
+}
+
+/// The same for the process of this number on its machine: GPUs are counted from the one that is chosen.
+fn pick_device_of(choice: DeviceChoice, local_rank: usize) -> Result<(Device, Option<Unavailable>)> {
+    let open = |ordinal| match cuda::open(ordinal + local_rank) {
+        // The launcher has given each process a GPU of its own, and it sees no other.
+        Err(Unavailable::NoSuchDevice { count: 1, .. }) if ordinal == 0 => cuda::open(0),
+        opened => opened,
+    };
     match choice {
         DeviceChoice::Cpu => Ok((Device::Cpu, None)),
-        DeviceChoice::Cuda(ordinal) => match cuda::open(ordinal) {
+        DeviceChoice::Cuda(ordinal) => match open(ordinal) {
             Ok(device) => Ok((device, None)),
             Err(reason) => {
                 let problem = Problem::usage(format!("cannot compute on `{}`: {reason}", choice.name()));
                 Err(problem.at("run.device").hint(reason.hint()).into())
             }
         },
-        DeviceChoice::Auto => Ok(match cuda::open(0) {
+        DeviceChoice::Auto => Ok(match open(0) {
             Ok(device) => (device, None),
             // A program without CUDA on a machine without a GPU is no news.
             Err(Unavailable::NotBuilt) if !fs::exists(Path::new(GPU_NODE)) => (Device::Cpu, None),

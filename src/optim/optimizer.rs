@@ -21,7 +21,6 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::ops;
 use crate::ops::tensor::with_slice;
-use crate::ops::tensor::with_slice_mut;
 use crate::ops::update::Buffers;
 use crate::ops::update::Clip;
 use crate::ops::update::Hyper;
@@ -135,10 +134,7 @@ impl Optimizer {
         if !self.is_sharded() {
             return Ok(());
         }
-        with_slice_mut(parameters.flat(), |all| {
-            let own = all[self.own().clone()].to_vec();
-            self.world.join_parts(&own, &self.parts, Some(all))
-        })??;
+        self.world.share_in_place(parameters.flat(), &self.parts)?;
         let others = self.parts.iter().filter(|part| *part != self.own());
         others.into_iter().try_for_each(|part| parameters.round(part.clone()))?;
         Ok(())
@@ -152,7 +148,7 @@ impl Optimizer {
         let gather = |own: &Tensor| {
             let len = self.parts.last().map_or(0, |last| last.end);
             let mut all = vec![0.0; if self.world.is_first() { len } else { 0 }];
-            with_slice(own, |own| {
+            with_slice(&own.to_device(&Device::Cpu)?, |own| {
                 let whole = self.world.is_first().then_some(all.as_mut_slice());
                 self.world.join_parts(own, &self.parts, whole)
             })??;

@@ -1,5 +1,6 @@
 //! Losses of a batch, known or still under way on the device.
 
+use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
@@ -58,9 +59,9 @@ impl PendingLoss {
         Self { totals: Some(totals), count }
     }
 
-    /// A loss that another process has told.
-    pub fn known(Loss { sum, count, correct }: Loss) -> Result<Self> {
-        let totals = from_vec(vec![sum, correct as f64], 2)?;
+    /// A loss that another process has told, on the device of the norm that it may poison.
+    pub fn known(Loss { sum, count, correct }: Loss, device: &Device) -> Result<Self> {
+        let totals = from_vec(vec![sum, correct as f64], 2)?.to_device(device)?;
         Ok(Self { totals: Some(totals), count })
     }
 

@@ -35,6 +35,7 @@ mod weights;
 use std::time::Instant;
 
 use anyhow::Result;
+use candle_core::Device;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -217,7 +218,8 @@ impl Trainer<'_> {
             values.chunks(BLOCK_VALUES).for_each(|block| sum.add(&bytes(block)));
             sum.finish()
         };
-        world.compare_replicas(&with_slice(self.task.parameters().flat(), hash)?, step)
+        let parameters = self.task.parameters().flat().to_device(&Device::Cpu)?;
+        world.compare_replicas(&with_slice(&parameters, hash)?, step)
     }
 
     /// Where the schedule stands that the run began with.

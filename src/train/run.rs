@@ -31,7 +31,6 @@ use crate::layers::Gradients;
 use crate::layers::Parameters;
 use crate::machine::Machine;
 use crate::ops::memory;
-use crate::ops::tensor::with_slice;
 use crate::optim::Optimizer;
 use crate::optim::schedule::Schedule;
 use crate::quantity;
@@ -382,9 +381,7 @@ pub fn stepper(
 ) -> Result<Stepper> {
     let (mut gradients, sums) = (Gradients::new(parameters)?, machine.world.sums_meanwhile());
     if let Some(sums) = sums.clone() {
-        gradients.tell(move |range, values| {
-            with_slice(values, |values| sums.add(range, values))?.map_err(candle_core::Error::wrap)
-        });
+        gradients.tell(move |range, values| sums.add(range, values).map_err(candle_core::Error::wrap));
     }
     Ok(Stepper {
         optimizer: Optimizer::among(machine.world, parameters, training)?,

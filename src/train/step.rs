@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use candle_core::Device;
 
 use crate::batches::Batch;
 use crate::distributed::Sums;
@@ -12,7 +13,6 @@ use crate::layers::Gradients;
 use crate::layers::context::Pass;
 use crate::ops::cuda;
 use crate::ops::norm;
-use crate::ops::tensor::with_slice_mut;
 use crate::ops::update::Clip;
 use crate::optim::Optimizer;
 use crate::precision::LossScale;
@@ -150,12 +150,13 @@ impl Stepper {
         if !self.world.is_shared() {
             return Ok(parts);
         }
-        with_slice_mut(self.gradients.flat()?, |gradients| match &self.sums {
-            Some(sums) => sums.finish(gradients),
-            None => self.world.sum_values(gradients),
-        })??;
+        match &self.sums {
+            Some(sums) => sums.finish(self.gradients.flat()?)?,
+            None => self.world.sum_in_place(self.gradients.flat()?)?,
+        }
         let own = parts.iter().map(Part::told).collect::<Result<Vec<_>>>()?;
-        self.world.gather(&own)?.iter().flatten().map(Part::heard).collect()
+        let device = self.gradients.flat()?.device();
+        self.world.gather(&own)?.iter().flatten().map(|told| Part::heard(told, device)).collect()
     }
 
     /// Whether the step was skipped, and why; the loss scale follows.
@@ -193,9 +194,9 @@ impl Part {
         Ok((self.tokens, self.flops.to_bits(), self.losses.iter().map(loss).collect::<Result<_>>()?))
     }
 
-    fn heard((tokens, flops, losses): &Told) -> Result<Self> {
+    fn heard((tokens, flops, losses): &Told, device: &Device) -> Result<Self> {
         let loss = |&(sum, count, correct): &(u64, usize, usize)| {
-            Ok(PendingLoss::known(Loss { sum: f64::from_bits(sum), count, correct })?)
+            Ok(PendingLoss::known(Loss { sum: f64::from_bits(sum), count, correct }, device)?)
         };
         let losses = losses.iter().map(loss).collect::<Result<_>>()?;
         Ok(Self { losses, tokens: *tokens, flops: f64::from_bits(*flops) })

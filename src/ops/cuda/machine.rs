@@ -97,6 +97,12 @@ pub fn open(ordinal: usize) -> Result<Device, Unavailable> {
     driver::open(ordinal)
 }
 
+/// Loads NCCL, which processes with GPUs want, wherever it lies.
+#[cfg(feature = "nccl")]
+pub fn load_nccl() -> Result<(), Unavailable> {
+    driver::load_nccl()
+}
+
 /// What is known of an open GPU; `None` for the CPU.
 pub fn properties(device: &Device) -> Option<Properties> {
     driver::properties(device)

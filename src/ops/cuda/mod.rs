@@ -67,6 +67,8 @@ pub use machine::Memory;
 pub use machine::Properties;
 pub use machine::Unavailable;
 pub use machine::is_out_of_memory;
+#[cfg(feature = "nccl")]
+pub use machine::load_nccl;
 pub use machine::memory;
 pub use machine::open;
 pub use machine::properties;

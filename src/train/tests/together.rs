@@ -19,6 +19,7 @@ use crate::distributed::World;
 use crate::distributed::threads::in_each;
 use crate::distributed::threads::worlds;
 use crate::distributed::threads::worlds_of;
+use crate::distributed::threads::worlds_on_gpus;
 use crate::families::named_model;
 use crate::machine::Machine;
 use crate::models::Model;
@@ -116,6 +117,24 @@ fn a_step_has_the_same_bits_for_any_number_of_processes() {
     // Three leaves have another order, and it can be told.
     let three = in_each(&worlds(3, TIMEOUT), of);
     assert!(three.iter().all(|one| *one == three[0]) && three[0].1 != alone.1);
+}
+
+/// What stands in for NCCL adds up two gradients as the tree does.
+#[test]
+fn steps_of_two_that_add_up_where_gradients_lie_have_the_bits_of_one() {
+    let batch = |number: u32| Batch::of_segment((5 + number..40 + number).collect(), vec![2 + number, 9]);
+    let micro: Vec<Batch> = (0..4).map(batch).collect();
+    let of = |world| {
+        let model = Model::masked_lm(&named_model("tiny").unwrap(), 1, &Device::Cpu).unwrap();
+        trained(&MaskedLm { model }, &micro, world).1
+    };
+    let alone = of(World::ALONE);
+    for (overlap, shard_optimizer) in [(false, false), (true, false), (true, true)] {
+        let config = DistributedConfig { overlap, shard_optimizer, ..DistributedConfig::default() };
+        let worlds = worlds_on_gpus(2, TIMEOUT, &config);
+        let same = in_each(&worlds, |world| of(world) == alone);
+        assert_eq!(same, [true; 2], "overlap {overlap}, shard_optimizer {shard_optimizer}");
+    }
 }
 
 #[test]

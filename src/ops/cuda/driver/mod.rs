@@ -48,6 +48,8 @@ use products::Products;
 
 pub(super) use memory::memory;
 pub(super) use memory::reserve;
+#[cfg(feature = "nccl")]
+pub(super) use open::load_nccl;
 pub(super) use open::open;
 pub(super) use open::properties;
 pub(super) use plan::set_tf32;

@@ -49,16 +49,20 @@ pub(in super::super) fn open(ordinal: usize) -> Result<Device, Unavailable> {
 /// Loads what is called by its bare name when the first of its functions is used: the loader then takes the
 /// file that is there already, wherever it lies. Without one of them the program would fail in mid-run.
 fn load_libraries() -> Result<(), Unavailable> {
-    static LOADED: LazyLock<Result<(), Unavailable>> = LazyLock::new(|| {
-        let places = Places::here();
-        LIBRARIES.iter().try_for_each(|names| {
-            names
-                .iter()
-                .zip(places.find(names))
-                .try_for_each(|(name, paths)| load_first(name, &paths, &places))
-        })
-    });
+    static LOADED: LazyLock<Result<(), Unavailable>> =
+        LazyLock::new(|| LIBRARIES.iter().try_for_each(|names| load_together(names)));
     LOADED.clone()
+}
+
+/// Loads what processes with GPUs want besides.
+#[cfg(feature = "nccl")]
+pub(in super::super) fn load_nccl() -> Result<(), Unavailable> {
+    load_together(super::super::libraries::NCCL)
+}
+
+fn load_together(names: &[&str]) -> Result<(), Unavailable> {
+    let places = Places::here();
+    names.iter().zip(places.find(names)).try_for_each(|(name, paths)| load_first(name, &paths, &places))
 }
 
 /// Loads the first of `paths` that can be; before them one that the program was linked with, after them what

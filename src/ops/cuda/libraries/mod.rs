@@ -19,12 +19,15 @@ use crate::fs;
 /// that others need stand first.
 pub const LIBRARIES: [&[&str]; 2] = [&["libcublasLt.so.13", "libcublas.so.13"], &["libcurand.so.10"]];
 
+/// What processes with GPUs want besides, in a build with it.
+pub const NCCL: &[&str] = if cfg!(feature = "nccl") { &["libnccl.so.2"] } else { &[] };
+
 /// The library of the driver, which is found by the system's loader alone: any other would not fit the
 /// driver.
 pub const DRIVER: &str = "libcuda.so.1";
 
 /// What to do where one of them is missing.
-pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
+pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, for several processes `nvidia-nccl-cu13`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
 
 /// What the search depends on.
 pub struct Surroundings<'a> {
@@ -120,7 +123,7 @@ impl Places {
             let paths = self.find(names).into_iter().map(|paths| paths.into_iter().next());
             names.iter().copied().zip(paths).collect::<Vec<_>>()
         };
-        LIBRARIES.iter().flat_map(of_row).collect()
+        LIBRARIES.iter().chain(std::iter::once(&NCCL)).flat_map(of_row).collect()
     }
 
     /// Where the driver's library lies, as far as its place can be told from names.

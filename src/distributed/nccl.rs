@@ -1,0 +1,330 @@
+//! NCCL: adds up and shares what lies on GPUs, on a stream beside the one that computes; and carries what
+//! processes tell each other where no MPI does.
+//!
+//! A call returns when its work is in the stream, and every 100 microseconds it is looked whether that is done: a
+//! process that has gone must not be waited for. Only the first calls, which connect, may hang themselves: whoever
+//! asked the engine for them waits no longer than for anything else.
+
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
+
+use anyhow::Context;
+use anyhow::Result;
+use candle_core::Device;
+use candle_core::Storage;
+use candle_core::Tensor;
+use candle_core::cuda::cudarc::driver::CudaEvent;
+use candle_core::cuda::cudarc::driver::CudaSlice;
+use candle_core::cuda::cudarc::driver::CudaStream;
+use candle_core::cuda::cudarc::driver::DevicePtr;
+use candle_core::cuda::cudarc::driver::DeviceRepr;
+use candle_core::cuda::cudarc::driver::DriverError;
+use candle_core::cuda::cudarc::nccl::sys;
+use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclFloat32;
+use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclUint8;
+use candle_core::cuda::cudarc::nccl::sys::ncclResult_t;
+
+use crate::distributed::mark::Mark;
+use crate::distributed::transport::Carrier;
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::PAUSE;
+use crate::distributed::transport::Transport;
+use crate::distributed::transport::Value;
+use crate::distributed::transport::Wait;
+use crate::distributed::transport::bytes;
+use crate::distributed::transport::values;
+use crate::error::Problem;
+use crate::ops::cuda;
+
+/// Variable of NCCL's own: where the first process listens. With it all make the same name of the group.
+pub(super) const ID_VARIABLE: &str = "NCCL_COMM_ID";
+
+/// A [`Nccl`], for the engine.
+pub(super) fn join(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Box<dyn Carrier>> {
+    Ok(Box::new(Nccl::join(device, rank, size, id)?))
+}
+
+/// A name for a new group of processes, which one of them makes and tells the others.
+pub(super) fn new_id() -> Result<Vec<u8>> {
+    load()?;
+    let mut id = sys::ncclUniqueId { internal: [0; 128] };
+    // SAFETY: it writes the name.
+    started("a name", unsafe { sys::ncclGetUniqueId(&raw mut id) })?;
+    Ok(id.internal.iter().map(|&byte| byte as u8).collect())
+}
+
+/// Finds the library, wherever it lies.
+fn load() -> Result<(), Problem> {
+    cuda::load_nccl().map_err(|reason| Problem::usage(reason.to_string()).hint(reason.hint()))
+}
+
+fn started(what: &str, result: ncclResult_t) -> Result<()> {
+    match result {
+        ncclResult_t::ncclSuccess => Ok(()),
+        code => Err(Problem::new(format!("NCCL gives no {what}: it says {code:?}"))
+            .hint("set `NCCL_DEBUG=INFO` to see why; each process must have a GPU of its own")
+            .into()),
+    }
+}
+
+/// A group of processes, each with a GPU. It stays on the thread that has made it.
+pub(super) struct Nccl {
+    group: sys::ncclComm_t,
+    rank: usize,
+    size: usize,
+    stream: Arc<CudaStream>,
+    done: CudaEvent,
+}
+
+impl Nccl {
+    /// Joins the group of this name on the GPU `device`, and waits until all have.
+    pub(super) fn join(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
+        load()?;
+        let Device::Cuda(device) = device else {
+            return Err(Problem::new("NCCL was to work on a CPU").into());
+        };
+        let context = device.cuda_stream().context().clone();
+        context.bind_to_thread()?;
+        let internal: Vec<_> = id.iter().map(|&byte| byte as std::ffi::c_char).collect();
+        let internal = internal.try_into().ok().context("the name of NCCL's group has another length")?;
+        let mut group = std::ptr::null_mut();
+        // SAFETY: it writes the group; the context of the GPU is that of this thread.
+        let joined = unsafe {
+            sys::ncclCommInitRank(
+                &raw mut group,
+                size as c_int,
+                sys::ncclUniqueId { internal },
+                rank as c_int,
+            )
+        };
+        started("group", joined)?;
+        let (stream, done) = (context.new_stream()?, context.new_event(None)?);
+        Ok(Self { group, rank, size, stream, done })
+    }
+
+    /// What comes next in the stream waits for what was launched before.
+    fn wait_behind(&self, mark: &Mark) -> Result<(), Ended> {
+        mark.event.iter().try_for_each(|event| self.stream.wait(event)).map_err(driver)
+    }
+
+    /// Waits until all that is in the stream is done.
+    fn finish(&self, wait: &Wait<'_>) -> Result<(), Ended> {
+        self.done.record(&self.stream).map_err(driver)?;
+        while !self.done.try_is_complete().map_err(driver)? {
+            let mut state = ncclResult_t::ncclSuccess;
+            // SAFETY: it writes the state of a group that is there.
+            check(unsafe { sys::ncclCommGetAsyncError(self.group, &raw mut state) })?;
+            check(state)?;
+            wait.check()?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Adds up `count` f32 at `start`, in place.
+    ///
+    /// # Safety
+    /// They are in the memory of the GPU until that is done.
+    unsafe fn add(&self, start: u64, count: usize) -> Result<(), Ended> {
+        let start = start as *mut c_void;
+        let (sum, stream) = (sys::ncclRedOp_t::ncclSum, self.stream.cu_stream().cast());
+        // SAFETY: the caller's promise.
+        check(unsafe { sys::ncclAllReduce(start, start, count, ncclFloat32, sum, self.group, stream) })
+    }
+
+    /// Gives each process's of these `parts`, in bytes from `start`, to all others, in place.
+    ///
+    /// # Safety
+    /// They are in the memory of the GPU until that is done.
+    unsafe fn give(&self, start: u64, parts: impl Iterator<Item = Range<usize>>) -> Result<(), Ended> {
+        // SAFETY: what is between the two is one call for NCCL.
+        check(unsafe { sys::ncclGroupStart() })?;
+        for (root, part) in parts.enumerate().filter(|(_, part)| !part.is_empty()) {
+            let (at, stream) = ((start + part.start as u64) as *mut c_void, self.stream.cu_stream().cast());
+            // SAFETY: the caller's promise.
+            check(unsafe {
+                sys::ncclBroadcast(at, at, part.len(), ncclUint8, root as c_int, self.group, stream)
+            })?;
+        }
+        // SAFETY: it was begun above.
+        check(unsafe { sys::ncclGroupEnd() })
+    }
+
+    /// The bytes of all processes, by way of the GPU; process r has `lengths[r]`.
+    fn gathered(&self, own: &[u8], lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
+        let starts = lengths.iter().scan(0, |next, &length| {
+            let start = *next;
+            *next += length;
+            Some(start..start + length)
+        });
+        let parts: Vec<Range<usize>> = starts.collect();
+        let mut all = vec![0_u8; lengths.iter().sum()];
+        if all.is_empty() {
+            return Ok(all);
+        }
+        all[parts[self.rank].clone()].copy_from_slice(own);
+        let on_gpu = self.stream.clone_htod(&all).map_err(driver)?;
+        // SAFETY: it is there until the end of this function, which waits.
+        unsafe { self.give(self.start_of(&on_gpu), parts.into_iter()) }?;
+        self.fetched(&on_gpu, wait)
+    }
+
+    fn start_of<T>(&self, slice: &CudaSlice<T>) -> u64 {
+        // Events are off: the guard does nothing.
+        slice.device_ptr(&self.stream).0
+    }
+
+    /// What is at the end of the stream in this memory.
+    fn fetched<T: DeviceRepr>(&self, slice: &CudaSlice<T>, wait: &Wait<'_>) -> Result<Vec<T>, Ended> {
+        self.finish(wait)?;
+        let fetched = self.stream.clone_dtoh(slice).map_err(driver)?;
+        self.finish(wait)?;
+        Ok(fetched)
+    }
+}
+
+fn check(result: ncclResult_t) -> Result<(), Ended> {
+    match result {
+        ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
+        code => Err(Ended::Failed("NCCL", code as i32)),
+    }
+}
+
+fn driver(error: DriverError) -> Ended {
+    Ended::Failed("CUDA", error.0 as i32)
+}
+
+/// Where a contiguous f32 tensor begins on its GPU.
+fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let slice = match &*storage {
+        Storage::Cuda(storage) if tensor.is_contiguous() => storage.as_cuda_slice::<f32>().ok(),
+        _ => None,
+    };
+    // What is asked for is a vector of gradients or parameters.
+    let slice = slice.ok_or(Ended::Failed("CUDA", -1))?;
+    Ok(slice.device_ptr(stream).0 + (layout.start_offset() * size_of::<f32>()) as u64)
+}
+
+impl Carrier for Nccl {
+    fn sum(&mut self, values: &Tensor, after: &Mark, wait: &Wait<'_>) -> Result<(), Ended> {
+        self.wait_behind(after)?;
+        // SAFETY: the tensor has so many values, and is held until they are added up.
+        unsafe { self.add(address(values, &self.stream)?, values.elem_count()) }?;
+        self.finish(wait)
+    }
+
+    fn share(
+        &mut self,
+        whole: &Tensor,
+        parts: &[Range<usize>],
+        after: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended> {
+        self.wait_behind(after)?;
+        let in_bytes = |part: &Range<usize>| part.start * size_of::<f32>()..part.end * size_of::<f32>();
+        // SAFETY: the parts are those of the tensor, which is held until they are given.
+        unsafe { self.give(address(whole, &self.stream)?, parts.iter().map(in_bytes)) }?;
+        self.finish(wait)
+    }
+}
+
+/// What processes tell each other is short; sums of values on the host are not for training.
+impl Transport for Nccl {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// By way of all values of all processes.
+    fn all_to_all<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended> {
+        let all = self.all_gather(own, &vec![counts.iter().sum(); self.size], wait)?;
+        let (before, count) = (counts[..self.rank].iter().sum::<usize>(), counts[self.rank]);
+        let of_each = all.chunks(counts.iter().sum::<usize>().max(1));
+        Ok(of_each.flat_map(|values| values[before..before + count].to_vec()).collect())
+    }
+
+    fn all_gather<V: Value>(
+        &mut self,
+        own: Vec<V>,
+        counts: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<V>, Ended> {
+        let lengths: Vec<usize> = counts.iter().map(|count| count * V::BYTES).collect();
+        Ok(values(&self.gathered(&bytes(&own), &lengths, wait)?))
+    }
+
+    fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
+        if own.is_empty() {
+            return Ok(own);
+        }
+        let on_gpu = self.stream.clone_htod(&own).map_err(driver)?;
+        // SAFETY: it has as many values, and is there until the end of this function, which waits.
+        unsafe { self.add(self.start_of(&on_gpu), own.len()) }?;
+        self.fetched(&on_gpu, wait)
+    }
+
+    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+        const LENGTH_BYTES: usize = size_of::<u64>();
+        let length = (own.len() as u64).to_le_bytes();
+        let lengths = self.gathered(&length, &vec![LENGTH_BYTES; self.size], wait)?;
+        let (lengths, _) = lengths.as_chunks::<LENGTH_BYTES>();
+        let lengths: Vec<usize> = lengths.iter().map(|&bytes| u64::from_le_bytes(bytes) as usize).collect();
+        let mut all = self.gathered(&own, &lengths, wait)?;
+        Ok(lengths.iter().map(|&length| all.drain(..length).collect()).collect())
+    }
+
+    /// The others see by their connections, or by their watch, that this one has gone.
+    fn abort(&mut self, _: i32) {}
+
+    fn leave(mut self) {
+        let aborting = AtomicI32::new(0);
+        // Whoever has gone already waits for nobody.
+        let _ = self.gather(Vec::new(), &Wait::new(None, &aborting, &|| {}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ops::testing::device;
+    use crate::ops::testing::fresh;
+    use crate::ops::testing::on_each_device;
+
+    /// Two need two GPUs.
+    #[test]
+    fn one_process_adds_up_and_shares_what_it_has() {
+        on_each_device(|| {
+            if device().is_cpu() {
+                return;
+            }
+            let aborting = AtomicI32::new(0);
+            let wait = || Wait::new(Some(Duration::from_secs(60)), &aborting, &|| {});
+            let mut alone = Nccl::join(&device(), 0, 1, &new_id().unwrap()).unwrap();
+            let values = fresh(1003, 1);
+            let before = values.to_vec1::<f32>().unwrap();
+            let part = values.narrow(0, 3, 900).unwrap();
+            alone.sum(&part, &Mark::behind(&part).unwrap(), &wait()).unwrap();
+            let (whole, mark) = (Range { start: 0, end: 1003 }, Mark::behind(&values).unwrap());
+            alone.share(&values, &[whole], &mark, &wait()).unwrap();
+            assert_eq!(values.to_vec1::<f32>().unwrap(), before);
+            assert_eq!(alone.gather(b"told".to_vec(), &wait()), Ok(vec![b"told".to_vec()]));
+            assert_eq!(alone.all_reduce(before.clone(), &wait()), Ok(before.clone()));
+            assert_eq!(alone.all_to_all(before.clone(), &[1003], &wait()), Ok(before));
+            alone.leave();
+        });
+    }
+}
