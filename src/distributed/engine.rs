@@ -97,6 +97,9 @@ pub(super) struct OnGpus {
     pub(super) parts: Option<Vec<Range<usize>>>,
 }
 
+/// At the start all are waited for so long at least: machines of a cluster are not ready at the same moment.
+const ALL_HERE: Duration = Duration::from_secs(600);
+
 /// A library that hangs in a call is waited for so much longer than one that can be asked.
 const GUARD: Duration = Duration::from_secs(5);
 
@@ -147,7 +150,9 @@ impl Engine {
             .name("exchange".to_string())
             .spawn(run)
             .context("cannot start the thread that talks to other processes")?;
-        let (rank, size) = start.recv().map_err(|_| Problem::new("the exchange did not start"))??;
+        let (rank, size) = start
+            .recv_timeout(timeout.max(ALL_HERE))
+            .map_err(|_| Problem::new("the other processes did not come").class(Class::Restart))??;
         let started = Instant::now();
         Ok(Self { jobs: Mutex::new(jobs), calls, started, rank, size, timeout })
     }

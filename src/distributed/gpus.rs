@@ -44,8 +44,9 @@ impl World {
         let own = &all[self.rank];
         let other =
             all.iter().enumerate().find(|&(rank, gpu)| rank != self.rank && own.is_some() && gpu == own);
-        let Some((rank, _)) = other else { return Ok(self) };
-        Err(Problem::usage(format!("ranks {} and {rank} compute on one GPU", self.rank.min(rank)))
+        let Some((other, _)) = other else { return Ok(self) };
+        let (low, high) = (self.rank.min(other), self.rank.max(other));
+        Err(Problem::usage(format!("ranks {low} and {high} compute on one GPU"))
             .at("run.device")
             .hint("start as many processes on a machine as it has GPUs, without a number in `run.device`")
             .into())
