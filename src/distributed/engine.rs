@@ -266,6 +266,19 @@ impl Engine {
     }
 }
 
+/// Why an exchange came to no end. The others are at another place then: nothing more is exchanged with them, so
+/// that what was asked for meanwhile does not wait, too.
+#[derive(Debug, Default)]
+struct Lost(Option<Ended>);
+
+impl Lost {
+    fn unless<T>(&mut self, exchange: impl FnOnce() -> Result<T, Ended>) -> Result<T, Ended> {
+        let done = self.0.map_or_else(exchange, Err);
+        self.0 = done.as_ref().err().copied();
+        done
+    }
+}
+
 /// Does what is asked until all leave.
 fn serve(
     mut transport: impl Transport,
@@ -283,7 +296,7 @@ fn serve(
             ));
         }
     };
-    let mut carrier: Option<Box<dyn Carrier>> = None;
+    let (mut carrier, mut lost): (Option<Box<dyn Carrier>>, _) = (None, Lost::default());
     while let Ok(job) = queue.recv() {
         match aborting.load(Ordering::SeqCst) {
             0 => {}
@@ -292,19 +305,19 @@ fn serve(
         match job {
             Job::Sum(own, ways, reply) => {
                 let wait = Wait::new(Some(timeout), aborting, &look);
-                let _ = reply.send(match (ways.sum, ways.wire) {
+                let _ = reply.send(lost.unless(|| match (ways.sum, ways.wire) {
                     (SumOrder::Fast, _) => transport.all_reduce(own, &wait),
                     (SumOrder::Tree, Wire::F32) => tree::sum::<f32>(&mut transport, own, &wait),
                     (SumOrder::Tree, Wire::Bf16) => tree::sum::<bf16>(&mut transport, own, &wait),
-                });
+                }));
             }
             Job::Join(own, counts, reply) => {
                 let wait = Wait::new(Some(timeout), aborting, &look);
-                let _ = reply.send(transport.all_gather(own, &counts, &wait));
+                let _ = reply.send(lost.unless(|| transport.all_gather(own, &counts, &wait)));
             }
             Job::Gather(own, longer, reply) => {
                 let wait = Wait::new(longer.or(Some(timeout)), aborting, &look);
-                let _ = reply.send(transport.gather(own, &wait));
+                let _ = reply.send(lost.unless(|| transport.gather(own, &wait)));
             }
             Job::Carry(make, reply) => {
                 let made = make().map(|made| carrier = Some(made));
@@ -312,11 +325,11 @@ fn serve(
             }
             Job::OnGpus(OnGpus { tensor, after, parts }, reply) => {
                 let wait = Wait::new(Some(timeout), aborting, &look);
-                let _ = reply.send(match (&mut carrier, parts) {
+                let _ = reply.send(lost.unless(|| match (&mut carrier, parts) {
                     (None, _) => Err(Ended::Aborted),
                     (Some(carrier), None) => carrier.sum(&tensor, &after, &wait),
                     (Some(carrier), Some(parts)) => carrier.share(&tensor, &parts, &after, &wait),
-                });
+                }));
             }
             Job::Seconds(reply) => drop(reply.send(Ok(fs::thread_seconds()))),
             Job::Leave(done) => {
