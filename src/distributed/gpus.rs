@@ -27,7 +27,10 @@ impl World {
                 "`WORLD_SIZE` says that this is one of several processes, and this one has no GPU",
             )
             .at("run.device")
-            .hint("with `run.device: cuda` it says why; processes of which variables alone tell meet by NCCL, on GPUs: on CPUs start them by `mpirun`, in a build with `--features mpi`")
+            .hint(
+                "`run.device: cuda` says why; on CPUs start them by `mpirun`, in a build with `--features mpi`: \
+                 processes of which variables alone tell meet by NCCL",
+            )
             .into());
         }
         meet(device, folder, config)

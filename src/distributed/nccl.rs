@@ -52,7 +52,7 @@ pub(super) fn new_id() -> Result<Vec<u8>> {
     load()?;
     let mut id = sys::ncclUniqueId { internal: [0; 128] };
     // SAFETY: it writes the name.
-    started("a name", unsafe { sys::ncclGetUniqueId(&raw mut id) })?;
+    started("name", unsafe { sys::ncclGetUniqueId(&raw mut id) })?;
     Ok(id.internal.iter().map(|&byte| byte as u8).collect())
 }
 

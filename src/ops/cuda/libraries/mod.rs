@@ -27,7 +27,7 @@ pub const NCCL: &[&str] = if cfg!(feature = "nccl") { &["libnccl.so.2"] } else {
 pub const DRIVER: &str = "libcuda.so.1";
 
 /// What to do where one of them is missing.
-pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, for several processes `nvidia-nccl-cu13`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
+pub const HINT: &str = "install CUDA 13's libraries (`pip install nvidia-cublas nvidia-curand`, or `scripts/cuda-toolkit.sh --libraries PREFIX`; for several processes `pip install nvidia-nccl-cu13`; no root is needed), and add their folder to LD_LIBRARY_PATH where it is none of these";
 
 /// What the search depends on.
 pub struct Surroundings<'a> {
