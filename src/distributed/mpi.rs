@@ -18,6 +18,7 @@ use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
+use crate::distributed::transport::one_behind_the_other;
 use crate::error::Problem;
 
 /// All processes that a launcher started together.
@@ -106,12 +107,7 @@ fn kind_of<V: Value>() -> ffi::MPI_Datatype {
 
 /// How many values, and behind how many others, as MPI takes it.
 fn layout(counts: &[usize]) -> (Vec<c_int>, Vec<c_int>) {
-    let starts = counts.iter().scan(0, |next, count| {
-        let start = *next;
-        *next += count;
-        Some(start as c_int)
-    });
-    (counts.iter().map(|&count| count as c_int).collect(), starts.collect())
+    one_behind_the_other(counts).map(|part| (part.len() as c_int, part.start as c_int)).unzip()
 }
 
 impl Transport for Mpi {
@@ -182,15 +178,10 @@ impl Transport for Mpi {
         Ok(buffers.1)
     }
 
-    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
-        let lengths = vec![0_u64; self.size()];
+    fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
         // SAFETY: a constant of the library.
-        let (number, byte) = unsafe { (ffi::RSMPI_UINT64_T, ffi::RSMPI_UINT8_T) };
-        let ones = vec![1; self.size()];
-        let lengths = self.gather_counted(vec![own.len() as u64], lengths, &ones, number, wait)?;
-        let counts: Vec<usize> = lengths.iter().map(|&len| len as usize).collect();
-        let mut all = self.gather_counted(own, vec![0; counts.iter().sum()], &counts, byte, wait)?;
-        Ok(counts.iter().map(|&count| all.drain(..count).collect()).collect())
+        let byte = unsafe { ffi::RSMPI_UINT8_T };
+        self.gather_counted(own, vec![0; lengths.iter().sum()], lengths, byte, wait)
     }
 
     fn abort(&mut self, code: i32) {

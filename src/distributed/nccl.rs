@@ -35,6 +35,7 @@ use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
 use crate::distributed::transport::bytes;
+use crate::distributed::transport::one_behind_the_other;
 use crate::distributed::transport::values;
 use crate::error::Problem;
 use crate::ops::cuda;
@@ -153,25 +154,6 @@ impl Nccl {
         check(unsafe { sys::ncclGroupEnd() })
     }
 
-    /// The bytes of all processes, by way of the GPU; process r has `lengths[r]`.
-    fn gathered(&self, own: &[u8], lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
-        let starts = lengths.iter().scan(0, |next, &length| {
-            let start = *next;
-            *next += length;
-            Some(start..start + length)
-        });
-        let parts: Vec<Range<usize>> = starts.collect();
-        let mut all = vec![0_u8; lengths.iter().sum()];
-        if all.is_empty() {
-            return Ok(all);
-        }
-        all[parts[self.rank].clone()].copy_from_slice(own);
-        let on_gpu = self.stream.clone_htod(&all).map_err(driver)?;
-        // SAFETY: it is there until the end of this function, which waits.
-        unsafe { self.give(self.start_of(&on_gpu), parts.into_iter()) }?;
-        self.fetched(&on_gpu, wait)
-    }
-
     fn start_of<T>(&self, slice: &CudaSlice<T>) -> u64 {
         // Events are off: the guard does nothing.
         slice.device_ptr(&self.stream).0
@@ -262,7 +244,7 @@ impl Transport for Nccl {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
         let lengths: Vec<usize> = counts.iter().map(|count| count * V::BYTES).collect();
-        Ok(values(&self.gathered(&bytes(&own), &lengths, wait)?))
+        Ok(values(&self.gather_bytes(bytes(&own), &lengths, wait)?))
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
@@ -275,14 +257,18 @@ impl Transport for Nccl {
         self.fetched(&on_gpu, wait)
     }
 
-    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
-        const LENGTH_BYTES: usize = size_of::<u64>();
-        let length = (own.len() as u64).to_le_bytes();
-        let lengths = self.gathered(&length, &vec![LENGTH_BYTES; self.size], wait)?;
-        let (lengths, _) = lengths.as_chunks::<LENGTH_BYTES>();
-        let lengths: Vec<usize> = lengths.iter().map(|&bytes| u64::from_le_bytes(bytes) as usize).collect();
-        let mut all = self.gathered(&own, &lengths, wait)?;
-        Ok(lengths.iter().map(|&length| all.drain(..length).collect()).collect())
+    /// By way of the GPU.
+    fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
+        let parts: Vec<Range<usize>> = one_behind_the_other(lengths).collect();
+        let mut all = vec![0_u8; lengths.iter().sum()];
+        if all.is_empty() {
+            return Ok(all);
+        }
+        all[parts[self.rank].clone()].copy_from_slice(&own);
+        let on_gpu = self.stream.clone_htod(&all).map_err(driver)?;
+        // SAFETY: it is there until the end of this function, which waits.
+        unsafe { self.give(self.start_of(&on_gpu), parts.into_iter()) }?;
+        self.fetched(&on_gpu, wait)
     }
 
     /// The others see by their connections, or by their watch, that this one has gone.

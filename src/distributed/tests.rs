@@ -213,7 +213,7 @@ fn what_never_comes_is_told_with_rank_and_step() {
         "{error}"
     );
     assert_eq!(class_of(&error).exit_code(), 75);
-    // The other one comes late: they are no longer at one place.
-    assert_eq!(worlds[0].gather(&0).unwrap(), [0, 1]);
+    // The other one comes late.
+    assert!(worlds[0].gather(&0).is_err(), "it waits for what the first one did not come to say");
     assert!(worlds[1].gather(&2).is_err(), "nothing more is exchanged");
 }

@@ -135,8 +135,8 @@ impl Transport for Threads {
         Ok((0..own.len()).map(|index| all.iter().map(|values| values[index]).sum()).collect())
     }
 
-    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
-        self.swap(vec![own; self.to.len()], wait)
+    fn gather_bytes(&mut self, own: Vec<u8>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
+        Ok(self.swap(vec![own; self.to.len()], wait)?.concat())
     }
 
     fn abort(&mut self, _: i32) {}

@@ -63,6 +63,15 @@ pub(super) fn values<V: Value>(bytes: &[u8]) -> Vec<V> {
     bytes.chunks_exact(V::BYTES).map(value).collect()
 }
 
+/// Where parts of these lengths lie.
+pub(super) fn one_behind_the_other(lengths: &[usize]) -> impl Iterator<Item = Range<usize>> {
+    lengths.iter().scan(0, |next, &length| {
+        let start = *next;
+        *next += length;
+        Some(start..start + length)
+    })
+}
+
 /// Carries values between the processes of a world. Each call is made by all of them, in the same order, and
 /// by one thread of each, the one that made the transport.
 pub(super) trait Transport {
@@ -92,8 +101,19 @@ pub(super) trait Transport {
     /// The sums over all processes, in an order of its own.
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended>;
 
-    /// The bytes of each process, which need not be of one length.
-    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended>;
+    /// The bytes of all processes in their order; process r has `lengths[r]`.
+    fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended>;
+
+    /// The bytes of each process, which need not know how many those of the others are.
+    fn gather(&mut self, own: Vec<u8>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+        const LENGTH_BYTES: usize = size_of::<u64>();
+        let length = (own.len() as u64).to_le_bytes().to_vec();
+        let lengths = self.gather_bytes(length, &vec![LENGTH_BYTES; self.size()], wait)?;
+        let (lengths, _) = lengths.as_chunks::<LENGTH_BYTES>();
+        let lengths: Vec<usize> = lengths.iter().map(|&bytes| u64::from_le_bytes(bytes) as usize).collect();
+        let all = self.gather_bytes(own, &lengths, wait)?;
+        Ok(one_behind_the_other(&lengths).map(|part| all[part].to_vec()).collect())
+    }
 
     /// Ends all processes with this exit code, as far as that is in its power.
     fn abort(&mut self, code: i32);

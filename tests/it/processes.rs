@@ -272,7 +272,27 @@ fn fine_tuning_in_several_processes_leaves_the_same_bytes() {
     }
 }
 
-/// Each run is trained by one process, and all tables are those of one.
+/// Kills the last of the processes when the first run of their sweep is kept, and waits until all have ended.
+fn kill_after_a_run(place: &Workplace, mut mpirun: Command) {
+    let mut started = mpirun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let kept = || {
+        let folders = fs::read_dir(place.path("out")).into_iter().flatten().flatten();
+        let seeds = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        seeds.filter(|seed| seed.path().join("cell.json").exists()).count()
+    };
+    while kept() == 0 {
+        assert!(
+            started.try_wait().expect("can be asked").is_none(),
+            "it came to its end before a run was kept"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill(&last_child(&started.id().to_string()), "-KILL");
+    assert!(!started.wait().expect("ends").success());
+    assert!(kept() < 4, "it was killed when all runs were kept");
+}
+
+/// Each run is trained by one process, and all tables are those of one; also of two that go on where three were killed.
 #[test]
 fn runs_of_sweeps_and_comparisons_are_dealt_out() {
     if cannot() {
@@ -281,8 +301,8 @@ fn runs_of_sweeps_and_comparisons_are_dealt_out() {
     let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/samples");
     let data = [format!("{samples}/topics-train.csv"), format!("{samples}/topics-dev.csv")];
     let sets = ["--set", "data.max_seq_length=16", "--set", "training.max_steps=6", "--threads", "1"];
-    let places = [Workplace::new(), Workplace::new()];
-    for (place, size) in places.iter().zip([1, 3]) {
+    let places = [Workplace::new(), Workplace::new(), Workplace::new()];
+    for (place, size) in places.iter().zip([1, 3, 2]) {
         place.run(&SETS, &[]).ok();
         let start = |arguments: &[&str]| match size {
             1 => place.program(arguments, "").ok(),
@@ -300,7 +320,11 @@ fn runs_of_sweeps_and_comparisons_are_dealt_out() {
             &data[1],
         ];
         let grid = ["--output-dir", "out", "--sweep", "learning_rate=1e-3,1e-2", "--sweep", "seed=1,2"];
-        let swept = start(&[&named[..], &grid, &sets].concat());
+        let sweep = [&named[..], &grid, &sets].concat();
+        if size == 2 {
+            kill_after_a_run(place, launcher(place, 3, &sweep));
+        }
+        let swept = start(&sweep);
         assert_eq!(swept.stdout.matches("best run: ").count(), 1, "the first one tells: {}", swept.stdout);
         fs::write(
             place.path("tasks.yaml"),
@@ -312,8 +336,10 @@ fn runs_of_sweeps_and_comparisons_are_dealt_out() {
     }
     let swept = ["out/sweep.json", "out/sweep.md", "out/best/final/model.safetensors", "out/best/cell.json"];
     for file in [&swept[..], &["compared/compare.json", "compared/compare.html"]].concat() {
-        let [one, three] = places.each_ref().map(|place| fs::read(place.path(file)).expect("is there"));
+        let [one, three, killed] =
+            places.each_ref().map(|place| fs::read(place.path(file)).expect("is there"));
         assert!(one == three, "`{file}` of three processes");
+        assert!(one == killed, "`{file}` of two after three were killed");
     }
     let kept = fs::read_dir(places[1].path("out")).expect("is there").flatten().filter(|entry| {
         let seeds = fs::read_dir(entry.path()).into_iter().flatten().flatten();
