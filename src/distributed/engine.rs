@@ -26,6 +26,7 @@ use crate::config::SumOrder;
 use crate::config::Wire;
 use crate::distributed::Ways;
 use crate::distributed::mark::Mark;
+use crate::distributed::narrow;
 use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
@@ -73,7 +74,7 @@ enum Job {
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
     /// From here on this carries between GPUs.
     Carry(MakeCarrier, Sender<Result<()>>),
-    OnGpus(OnGpus, Reply<()>),
+    OnGpus(OnGpus, Ways, Reply<()>),
     /// How long this thread has had a processor.
     Seconds(Reply<Option<f64>>),
     Leave(Sender<()>),
@@ -211,8 +212,8 @@ impl Engine {
     }
 
     /// Begins to do this; the tensor is held until it is done.
-    pub(super) fn on_gpus(&self, what: OnGpus) -> Pending<'_, ()> {
-        self.ask(|reply| Job::OnGpus(what, reply))
+    pub(super) fn on_gpus(&self, what: OnGpus, ways: Ways) -> Pending<'_, ()> {
+        self.ask(|reply| Job::OnGpus(what, ways, reply))
     }
 
     /// Seconds for which the thread has had a processor, where the system tells, and those since its start.
@@ -323,12 +324,15 @@ fn serve(
                 let made = make().map(|made| carrier = Some(made));
                 let _ = reply.send(made);
             }
-            Job::OnGpus(OnGpus { tensor, after, parts }, reply) => {
+            Job::OnGpus(OnGpus { tensor, after, parts }, ways, reply) => {
                 let wait = Wait::new(Some(timeout), aborting, &look);
-                let _ = reply.send(lost.unless(|| match (&mut carrier, parts) {
-                    (None, _) => Err(Ended::Aborted),
-                    (Some(carrier), None) => carrier.sum(&tensor, &after, &wait),
-                    (Some(carrier), Some(parts)) => carrier.share(&tensor, &parts, &after, &wait),
+                let _ = reply.send(lost.unless(|| {
+                    let carrier = carrier.as_deref_mut().ok_or(Ended::Aborted)?;
+                    match (parts, ways.wire) {
+                        (Some(parts), _) => carrier.share(&tensor, &parts, &after, &wait),
+                        (None, Wire::F32) => carrier.sum(&tensor, &after, &wait),
+                        (None, Wire::Bf16) => narrow::sum(carrier, &tensor, (rank, size), &wait),
+                    }
                 }));
             }
             Job::Seconds(reply) => drop(reply.send(Ok(fs::thread_seconds()))),

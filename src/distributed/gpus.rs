@@ -7,7 +7,6 @@ use anyhow::Result;
 use candle_core::Device;
 
 use crate::config::DistributedConfig;
-use crate::config::Wire;
 use crate::distributed::World;
 use crate::distributed::launch::NCCL;
 use crate::distributed::launch::has_no_launcher;
@@ -56,7 +55,7 @@ impl World {
     }
 
     /// These processes, where those with GPUs add up gradients on them.
-    pub fn adding_up_on(self, device: &Device, config: &DistributedConfig) -> Result<Self> {
+    pub fn adding_up_on(self, device: &Device) -> Result<Self> {
         if !self.is_shared() || device.is_cpu() {
             return Ok(self);
         }
@@ -65,10 +64,6 @@ impl World {
                 Problem::usage("this build adds up gradients on CPUs only, and this process has a GPU");
             let hint = "build with `--features nccl`, set it to `cpu`, or start one process";
             return Err(problem.at("run.device").hint(hint).into());
-        }
-        if config.wire == Wire::Bf16 {
-            let problem = Problem::usage("between GPUs gradients travel in f32");
-            return Err(problem.at("distributed.wire").hint("leave it out").into());
         }
         let own = self.is_first().then(nccl::new_id).transpose()?;
         let (id, device): (Vec<u8>, _) = (self.from_first(own)?, device.clone());

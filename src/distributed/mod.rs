@@ -16,6 +16,7 @@ mod launch;
 mod mark;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod narrow;
 #[cfg_attr(not(feature = "nccl"), path = "no_nccl.rs")]
 mod nccl;
 mod network;
@@ -324,7 +325,7 @@ impl World {
     fn do_on_gpus(&self, tensor: &Tensor, parts: Option<Vec<Range<usize>>>) -> Result<()> {
         let Some(engine) = self.engine else { return Ok(()) };
         let what = OnGpus { tensor: tensor.clone(), after: Mark::behind(tensor)?, parts };
-        engine.on_gpus(what).wait_guarded()
+        engine.on_gpus(what, self.ways).wait_guarded()
     }
 
     /// Gives `own`, this process's of the consecutive `parts` of a whole, to all others, and puts all of them into

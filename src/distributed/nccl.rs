@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicI32;
 
 use anyhow::Context;
 use anyhow::Result;
+use candle_core::DType;
 use candle_core::Device;
 use candle_core::Storage;
 use candle_core::Tensor;
@@ -26,6 +27,7 @@ use candle_core::cuda::cudarc::nccl::sys;
 use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclFloat32;
 use candle_core::cuda::cudarc::nccl::sys::ncclDataType_t::ncclUint8;
 use candle_core::cuda::cudarc::nccl::sys::ncclResult_t;
+use half::bf16;
 
 use crate::distributed::mark::Mark;
 use crate::distributed::transport::Carrier;
@@ -179,16 +181,19 @@ fn driver(error: DriverError) -> Ended {
     Ended::Failed("CUDA", error.0 as i32)
 }
 
-/// Where a contiguous f32 tensor begins on its GPU.
+/// Where a contiguous tensor of f32 or bf16 begins on its GPU.
 fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
     let (storage, layout) = tensor.storage_and_layout();
-    let slice = match &*storage {
-        Storage::Cuda(storage) if tensor.is_contiguous() => storage.as_cuda_slice::<f32>().ok(),
+    let start = match &*storage {
+        Storage::Cuda(storage) if tensor.is_contiguous() => match tensor.dtype() {
+            DType::BF16 => storage.as_cuda_slice::<bf16>().ok().map(|slice| slice.device_ptr(stream).0),
+            _ => storage.as_cuda_slice::<f32>().ok().map(|slice| slice.device_ptr(stream).0),
+        },
         _ => None,
     };
     // What is asked for is a vector of gradients or parameters.
-    let slice = slice.ok_or(Ended::Failed("CUDA", -1))?;
-    Ok(slice.device_ptr(stream).0 + (layout.start_offset() * size_of::<f32>()) as u64)
+    let start = start.ok_or(Ended::Failed("CUDA", -1))?;
+    Ok(start + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
 }
 
 impl Carrier for Nccl {
@@ -196,6 +201,36 @@ impl Carrier for Nccl {
         self.wait_behind(after)?;
         // SAFETY: the tensor has so many values, and is held until they are added up.
         unsafe { self.add(address(values, &self.stream)?, values.elem_count()) }?;
+        self.finish(wait)
+    }
+
+    fn swap(
+        &mut self,
+        own: &Tensor,
+        parts: &[Range<usize>],
+        given: &Tensor,
+        after: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended> {
+        self.wait_behind(after)?;
+        let size = own.dtype().size_in_bytes();
+        let (from, to) = (address(own, &self.stream)?, address(given, &self.stream)?);
+        let (length, stream) = (parts[self.rank].len() * size, self.stream.cu_stream().cast());
+        // SAFETY: what is between the two is one call for NCCL.
+        check(unsafe { sys::ncclGroupStart() })?;
+        for (other, part) in parts.iter().enumerate() {
+            let part_from = (from + (part.start * size) as u64) as *const c_void;
+            let part_to = (to + (other * length) as u64) as *mut c_void;
+            // SAFETY: the parts are those of one tensor; the other has room for one of this process from each. Both
+            // are held until that is done.
+            unsafe {
+                let (sent, other) = (part.len() * size, other as c_int);
+                check(sys::ncclSend(part_from, sent, ncclUint8, other, self.group, stream))?;
+                check(sys::ncclRecv(part_to, length, ncclUint8, other, self.group, stream))?;
+            }
+        }
+        // SAFETY: it was begun above.
+        check(unsafe { sys::ncclGroupEnd() })?;
         self.finish(wait)
     }
 
@@ -207,7 +242,8 @@ impl Carrier for Nccl {
         wait: &Wait<'_>,
     ) -> Result<(), Ended> {
         self.wait_behind(after)?;
-        let in_bytes = |part: &Range<usize>| part.start * size_of::<f32>()..part.end * size_of::<f32>();
+        let size = whole.dtype().size_in_bytes();
+        let in_bytes = |part: &Range<usize>| part.start * size..part.end * size;
         // SAFETY: the parts are those of the tensor, which is held until they are given.
         unsafe { self.give(address(whole, &self.stream)?, parts.iter().map(in_bytes)) }?;
         self.finish(wait)
@@ -286,6 +322,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::distributed::narrow;
     use crate::ops::testing::device;
     use crate::ops::testing::fresh;
     use crate::ops::testing::on_each_device;
@@ -307,6 +344,9 @@ mod tests {
             let (whole, mark) = (Range { start: 0, end: 1003 }, Mark::behind(&values).unwrap());
             alone.share(&values, &[whole], &mark, &wait()).unwrap();
             assert_eq!(values.to_vec1::<f32>().unwrap(), before);
+            let rounded = values.to_dtype(DType::BF16).unwrap().to_dtype(DType::F32).unwrap();
+            narrow::sum(&mut alone, &values, (0, 1), &wait()).unwrap();
+            assert_eq!(values.to_vec1::<f32>().unwrap(), rounded.to_vec1::<f32>().unwrap());
             assert_eq!(alone.gather(b"told".to_vec(), &wait()), Ok(vec![b"told".to_vec()]));
             assert_eq!(alone.all_reduce(before.clone(), &wait()), Ok(before.clone()));
             assert_eq!(alone.all_to_all(before.clone(), &[1003], &wait()), Ok(before));

@@ -128,7 +128,7 @@ impl Sums {
         step.sent += 1;
         let under_way = match values {
             Values::OnHost(values) => UnderWay::OnHost(self.engine.sum(values, self.world.ways)),
-            Values::OnGpu(values) => UnderWay::OnGpu(self.engine.on_gpus(values)),
+            Values::OnGpu(values) => UnderWay::OnGpu(self.engine.on_gpus(values, self.world.ways)),
         };
         step.under_way.push_back((range, under_way));
     }

@@ -109,6 +109,35 @@ fn other_ways_to_travel_lose_little_and_the_same_everywhere() {
     }
 }
 
+/// Between GPUs bf16 is added up as between CPUs, to the bit: in parts of unlike lengths, and where there is less than
+/// a value for each.
+#[test]
+fn bf16_is_added_up_on_gpus_as_on_cpus() {
+    let config = DistributedConfig { wire: Wire::Bf16, ..DistributedConfig::default() };
+    for (size, len) in [(2, 1003), (3, 1003), (5, 77), (5, 3)] {
+        let own = |world: World| {
+            let stream = Stream::new(8, Purpose::Test, world.rank as u64);
+            // Sums of these are exact in f32, whatever their order, where all of them travel.
+            (0..len).map(|i| if len < 5 { i as f32 } else { stream.normal(i) as f32 }).collect::<Vec<f32>>()
+        };
+        let on_cpus = in_each(&threads::worlds_of(size, TIMEOUT, &config), |world| {
+            let mut own = own(world);
+            world.sum_values(&mut own).unwrap();
+            own
+        });
+        let on_gpus = in_each(&threads::worlds_on_gpus(size, TIMEOUT, &config), |world| {
+            // Inside a longer vector, as buckets are.
+            let around = Tensor::zeros(len as usize + 20, DType::F32, &Device::Cpu).unwrap();
+            let values = around.narrow(0, 10, len as usize).unwrap();
+            values.slice_set(&Tensor::new(own(world), &Device::Cpu).unwrap(), 0, 0).unwrap();
+            world.sum_in_place(&values).unwrap();
+            assert_eq!(around.narrow(0, 0, 10).unwrap().to_vec1::<f32>().unwrap(), [0.0; 10]);
+            values.to_vec1::<f32>().unwrap()
+        });
+        assert!(on_gpus == on_cpus, "{len} values of {size} processes");
+    }
+}
+
 /// What travels early is summed to the same bits, also where a process has nothing to tell in a step, or tells
 /// it in another order.
 #[test]

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use candle_core::DType;
 use candle_core::Tensor;
 
 use crate::config::DistributedConfig;
@@ -22,7 +23,6 @@ use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
 use crate::distributed::transport::bytes;
 use crate::distributed::transport::values;
-use crate::ops::tensor::with_slice_mut;
 
 /// One of the threads.
 struct Threads {
@@ -83,7 +83,7 @@ pub(crate) fn in_each<R: Send>(worlds: &[World], f: impl Fn(World) -> R + Sync) 
 
 impl Threads {
     /// Sends a message to each, and takes one from each.
-    fn swap(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
+    fn send_and_take(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
         for (to, message) in self.to.iter().zip(messages) {
             to.send(message).map_err(|_| Ended::Failed("a test", 1))?;
         }
@@ -122,21 +122,21 @@ impl Transport for Threads {
             bytes(part)
         };
         let messages = counts.iter().map(&mut next).collect();
-        Ok(values(&self.swap(messages, wait)?.concat()))
+        Ok(values(&self.send_and_take(messages, wait)?.concat()))
     }
 
     fn all_gather<V: Value>(&mut self, own: Vec<V>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<V>, Ended> {
-        Ok(values(&self.swap(vec![bytes(&own); self.to.len()], wait)?.concat()))
+        Ok(values(&self.send_and_take(vec![bytes(&own); self.to.len()], wait)?.concat()))
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {
-        let all = self.swap(vec![bytes(&own); self.to.len()], wait)?;
+        let all = self.send_and_take(vec![bytes(&own); self.to.len()], wait)?;
         let all: Vec<Vec<f32>> = all.into_iter().map(|message| values(&message)).collect();
         Ok((0..own.len()).map(|index| all.iter().map(|values| values[index]).sum()).collect())
     }
 
     fn gather_bytes(&mut self, own: Vec<u8>, _: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
-        Ok(self.swap(vec![own; self.to.len()], wait)?.concat())
+        Ok(self.send_and_take(vec![own; self.to.len()], wait)?.concat())
     }
 
     fn abort(&mut self, _: i32) {}
@@ -144,10 +144,33 @@ impl Transport for Threads {
     fn leave(self) {}
 }
 
+/// The values of a vector of any type.
+fn held(vector: &Tensor) -> Vec<f32> {
+    vector.to_dtype(DType::F32).unwrap().to_vec1().unwrap()
+}
+
+/// Writes all values of a vector.
+fn put(vector: &Tensor, values: Vec<f32>) {
+    let values = Tensor::new(values, vector.device()).unwrap().to_dtype(vector.dtype()).unwrap();
+    vector.slice_set(&values, 0, 0).unwrap();
+}
+
 impl Carrier for Threads {
     fn sum(&mut self, values: &Tensor, _: &Mark, wait: &Wait<'_>) -> Result<(), Ended> {
-        let sums = self.all_reduce(values.to_vec1().unwrap(), wait)?;
-        with_slice_mut(values, |values| values.copy_from_slice(&sums)).unwrap();
+        put(values, self.all_reduce(held(values), wait)?);
+        Ok(())
+    }
+
+    fn swap(
+        &mut self,
+        own: &Tensor,
+        parts: &[Range<usize>],
+        given: &Tensor,
+        _: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended> {
+        let counts: Vec<usize> = parts.iter().map(Range::len).collect();
+        put(given, self.all_to_all(held(own), &counts, wait)?);
         Ok(())
     }
 
@@ -159,9 +182,8 @@ impl Carrier for Threads {
         wait: &Wait<'_>,
     ) -> Result<(), Ended> {
         let own = parts[self.rank].clone();
-        let own = whole.narrow(0, own.start, own.len()).unwrap().to_vec1().unwrap();
-        let all: Vec<f32> = self.all_gather(own, &[], wait)?;
-        with_slice_mut(whole, |whole| whole.copy_from_slice(&all)).unwrap();
+        let own = held(&whole.narrow(0, own.start, own.len()).unwrap());
+        put(whole, self.all_gather(own, &[], wait)?);
         Ok(())
     }
 }

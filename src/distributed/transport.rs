@@ -122,10 +122,21 @@ pub(super) trait Transport {
     fn leave(self);
 }
 
-/// Carries f32 between GPUs, from where they lie to where they lie. Calls are made as those of a [`Transport`].
+/// Carries vectors between GPUs, from where they lie to where they lie. Calls are made as those of a [`Transport`].
 pub(super) trait Carrier {
-    /// Adds up `values` over all processes, in place, behind what was launched before `after`.
+    /// Adds up `values`, which are f32, over all processes, in place, behind what was launched before `after`.
     fn sum(&mut self, values: &Tensor, after: &Mark, wait: &Wait<'_>) -> Result<(), Ended>;
+
+    /// Gives part r of `own` to each process r, and puts what each has for this one into `given`, one behind the
+    /// other; likewise.
+    fn swap(
+        &mut self,
+        own: &Tensor,
+        parts: &[Range<usize>],
+        given: &Tensor,
+        after: &Mark,
+        wait: &Wait<'_>,
+    ) -> Result<(), Ended>;
 
     /// Gives each process's of the consecutive `parts` of `whole` to all others, in place, likewise.
     fn share(

@@ -42,7 +42,7 @@ fn add_in_pairs(vectors: &mut [f32], len: usize) {
 }
 
 /// The part of `count` values that process `rank` of `size` adds up.
-fn part(count: usize, rank: usize, size: usize) -> Range<usize> {
+pub(super) fn part(count: usize, rank: usize, size: usize) -> Range<usize> {
     count * rank / size..count * (rank + 1) / size
 }
 

@@ -135,7 +135,7 @@ pub fn set_up_as_one_of_many(
     distributed: &DistributedConfig,
 ) -> Result<Machine> {
     let machine = set_up_beside_others(run, precision, distributed)?;
-    let world = machine.world.adding_up_on(&machine.device, distributed)?;
+    let world = machine.world.adding_up_on(&machine.device)?;
     Ok(Machine { world, ..machine })
 }
 

@@ -15,6 +15,7 @@ use crate::config::ComputeType;
 use crate::config::DistributedConfig;
 use crate::config::OptimizerType;
 use crate::config::TrainingConfig;
+use crate::config::Wire;
 use crate::distributed::World;
 use crate::distributed::threads::in_each;
 use crate::distributed::threads::worlds;
@@ -135,6 +136,10 @@ fn steps_of_two_that_add_up_where_gradients_lie_have_the_bits_of_one() {
         let same = in_each(&worlds, |world| of(world) == alone);
         assert_eq!(same, [true; 2], "overlap {overlap}, shard_optimizer {shard_optimizer}");
     }
+    let bf16 = DistributedConfig { wire: Wire::Bf16, ..DistributedConfig::default() };
+    let on_cpus = in_each(&worlds_of(2, TIMEOUT, &bf16), of);
+    assert!(on_cpus[0] != alone, "it is another sum");
+    assert!(in_each(&worlds_on_gpus(2, TIMEOUT, &bf16), of) == on_cpus);
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! Sums over GPUs of values that travel as bf16 and are added up in f32: those of `tree.rs`, to the bit.
+
+use std::ops::Range;
+
+use candle_core::DType;
+use candle_core::Tensor;
+
+use crate::distributed::mark::Mark;
+use crate::distributed::transport::Carrier;
+use crate::distributed::transport::Ended;
+use crate::distributed::transport::Wait;
+use crate::distributed::tree;
+
+/// Adds up `values`, a vector of f32, over all processes, in place: process `rank` of `size` adds up a part and gives
+/// it to the others. Fewer values than processes travel as they are.
+pub(super) fn sum(
+    carrier: &mut dyn Carrier,
+    values: &Tensor,
+    (rank, size): (usize, usize),
+    wait: &Wait<'_>,
+) -> Result<(), Ended> {
+    let count = values.elem_count();
+    if count < size {
+        return carrier.sum(values, &mark(values)?, wait);
+    }
+    let parts: Vec<Range<usize>> = (0..size).map(|rank| tree::part(count, rank, size)).collect();
+    let own = parts[rank].clone();
+    let all = values.to_dtype(DType::BF16).map_err(computing)?;
+    let given = Tensor::zeros(size * own.len(), DType::BF16, values.device()).map_err(computing)?;
+    carrier.swap(&all, &parts, &given, &mark(&given)?, wait)?;
+    added_up(&given, size).and_then(|sums| all.slice_set(&sums, 0, own.start)).map_err(computing)?;
+    carrier.share(&all, &parts, &mark(&all)?, wait)?;
+    all.to_dtype(DType::F32).and_then(|sums| values.slice_set(&sums, 0, 0)).map_err(computing)
+}
+
+/// The sum of `count` vectors of bf16 that lie one behind the other: in pairs, in f32.
+fn added_up(vectors: &Tensor, count: usize) -> candle_core::Result<Tensor> {
+    let vectors = vectors.to_dtype(DType::F32)?.reshape((count, ()))?;
+    let mut sums =
+        (0..count).map(|index| vectors.get(index)).collect::<candle_core::Result<Vec<Tensor>>>()?;
+    while sums.len() > 1 {
+        let pairs = sums.chunks(2).map(|pair| match pair {
+            [left, right] => left + right,
+            alone => Ok(alone[0].clone()),
+        });
+        sums = pairs.collect::<candle_core::Result<_>>()?;
+    }
+    sums[0].to_dtype(DType::BF16)
+}
+
+fn mark(tensor: &Tensor) -> Result<Mark, Ended> {
+    Mark::behind(tensor).map_err(|_| Ended::Failed("CUDA", -1))
+}
+
+fn computing(_: candle_core::Error) -> Ended {
+    Ended::Failed("CUDA", -1)
+}
