@@ -53,7 +53,7 @@ done
 until_true() { # command...
     until "$@"; do
         sleep 0.2
-        [ "$SECONDS" -lt 240 ] || { echo "error: not within four minutes: $*" >&2; tail -n 5 ./*.log >&2; exit 1; }
+        [ "$SECONDS" -lt 600 ] || { echo "error: not within ten minutes: $*" >&2; tail -n 5 ./*.log >&2; exit 1; }
     done
 }
 state() { squeue -h -j "$job" -o %T 2> /dev/null; }
