@@ -12,7 +12,7 @@ use crate::distributed::transport::Wait;
 use crate::distributed::tree;
 
 /// Adds up `values`, a vector of f32, over all processes, in place: process `rank` of `size` adds up a part and gives
-/// it to the others. Fewer values than processes travel as they are.
+/// it to the others. Fewer values than processes travel as they are: kernels are not launched on nothing.
 pub(super) fn sum(
     carrier: &mut dyn Carrier,
     values: &Tensor,
