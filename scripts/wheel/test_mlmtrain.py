@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import mlmtrain
 
@@ -198,7 +200,10 @@ class Package(unittest.TestCase):
         self.assertEqual([cell["outputs"] for cell in cells], [[]] * len(cells), "what it shows is not kept")
         code = "\n".join("".join(cell["source"]) for cell in cells)
         os.environ.setdefault("MPLBACKEND", "Agg")
-        with contextlib.redirect_stdout(io.StringIO()) as told:
+        # Three classifiers take minutes in a build for tests.
+        short = functools.partial(mlmtrain.finetune, set={"training.max_steps": 10})
+        fewer_steps = unittest.mock.patch.object(mlmtrain, "finetune", short)
+        with fewer_steps, contextlib.redirect_stdout(io.StringIO()) as told:
             exec(compile(code, "quickstart.ipynb", "exec"), {})
         self.assertIn("trained 60 steps", told.getvalue())
         self.assertTrue(told.getvalue().endswith(" | did you mean `max_steps`? | 2\n"), told.getvalue())
