@@ -259,8 +259,8 @@ impl Engine {
             ))
             .hint(format!("{again}; `distributed.timeout` must be longer than rank 0 takes to save")),
             Ended::Aborted => Problem::new(format!("rank {rank} gave up {step}")).hint(again),
-            Ended::Failed(library, code) => {
-                Problem::new(format!("rank {rank} lost the others {step}: {library} says {code}")).hint(again)
+            Ended::Failed(reason) => {
+                Problem::new(format!("rank {rank} lost the others {step}: {reason}")).hint(again)
             }
         };
         problem.class(Class::Restart)
@@ -274,8 +274,8 @@ struct Lost(Option<Ended>);
 
 impl Lost {
     fn unless<T>(&mut self, exchange: impl FnOnce() -> Result<T, Ended>) -> Result<T, Ended> {
-        let done = self.0.map_or_else(exchange, Err);
-        self.0 = done.as_ref().err().copied();
+        let done = self.0.take().map_or_else(exchange, Err);
+        self.0 = done.as_ref().err().cloned();
         done
     }
 }

@@ -49,14 +49,14 @@ impl Mpi {
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let begun = begin(&mut buffers, &raw mut request);
         if begun != 0 {
-            return Err(Ended::Failed("MPI", begun));
+            return Err(failed(begun));
         }
         loop {
             let mut done: c_int = 0;
             // SAFETY: the request was just made, and its buffers are alive until it is done or for ever.
             let tested = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
             if tested != 0 {
-                return Err(Ended::Failed("MPI", tested));
+                return Err(failed(tested));
             }
             if done != 0 {
                 return Ok(ManuallyDrop::into_inner(buffers));
@@ -97,6 +97,10 @@ impl Mpi {
             })?;
         Ok(buffers.1)
     }
+}
+
+fn failed(code: c_int) -> Ended {
+    Ended::Failed(format!("MPI says {code}"))
 }
 
 /// MPI's name of a type: it only carries those of two bytes, whatever they mean.

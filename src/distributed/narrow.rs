@@ -25,12 +25,12 @@ pub(super) fn sum(
     }
     let parts: Vec<Range<usize>> = (0..size).map(|rank| tree::part(count, rank, size)).collect();
     let own = parts[rank].clone();
-    let all = values.to_dtype(DType::BF16).map_err(computing)?;
-    let given = Tensor::zeros(size * own.len(), DType::BF16, values.device()).map_err(computing)?;
+    let all = values.to_dtype(DType::BF16).map_err(failed)?;
+    let given = Tensor::zeros(size * own.len(), DType::BF16, values.device()).map_err(failed)?;
     carrier.swap(&all, &parts, &given, &mark(&given)?, wait)?;
-    added_up(&given, size).and_then(|sums| all.slice_set(&sums, 0, own.start)).map_err(computing)?;
+    added_up(&given, size).and_then(|sums| all.slice_set(&sums, 0, own.start)).map_err(failed)?;
     carrier.share(&all, &parts, &mark(&all)?, wait)?;
-    all.to_dtype(DType::F32).and_then(|sums| values.slice_set(&sums, 0, 0)).map_err(computing)
+    all.to_dtype(DType::F32).and_then(|sums| values.slice_set(&sums, 0, 0)).map_err(failed)
 }
 
 /// The sum of `count` vectors of bf16 that lie one behind the other: in pairs, in f32.
@@ -49,9 +49,9 @@ fn added_up(vectors: &Tensor, count: usize) -> candle_core::Result<Tensor> {
 }
 
 fn mark(tensor: &Tensor) -> Result<Mark, Ended> {
-    Mark::behind(tensor).map_err(|_| Ended::Failed("CUDA", -1))
+    Mark::behind(tensor).map_err(failed)
 }
 
-fn computing(_: candle_core::Error) -> Ended {
-    Ended::Failed("CUDA", -1)
+fn failed(error: impl Into<anyhow::Error>) -> Ended {
+    Ended::Failed(error.into().to_string())
 }

@@ -173,12 +173,12 @@ impl Nccl {
 fn check(result: ncclResult_t) -> Result<(), Ended> {
     match result {
         ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
-        code => Err(Ended::Failed("NCCL", code as i32)),
+        code => Err(Ended::Failed(format!("NCCL says {code:?}"))),
     }
 }
 
 fn driver(error: DriverError) -> Ended {
-    Ended::Failed("CUDA", error.0 as i32)
+    Ended::Failed(format!("CUDA says {error}"))
 }
 
 /// Where a contiguous tensor of f32 or bf16 begins on its GPU.
@@ -192,7 +192,7 @@ fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64, Ended> {
         _ => None,
     };
     // What is asked for is a vector of gradients or parameters.
-    let start = start.ok_or(Ended::Failed("CUDA", -1))?;
+    let start = start.ok_or_else(|| Ended::Failed("the tensor is not one of a GPU".to_string()))?;
     Ok(start + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
 }
 

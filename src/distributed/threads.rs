@@ -81,18 +81,22 @@ pub(crate) fn in_each<R: Send>(worlds: &[World], f: impl Fn(World) -> R + Sync) 
     })
 }
 
+fn gone() -> Ended {
+    Ended::Failed("the other thread has ended".to_string())
+}
+
 impl Threads {
     /// Sends a message to each, and takes one from each.
     fn send_and_take(&self, messages: Vec<Vec<u8>>, wait: &Wait<'_>) -> Result<Vec<Vec<u8>>, Ended> {
         for (to, message) in self.to.iter().zip(messages) {
-            to.send(message).map_err(|_| Ended::Failed("a test", 1))?;
+            to.send(message).map_err(|_| gone())?;
         }
         let receive = |from: &Receiver<Vec<u8>>| {
             loop {
                 match from.recv_timeout(PAUSE) {
                     Ok(message) => return Ok(message),
                     Err(RecvTimeoutError::Timeout) => wait.check()?,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Failed("a test", 1)),
+                    Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 }
             }
         };

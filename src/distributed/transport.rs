@@ -149,14 +149,14 @@ pub(super) trait Carrier {
 }
 
 /// Why a transport came to no end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ended {
     /// Nothing came for this long.
     TimedOut(Duration),
     /// This process gives up.
     Aborted,
-    /// Another process has gone, or this library gave this error.
-    Failed(&'static str, i32),
+    /// Another process has gone, or a library gave an error, of which this tells.
+    Failed(String),
 }
 
 /// How long is waited for the others.
