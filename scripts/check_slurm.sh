@@ -87,7 +87,7 @@ requeued() { # folder, options...
     until_true is ''
     scontrol show job "$job" | grep -oE 'JobState=COMPLETED|Restarts=2|NumNodes=[0-9]+' | tee outcome
     [ "$(grep -cE 'COMPLETED|Restarts' outcome)" -eq 2 ] || { cat "$folder.log" >&2; exit 1; }
-    cmp undisturbed/final/model.safetensors "$folder/final/model.safetensors"
+    cmp undisturbed/final/model.safetensors "$folder/final/model.safetensors" || { cat "$folder.log" >&2; exit 1; }
 }
 requeued one -- --no-plan
 echo "requeued twice, and the same bytes"
