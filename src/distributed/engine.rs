@@ -260,7 +260,7 @@ impl Engine {
             .hint(format!("{again}; `distributed.timeout` must be longer than rank 0 takes to save")),
             Ended::Aborted => Problem::new(format!("rank {rank} gave up {step}")).hint(again),
             Ended::Failed(reason) => {
-                Problem::new(format!("rank {rank} lost the others {step}: {reason}")).hint(again)
+                Problem::new(format!("rank {rank} failed with the others {step}: {reason}")).hint(again)
             }
         };
         problem.class(Class::Restart)
