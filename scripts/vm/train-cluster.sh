@@ -35,6 +35,15 @@ done
 command -v "$program" > /dev/null || refuse "there is no program \`$program\`: install it, or name it with --program"
 "$program" --version | grep -q 'processes: MPI' || refuse "\`$program\` is a build without MPI (--features mpi)"
 
+# What changes the configuration goes to each command that reads it.
+changes=()
+for ((i = 1; i < $#; i++)); do
+    case ${!i} in --set | --profile) j=$((i + 1)); changes+=("${!i}" "${!j}") ;; esac
+done
+folder=$("$program" -q config show --json "$config" "${changes[@]}") || exit
+folder=$(sed -n '/^ *"output_dir": "/ { s///; s/",\{0,1\}$//; s/\\\(["\\]\)/\1/g; p; q }' <<< "$folder")
+is_complete() { "$program" -q runs --json "$folder" 2> /dev/null | grep -q '"state":"complete"'; }
+
 # Where the line to another machine is cut, the processes end by themselves, and mpirun waits for those over there for a
 # quarter of an hour: it is killed when it had processes here and has had none for three seconds.
 watch_launcher() { # session
@@ -74,6 +83,11 @@ for ((start = 0; ; start++)); do
         wait "$training" || code=$?
     done
     say "training ended with exit code $code"
+    # `srun` ends with 0, too, where it was to start processes and could not.
+    if [ "$code" -eq 0 ] && ! is_complete; then
+        say "but the run in $folder is not complete, seen from here: this counts as a start that failed"
+        code=1
+    fi
     # A wrong configuration (2) and a run that diverges for good (76) are so at the next start, too.
     case $code in 0 | 2 | 76) exit "$code" ;; esac
     if [ "$stopped" = usr1 ] && [ -n "$requeue" ]; then

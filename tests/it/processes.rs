@@ -350,6 +350,12 @@ fn runs_of_sweeps_and_comparisons_are_dealt_out() {
 
 /// The script that starts two processes, with each of these settings.
 fn cluster(place: &Workplace, restarts: &str, sets: &[&str]) -> Child {
+    let launch = "mpirun --oversubscribe --allow-run-as-root --bind-to none -np 2";
+    launched(place, launch, restarts, sets)
+}
+
+/// The script that starts processes by the line `launch`.
+fn launched(place: &Workplace, launch: &str, restarts: &str, sets: &[&str]) -> Child {
     let mut script = Command::new("bash");
     script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm/train-cluster.sh"));
     script
@@ -357,7 +363,7 @@ fn cluster(place: &Workplace, restarts: &str, sets: &[&str]) -> Child {
         .args(["--requeue-command", "touch requeued"])
         .arg("--program")
         .arg(program());
-    script.args(["--launch", "mpirun --oversubscribe --allow-run-as-root --bind-to none -np 2", "--"]);
+    script.args(["--launch", launch, "--"]);
     script.args(sets.iter().flat_map(|set| ["--set", set])).current_dir(place.path("."));
     script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
 }
@@ -372,6 +378,11 @@ fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
     alone.run(&SETS, &[]).ok();
 
     let place = Workplace::new();
+    let nothing = launched(&place, "true", "1", &SETS);
+    let nothing = Finished::from(nothing.wait_with_output().expect("ends"));
+    let failed_starts = nothing.stderr.matches("is not complete").count();
+    assert_eq!((nothing.code, failed_starts), (Some(1), 2), "{nothing:?}");
+
     let mut script = cluster(&place, "0", &SETS);
     kill(&rank_of(&place, &mut script, 3), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends"));
