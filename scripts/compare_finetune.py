@@ -4,10 +4,13 @@ seconds of processor time, which a neighbour changes little (ours with start and
 
   compare_finetune.py --mlmtrain target/release/mlmtrain --model DIR --train FILE --eval FILE [--task token-classify]
                       [--seeds 1,2,3] [--compute bf16] [--rate 5e-5] [--epochs 3] [--rows 16] [--length 128] [--threads 2]
+                      [--nothing-drawn]
 
 Files: .tsv or .csv with the columns --text-column and --label-column, or CoNLL (word, tab, tag) for token-classify.
 The recipe of both: AdamW, weight decay 0.01 on matrices alone, a tenth of the steps to warm up and then down to zero, clipping
 at 1, dropout as the model's folder says; transformers pads each batch to its longest row, and computes in bf16 by autocast.
+With --nothing-drawn both begin with one head and take the examples in our order, without dropout: with f32 they differ by
+rounding alone.
 Score: accuracy, or seqeval's F1 of entities. Needs torch, transformers, and seqeval for entities.
 """
 import argparse, csv, json, math, os, re, resource, statistics, subprocess, sys, tempfile, time
@@ -28,6 +31,7 @@ def options():
     parser.add_argument("--rows", type=int, default=16, help="rows of a batch")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row at most")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--nothing-drawn", action="store_true", help="one head, our order of examples, no dropout")
     parser.add_argument("--peer", type=int, metavar="SEED", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -41,6 +45,37 @@ def read(path, o):
     with open(path, encoding="utf-8") as file:
         sentences = [[line.rstrip("\n").split("\t") for line in block.split("\n") if line] for block in re.split(r"\n\s*\n", file.read())]
     return [([w[0] for w in s], [w[-1] for w in s]) for s in sentences if s]
+
+
+def philox(counter, key):
+    """Philox4x32-10: four words of 32 bits."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [q >> 32 ^ c[1] ^ k[0], q & 0xFFFFFFFF, p >> 32 ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+        k = [k[0] + 0x9E3779B9 & 0xFFFFFFFF, k[1] + 0xBB67AE85 & 0xFFFFFFFF]
+    return c
+
+
+def our_order(count, seed, epoch):
+    """The order in which mlmtrain takes `count` examples: a network of four rounds (src/rng.rs)."""
+    half = max(1, math.ceil((count - 1).bit_length() / 2))
+
+    def place(i):
+        left, right = i >> half, i & (1 << half) - 1
+        for turn in range(4):
+            at = turn << 48 | right
+            words = philox([at & 0xFFFFFFFF, at >> 32, epoch, 2 << 24], [seed & 0xFFFFFFFF, seed >> 32])
+            left, right = right, left ^ words[0] & (1 << half) - 1
+        return left << half | right
+
+    order = []
+    for i in range(count):
+        i = place(i)
+        while i >= count:
+            i = place(i)
+        order.append(i)
+    return order
 
 
 def peer(o, seed):
@@ -57,7 +92,13 @@ def peer(o, seed):
     number = {label: i for i, label in enumerate(labels)}
     tokenizer = AutoTokenizer.from_pretrained(o.model)
     make = AutoModelForTokenClassification if words else AutoModelForSequenceClassification
-    model = make.from_pretrained(o.model, num_labels=len(labels))
+    if o.nothing_drawn:
+        none = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model = make.from_pretrained(o.model, **none)
+        labels = [model.config.id2label[i] for i in range(len(labels))]
+        number = {label: i for i, label in enumerate(labels)}
+    else:
+        model = make.from_pretrained(o.model, num_labels=len(labels))
 
     def encode(rows):
         encoded = tokenizer([r[0] for r in rows], truncation=True, max_length=o.length, is_split_into_words=words)
@@ -94,8 +135,10 @@ def peer(o, seed):
     autocast = lambda: torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.compute == "bf16")
     start, busy = time.perf_counter(), time.process_time()
     model.train()
-    for _ in range(o.epochs):
+    for epoch in range(o.epochs):
         shuffled = torch.randperm(len(examples), generator=order).tolist()
+        if o.nothing_drawn:
+            shuffled = our_order(len(examples), seed, epoch)
         for at in range(0, len(shuffled), o.rows):
             with autocast():
                 loss = model(**batch([examples[i] for i in shuffled[at : at + o.rows]])).loss
@@ -136,7 +179,7 @@ def peer(o, seed):
     print(json.dumps(dict(score=100 * score, seconds=seconds, cpu=cpu)))
 
 
-def ours(o, seed, folder):
+def ours(o, seed, folder, **others):
     command = [o.mlmtrain, "--quiet", "finetune", "--task", o.task, "--model", o.model, "--train", o.train, "--eval", o.eval]
     if o.task == "classify":
         command += ["--text-column", o.text_column, "--label-column", o.label_column]
@@ -146,6 +189,9 @@ def ours(o, seed, folder):
         "training.warmup_steps": 0.1, "training.weight_decay": 0.01, "training.save_steps": 0, "training.eval_steps": 0,
         "data.max_seq_length": o.length,
     }
+    if o.nothing_drawn:
+        settings |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    settings |= others
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     busy = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
@@ -166,9 +212,13 @@ def main():
     seeds = [int(seed) for seed in o.seeds.split(",")]
     found = {"mlmtrain": [], "transformers": []}
     with tempfile.TemporaryDirectory() as work:
+        if o.nothing_drawn:
+            ours(o, 1, os.path.join(work, "head"), **{"training.max_steps": 1, "training.learning_rate": 1e-30})
+            o.model = os.path.join(work, "head", "final")
         for seed in seeds:
             found["mlmtrain"].append(ours(o, seed, os.path.join(work, str(seed))))
-            done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--peer", str(seed)], capture_output=True, text=True)
+            again = [sys.executable, __file__, *sys.argv[1:], "--model", o.model, "--peer", str(seed)]
+            done = subprocess.run(again, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)
             found["transformers"].append(json.loads(done.stdout.splitlines()[-1]))

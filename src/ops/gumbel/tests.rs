@@ -73,7 +73,7 @@ fn devices_draw_the_same_ids() {
 
 #[test]
 fn classes_come_as_often_as_softmax_says() {
-    const ROWS: usize = 30_000;
+    const ROWS: usize = 6_000;
     on_each_device(|| {
         let row = [0.3f32, -1.1, 0.9];
         let logits = placed(&from_vec(row.repeat(ROWS), (ROWS, 3)).unwrap());
@@ -82,7 +82,7 @@ fn classes_come_as_often_as_softmax_says() {
         let whole: f32 = row.iter().map(|z| z.exp()).sum();
         for (class, z) in row.iter().enumerate() {
             let share = drawn.iter().filter(|id| **id as usize == class).count() as f64 / ROWS as f64;
-            assert!((share - f64::from(z.exp() / whole)).abs() < 0.01, "class {class}: {share}");
+            assert!((share - f64::from(z.exp() / whole)).abs() < 0.02, "class {class}: {share}");
         }
         // Another key is another draw, the same one is the same.
         assert_eq!(ids(&logits, &keys), drawn);

@@ -75,18 +75,21 @@ struct Turns {
     }
 };
 
-thread_local Block block;
 thread_local Turns turns;
 
+Block& this_block() { return of_this_thread<Block>(); }
+
 void enter() {
-    (*block.body)();
+    (*this_block().body)();
     finish_copies();
     wait(State::DONE);
 }
 
-void prepare(Fiber& fiber, std::vector<unsigned char>& stack) {
+void prepare(Fiber& fiber, std::vector<unsigned char>& stack, unsigned thread) {
     stack.resize(STACK_BYTES);
-    auto top = (reinterpret_cast<uintptr_t>(stack.data()) + STACK_BYTES) & ~uintptr_t(63);
+    // Each begins a few lines of the cache lower than the one before: as far apart as they are, all would want the
+    // same lines.
+    auto top = (reinterpret_cast<uintptr_t>(stack.data()) + STACK_BYTES - thread * 576 % 4096) & ~uintptr_t(63);
     auto* words = reinterpret_cast<uintptr_t*>(top);
     // Six registers, then the address that the first switch returns to, with the alignment that a call would
     // leave.
@@ -96,6 +99,7 @@ void prepare(Fiber& fiber, std::vector<unsigned char>& stack) {
 }
 
 void go_on(Warp& warp, State from) {
+    Block& block = this_block();
     unsigned lanes = warp.at[int(from)];
     warp.at[int(from)] = 0;
     warp.ready |= lanes;
@@ -114,6 +118,7 @@ void release(Warp& warp, State state) {
     for (State other : {State::AT_SHUFFLE, State::AT_WARP}) {
         if (state == State::DONE && warp.at[int(other)]) release(warp, other);
     }
+    Block& block = this_block();
     for (const Warp& each : block.warps) {
         if ((each.at[int(State::AT_BLOCK)] | each.done) != ~0u) return;
     }
@@ -123,6 +128,7 @@ void release(Warp& warp, State state) {
 
 // A warp that can go on, or none.
 Warp* next_warp() {
+    Block& block = this_block();
     unsigned count = unsigned(block.warps.size());
     bool stays = turns.order != Order::DRAWN || turns.draw() % turns.patience != 0;
     if (turns.order != Order::DRAWN) {
@@ -149,6 +155,7 @@ unsigned next_lane(unsigned ready) {
 }
 
 void take_turn(Warp& warp) {
+    Block& block = this_block();
     unsigned lane = next_lane(warp.ready), thread = unsigned(&warp - block.warps.data()) * WARP + lane;
     Fiber& fiber = block.fibers[thread];
     block.current = now.thread = thread;
@@ -166,12 +173,13 @@ void take_turn(Warp& warp) {
 }
 
 void run_block(unsigned threads) {
+    Block& block = this_block();
     block.fibers.resize(threads);
     block.stacks.resize(std::max<size_t>(block.stacks.size(), threads));
     block.warps.assign(threads / WARP, Warp());
     for (Warp& warp : block.warps) warp.ready = ~0u;
     std::fill(block.shared.begin(), block.shared.end(), 0xff);
-    for (unsigned i = 0; i < threads; i++) prepare(block.fibers[i], block.stacks[i]);
+    for (unsigned i = 0; i < threads; i++) prepare(block.fibers[i], block.stacks[i], i);
     now.exchange = reinterpret_cast<uintptr_t>(block.warps.data());
     now.exchange_bytes = block.warps.size() * sizeof(Warp);
     now.block_run++;
@@ -194,12 +202,14 @@ void set_order(Order order, uint64_t seed) {
 }
 
 void wait(State state) {
+    Block& block = this_block();
     Fiber& fiber = block.fibers[block.current];
     fiber.state = state;
     mlmtrain_switch_stack(&fiber.stack_pointer, block.scheduler);
 }
 
 Slots& next_slots() {
+    Block& block = this_block();
     Fiber& fiber = block.fibers[block.current];
     fiber.parity ^= 1;
     return block.warps[block.current / WARP].slots[fiber.parity];
@@ -208,10 +218,12 @@ Slots& next_slots() {
 void start_copy(void* to, const void* from, size_t bytes, bool valid) {
     if (valid) touch(from, bytes, false);
     touch(to, bytes, true);
+    Block& block = this_block();
     block.fibers[block.current].copies.push_back({to, from, bytes, valid});
 }
 
 void finish_copies() {
+    Block& block = this_block();
     auto& copies = block.fibers[block.current].copies;
     for (const Copy& copy : copies) {
         if (copy.valid) {
@@ -226,6 +238,7 @@ void finish_copies() {
 void* shared_memory() { return reinterpret_cast<void*>(now.shared); }
 
 void run(const std::function<void()>& body, const unsigned* blocks, unsigned threads, unsigned shared_bytes) {
+    Block& block = this_block();
     if (threads % WARP) fail("threads of a block must be whole warps");
     block.body = &body;
     block.shared.assign(shared_bytes + 64, 0);

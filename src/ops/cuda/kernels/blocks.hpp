@@ -22,6 +22,18 @@ namespace host {
 
 constexpr unsigned WARP = 32;
 
+// The one `T` of this thread of the system. By a pointer, since each look at a `thread_local` with a constructor
+// would ask first whether that has run.
+template <typename T>
+T& of_this_thread() {
+    static thread_local T* found = nullptr;
+    if (!found) {
+        static thread_local T own;
+        found = &own;
+    }
+    return *found;
+}
+
 // In which order threads and blocks take their turns, on this thread of the system.
 enum class Order { FORWARDS, BACKWARDS, DRAWN };
 void set_order(Order order, uint64_t seed);

@@ -56,10 +56,9 @@ struct Shadow {
     std::string message;
 };
 
-thread_local Shadow shadow;
 thread_local bool is_watched = true;
 
-Page& page_of(uintptr_t number) {
+Page& page_of(Shadow& shadow, uintptr_t number) {
     auto& found = shadow.found[number % 64];
     if (!found.page || found.number != number) {
         auto& page = shadow.pages[number];
@@ -75,7 +74,7 @@ std::string of_block(unsigned block) {
 }
 
 // The argument that the address lies behind, and how far.
-std::string in_words(uintptr_t at) {
+std::string in_words(const Shadow& shadow, uintptr_t at) {
     char text[128];
     if (at - now.shared < now.shared_bytes) {
         std::snprintf(text, sizeof text, "byte %zu of shared memory", size_t(at - now.shared));
@@ -96,6 +95,7 @@ std::string in_words(uintptr_t at) {
 }
 
 void report(uintptr_t at, bool writes, unsigned block, unsigned thread, bool wrote) {
+    auto& shadow = of_this_thread<Shadow>();
     now.found = true;
     std::string missing = "no __syncthreads() between";
     if (block != now.block) {
@@ -106,7 +106,7 @@ void report(uintptr_t at, bool writes, unsigned block, unsigned thread, bool wro
     std::string other = "block " + of_block(block);
     if (thread != NOBODY) other = "thread " + std::to_string(thread) + " of " + other;
     std::string own = "thread " + std::to_string(now.thread) + " of block " + of_block(now.block);
-    shadow.message = "race in `" + std::string(shadow.kernel) + "` on " + in_words(at) + ": " + other +
+    shadow.message = "race in `" + std::string(shadow.kernel) + "` on " + in_words(shadow, at) + ": " + other +
                      (wrote ? " wrote, " : " read, ") + own + (writes ? " writes: " : " reads: ") + missing;
 }
 
@@ -182,23 +182,25 @@ void touch_word(Word& word, unsigned run, uintptr_t at, unsigned first, unsigned
 
 }  // namespace
 
-void touch(const void* pointer, size_t bytes, bool writes) {
+void look_at(const void* pointer, size_t bytes, bool writes) {
     auto first = reinterpret_cast<uintptr_t>(pointer), end = first + bytes;
-    if (!now.watching || now.found || first - now.stack < now.stack_bytes) return;
+    if (now.found || first - now.stack < now.stack_bytes) return;
     if (first - now.exchange < now.exchange_bytes) return;
+    auto& shadow = of_this_thread<Shadow>();
     bool is_shared = first - now.shared < now.shared_bytes;
     for (uintptr_t at = first / WORD * WORD; at < end && !now.found; at += WORD) {
         auto from = unsigned(at < first ? first - at : 0), to = unsigned(std::min<uintptr_t>(end - at, WORD));
         if (is_shared) {
             touch_word(shadow.shared[(at - now.shared) / WORD], now.block_run, at, from, to, writes);
         } else {
-            Page& page = page_of(at >> PAGE_SHIFT);
+            Page& page = page_of(shadow, at >> PAGE_SHIFT);
             touch_word(page.words[at % (1 << PAGE_SHIFT) / WORD], now.launch, at, from, to, writes);
         }
     }
 }
 
 void watch(const char* kernel, const void* args, size_t args_bytes, size_t shared_bytes) {
+    auto& shadow = of_this_thread<Shadow>();
     shadow.kernel = kernel;
     shadow.args.assign(args_bytes / 8, 0);
     std::memcpy(shadow.args.data(), args, shadow.args.size() * 8);
@@ -212,7 +214,7 @@ void watch(const char* kernel, const void* args, size_t args_bytes, size_t share
 void set_watched(bool watched) { is_watched = watched; }
 
 std::string end_of_watch() {
-    return now.found ? shadow.message : std::string();
+    return now.found ? of_this_thread<Shadow>().message : std::string();
 }
 
 }  // namespace host

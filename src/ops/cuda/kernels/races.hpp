@@ -33,8 +33,13 @@ struct Now {
 };
 inline thread_local Now now = {};
 
-// An access of the running thread; the compiler's calls end here.
-void touch(const void* at, size_t bytes, bool writes);
+// An access of the running thread in a launch that is watched.
+void look_at(const void* at, size_t bytes, bool writes);
+
+// An access of the running thread; the compiler's calls end here. Most launches are not watched.
+inline void touch(const void* at, size_t bytes, bool writes) {
+    if (now.watching) look_at(at, bytes, writes);
+}
 
 // Begins the watch over a launch of `kernel`, whose arguments name the addresses that messages speak of.
 void watch(const char* kernel, const void* args, size_t args_bytes, size_t shared_bytes);
