@@ -5,18 +5,16 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use anyhow::Result;
 use rayon::prelude::*;
 
 use crate::config::DataConfig;
 use crate::config::DeduplicationConfig;
 use crate::corpus::Corpus;
+use crate::corpus::KeptDocuments;
 use crate::corpus::Location;
 use crate::corpus::Rejection;
 use crate::corpus::Scan;
-use crate::corpus::Side;
-use crate::corpus::Split;
 use crate::corpus::StoredDocument;
 use crate::corpus::dedup;
 use crate::corpus::dedup::Duplicates;
@@ -71,10 +69,8 @@ pub fn read_corpus(
 
 /// The kept documents of a corpus.
 pub struct Curated {
-    parts: Vec<Part>,
-    /// Index of each part's first document, and the number of all documents at the end.
-    first_documents: Vec<u64>,
-    duplicates: Option<Duplicates>,
+    /// The documents.
+    pub kept: KeptDocuments,
     split: SplitTally,
     /// What was read, left out and kept.
     pub tally: Tally,
@@ -104,11 +100,8 @@ impl Curated {
     ) -> Result<Self> {
         let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
         let parts = store::whole_parts(folder, |part| tally.merge(part))?;
-        let ends = parts.iter().scan(0, |end, (_, entry)| {
-            *end += entry.documents;
-            Some(*end)
-        });
-        let first_documents: Vec<u64> = std::iter::once(0).chain(ends).collect();
+        let all = KeptDocuments::all(parts);
+        let (parts, first_documents) = (&all.parts, &all.first_documents);
         let duplicates = if Sketcher::new(&config.deduplication).is_some() {
             let sketches: Vec<PathBuf> = parts.iter().map(|(paths, _)| paths.sketches.clone()).collect();
             let mut compared = |done, total| progress(Step::Compare, done, total);
@@ -135,67 +128,28 @@ impl Curated {
             }
             progress(Step::Count, done, total);
         }
-        let mut curated = Self { parts, first_documents, duplicates, split, tally: Tally::new(source_names) };
-        curated.name_originals(&mut tally)?;
-        curated.tally = tally;
-        Ok(curated)
+        name_originals(&all, &mut tally)?;
+        let kept = all.without(duplicates.map(Duplicates::into_left_out).unwrap_or_default());
+        Ok(Self { kept, split, tally })
     }
 
     /// The split and what falls on its sides; an error when there is nothing to split.
     pub fn scan(&self) -> Result<Scan> {
         self.split.finish()
     }
+}
 
-    /// The kept documents from index `first` on, with their indices and sides. Indices count duplicates too.
-    pub fn documents_from(
-        &self,
-        split: Split,
-        first: u64,
-    ) -> impl Iterator<Item = Result<(u64, Side, StoredDocument)>> + '_ {
-        let first_part = self.first_documents.partition_point(|start| *start <= first).saturating_sub(1);
-        let parts = self.parts.iter().zip(&self.first_documents).skip(first_part);
-        parts.flat_map(move |((paths, entry), start)| {
-            let (documents, error) = match PartReader::open(paths, entry) {
-                Ok(reader) => (Some(reader), None),
-                Err(e) => (None, Some(Err(e))),
-            };
-            let numbered =
-                (*start..).zip(documents.into_iter().flatten()).filter_map(move |(index, document)| {
-                    match document {
-                        Err(e) => Some(Err(e)),
-                        Ok(_) if index < first || self.is_duplicate(index) => None,
-                        Ok(document) => Some(Ok((index, split.side(document.key), document))),
-                    }
-                });
-            error.into_iter().chain(numbered)
-        })
-    }
-
-    /// Says of the duplicates among the samples what they repeat. Their details hold the index of that
-    /// document so far.
-    fn name_originals(&self, tally: &mut Tally) -> Result<()> {
-        for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
-            for sample in tally.samples.0.get_mut(reason).into_iter().flatten() {
-                if let Ok(index) = sample.detail.parse() {
-                    sample.detail = format!("repeats {}", self.location(index)?);
-                }
+/// Says of the duplicates among the samples what they repeat. Their details hold the index of that document so far.
+fn name_originals(all: &KeptDocuments, tally: &mut Tally) -> Result<()> {
+    for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
+        for sample in tally.samples.0.get_mut(reason).into_iter().flatten() {
+            if let Ok(index) = sample.detail.parse() {
+                let (document, entry) = all.find(index)?;
+                sample.detail = format!("repeats {}", location_of(&document, entry));
             }
         }
-        Ok(())
     }
-
-    /// Where a document of the parts was read.
-    fn location(&self, index: u64) -> Result<Location> {
-        let part = self.first_documents.partition_point(|start| *start <= index).saturating_sub(1);
-        let (paths, entry) = &self.parts[part];
-        let document = PartReader::open(paths, entry)?.nth((index - self.first_documents[part]) as usize);
-        let document = document.context("a duplicate repeats a document of the corpus")??;
-        Ok(location_of(&document, entry))
-    }
-
-    fn is_duplicate(&self, index: u64) -> bool {
-        self.duplicates.as_ref().is_some_and(|duplicates| duplicates.of(index).is_some())
-    }
+    Ok(())
 }
 
 /// Counts what of a part is kept, and what is left out only now.

@@ -1,6 +1,8 @@
 //! Which documents are for validation: a function of their text alone, so that added sources never move one.
 
 use anyhow::Result;
+use serde::Deserialize;
+use serde::Serialize;
 
 use crate::corpus::report::Amount;
 use crate::error::Problem;
@@ -19,7 +21,7 @@ pub enum Side {
 
 /// Decides the side of each document by its key: uniform in [0, 1), from its text alone; the seed of a run
 /// does not matter.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// Documents whose key is below this are for validation.
     threshold: f64,

@@ -180,12 +180,21 @@ impl World {
         timeout: Option<Duration>,
     ) -> Result<Vec<T>> {
         let own = serde_json::to_vec(own).context("what processes tell each other as JSON")?;
-        let all = match self.engine {
-            Some(engine) => engine.gather(own, timeout).wait()?,
-            None => vec![own],
-        };
+        let all = self.gather_bytes_within(own, timeout)?;
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).context("what another process told");
         all.iter().map(read).collect()
+    }
+
+    /// The bytes of each process, in their order, however long it takes to have them.
+    pub fn gather_bytes(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        self.gather_bytes_within(own, Some(LONG))
+    }
+
+    fn gather_bytes_within(&self, own: Vec<u8>, timeout: Option<Duration>) -> Result<Vec<Vec<u8>>> {
+        match self.engine {
+            Some(engine) => engine.gather(own, timeout).wait(),
+            None => Ok(vec![own]),
+        }
     }
 
     /// The decision that all processes take, which is that of the first.

@@ -56,6 +56,7 @@ pub use read::each_line;
 pub use read::open;
 pub use read::open_stream;
 pub use read::read_capped;
+pub use read::read_open_capped;
 pub use read::read_system_text;
 pub use read::read_tail;
 pub use read::read_text_capped;

@@ -79,7 +79,8 @@ pub fn read_capped(path: &Path, cap_bytes: u64) -> Result<Vec<u8>> {
     read_open_capped(path, open(path)?, cap_bytes)
 }
 
-fn read_open_capped(path: &Path, file: File, cap_bytes: u64) -> Result<Vec<u8>> {
+/// As [`read_capped`], of a file that is open; `path` is what errors call it.
+pub fn read_open_capped(path: &Path, file: File, cap_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte over the cap tells a full file from a cut one, also for pipes, whose length is not known.
     file.take(cap_bytes + 1)

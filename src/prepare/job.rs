@@ -23,6 +23,7 @@ use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
+use crate::prepare::encode;
 use crate::prepare::meter::Meter;
 use crate::prepare::meter::Progress;
 use crate::prepare::meter::Stage;
@@ -61,7 +62,7 @@ pub struct Prepared {
 /// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
 ///
 /// Work that was made with other settings is an error that names the settings that differ. Of several processes,
-/// which share the folder, all read and clean the text; the first one does the rest.
+/// which share the folder, all read and clean the text, and all tokenize; the first one does the rest.
 pub fn ensure_prepared(
     world: World,
     config: &PretrainConfig,
@@ -74,7 +75,7 @@ pub fn ensure_prepared(
     }
     let job = Job::new(config)?;
     if world.from_first(None)? {
-        job.read(world, observer)?;
+        job.help(world, observer)?;
     }
     world.wait_for_all()?;
     open(&Job::new(config)?, Vec::new())
@@ -205,15 +206,11 @@ impl<'a> Job<'a> {
             .into())
     }
 
-    /// Reads this process's part of the corpus; the first one does all else.
-    fn read(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<()> {
-        corpus::read_corpus(
-            world,
-            self.corpus()?,
-            &self.config.data,
-            &self.documents(),
-            &mut of_steps(observer),
-        )
+    /// Does this process's share of what [`Self::make`] divides in the first one.
+    fn help(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<()> {
+        let (corpus, documents) = (self.corpus()?, self.documents());
+        corpus::read_corpus(world, corpus, &self.config.data, &documents, &mut of_steps(observer))?;
+        encode::help(world, &documents, &self.tokenizer())
     }
 
     /// Runs all stages that are not done; gives what is worth telling about the training of the tokenizer.
@@ -237,14 +234,15 @@ impl<'a> Job<'a> {
         if !fs::is_folder(&self.tokenizer()) {
             let trained = match &self.given {
                 Some(_) => None,
-                None => Some(vocabulary::train(self.config, &curated, &scan, observer)?),
+                None => Some(vocabulary::train(self.config, &curated.kept, &scan, observer)?),
             };
             let tokenizer = self.given.as_ref().or(trained.as_ref().map(|trained| &trained.tokenizer));
             write_tokenizer(tokenizer.context("a tokenizer is given or trained")?, &self.tokenizer())?;
             notes = trained.map(|trained| trained.notes).unwrap_or_default();
         }
         let tokenizer = Tokenizer::load(&self.tokenizer())?;
-        let (manifest, fertility) = self.write_shards(&curated, &scan, &tokenizer, sources, observer)?;
+        let (manifest, fertility) =
+            self.write_shards(world, &curated, &scan, &tokenizer, sources, observer)?;
         report::whole(&curated, &scan, &tokenizer, compare_with.as_ref(), (&manifest, &fertility))?
             .write(report_folder)?;
         manifest.write(&self.shards())?;
@@ -261,6 +259,7 @@ impl<'a> Job<'a> {
     /// source.
     fn write_shards(
         &self,
+        world: World,
         curated: &Curated,
         scan: &Scan,
         tokenizer: &Tokenizer,
@@ -276,7 +275,8 @@ impl<'a> Job<'a> {
             sources: sources.len(),
         };
         let mut meter = Meter::new(Stage::Tokenize, scan.train.bytes + scan.validation.bytes, observer);
-        let [train, validation] = tokenize::run(curated, scan.split, tokenizer, &options, &mut meter)?;
+        let [train, validation] =
+            tokenize::run(world, &curated.kept, scan.split, tokenizer, &options, &mut meter)?;
         let mut fertility = train.fertility;
         fertility.iter_mut().zip(&validation.fertility).for_each(|(all, more)| all.merge(more));
         let manifest = Manifest {

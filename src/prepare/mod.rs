@@ -3,8 +3,9 @@
 //!
 //! The folder holds `settings.json` (what everything depends on), `documents/` (kept text, removed at the
 //! end), `tokenizer/`, `shards/` and the report. Work made with other settings is never overwritten. The
-//! bytes written do not depend on the number of threads, nor on how often the work was interrupted.
+//! bytes written do not depend on the number of processes and threads, nor on how often the work was interrupted.
 
+mod encode;
 mod job;
 mod meter;
 mod portions;

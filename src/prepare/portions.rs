@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::Result;
 
-use crate::corpus::Curated;
+use crate::corpus::KeptDocuments;
 use crate::corpus::Side;
 use crate::corpus::Split;
 use crate::corpus::StoredDocument;
@@ -26,14 +26,14 @@ pub(super) struct Kept {
 
 /// Calls `work` with all kept documents from index `first` on, in order, until it fails.
 pub(super) fn for_each(
-    curated: &Curated,
+    kept: &KeptDocuments,
     split: Split,
     first: u64,
     mut work: impl FnMut(Vec<Kept>) -> Result<()>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let (sender, portions): (_, Receiver<Result<Vec<Kept>>>) = sync_channel(PORTIONS_AHEAD);
-        scope.spawn(move || read(curated, split, first, &sender));
+        scope.spawn(move || read(kept, split, first, &sender));
         for portion in portions {
             work(portion?)?;
         }
@@ -41,9 +41,9 @@ pub(super) fn for_each(
     })
 }
 
-fn read(curated: &Curated, split: Split, first: u64, sender: &SyncSender<Result<Vec<Kept>>>) {
+fn read(kept: &KeptDocuments, split: Split, first: u64, sender: &SyncSender<Result<Vec<Kept>>>) {
     let (mut portion, mut bytes) = (Vec::new(), 0);
-    for document in curated.documents_from(split, first) {
+    for document in kept.from_index(split, first) {
         match document {
             Ok((index, side, document)) => {
                 bytes += document.text.len();

@@ -128,7 +128,7 @@ fn compare(
     sources: usize,
 ) -> Result<Vec<Comparison>> {
     let (mut texts, mut bytes) = (vec![Vec::new(); sources], vec![0; sources]);
-    for document in curated.documents_from(scan.split, 0) {
+    for document in curated.kept.from_index(scan.split, 0) {
         let (_, _, document) = document?;
         if bytes[document.source] < COMPARED_BYTES {
             bytes[document.source] += document.text.len();

@@ -111,7 +111,7 @@ fn other_settings_are_named_and_nothing_is_overwritten() {
 #[test]
 fn several_processes_leave_the_bytes_of_one() {
     let story = Story::new();
-    let text: String = (0..6000)
+    let text: String = (0..14_000)
         .map(|n| format!("Paragraph {n}: the robin sang {} of {n} songs.\n\n", n % 7))
         .collect::<Vec<_>>()
         .concat();
@@ -158,5 +158,17 @@ fn several_processes_leave_the_bytes_of_one() {
             story.files(&name) == story.files("alone") && documents(&name) == whole,
             "{size}, gone on with"
         );
+        // One process came to the second portion of text, of which no shard counts; several go on.
+        let shards = folder.join("shards");
+        std::fs::remove_file(shards.join(MANIFEST_JSON)).unwrap();
+        let obstacle = shards.join("train-00040.safetensors");
+        std::fs::remove_file(&obstacle).unwrap();
+        std::fs::create_dir(&obstacle).unwrap();
+        assert!(ensure_prepared(World::ALONE, &config, &mut |_| {}).is_err());
+        std::fs::remove_dir(&obstacle).unwrap();
+        let journal = std::fs::read_to_string(shards.join("progress.json")).unwrap();
+        assert!(journal.contains("train-00020") && !journal.contains("train-00039"), "{journal}");
+        again();
+        assert!(story.files(&name) == story.files("alone"), "{size}, in the midst of tokenizing");
     }
 }

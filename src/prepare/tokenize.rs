@@ -10,13 +10,15 @@ use anyhow::Result;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::corpus::Curated;
+use crate::corpus::KeptDocuments;
 use crate::corpus::Side;
 use crate::corpus::Split;
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::fs;
+use crate::prepare::encode;
+use crate::prepare::encode::Task;
 use crate::prepare::meter::Meter;
-use crate::prepare::portions;
 use crate::prepare::portions::Kept;
 use crate::quantity::MOST_ON_A_DISK;
 use crate::shards::ShardWriter;
@@ -59,9 +61,11 @@ pub(super) struct Options<'a> {
     pub(super) sources: usize,
 }
 
-/// Writes the shards of both sides, as far as they are missing, and says what they hold: training first.
+/// Writes the shards of both sides, as far as they are missing, and says what they hold: training first. The other
+/// processes of `world` call [`encode::help`].
 pub(super) fn run(
-    curated: &Curated,
+    world: World,
+    documents: &KeptDocuments,
     split: Split,
     tokenizer: &Tokenizer,
     options: &Options,
@@ -70,21 +74,20 @@ pub(super) fn run(
     let journal = Journal::read_or_new(tokenizer, options)?;
     let writer = |side, progress| SideWriter::new(side, progress, tokenizer, options);
     let mut sides = [writer(Side::Train, &journal.train), writer(Side::Validation, &journal.validation)];
-    let first = journal.train.next_document.min(journal.validation.next_document);
+    let task = Task { split, first: sides.each_ref().map(|side| side.resumed_at) };
+    world.from_first(Some(task))?;
+    documents.tell(world)?;
     meter.at(journal.train.written.text_bytes + journal.validation.written.text_bytes);
-    portions::for_each(curated, split, first, |mut portion| {
-        portion.retain(|kept| kept.index >= sides[kept.side as usize].resumed_at);
-        let texts: Vec<&str> = portion.iter().map(|kept| kept.document.text.as_str()).collect();
-        let encoded = tokenizer.encode_corpus(&texts)?;
+    encode::for_each(world, documents, task, tokenizer, |portion, encoded| {
         let mut wrote_shard = false;
         for (kept, ids) in portion.iter().zip(encoded) {
-            wrote_shard |= sides[kept.side as usize].add(kept, &ids, tokenizer.special().unk)?;
+            wrote_shard |= sides[kept.side as usize].add(kept, ids, tokenizer.special().unk)?;
         }
         if wrote_shard {
             let [train, validation] = sides.each_ref().map(|side| side.saved.clone());
             Journal { train, validation, ..journal.clone() }.write(options.folder)?;
         }
-        meter.add(texts.iter().map(|text| text.len() as u64).sum());
+        meter.add(portion.iter().map(|kept| kept.document.text.len() as u64).sum());
         Ok(())
     })?;
     let [train, validation] = sides;

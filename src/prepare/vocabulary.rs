@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::config::PretrainConfig;
-use crate::corpus::Curated;
+use crate::corpus::KeptDocuments;
 use crate::corpus::Scan;
 use crate::corpus::Side;
 use crate::error::Problem;
@@ -18,10 +18,10 @@ use crate::tokenizer::TrainerOptions;
 /// A document gives the tokenizer's training a slice of at least this many bytes, or all that it has.
 const SLICE_BYTES_MIN: u64 = 4 << 10;
 
-/// The tokenizer that `config` describes, trained on what `curated` keeps for training.
+/// The tokenizer that `config` describes, trained on the documents that are kept for training.
 pub(super) fn train(
     config: &PretrainConfig,
-    curated: &Curated,
+    kept: &KeptDocuments,
     scan: &Scan,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Trained> {
@@ -31,7 +31,7 @@ pub(super) fn train(
     let mut sample =
         Sample { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 };
     let mut meter = Meter::new(Stage::CountWords, scan.train.bytes, observer);
-    portions::for_each(curated, scan.split, 0, |portion| {
+    portions::for_each(kept, scan.split, 0, |portion| {
         // The tokenizer sees no validation text, as the model does not.
         let train: Vec<&str> = portion
             .iter()

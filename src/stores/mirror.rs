@@ -1,11 +1,14 @@
 //! A run folder that is copied into a bucket while the run goes on, by a thread that looks at it now and
 //! then.
 //!
-//! The run knows nothing of it: it publishes whole folders by renaming them, and what it deletes is gone.
-//! Files of a checkpoint go first and, once all are there that it names, its manifest, so that half of one is
-//! never taken for a whole. A failure stops nothing; it is told once, and tried again.
+//! The run knows nothing of it: it publishes whole folders by renaming them, and deletes them when it likes. Files of
+//! a checkpoint are held open until all are in the bucket, and there its manifest goes last, so that half of one is
+//! never taken for a whole. Where saving is quicker than uploading, some are left out, and the bucket has a whole one
+//! at any time. A failure stops nothing; it is told once, and tried again.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -137,44 +140,51 @@ impl Copy {
         }
         sealed.retain(|_, files| files.iter().any(|name| self.known.get(*name) != here.get(*name)));
         if self.is_first || is_last || !sealed.is_empty() {
-            others.into_iter().try_for_each(|name| self.put(name, here[name]))?;
+            for name in others {
+                if let Some(mut file) = self.open(name)? {
+                    self.put(name, &mut file, here[name])?;
+                }
+            }
             self.is_first = false;
         }
         let mut newest_first: Vec<(&str, Vec<&String>)> = sealed.into_iter().collect();
         newest_first
             .sort_by_key(|(_, files)| std::cmp::Reverse(files.iter().map(|name| here[*name].1).max()));
         for (folder, mut files) in newest_first {
-            let manifest = format!("{folder}/{MANIFEST}");
-            self.forget(&manifest)?;
-            files.retain(|name| **name != manifest);
-            for name in files {
-                if self.known.get(name) != here.get(name) {
-                    self.put(name, here[name])?;
+            let manifest_name = format!("{folder}/{MANIFEST}");
+            files.retain(|name| **name != manifest_name);
+            // What the run has deleted since it was seen is too late.
+            let Some(file) = self.open(&manifest_name)? else { continue };
+            let manifest = fs::read_open_capped(Path::new(&manifest_name), file, MANIFEST_CAP_BYTES)?;
+            let opened: Vec<Option<File>> =
+                files.iter().map(|name| self.open(name)).collect::<Result<_>>()?;
+            self.forget(&manifest_name)?;
+            for (name, file) in files.into_iter().zip(opened) {
+                if let Some(mut file) = file.filter(|_| self.known.get(name) != here.get(name)) {
+                    self.put(name, &mut file, here[name])?;
                 }
             }
-            // The run may delete it meanwhile; then it gets no manifest there, and is deleted there next.
-            if self.is_complete(folder) {
-                self.put(&manifest, here[&manifest])?;
+            // Without all that it names, the run was deleting it.
+            if is_complete(folder, &manifest, &self.known) {
+                self.put(&manifest_name, &mut manifest.as_slice(), here[&manifest_name])?;
             }
         }
         self.delete_gone()
     }
 
-    /// Whether all files that the manifest of a folder names, as long as that is here, are in the bucket.
-    fn is_complete(&self, folder: &str) -> bool {
-        let manifest = fs::read_capped(&self.folder.join(folder).join(MANIFEST), MANIFEST_CAP_BYTES);
-        manifest.is_ok_and(|manifest| is_complete(folder, &manifest, &self.known))
+    /// A file of the run; none where it was deleted meanwhile.
+    fn open(&self, name: &str) -> Result<Option<File>> {
+        let path = self.folder.join(name);
+        match fs::open(&path) {
+            Err(_) if !fs::exists(&path) => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
-    fn put(&mut self, name: &str, stamp: Stamp) -> Result<()> {
-        match self.remote.put(name, &self.folder.join(name)) {
-            Err(_) if !fs::exists(&self.folder.join(name)) => Ok(()),
-            Err(e) => Err(e),
-            Ok(()) => {
-                self.known.insert(name.to_string(), stamp);
-                Ok(())
-            }
-        }
+    fn put(&mut self, name: &str, file: &mut impl Read, stamp: Stamp) -> Result<()> {
+        self.remote.put(name, file)?;
+        self.known.insert(name.to_string(), stamp);
+        Ok(())
     }
 
     /// Deletes in the bucket what this run has put there and deleted here, manifests first. A folder without
@@ -188,11 +198,26 @@ impl Copy {
         for name in gone {
             // It may be just deleted here, with its manifest still there.
             if let Some(folder) = sealed_folder(&name, &self.known) {
+                if self.is_last_resort(folder, &here) {
+                    continue;
+                }
                 self.forget(&format!("{folder}/{MANIFEST}"))?;
             }
             self.forget(&name)?;
         }
         Ok(())
+    }
+
+    /// Whether a folder holds a checkpoint and those that followed it are still on their way: where saving is
+    /// quicker than uploading, a machine that is lost meanwhile would leave none at all.
+    fn is_last_resort(&self, folder: &str, here: &BTreeMap<String, Stamp>) -> bool {
+        let Some((above, _)) = folder.rsplit_once("checkpoint-") else { return false };
+        let mut followers = here.iter().filter(|(name, _)| {
+            let step = name.strip_prefix(above).and_then(|rest| rest.strip_prefix("checkpoint-"));
+            step.and_then(|rest| rest.split_once('/')).is_some_and(|(_, file)| file == MANIFEST)
+        });
+        let has_followers = followers.clone().next().is_some();
+        has_followers && !followers.any(|(name, stamp)| self.known.get(name) == Some(stamp))
     }
 
     /// Deletes an object that this run has put there.

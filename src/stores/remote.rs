@@ -90,14 +90,13 @@ impl Remote {
         })
     }
 
-    /// Writes the content of a file.
-    pub(super) fn put(&self, name: &str, file: &Path) -> Result<()> {
+    /// Writes an object with what is read of a file.
+    pub(super) fn put(&self, name: &str, file: &mut impl Read) -> Result<()> {
         let key = self.key(name)?;
-        let mut reader = fs::open(file)?;
         let mut portion = || {
             let mut bytes = Vec::new();
-            let read = reader.by_ref().take(PART_BYTES as u64).read_to_end(&mut bytes);
-            read.with_context(|| format!("cannot read `{}`", file.display()))?;
+            let read = file.by_ref().take(PART_BYTES as u64).read_to_end(&mut bytes);
+            read.with_context(|| format!("cannot read `{name}`"))?;
             anyhow::Ok(bytes)
         };
         let put = async {

@@ -9,18 +9,29 @@ use crate::corpus::dedup::sketch_file::u64_at;
 use crate::fs;
 
 /// One bit for each document.
-#[derive(Debug, Clone)]
-pub(super) struct Bitmap {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bitmap {
     words: Vec<u64>,
 }
 
 impl Bitmap {
+    /// As they were given as bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        Self { words }
+    }
+
+    /// For another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
     pub(super) fn new(len: u64) -> Self {
         Self { words: vec![0; len.div_ceil(64) as usize] }
     }
 
     /// `false` past the end.
-    pub(super) fn get(&self, index: u64) -> bool {
+    pub fn get(&self, index: u64) -> bool {
         self.words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
@@ -54,6 +65,15 @@ impl Duplicates {
             (false, false) => None,
             _ => Some(NEAR_DUPLICATE),
         }
+    }
+
+    /// All documents that are left out.
+    pub fn into_left_out(self) -> Bitmap {
+        let mut words = self.exact.words;
+        // One of them may have no words, where nothing of its kind was looked for.
+        words.resize(words.len().max(self.near.words.len()), 0);
+        words.iter_mut().zip(&self.near.words).for_each(|(word, near)| *word |= near);
+        Bitmap { words }
     }
 
     /// The document that this one repeats, which is one that stays; `None` for a document that stays itself.

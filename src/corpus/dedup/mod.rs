@@ -26,6 +26,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
+pub use duplicates::Bitmap;
 pub use duplicates::Duplicates;
 pub use duplicates::EXACT_DUPLICATE;
 pub use duplicates::NEAR_DUPLICATE;

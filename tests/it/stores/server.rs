@@ -18,15 +18,13 @@ use crate::workplace::Finished;
 pub(super) struct Request {
     pub(super) number: usize,
     pub(super) head: String,
+    pub(super) body: String,
 }
 
 impl Request {
     /// The value of a header.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(": ")?;
-            key.eq_ignore_ascii_case(name).then_some(value)
-        })
+        header_of(&self.head, name)
     }
 
     /// The first byte that is asked for, where not all are.
@@ -77,13 +75,25 @@ impl Server {
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let head = head_of(&stream);
+                let body_bytes = header_of(&head, "content-length").and_then(|value| value.parse().ok());
+                // Unless all is read that was sent, the connection is reset instead of answered.
+                let mut body = Vec::new();
+                let _ = (&stream).take(body_bytes.unwrap_or(0)).read_to_end(&mut body);
+                let body = String::from_utf8_lossy(&body).into_owned();
                 heads.lock().unwrap().push(head.clone());
                 // Who asks may go away at any time.
-                let _ = (&stream).write_all(&answer(&Request { number, head }));
+                let _ = (&stream).write_all(&answer(&Request { number, head, body }));
             }
         });
         Self { host, seen }
     }
+}
+
+fn header_of<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(": ")?;
+        key.eq_ignore_ascii_case(name).then_some(value)
+    })
 }
 
 fn head_of(mut stream: &TcpStream) -> String {

@@ -1,7 +1,10 @@
 //! `run.upload_to`: a machine that vanishes, a new one with an empty disk, and a bucket of somebody else.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -131,6 +134,51 @@ fn a_new_machine_with_an_empty_disk_ends_in_the_same_bytes() {
     let third = place();
     let complete = finish(start(&server, &third, &LONG)).ok();
     assert!(complete.stdout.contains("this run is complete"), "{}", complete.stdout);
+}
+
+/// The manifests of checkpoints in a bucket, and how many were deleted there.
+#[derive(Default)]
+struct Manifests {
+    there: BTreeSet<String>,
+    deleted: usize,
+}
+
+#[test]
+fn a_slow_bucket_is_never_without_a_whole_checkpoint_again() {
+    let manifests: Arc<Mutex<Manifests>> = Arc::default();
+    let account = Arc::clone(&manifests);
+    let store = Server::start(move |request| {
+        let manifest = |text: &str| {
+            let start = text.find("runs/mine/checkpoint-")?;
+            Some(text[start..start + text[start..].find("/manifest.json")?].to_string())
+        };
+        let mut account = account.lock().unwrap();
+        if request.head.starts_with("PUT ") {
+            // Until a checkpoint is uploaded, several others are saved, and it is deleted.
+            std::thread::sleep(Duration::from_millis(50));
+            account.there.extend(manifest(request.head.lines().next().unwrap()));
+            return status("200 OK\r\nETag: \"a\"", "");
+        }
+        if !request.head.starts_with("POST ") {
+            let nothing = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+            return status("200 OK", nothing);
+        }
+        if let Some(manifest) = manifest(&request.body) {
+            account.there.remove(&manifest);
+            account.deleted += 1;
+            assert!(!account.there.is_empty(), "after {manifest} was deleted there is none");
+        }
+        status("200 OK", "<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>")
+    });
+    let place = Workplace::new();
+    let sets = ["training.max_steps=320", "training.save_steps=4", LONG[1], LONG[2]];
+    let mut command = place.command(&sets, &[]);
+    let ended: Finished =
+        equip(&mut command, &format!("http://{}", store.host), &place.path("cache")).output().unwrap().into();
+    ended.ok();
+    let manifests = manifests.lock().unwrap();
+    assert!(manifests.deleted > 0, "nothing was deleted");
+    assert_eq!(manifests.there.len(), place.checkpoints().len());
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! The documents that are left of a corpus, in their order, read from its parts.
+
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+
+use crate::corpus::Side;
+use crate::corpus::Split;
+use crate::corpus::StoredDocument;
+use crate::corpus::dedup::Bitmap;
+use crate::corpus::report::Tally;
+use crate::corpus::store;
+use crate::corpus::store::Part;
+use crate::corpus::store::PartEntry;
+use crate::corpus::store::PartReader;
+use crate::distributed::World;
+
+/// The documents of all parts without those that are left out. Their indices count these, too.
+pub struct KeptDocuments {
+    pub(super) parts: Vec<Part>,
+    /// Index of each part's first document, and the number of all documents at the end.
+    pub(super) first_documents: Vec<u64>,
+    left_out: Bitmap,
+}
+
+impl KeptDocuments {
+    /// All documents of these parts.
+    pub(super) fn all(parts: Vec<Part>) -> Self {
+        let ends = parts.iter().scan(0, |end, (_, entry)| {
+            *end += entry.documents;
+            Some(*end)
+        });
+        let first_documents = std::iter::once(0).chain(ends).collect();
+        Self { parts, first_documents, left_out: Bitmap::default() }
+    }
+
+    pub(super) fn without(self, left_out: Bitmap) -> Self {
+        Self { left_out, ..self }
+    }
+
+    /// Tells the other processes of `world`, which call [`Self::from_first`], what is left out.
+    pub fn tell(&self, world: World) -> Result<()> {
+        world.gather_bytes(self.left_out.to_bytes()).map(drop)
+    }
+
+    /// The documents of the first process, in one that shares its folder.
+    pub fn from_first(world: World, folder: &Path) -> Result<Self> {
+        let told = world.gather_bytes(Vec::new())?;
+        let parts = store::whole_parts(folder, |_: Tally| {})?;
+        Ok(Self::all(parts).without(Bitmap::from_bytes(&told[0])))
+    }
+
+    /// Documents from index `first` on, with their indices and sides.
+    pub fn from_index(
+        &self,
+        split: Split,
+        first: u64,
+    ) -> impl Iterator<Item = Result<(u64, Side, StoredDocument)>> + '_ {
+        let first_part = self.part_of(first);
+        let parts = self.parts.iter().zip(&self.first_documents).skip(first_part);
+        parts.flat_map(move |((paths, entry), start)| {
+            let (documents, error) = match PartReader::open(paths, entry) {
+                Ok(reader) => (Some(reader), None),
+                Err(e) => (None, Some(Err(e))),
+            };
+            let numbered =
+                (*start..).zip(documents.into_iter().flatten()).filter_map(move |(index, document)| {
+                    match document {
+                        Err(e) => Some(Err(e)),
+                        Ok(_) if index < first || self.left_out.get(index) => None,
+                        Ok(document) => Some(Ok((index, split.side(document.key), document))),
+                    }
+                });
+            error.into_iter().chain(numbered)
+        })
+    }
+
+    /// A document, kept or not, and the part that it is in.
+    pub(super) fn find(&self, index: u64) -> Result<(StoredDocument, &PartEntry<()>)> {
+        let part = self.part_of(index);
+        let (paths, entry) = &self.parts[part];
+        let document = PartReader::open(paths, entry)?.nth((index - self.first_documents[part]) as usize);
+        Ok((document.context("a duplicate repeats a document of the corpus")??, entry))
+    }
+
+    fn part_of(&self, index: u64) -> usize {
+        self.first_documents.partition_point(|start| *start <= index).saturating_sub(1)
+    }
+}
