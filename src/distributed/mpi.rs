@@ -182,10 +182,20 @@ impl Transport for Mpi {
         Ok(buffers.1)
     }
 
-    fn gather_bytes(&mut self, own: Vec<u8>, lengths: &[usize], wait: &Wait<'_>) -> Result<Vec<u8>, Ended> {
+    fn gather_bytes(
+        &mut self,
+        mut own: Vec<u8>,
+        lengths: &[usize],
+        wait: &Wait<'_>,
+    ) -> Result<Vec<u8>, Ended> {
+        // Without room, a vector of bytes has the address 1, which Open MPI takes for MPI_IN_PLACE.
+        own.reserve(1);
+        let bytes = lengths.iter().sum();
+        let mut all = Vec::with_capacity(bytes + 1);
+        all.resize(bytes, 0);
         // SAFETY: a constant of the library.
         let byte = unsafe { ffi::RSMPI_UINT8_T };
-        self.gather_counted(own, vec![0; lengths.iter().sum()], lengths, byte, wait)
+        self.gather_counted(own, all, lengths, byte, wait)
     }
 
     fn abort(&mut self, code: i32) {
