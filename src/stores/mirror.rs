@@ -7,7 +7,6 @@
 //! at any time. A failure stops nothing; it is told once, and tried again.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,6 +21,7 @@ use anyhow::Result;
 
 use crate::error::Problem;
 use crate::fs;
+use crate::fs::File;
 use crate::stores::remote::MANIFEST;
 use crate::stores::remote::Remote;
 use crate::stores::remote::is_complete;
