@@ -11,10 +11,10 @@ use crate::tasks::run::Shapes;
 use crate::train::room;
 
 /// What a checkpoint takes, and all of them at most.
-pub(super) fn disk(checkpoint: u64, training: &TrainingConfig) -> String {
+pub(super) fn disk(checkpoint: u64, training: &TrainingConfig, run: &RunSection) -> String {
     let total_steps = u64::try_from(training.max_steps).ok();
-    let [one, most] =
-        [checkpoint, room::most_checkpoint_bytes(checkpoint, training, total_steps)].map(format_bytes);
+    let most = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
+    let [one, most] = [checkpoint, most].map(format_bytes);
     let text = format!("{one} a checkpoint, {most} at most");
     match training.save_total_bytes {
         Some(bytes) if bytes < room::bytes_always_kept(checkpoint, training) => {
@@ -62,9 +62,11 @@ mod tests {
 
     #[test]
     fn the_disk_is_that_of_the_number_or_of_the_bytes_whichever_is_less() {
-        let disk = |save_total_limit, save_total_bytes| {
-            disk(1 << 20, &TrainingConfig { save_total_limit, save_total_bytes, ..TrainingConfig::default() })
+        let of = |save_total_limit, save_total_bytes, run: &RunSection| {
+            let training = TrainingConfig { save_total_limit, save_total_bytes, ..TrainingConfig::default() };
+            disk(1 << 20, &training, run)
         };
+        let disk = |number, bytes| of(number, bytes, &RunSection::default());
         assert_eq!(disk(10, None), "1MiB a checkpoint, 12MiB at most");
         assert_eq!(disk(10, Some(5 << 20)), "1MiB a checkpoint, 6MiB at most");
         assert_eq!(disk(2, Some(50 << 20)), "1MiB a checkpoint, 4MiB at most");
@@ -74,5 +76,7 @@ mod tests {
             "{little}"
         );
         assert!(disk(usize::MAX, None).ends_with("at most"));
+        let uploaded = RunSection { upload_to: Some("s3://bucket/run".to_string()), ..RunSection::default() };
+        assert_eq!(of(10, None, &uploaded), "1MiB a checkpoint, 13MiB at most");
     }
 }

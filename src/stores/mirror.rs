@@ -3,8 +3,8 @@
 //!
 //! The run knows nothing of it: it publishes whole folders by renaming them, and deletes them when it likes. Files of
 //! a checkpoint are held open until all are in the bucket, and there its manifest goes last, so that half of one is
-//! never taken for a whole. Where saving is quicker than uploading, some are left out, and the bucket has a whole one
-//! at any time. A failure stops nothing; it is told once, and tried again.
+//! never taken for a whole. Where saving is quicker than uploading, some are left out; once the bucket has a whole one,
+//! it has one at any time. A failure stops nothing; it is told once, and tried again.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -152,7 +152,7 @@ impl Copy {
             .sort_by_key(|(_, files)| std::cmp::Reverse(files.iter().map(|name| here[*name].1).max()));
         for (folder, mut files) in newest_first {
             let manifest_name = format!("{folder}/{MANIFEST}");
-            files.retain(|name| **name != manifest_name);
+            files.retain(|name| **name != manifest_name && self.known.get(*name) != here.get(*name));
             // What the run has deleted since it was seen is too late.
             let Some(file) = self.open(&manifest_name)? else { continue };
             let manifest = fs::read_open_capped(Path::new(&manifest_name), file, MANIFEST_CAP_BYTES)?;
@@ -160,7 +160,7 @@ impl Copy {
                 files.iter().map(|name| self.open(name)).collect::<Result<_>>()?;
             self.forget(&manifest_name)?;
             for (name, file) in files.into_iter().zip(opened) {
-                if let Some(mut file) = file.filter(|_| self.known.get(name) != here.get(name)) {
+                if let Some(mut file) = file {
                     self.put(name, &mut file, here[name])?;
                 }
             }

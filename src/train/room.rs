@@ -66,20 +66,27 @@ pub(super) fn require_work(training: &TrainingConfig, world: World, progress: &P
 }
 
 /// Bytes of all checkpoints of a run at once, at most, each of `checkpoint` bytes: the newest ones, the best,
-/// and the one that is being written. `total_steps` where it is known.
-pub fn most_checkpoint_bytes(checkpoint: u64, training: &TrainingConfig, total_steps: Option<u64>) -> u64 {
+/// the one that is being written, and where the run is uploaded (`run.upload_to`) one that is deleted and still
+/// on its way. `total_steps` where it is known.
+pub fn most_checkpoint_bytes(
+    checkpoint: u64,
+    training: &TrainingConfig,
+    total_steps: Option<u64>,
+    is_uploaded: bool,
+) -> u64 {
     // The last step is saved, too.
     let saves = match (training.save_steps, total_steps) {
         (0, _) => 1,
         (every, Some(steps)) => (steps / every).saturating_add(1),
         (_, None) => u64::MAX,
     };
-    let by_number =
-        (training.save_total_limit as u64).saturating_add(2).min(saves).saturating_mul(checkpoint);
+    let passing = 1 + u64::from(is_uploaded);
+    let most = (training.save_total_limit as u64).saturating_add(1 + passing).min(saves);
+    let by_number = most.saturating_mul(checkpoint);
     match training.save_total_bytes {
         Some(bytes) => {
             let kept = bytes.max(bytes_always_kept(checkpoint, training));
-            by_number.min(kept.saturating_add(checkpoint))
+            by_number.min(kept.saturating_add(passing.saturating_mul(checkpoint)))
         }
         None => by_number,
     }
@@ -130,7 +137,7 @@ mod tests {
             ..TrainingConfig::default()
         };
         let most = |save_total_limit, save_total_bytes, total_steps| {
-            most_checkpoint_bytes(10, &training(save_total_limit, save_total_bytes), total_steps)
+            most_checkpoint_bytes(10, &training(save_total_limit, save_total_bytes), total_steps, false)
         };
         assert_eq!(most(10, None, None), 120);
         assert_eq!(most(10, None, Some(350)), 40, "three that are due and the last one");
@@ -140,7 +147,12 @@ mod tests {
         assert_eq!(most(usize::MAX, None, None), u64::MAX);
         assert_eq!(most(1, Some(10), None), 30, "the newest, the best, and the one that is written");
         let only_the_last = TrainingConfig { save_steps: 0, ..training(10, None) };
-        assert_eq!(most_checkpoint_bytes(10, &only_the_last, None), 10);
+        assert_eq!(most_checkpoint_bytes(10, &only_the_last, None, false), 10);
+        let uploaded = |bytes, total_steps| most_checkpoint_bytes(10, &training(2, bytes), total_steps, true);
+        assert_eq!(uploaded(None, None), 50, "as many, and one on its way into the bucket");
+        assert_eq!(uploaded(Some(30), None), 50);
+        assert_eq!(uploaded(None, Some(350)), 40, "no more than are saved");
+        assert_eq!(most_checkpoint_bytes(10, &only_the_last, None, true), 10);
     }
 
     #[test]

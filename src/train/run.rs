@@ -184,7 +184,7 @@ pub fn run<K: Kind, C: Serialize + DeserializeOwned>(
         band: request.loss_band.cloned().map(Band::new),
     };
     let mut folder = RunFolder::open(options, found.as_ref().map(|found| &found.resumed), progress)?;
-    folder.require_space(task.parameters(), training, data.finish_bytes())?;
+    folder.require_space(task.parameters(), training, request.run, data.finish_bytes())?;
     if let Some(planner) = task.planner() {
         data.plan_with(planner);
     }

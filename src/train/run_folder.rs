@@ -17,6 +17,7 @@ use crate::checkpoint::Part;
 use crate::checkpoint::Retention;
 use crate::checkpoint::Snapshot;
 use crate::checkpoint::write_sealed;
+use crate::config::RunSection;
 use crate::config::TrainingConfig;
 use crate::distributed::World;
 use crate::fs;
@@ -173,6 +174,7 @@ impl RunFolder {
         &self,
         parameters: &Parameters,
         training: &TrainingConfig,
+        run: &RunSection,
         more_bytes: u64,
     ) -> Result<()> {
         let checkpoint = checkpoint_bytes(parameters.layout().len() as u64);
@@ -180,8 +182,8 @@ impl RunFolder {
         let total_steps = Some(self.trainer_state.max_steps);
         // The final model is a third of a checkpoint: no moments.
         let more_bytes = more_bytes.saturating_add(checkpoint / 3);
-        let wanted =
-            room::most_checkpoint_bytes(checkpoint, training, total_steps).saturating_add(more_bytes);
+        let kept = room::most_checkpoint_bytes(checkpoint, training, total_steps, run.upload_to.is_some());
+        let wanted = kept.saturating_add(more_bytes);
         let there = self.store.steps()?.len() as u64 * checkpoint;
         if let Some(warning) =
             fs::free_bytes(&self.path).ok().and_then(|free| room::disk_shortage(wanted, there, free))

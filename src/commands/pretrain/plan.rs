@@ -48,7 +48,7 @@ pub(super) fn pretrain(config: &PretrainConfig, machine: &Machine) -> Result<Vec
     }
     row("memory", forecast::memory(&config.training, config.data.max_seq_length, machine, &shapes));
     let checkpoint = checkpoint_bytes(parameters);
-    row("disk", forecast::disk(checkpoint, &config.training));
+    row("disk", forecast::disk(checkpoint, &config.training, &config.run));
     if config.training.save_in_background {
         let copy = format_bytes(checkpoint);
         row("saving", format!("{copy} more memory; where twice that is not free, steps wait for the disk"));
