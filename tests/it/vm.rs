@@ -40,10 +40,11 @@ fn finish(child: Child) -> Finished {
     child.wait_with_output().unwrap().into()
 }
 
-/// Waits until training is some steps ahead.
-fn reach(place: &Workplace, child: &mut Child, step: u64) {
-    while place.logged_steps().last().is_none_or(|&last| last < step) {
-        assert!(child.try_wait().unwrap().is_none(), "ended before step {step}");
+/// Waits until training is some steps ahead of what is logged, by this child or one before it.
+fn reach(place: &Workplace, child: &mut Child, steps: u64) {
+    let wanted = steps + place.logged_steps().last().unwrap_or(&0);
+    while place.logged_steps().last().is_none_or(|&last| last < wanted) {
+        assert!(child.try_wait().unwrap().is_none(), "ended before step {wanted}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -67,7 +68,7 @@ fn send_to_all(child: &Child, signal: &str) {
 }
 
 /// Enough steps to be stopped four times before the last one.
-const LONG: [&str; 4] = ["--no-plan", "--", "--set", "training.max_steps=200"];
+const LONG: [&str; 4] = ["--no-plan", "--", "--set", "training.max_steps=400"];
 
 #[test]
 fn a_run_that_was_stopped_and_killed_ends_in_the_same_bytes() {
@@ -88,7 +89,7 @@ fn a_run_that_was_stopped_and_killed_ends_in_the_same_bytes() {
 
     // The machine is asked to go: the script waits for the checkpoint, uploads it, and leaves the power on.
     let mut child = start(&broken, &LONG);
-    reach(&broken, &mut child, 40);
+    reach(&broken, &mut child, 12);
     send(&child, 15);
     let stopped = finish(child);
     assert_eq!(stopped.code, Some(143), "{stopped:#?}");
@@ -97,14 +98,14 @@ fn a_run_that_was_stopped_and_killed_ends_in_the_same_bytes() {
 
     // Its time is over, says the queue, and it lines up again.
     let mut child = start(&broken, &[&["--requeue-command", "touch again"], &LONG[..]].concat());
-    reach(&broken, &mut child, 80);
+    reach(&broken, &mut child, 12);
     send(&child, 10);
     let stopped = finish(child);
     assert!(stopped.code == Some(143) && broken.path("again").exists(), "{stopped:#?}");
 
     // All processes are asked to go, the program, too: it must not be asked twice.
     let mut child = start(&broken, &LONG);
-    reach(&broken, &mut child, 120);
+    reach(&broken, &mut child, 12);
     send_to_all(&child, "-TERM");
     let stopped = finish(child);
     assert!(stopped.code == Some(143) && stopped.stderr.contains("is saved"), "{stopped:#?}");

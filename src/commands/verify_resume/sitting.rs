@@ -85,6 +85,9 @@ impl Run<'_> {
     /// Starts the run, or goes on with it, until `stop` or its last step; `seen` is told how far it is.
     pub(super) fn sit(&self, stop: Option<Stop>, seen: &mut dyn FnMut(u64)) -> Result<Ended> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
+        let metrics = self.folder.join("metrics.jsonl");
+        let before = last_step(&metrics);
+        let mut has_begun = false;
         let log = fs::append(&self.log())?;
         let errors = log.try_clone().with_context(|| format!("cannot use `{}`", self.log().display()))?;
         let mut command = Command::new(&program);
@@ -102,12 +105,15 @@ impl Run<'_> {
                     .class(Class::Interrupted(signal))
                     .into());
             }
-            let step = last_step(&self.folder.join("metrics.jsonl")).unwrap_or(0);
+            let last = last_step(&metrics);
+            // What an earlier sitting left says nothing of this one, which may not yet listen to signals.
+            has_begun |= last != before;
+            let step = last.unwrap_or(0);
             seen(step);
             if fs::is_folder(&saved) {
                 return Ok(Ended::Saved);
             }
-            if let Some(stop) = stop.filter(|stop| step >= stop.step) {
+            if let Some(stop) = stop.filter(|stop| has_begun && step >= stop.step) {
                 child.strike(stop.blow)?;
                 return self.ended(child.0.wait()?, Some((stop.blow, step)));
             }

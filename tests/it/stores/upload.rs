@@ -6,6 +6,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -147,6 +148,8 @@ struct Manifests {
 fn a_slow_bucket_is_never_without_a_whole_checkpoint_again() {
     let manifests: Arc<Mutex<Manifests>> = Arc::default();
     let account = Arc::clone(&manifests);
+    let place = Arc::new(Workplace::new());
+    let saving = Arc::clone(&place);
     let store = Server::start(move |request| {
         let manifest = |text: &str| {
             let start = text.find("runs/mine/checkpoint-")?;
@@ -155,7 +158,10 @@ fn a_slow_bucket_is_never_without_a_whole_checkpoint_again() {
         let mut account = account.lock().unwrap();
         if request.head.starts_with("PUT ") {
             // Until a checkpoint is uploaded, several others are saved, and it is deleted.
-            std::thread::sleep(Duration::from_millis(50));
+            let (newest, begun) = (saving.checkpoints().pop(), Instant::now());
+            while saving.checkpoints().pop() == newest && begun.elapsed() < Duration::from_millis(50) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             account.there.extend(manifest(request.head.lines().next().unwrap()));
             return status("200 OK\r\nETag: \"a\"", "");
         }
@@ -170,8 +176,7 @@ fn a_slow_bucket_is_never_without_a_whole_checkpoint_again() {
         }
         status("200 OK", "<DeleteResult><Deleted><Key>a</Key></Deleted></DeleteResult>")
     });
-    let place = Workplace::new();
-    let sets = ["training.max_steps=320", "training.save_steps=4", LONG[1], LONG[2]];
+    let sets = ["training.max_steps=800", "training.save_steps=4", LONG[1], LONG[2]];
     let mut command = place.command(&sets, &[]);
     let ended: Finished =
         equip(&mut command, &format!("http://{}", store.host), &place.path("cache")).output().unwrap().into();
