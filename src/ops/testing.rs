@@ -111,10 +111,7 @@ pub(crate) fn placed(t: &Tensor) -> Tensor {
 
 /// Standard normal f32 values; `id` names the tensor within its test.
 pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
-    let shape = shape.into();
-    let stream = Stream::new(0x7e57, Purpose::Test, id);
-    let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
-    placed(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap())
+    fresh_in(shape, id, DType::F32)
 }
 
 /// The types that activations may have.
@@ -122,7 +119,10 @@ pub(crate) const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// [`fresh`] rounded to a type.
 pub(crate) fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor {
-    fresh(shape, id).to_dtype(dtype).unwrap()
+    let shape = shape.into();
+    let stream = Stream::new(0x7e57, Purpose::Test, id);
+    let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
+    placed(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap().to_dtype(dtype).unwrap())
 }
 
 /// The tolerance for values of `dtype`: `in_f32`, or `roundings` times the error of one rounding to a half

@@ -11,6 +11,7 @@ mod compare;
 mod configuration;
 mod doctor;
 mod embed;
+mod emulated_gpu;
 mod example;
 mod finetune;
 mod golden;

@@ -43,6 +43,13 @@ extern "C" int mlmtrain_host_launch(const char* name, const void* args, size_t a
     return host::race.empty() ? 0 : 3;
 }
 
+// What the arguments of a kernel take; 0 where there is no such kernel.
+extern "C" size_t mlmtrain_host_args_bytes(const char* name) {
+    mlmtrain_kernels_are_linked();
+    auto found = host::kernels().find(name);
+    return found == host::kernels().end() ? 0 : found->second.args_bytes;
+}
+
 // The race of this thread's last launch, in words; valid until its next launch.
 extern "C" const char* mlmtrain_host_race() { return host::race.c_str(); }
 
