@@ -10,6 +10,7 @@ use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Wait;
 use crate::distributed::tree;
+use crate::ops::cuda;
 
 /// Adds up `values`, a vector of f32, over all processes, in place: process `rank` of `size` adds up a part and gives
 /// it to the others. Fewer values than processes travel as they are: kernels are not launched on nothing.
@@ -25,12 +26,13 @@ pub(super) fn sum(
     }
     let parts: Vec<Range<usize>> = (0..size).map(|rank| tree::part(count, rank, size)).collect();
     let own = parts[rank].clone();
-    let all = values.to_dtype(DType::BF16).map_err(failed)?;
+    let all = cuda::rounded(values, DType::BF16).map_err(failed)?;
     let given = Tensor::zeros(size * own.len(), DType::BF16, values.device()).map_err(failed)?;
     carrier.swap(&all, &parts, &given, &mark(&given)?, wait)?;
-    added_up(&given, size).and_then(|sums| all.slice_set(&sums, 0, own.start)).map_err(failed)?;
+    let part = all.narrow(0, own.start, own.len()).map_err(failed)?;
+    added_up(&given, size).and_then(|sums| cuda::overwrite(&part, &sums)).map_err(failed)?;
     carrier.share(&all, &parts, &mark(&all)?, wait)?;
-    all.to_dtype(DType::F32).and_then(|sums| values.slice_set(&sums, 0, 0)).map_err(failed)
+    all.to_dtype(DType::F32).and_then(|sums| cuda::overwrite(values, &sums)).map_err(failed)
 }
 
 /// The sum of `count` vectors of bf16 that lie one behind the other: in pairs, in f32.
@@ -45,7 +47,7 @@ fn added_up(vectors: &Tensor, count: usize) -> candle_core::Result<Tensor> {
         });
         sums = pairs.collect::<candle_core::Result<_>>()?;
     }
-    sums[0].to_dtype(DType::BF16)
+    cuda::rounded(&sums[0], DType::BF16)
 }
 
 fn mark(tensor: &Tensor) -> Result<Mark, Ended> {

@@ -318,7 +318,7 @@ impl Parameters {
     pub fn round(&self, range: Range<usize>) -> Result<()> {
         let Some(shadow) = &self.shadow else { return Ok(()) };
         let part = |flat: &Tensor| flat.narrow(0, range.start, range.len());
-        part(&shadow.flat)?.slice_set(&cuda::rounded(&part(&self.flat)?, shadow.flat.dtype())?, 0, 0)
+        cuda::overwrite(&part(&shadow.flat)?, &cuda::rounded(&part(&self.flat)?, shadow.flat.dtype())?)
     }
 
     /// Overwrites one parameter; the shape must be the same.
@@ -331,7 +331,7 @@ impl Parameters {
         }
         let value = value.to_device(&Device::Cpu)?.contiguous()?;
         let write = |flat: &Tensor| {
-            view(flat, spec)?.slice_set(&value.to_dtype(flat.dtype())?.to_device(flat.device())?, 0, 0)
+            cuda::overwrite(&view(flat, spec)?, &value.to_dtype(flat.dtype())?.to_device(flat.device())?)
         };
         write(&self.flat)?;
         self.shadow.as_ref().map_or(Ok(()), |shadow| write(&shadow.flat))

@@ -354,19 +354,28 @@ FUNCTION cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 
 // ---- kernels ----
 
+// A module is its text: candle's are PTX, of which a GPU takes what the build has compiled; ours, fat binaries, have none.
 FUNCTION cuModuleLoadData(CUmodule* module, const void* image) {
-    return *module = static_cast<CUmodule>(const_cast<void*>(image)), CUDA_SUCCESS;
+    auto* text = static_cast<const char*>(image);
+    bool is_ptx = !std::strncmp(text, "//", 2) || !std::strncmp(text, ".version", 8);
+    return *module = reinterpret_cast<CUmodule>(new std::string(is_ptx ? text : "")), CUDA_SUCCESS;
 }
-FUNCTION cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-FUNCTION cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-    const Candle* of_candle = candle(name);
-    size_t bytes = mlmtrain_host_args_bytes(name);
-    if (!of_candle && !bytes) {
-        std::fprintf(stderr, "emulated GPU: there is no kernel `%s`\n", name);
+FUNCTION cuModuleUnload(CUmodule module) { return delete reinterpret_cast<std::string*>(module), CUDA_SUCCESS; }
+FUNCTION cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+    auto& ptx = *reinterpret_cast<std::string*>(module);
+    auto* made = new Function{name, {mlmtrain_host_args_bytes(name)}, nullptr};
+    bool is_there = made->argument_bytes[0] > 0;
+    if (!ptx.empty()) {
+        is_there = ptx.find(".entry " + made->name + "(") != std::string::npos;
+        made->candle = candle(name);
+        if (is_there && !made->candle) fail("kernel `%s` of candle's is not emulated", name);
+        if (is_there) made->argument_bytes = made->candle->argument_bytes;
+    }
+    if (!is_there) {
+        std::fprintf(stderr, "emulated GPU: the build has no kernel `%s`\n", name);
         return CUDA_ERROR_NOT_FOUND;
     }
-    auto arguments = of_candle ? of_candle->argument_bytes : std::vector<size_t>{bytes};
-    return *function = reinterpret_cast<CUfunction>(new Function{name, arguments, of_candle}), CUDA_SUCCESS;
+    return *function = reinterpret_cast<CUfunction>(made), CUDA_SUCCESS;
 }
 FUNCTION cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) fail("an attribute of a kernel is not emulated");

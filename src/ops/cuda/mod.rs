@@ -144,6 +144,19 @@ pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(copy)
 }
 
+/// Writes a contiguous tensor over another of its type and size on the same device; through a view, over that part of its
+/// buffer. By the driver: candle's kernel for it is not there for each type on each GPU.
+pub fn overwrite(to: &Tensor, from: &Tensor) -> Result<()> {
+    let Some(gpu) = Gpu::of(to)? else { return to.slice_set(from, 0, 0) };
+    let dtype = to.dtype();
+    if to.dims() != from.dims() {
+        bail!("a tensor {:?} is to be written over {:?}", from.dims(), to.dims());
+    }
+    let (from, start) = (gpu.input(from, dtype)?, gpu.output(to, dtype)?);
+    // SAFETY: both are contiguous, and have so many bytes.
+    unsafe { gpu.0.copy(from, start, to.elem_count() * dtype.size_in_bytes()) }
+}
+
 /// The values of an f64 vector; waits for the device. All that a step reads back goes through here.
 pub fn read(t: &Tensor) -> Result<Vec<f64>> {
     match Gpu::of(t)? {
@@ -239,5 +252,33 @@ impl Gpu {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::DTYPES;
+    use crate::ops::testing::bits;
+    use crate::ops::testing::fresh;
+    use crate::ops::testing::fresh_in;
+    use crate::ops::testing::on_each_device;
+
+    #[test]
+    fn values_are_rounded_and_written_over_a_part() {
+        on_each_device(|| {
+            for dtype in DTYPES {
+                let (values, whole) = (fresh((3, 5), 1), fresh_in(40, 2, dtype));
+                let mut want = bits(&whole);
+                let half = rounded(&values, dtype).unwrap();
+                let on_host = values.to_device(&Device::Cpu).unwrap().to_dtype(dtype).unwrap();
+                assert_eq!(bits(&half), bits(&on_host), "{dtype:?}");
+                let part = whole.narrow(0, 7, 15).unwrap();
+                overwrite(&part.reshape((3, 5)).unwrap(), &half).unwrap();
+                want[7..22].copy_from_slice(&bits(&half));
+                assert_eq!(bits(&whole), want, "{dtype:?}");
+                overwrite(&part, &half).unwrap_err();
+            }
+        });
     }
 }

@@ -99,6 +99,7 @@ impl Silicon {
                 of_bytes(product.bytes()).max(product.flops() / (OF_PEAK * self.flops)) + LAUNCH_SECONDS
             }
             Event::Launch { bytes, .. } | Event::Clear(bytes) => of_bytes(*bytes) + LAUNCH_SECONDS,
+            Event::Move(bytes) => of_bytes(2 * bytes) + LAUNCH_SECONDS,
             // Copies go beside what is computed, and reading waits for it.
             Event::Copy(_) | Event::Read => 0.0,
         };
@@ -111,6 +112,7 @@ fn counts(events: &[Event]) -> ([usize; 3], f64) {
     let of = |kind: fn(&Event) -> bool| events.iter().filter(|event| kind(event)).count();
     let bytes = |event: &Event| match event {
         Event::Launch { bytes, .. } | Event::Clear(bytes) => *bytes,
+        Event::Move(bytes) => 2 * bytes,
         Event::Product(product) => product.bytes(),
         Event::Copy(_) | Event::Read => 0,
     };
@@ -152,6 +154,7 @@ fn print_figures(name: &str, layers: usize, one: &[Event], two: &[Event]) {
             Event::Product(product) => format!("{product:?} slow: {:?}", rules::slow(product)),
             Event::Launch { kernel, bytes } => format!("{kernel}, {bytes} bytes"),
             Event::Clear(bytes) => format!("clear {bytes} bytes"),
+            Event::Move(bytes) => format!("move {bytes} bytes"),
             Event::Copy(_) => "copy from the host".to_string(),
             Event::Read => "copy to the host".to_string(),
         };

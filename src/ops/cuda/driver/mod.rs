@@ -201,6 +201,15 @@ impl Driver {
             .map_err(candle_core::Error::wrap)
     }
 
+    pub(super) unsafe fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `clear`.
+        unsafe { result::memcpy_dtod_async(to.0, from.0, bytes, self.state.stream.cu_stream()) }
+            .map_err(candle_core::Error::wrap)
+    }
+
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn read(&self, t: &Tensor) -> Result<Vec<f64>> {
         t.to_vec1()

@@ -142,6 +142,15 @@ impl Driver {
     }
 
     #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    pub(super) unsafe fn copy(&self, from: Address, to: Address, bytes: usize) -> candle_core::Result<()> {
+        if !record::write(|| Event::Move(bytes as u64)) {
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
     pub(super) fn read(&self, t: &Tensor) -> candle_core::Result<Vec<f64>> {
         if record::write(|| Event::Read) { Ok(vec![0.0; t.elem_count()]) } else { t.to_vec1() }
     }

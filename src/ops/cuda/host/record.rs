@@ -21,6 +21,8 @@ pub enum Event {
     Product(Description),
     /// Zeros in so many bytes.
     Clear(u64),
+    /// A copy of so many bytes to another place.
+    Move(u64),
     /// A copy of so many bytes from the host.
     Copy(u64),
     /// A copy to the host, which waits for all that was asked for before.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::LIBRARIES;
+use super::NCCL;
 use super::Origin;
 use super::Places;
 use super::Surroundings;
@@ -39,6 +40,7 @@ impl Fake {
     fn libraries(&self, folder: &str) {
         LIBRARIES
             .iter()
+            .chain([&NCCL])
             .flat_map(|row| *row)
             .for_each(|name| drop(self.file(&format!("{folder}/{name}"), "")));
     }
