@@ -109,6 +109,11 @@ pub(crate) fn placed(t: &Tensor) -> Tensor {
     t.to_device(&device()).unwrap()
 }
 
+/// The tensor on the CPU, where candle has a kernel for each operation and type; a GPU's are those of the build.
+pub(crate) fn on_host(t: &Tensor) -> Tensor {
+    t.to_device(&Device::Cpu).unwrap()
+}
+
 /// Standard normal f32 values; `id` names the tensor within its test.
 pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
     fresh_in(shape, id, DType::F32)
@@ -133,15 +138,7 @@ pub(crate) fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
 
 /// The bits of all values, widened to f32: for comparisons to the last bit.
 pub(crate) fn bits(t: &Tensor) -> Vec<u32> {
-    let values = t
-        .to_device(&Device::Cpu)
-        .unwrap()
-        .to_dtype(DType::F32)
-        .unwrap()
-        .flatten_all()
-        .unwrap()
-        .to_vec1::<f32>()
-        .unwrap();
+    let values = on_host(t).to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
 
@@ -153,7 +150,7 @@ pub(crate) fn fresh_ids(count: usize, bound: u64, id: u64) -> Vec<u32> {
 
 /// The same values in f64 on the CPU: what a reference is run on.
 pub(crate) fn double(t: &Tensor) -> Tensor {
-    t.to_device(&Device::Cpu).unwrap().to_dtype(DType::F64).unwrap()
+    on_host(t).to_dtype(DType::F64).unwrap()
 }
 
 /// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes

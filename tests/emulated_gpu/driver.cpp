@@ -368,11 +368,11 @@ FUNCTION cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
     if (!ptx.empty()) {
         is_there = ptx.find(".entry " + made->name + "(") != std::string::npos;
         made->candle = candle(name);
-        if (is_there && !made->candle) fail("kernel `%s` of candle's is not emulated", name);
-        if (is_there) made->argument_bytes = made->candle->argument_bytes;
+        if (made->candle) made->argument_bytes = made->candle->argument_bytes;
     }
-    if (!is_there) {
-        std::fprintf(stderr, "emulated GPU: the build has no kernel `%s`\n", name);
+    if (!is_there || (!ptx.empty() && !made->candle)) {
+        const char* why = is_there ? "kernel `%s` of candle's is not emulated" : "the build has no kernel `%s`";
+        std::fprintf(stderr, (std::string("emulated GPU: ") + why + "\n").c_str(), name);
         return CUDA_ERROR_NOT_FOUND;
     }
     return *function = reinterpret_cast<CUfunction>(made), CUDA_SUCCESS;

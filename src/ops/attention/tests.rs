@@ -28,6 +28,7 @@ use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
 use crate::ops::testing::has_room;
 use crate::ops::testing::on_each_device;
+use crate::ops::testing::on_host;
 use crate::ops::testing::placed;
 use crate::ops::testing::reference_gradients;
 use crate::ops::upload::Numbers;
@@ -232,10 +233,10 @@ fn large_scores_do_not_overflow() {
             let tokens = 140;
             let ramp = (0..tokens).map(|t| if below { -100.0 - t as f32 } else { t as f32 });
             let ramp: Vec<f32> = ramp.flat_map(|score| vec![score; head_size]).collect();
-            let k = placed(
-                &Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap(),
-            );
+            let k =
+                Tensor::from_vec(ramp, (tokens, head_size), &Device::Cpu).unwrap().to_dtype(dtype).unwrap();
             let (q, v) = (placed(&k.ones_like().unwrap()), fresh_in((tokens, head_size), 3, dtype));
+            let k = placed(&k);
             let (cu_seqlens, keys) = (bounds(&[tokens as u32]), vec![0; tokens]);
             let segments = Segments {
                 heads: 1,
@@ -332,7 +333,7 @@ fn backward_on_a_gpu_finds_what_forward_has_decided() {
                 .map(|segments| attention::backward(&at(0), activations, &saved, segments).unwrap());
             assert_eq!(same.each_ref().map(bits), other.map(|t| bits(&t)), "{dtype:?}, heads of {head_size}");
             let odd = at(1);
-            let aligned = odd.affine(1.0, 0.0).unwrap();
+            let aligned = placed(&on_host(&odd).affine(1.0, 0.0).unwrap());
             let [odd, aligned] = [odd, aligned]
                 .map(|d_out| attention::backward(&d_out, activations, &saved, &segments[0]).unwrap());
             for (odd, aligned) in odd.iter().zip(&aligned) {

@@ -6,6 +6,7 @@ use super::*;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_in;
 use crate::ops::testing::on_each_device;
@@ -32,7 +33,12 @@ fn loss_and_gradient_agree_with_the_reference() {
             assert_eq!(dy.dtype(), dtype);
             assert_close("dy", &dy, &gradients[0], within(dtype, 1e-6, 1.0));
             let half = backward(&y, &numbers(&t), 0.5).unwrap();
-            assert_close("a scaled dy", &(half * 2.0).unwrap(), &gradients[0], within(dtype, 1e-6, 1.0));
+            assert_close(
+                "a scaled dy",
+                &(double(&half) * 2.0).unwrap(),
+                &gradients[0],
+                within(dtype, 1e-6, 1.0),
+            );
         }
     });
 }

@@ -8,6 +8,7 @@ use crate::ops::tensor::from_vec;
 use crate::ops::testing::DTYPES;
 use crate::ops::testing::assert_close;
 use crate::ops::testing::assert_reference_is_differentiable;
+use crate::ops::testing::double;
 use crate::ops::testing::fresh;
 use crate::ops::testing::fresh_ids;
 use crate::ops::testing::fresh_in;
@@ -49,7 +50,12 @@ fn loss_and_gradient_agree_with_the_reference() {
             assert_eq!(dz.dtype(), dtype);
             assert_close("dz", &dz, &gradients[0], within(dtype, 1e-5, 1.0));
             let half = backward(&logits, &labels, &soft, 0.5).unwrap();
-            assert_close("a scaled dz", &(half * 2.0).unwrap(), &gradients[0], within(dtype, 1e-5, 1.0));
+            assert_close(
+                "a scaled dz",
+                &(double(&half) * 2.0).unwrap(),
+                &gradients[0],
+                within(dtype, 1e-5, 1.0),
+            );
         }
     });
 }

@@ -11,6 +11,8 @@ use crate::ops::testing::DTYPES;
 use crate::ops::testing::double;
 use crate::ops::testing::fresh_in;
 use crate::ops::testing::on_each_device;
+use crate::ops::testing::on_host;
+use crate::ops::testing::placed;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -35,7 +37,8 @@ fn scores_far_below_zero_are_no_worse_than_others() {
     on_each_device(|| {
         for (dtype, length) in DTYPES.into_iter().flat_map(|dtype| [(dtype, 17), (dtype, 135)]) {
             let [q, k, v] = [(1, 10.0), (2, -10.0), (3, 0.0)]
-                .map(|(id, mean)| fresh_in((length, 64), id, dtype).affine(1.0, mean).unwrap());
+                .map(|(id, mean)| on_host(&fresh_in((length, 64), id, dtype)).affine(1.0, mean).unwrap())
+                .map(|t| placed(&t));
             let (cu_seqlens, token_keys) = (bounds(&[length as u32]), vec![0; length]);
             let segments = Segments {
                 heads: 1,
