@@ -2,7 +2,7 @@
 """Breaks runs of two processes in ways that clusters know, and sees that all ends in time, with the right exit code and a
 word on which rank and step, and that the same command then ends in the bytes of an undisturbed run.
 
-  check_faults.py PROGRAM [--kinds rank,mpirun,panic,stop,line,disk,config] [--times 20] [--timeout 3] [--seed 1]
+  check_faults.py PROGRAM [--kinds rank,mpirun,panic,stop,line,disk,config] [--times 20] [--timeout 3] [--seed 1] [--steps 300]
 
 PROGRAM is a build with --features mpi. Needs Open MPI; root and iproute2 for `line` (two network namespaces, by vm/train-cluster.sh),
 root for `disk` (a small tmpfs). `panic` is for a build that panics in the step and rank that MLMTRAIN_PLANTED_PANIC=RANK:STEP names,
@@ -10,13 +10,12 @@ which no released one does: two lines in `Stepper::run`. From the checkout, on t
 """
 import argparse, contextlib, hashlib, os, random, re, shutil, signal, subprocess, sys, tempfile, time
 
-STEPS = 60
 CONFIG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "configs", "quickstart.yaml")
 SETS = [
     "run.threads=1", "run.tensorboard=false", "model.initial_embeddings=random", "evaluation.loss_band=null",
     "model.roberta.num_hidden_layers=1", "model.roberta.hidden_size=64", "model.roberta.num_attention_heads=1",
     "model.roberta.intermediate_size=128", "model.roberta.hidden_dropout_prob=0.1", "training.max_train_time=null",
-    "training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=4", f"training.max_steps={STEPS}",
+    "training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=4",
     "training.logging_steps=1", "training.eval_steps=0", "training.save_steps=10", "training.save_total_limit=1",
 ]
 CLUSTER = os.path.join(os.path.dirname(CONFIG), "..", "scripts", "vm", "train-cluster.sh")
@@ -36,7 +35,8 @@ class Run:
 
     def __init__(self, o, folder, data, other=(), line=None, env=None):
         self.folder = folder
-        base = [*SETS, f"run.output_dir={folder}", f"data.prepared_dir={data}", f"distributed.timeout={o.timeout}s"]
+        base = [*SETS, f"run.output_dir={folder}", f"data.prepared_dir={data}", f"distributed.timeout={o.timeout}s",
+                f"training.max_steps={o.steps}"]
         words = lambda keys: [w for key in keys for w in ("--set", key)]
         one = [o.program, "pretrain", "--config", CONFIG, *words(base)]
         if line:
@@ -97,9 +97,9 @@ class Run:
         return code
 
 
-def bytes_of(folder):
+def bytes_of(folder, steps):
     found = hashlib.sha256()
-    for name in ("final/model.safetensors", f"checkpoint-{STEPS}/trainer/optimizer.safetensors"):
+    for name in ("final/model.safetensors", f"checkpoint-{steps}/trainer/optimizer.safetensors"):
         with open(os.path.join(folder, name), "rb") as file:
             found.update(file.read())
     return found.hexdigest()
@@ -141,6 +141,7 @@ def main():
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--timeout", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=300, help="of a run; fewer than a quick processor does in a second are too few")
     parser.add_argument("--verbose", action="store_true", help="print what the broken runs said")
     o = parser.parse_args()
     o.program = os.path.abspath(o.program)
@@ -150,7 +151,7 @@ def main():
         whole = Run(o, os.path.join(work, "whole"), data)
         if whole.end() != 0:
             sys.exit(whole.text())
-        wanted = bytes_of(whole.folder)
+        wanted = bytes_of(whole.folder, o.steps)
         for kind in o.kinds.split(","):
             ends = [broken(o, kind, os.path.join(work, f"{kind}-{number}"), data, work, draw, wanted) for number in range(o.times)]
             codes = sorted({code for code, _ in ends}, key=str)
@@ -161,7 +162,7 @@ def main():
 
 def broken(o, kind, folder, data, work, draw, wanted):
     """Breaks one run at a random step; exit code and seconds until all was over."""
-    step, rank = draw.randint(3, STEPS - 5), draw.randint(0, 1)
+    step, rank = draw.randint(3, o.steps // 2), draw.randint(0, 1)
     line = namespaces(work) if kind == "line" else None
     env, other = None, ()
     if kind == "panic":
@@ -211,7 +212,7 @@ def broken(o, kind, folder, data, work, draw, wanted):
             again = Run(o, folder, data)
             if again.end() != 0:
                 sys.exit(f"{kind}, rank {rank}, step {step}: does not go on\n{again.text()}")
-            if bytes_of(folder) != wanted:
+            if bytes_of(folder, o.steps) != wanted:
                 sys.exit(f"{kind}, rank {rank}, step {step}: other bytes")
     finally:
         if mounted:

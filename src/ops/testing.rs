@@ -18,6 +18,7 @@ use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::Var;
 
+use crate::ops::cuda::Gpu;
 #[cfg(feature = "cuda")]
 use crate::ops::cuda::Unavailable;
 use crate::ops::element::rounding;
@@ -104,9 +105,12 @@ pub(crate) fn has_room(bytes: u64) -> bool {
     crate::ops::cuda::properties(&device()).is_none_or(|gpu| bytes < gpu.memory_bytes)
 }
 
-/// The tensor on the device of the test.
+/// The tensor on the device of the test. A GPU has no memory of nothing: candle asks its driver for that in vain.
 pub(crate) fn placed(t: &Tensor) -> Tensor {
-    t.to_device(&device()).unwrap()
+    match Gpu::of_device(&device()).unwrap() {
+        Some(gpu) if t.elem_count() == 0 => gpu.uninitialised(t.shape(), t.dtype()).unwrap(),
+        _ => t.to_device(&device()).unwrap(),
+    }
 }
 
 /// The tensor on the CPU, where candle has a kernel for each operation and type; a GPU's are those of the build.

@@ -18,6 +18,7 @@
 #include "streams.hpp"
 
 using emulated::fail;
+using emulated::require_on_gpu;
 
 namespace {
 
@@ -80,6 +81,7 @@ void give(const Group& group, const std::vector<Call>& calls) {
         own.calls[i] = call;
         if (!is_given) continue;
         if (at + call.bytes > PART_BYTES) fail("NCCL: too much in a group");
+        require_on_gpu(call.from, call.bytes, "NCCL: what is given");
         std::memcpy(own.data + at, call.from, call.bytes);
         at += call.bytes;
     }
@@ -98,18 +100,20 @@ const Call& counterpart(const Part& part, Kind kind, int named, size_t number, s
 }
 
 void take(const Group& group, const std::vector<Call>& calls) {
-    std::vector<size_t> added(1), given(size_t(group.size)), received(size_t(group.size));
+    size_t added = 0;
+    std::vector<size_t> given(size_t(group.size)), received(size_t(group.size));
     for (const Call& call : calls) {
+        if (call.kind != Kind::SEND) require_on_gpu(call.to, call.bytes, "NCCL: what is taken");
         if (call.kind == Kind::ADD) {
             std::vector<float> sums(call.bytes / 4);
             for (int rank = 0; rank < group.size; rank++) {
                 const Part& part = group.meeting->parts[rank];
-                const Call& theirs = counterpart(part, Kind::ADD, 0, added[0], call.bytes);
+                const Call& theirs = counterpart(part, Kind::ADD, 0, added, call.bytes);
                 auto* values = reinterpret_cast<const float*>(part.data + theirs.offset);
                 for (size_t i = 0; i < sums.size(); i++) sums[i] += values[i];
             }
             std::memcpy(call.to, sums.data(), call.bytes);
-            added[0]++;
+            added++;
         } else if (call.kind == Kind::GIVE) {
             const Part& part = group.meeting->parts[call.other];
             const Call& theirs = counterpart(part, Kind::GIVE, call.other, given[size_t(call.other)]++, call.bytes);

@@ -26,6 +26,11 @@ struct Product {
     int64_t vector_stride = 0;
 };
 
+void require(const char* at, const Layout& layout, const char* what) {
+    if (!layout.rows || !layout.cols) return;
+    require_on_gpu(at, ((layout.cols - 1) * layout.leading + layout.rows) * bytes_of(layout.type), what);
+}
+
 // op(matrix) by columns, `rows` long each.
 std::vector<float> widened(const char* from, const Layout& layout, bool transposed) {
     size_t rows = transposed ? layout.cols : layout.rows, cols = transposed ? layout.rows : layout.cols;
@@ -46,6 +51,9 @@ void multiply(const Product& product, const char* a_from, const Layout& a, const
         (product.transposed[1] ? b.rows : b.cols) != n) {
         fail("the sizes of a product do not fit");
     }
+    require(a_from, a, "a factor of a product");
+    require(b_from, b, "a factor of a product");
+    require(to, out, "a product");
     std::vector<float> left = widened(a_from, a, product.transposed[0]);
     std::vector<float> right = widened(b_from, b, product.transposed[1]);
     std::vector<float> sums(m);

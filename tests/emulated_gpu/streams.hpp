@@ -22,6 +22,9 @@ void queue(Stream* stream, Work work);
 // The stream behind a handle of the driver.
 Stream* stream_of(void* handle);
 
+// An error unless so many bytes from there are in one piece of the GPU's memory, at the time of the call.
+void require_on_gpu(const void* at, size_t bytes, const char* what);
+
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace emulated

@@ -258,6 +258,7 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::testing;
     use crate::ops::testing::DTYPES;
     use crate::ops::testing::bits;
     use crate::ops::testing::fresh;
@@ -271,8 +272,11 @@ mod tests {
                 let (values, whole) = (fresh((3, 5), 1), fresh_in(40, 2, dtype));
                 let mut want = bits(&whole);
                 let half = rounded(&values, dtype).unwrap();
-                let on_host = values.to_device(&Device::Cpu).unwrap().to_dtype(dtype).unwrap();
-                assert_eq!(bits(&half), bits(&on_host), "{dtype:?}");
+                assert_eq!(
+                    bits(&half),
+                    bits(&testing::on_host(&values).to_dtype(dtype).unwrap()),
+                    "{dtype:?}"
+                );
                 let part = whole.narrow(0, 7, 15).unwrap();
                 overwrite(&part.reshape((3, 5)).unwrap(), &half).unwrap();
                 want[7..22].copy_from_slice(&bits(&half));
