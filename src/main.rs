@@ -23,6 +23,8 @@ use mlmtrain::telemetry::log;
 static ALLOCATOR: LargeBlocks = LargeBlocks;
 
 fn main() -> ExitCode {
+    // SAFETY: there is no other thread yet.
+    unsafe { distributed::set_preferences() };
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(message) => return print_usage(&message),

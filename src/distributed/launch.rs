@@ -148,6 +148,18 @@ fn start(_: Duration) -> Result<Engine> {
     Err(Problem::new("this build has no MPI").into())
 }
 
+/// Sets in the environment what is to be other than an MPI has it, where nobody has set it.
+///
+/// # Safety
+/// No other thread looks at the environment meanwhile.
+pub unsafe fn set_preferences() {
+    #[cfg(feature = "mpi")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        crate::distributed::mpi::set_preferences();
+    }
+}
+
 /// What is worth telling of the exchange goes to `tell` from here on.
 pub fn tell_with(tell: fn(&str)) {
     let _ = TELL.set(tell);

@@ -62,6 +62,7 @@ pub use launch::listen;
 pub use launch::local_rank;
 pub use launch::named;
 pub use launch::place;
+pub use launch::set_preferences;
 pub use launch::tell_with;
 pub use overlap::Sums;
 pub use tree::leaves;
