@@ -164,7 +164,7 @@ fn where_one_of_several_is_killed_the_others_end_and_fewer_go_on() {
     let gpus = |sets: &[&str], size: usize| {
         Gpus { place: &place, libraries: &libraries, variables: &[], sets }.start(size)
     };
-    let mut started = gpus(&[&SETS[..], &["distributed.timeout=2s"]].concat(), 2);
+    let mut started = gpus(&[&SETS[..], &["distributed.timeout=15s"]].concat(), 2);
     while !place.run_path("checkpoint-3").exists() {
         assert!(started[0].try_wait().expect("can be asked").is_none(), "it came to its end before step 3");
         std::thread::sleep(Duration::from_millis(2));
@@ -172,7 +172,7 @@ fn where_one_of_several_is_killed_the_others_end_and_fewer_go_on() {
     started[1].kill().expect("can be killed");
     let ended = started.into_iter().map(|child| child.wait_with_output().expect("ends"));
     let ended: Vec<Finished> = ended.map(Finished::from).collect();
-    ended[0].refused(75, &["rank 0 of 2 has waited 2 s for the others in step"]);
+    ended[0].refused(75, &["rank 0 of 2 has waited 15 s for the others in step"]);
     for child in gpus(&SETS, 1) {
         Finished::from(child.wait_with_output().expect("ends")).ok();
     }
