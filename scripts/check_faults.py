@@ -2,7 +2,8 @@
 """Breaks runs of two processes in ways that clusters know, and sees that all ends in time, with the right exit code and a
 word on which rank and step, and that the same command then ends in the bytes of an undisturbed run.
 
-  check_faults.py PROGRAM [--kinds rank,mpirun,panic,stop,line,disk,config] [--times 20] [--timeout 3] [--seed 1] [--steps 300]
+  check_faults.py PROGRAM [--kinds rank,mpirun,panic,stop,line,disk,config] [--times 20] [--timeout 3] [--seed 1]
+                  [--steps 300]
 
 PROGRAM is a build with --features mpi. Needs Open MPI; root and iproute2 for `line` (two network namespaces, by vm/train-cluster.sh),
 root for `disk` (a small tmpfs). `panic` is for a build that panics in the step and rank that MLMTRAIN_PLANTED_PANIC=RANK:STEP names,
@@ -141,7 +142,7 @@ def main():
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--timeout", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=300, help="of a run; fewer than a quick processor does in a second are too few")
+    parser.add_argument("--steps", type=int, default=300, help="of a run: more than a quick processor does in a second")
     parser.add_argument("--verbose", action="store_true", help="print what the broken runs said")
     o = parser.parse_args()
     o.program = os.path.abspath(o.program)

@@ -21,8 +21,8 @@ use crate::distributed::transport::Wait;
 use crate::distributed::transport::one_behind_the_other;
 use crate::error::Problem;
 
-/// Open MPI's variable for the connections between two machines, and what it is set to where nobody has. By a single one,
-/// what processes ask of each other waits behind what is on its way: a third of 250 Mb/s was left unused.
+/// Open MPI's variable for the connections between two machines, and what it is set to where nobody has. By a
+/// single one, what processes ask of each other waits behind what is on its way: a third of 250 Mb/s was left unused.
 const CONNECTIONS: (&str, &str) = ("OMPI_MCA_btl_tcp_links", "2");
 
 /// Sets what MPI is to read when it starts.

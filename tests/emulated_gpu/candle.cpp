@@ -28,7 +28,8 @@ struct Places {
     size_t of(size_t operand, size_t index) const {
         if (!info) return index;
         size_t place = 0;
-        for (size_t d = dimensions; d-- > 0; index /= info[d]) place += index % info[d] * info[(operand + 1) * dimensions + d];
+        const size_t* strides = info + (operand + 1) * dimensions;
+        for (size_t d = dimensions; d-- > 0; index /= info[d]) place += index % info[d] * strides[d];
         return place;
     }
 };

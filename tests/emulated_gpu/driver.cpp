@@ -364,7 +364,8 @@ FUNCTION cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 
 // ---- kernels ----
 
-// A module is its text: candle's are PTX, of which a GPU takes what the build has compiled; ours, fat binaries, have none.
+// A module is its text: candle's are PTX, of which a GPU takes what the build has compiled; ours, fat binaries, have
+// none.
 FUNCTION cuModuleLoadData(CUmodule* module, const void* image) {
     auto* text = static_cast<const char*>(image);
     bool is_ptx = !std::strncmp(text, "//", 2) || !std::strncmp(text, ".version", 8);

@@ -1,5 +1,5 @@
-//! The program as it is built for GPUs, on a GPU that is none (`tests/emulated_gpu`): training comes to the numbers of the
-//! CPU, in one process and in several that add up by NCCL.
+//! The program as it is built for GPUs, on a GPU that is none (`tests/emulated_gpu`): training comes to the numbers
+//! of the CPU, in one process and in several that add up by NCCL.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -26,7 +26,8 @@ const SETS: [&str; 6] = [
 
 const SHARDED: [&str; 2] = ["distributed.shard_optimizer=true", "distributed.wire=bf16"];
 
-/// What stands for the libraries of CUDA; `None`, and a note, where the program does not want them or they were not built.
+/// What stands for the libraries of CUDA; `None`, and a note, where the program does not want them or they were not
+/// built.
 fn libraries() -> Option<PathBuf> {
     let told = Command::new(program()).arg("--version").output().expect("starts");
     let folder = std::env::var_os("MLMTRAIN_EMULATED_GPU").map(PathBuf::from);

@@ -144,8 +144,8 @@ pub fn rounded(t: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(copy)
 }
 
-/// Writes a contiguous tensor over another of its type and size on the same device; through a view, over that part of its
-/// buffer. By the driver: candle's kernel for it is not there for each type on each GPU.
+/// Writes a contiguous tensor over another of its type and shape on the same device; through a view, over that
+/// part of its buffer. By the driver: candle's kernel for it is not there for each type on each GPU.
 pub fn overwrite(to: &Tensor, from: &Tensor) -> Result<()> {
     let Some(gpu) = Gpu::of(to)? else { return to.slice_set(from, 0, 0) };
     let dtype = to.dtype();
