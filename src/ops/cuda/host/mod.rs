@@ -141,7 +141,7 @@ impl Driver {
         Ok(())
     }
 
-    #[expect(clippy::unused_self, reason = "as the other drivers have it")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the other drivers have it")]
     pub(super) unsafe fn copy(&self, from: Address, to: Address, bytes: usize) -> candle_core::Result<()> {
         if !record::write(|| Event::Move(bytes as u64)) {
             // SAFETY: the caller's promise.
