@@ -20,7 +20,6 @@ use std::time::Instant;
 use anyhow::Context;
 use anyhow::Result;
 use candle_core::Tensor;
-use half::bf16;
 
 use crate::config::SumOrder;
 use crate::config::Wire;
@@ -31,6 +30,7 @@ use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Wait;
+use crate::distributed::travelling::Travelling;
 use crate::distributed::tree;
 use crate::error::Class;
 use crate::error::Problem;
@@ -69,7 +69,7 @@ impl Calls {
 }
 
 enum Job {
-    Sum(Vec<f32>, Ways, Reply<Vec<f32>>),
+    Sum(Travelling, SumOrder, Reply<Travelling>),
     Join(Vec<f32>, Vec<usize>, Reply<Vec<f32>>),
     Gather(Vec<u8>, Option<Duration>, Reply<Vec<Vec<u8>>>),
     /// From here on this carries between GPUs.
@@ -184,8 +184,8 @@ impl Engine {
     }
 
     /// Begins to add these values to those of all others.
-    pub(super) fn sum(&self, own: Vec<f32>, ways: Ways) -> Pending<'_, Vec<f32>> {
-        self.ask(|reply| Job::Sum(own, ways, reply))
+    pub(super) fn sum(&self, own: Travelling, order: SumOrder) -> Pending<'_, Travelling> {
+        self.ask(|reply| Job::Sum(own, order, reply))
     }
 
     /// Begins to put the values of all processes one behind the other; process r has `counts[r]`.
@@ -304,12 +304,16 @@ fn serve(
             code => return transport.abort(code),
         }
         match job {
-            Job::Sum(own, ways, reply) => {
+            Job::Sum(own, order, reply) => {
                 let wait = Wait::new(Some(timeout), aborting, &look);
-                let _ = reply.send(lost.unless(|| match (ways.sum, ways.wire) {
-                    (SumOrder::Fast, _) => transport.all_reduce(own, &wait),
-                    (SumOrder::Tree, Wire::F32) => tree::sum::<f32>(&mut transport, own, &wait),
-                    (SumOrder::Tree, Wire::Bf16) => tree::sum::<bf16>(&mut transport, own, &wait),
+                let _ = reply.send(lost.unless(|| match (own, order) {
+                    (Travelling::F32(own), SumOrder::Fast) => {
+                        transport.all_reduce(own, &wait).map(Travelling::F32)
+                    }
+                    (Travelling::F32(own), SumOrder::Tree) => {
+                        tree::sum(&mut transport, own, &wait).map(Travelling::F32)
+                    }
+                    (Travelling::Bf16(own), _) => tree::sum(&mut transport, own, &wait).map(Travelling::Bf16),
                 }));
             }
             Job::Join(own, counts, reply) => {

@@ -30,6 +30,7 @@ pub(crate) mod threads;
     expect(dead_code, reason = "only MPI, NCCL and tests are one")
 )]
 mod transport;
+mod travelling;
 mod tree;
 
 use std::collections::VecDeque;
@@ -51,6 +52,7 @@ use crate::ops::tensor::with_slice_mut;
 use engine::Engine;
 use engine::OnGpus;
 use mark::Mark;
+use travelling::Travelling;
 
 pub use launch::AbortOnPanic;
 pub use launch::MPI;
@@ -383,12 +385,15 @@ impl World {
             if next < values.len() && under_way.len() < BUCKETS_AHEAD {
                 let range = next..(next + BUCKET_VALUES).min(values.len());
                 next = range.end;
-                under_way.push_back((range.clone(), engine.sum(values[range].to_vec(), self.ways)));
+                under_way.push_back((
+                    range.clone(),
+                    engine.sum(Travelling::of(&values[range], self.ways.wire), self.ways.sum),
+                ));
                 continue;
             }
             if let Some((range, sums)) = under_way.pop_front() {
                 let range: Range<usize> = range;
-                values[range].copy_from_slice(&sums.wait()?);
+                sums.wait()?.write_to(&mut values[range]);
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Values carried by MPI: the calls that return at once, and a look every 100 microseconds whether they are
-//! done. A call that waits would take a core as long as it does.
+//! Values carried by MPI: the calls that return at once, and a look every 100 to 250 microseconds whether
+//! they are done. A call that waits would take a core as long as it does.
 
 use std::ffi::c_int;
 use std::ffi::c_void;
@@ -14,7 +14,6 @@ use mpi::topology::Communicator;
 use mpi::topology::SimpleCommunicator;
 
 use crate::distributed::transport::Ended;
-use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
@@ -77,8 +76,7 @@ impl Mpi {
             if done != 0 {
                 return Ok(ManuallyDrop::into_inner(buffers));
             }
-            wait.check()?;
-            std::thread::sleep(PAUSE);
+            wait.pause()?;
         }
     }
 
@@ -122,7 +120,7 @@ fn failed(code: c_int) -> Ended {
 /// MPI's name of a type: it only carries those of two bytes, whatever they mean.
 fn kind_of<V: Value>() -> ffi::MPI_Datatype {
     // SAFETY: constants of the library.
-    unsafe { if V::BYTES == 2 { ffi::RSMPI_UINT16_T } else { ffi::RSMPI_FLOAT } }
+    unsafe { if size_of::<V>() == 2 { ffi::RSMPI_UINT16_T } else { ffi::RSMPI_FLOAT } }
 }
 
 /// How many values, and behind how many others, as MPI takes it.
@@ -146,7 +144,7 @@ impl Transport for Mpi {
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
         let given = vec![counts[self.rank()]; self.size()];
-        let all = vec![V::of(0.0); given.iter().sum()];
+        let all = vec![V::narrow(0.0); given.iter().sum()];
         let kind = kind_of::<V>();
         let buffers = (own, all, layout(counts), layout(&given));
         let buffers = Self::finish(buffers, wait, |(own, all, sent, given), request| {
@@ -176,7 +174,7 @@ impl Transport for Mpi {
         counts: &[usize],
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
-        self.gather_counted(own, vec![V::of(0.0); counts.iter().sum()], counts, kind_of::<V>(), wait)
+        self.gather_counted(own, vec![V::narrow(0.0); counts.iter().sum()], counts, kind_of::<V>(), wait)
     }
 
     fn all_reduce(&mut self, own: Vec<f32>, wait: &Wait<'_>) -> Result<Vec<f32>, Ended> {

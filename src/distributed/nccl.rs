@@ -32,7 +32,6 @@ use half::bf16;
 use crate::distributed::mark::Mark;
 use crate::distributed::transport::Carrier;
 use crate::distributed::transport::Ended;
-use crate::distributed::transport::PAUSE;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
@@ -121,8 +120,7 @@ impl Nccl {
             // SAFETY: it writes the state of a group that is there.
             check(unsafe { sys::ncclCommGetAsyncError(self.group, &raw mut state) })?;
             check(state)?;
-            wait.check()?;
-            std::thread::sleep(PAUSE);
+            wait.pause()?;
         }
         Ok(())
     }
@@ -279,7 +277,7 @@ impl Transport for Nccl {
         counts: &[usize],
         wait: &Wait<'_>,
     ) -> Result<Vec<V>, Ended> {
-        let lengths: Vec<usize> = counts.iter().map(|count| count * V::BYTES).collect();
+        let lengths: Vec<usize> = counts.iter().map(|count| count * size_of::<V>()).collect();
         Ok(values(&self.gather_bytes(bytes(&own), &lengths, wait)?))
     }
 

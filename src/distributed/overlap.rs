@@ -20,6 +20,7 @@ use crate::distributed::engine::Engine;
 use crate::distributed::engine::OnGpus;
 use crate::distributed::engine::Pending;
 use crate::distributed::mark::Mark;
+use crate::distributed::travelling::Travelling;
 use crate::error::Problem;
 use crate::ops::tensor::with_slice;
 use crate::ops::tensor::with_slice_mut;
@@ -49,14 +50,14 @@ struct Step {
 #[derive(Debug)]
 enum Values {
     /// A copy of them.
-    OnHost(Vec<f32>),
+    OnHost(Travelling),
     /// On a GPU, where they are added up.
     OnGpu(OnGpus),
 }
 
 #[derive(Debug)]
 enum UnderWay {
-    OnHost(Pending<'static, Vec<f32>>),
+    OnHost(Pending<'static, Travelling>),
     OnGpu(Pending<'static, ()>),
 }
 
@@ -106,7 +107,7 @@ impl Sums {
             match step.under_way.pop_front() {
                 Some((range, UnderWay::OnHost(sums))) => {
                     let sums = sums.wait()?;
-                    with_slice_mut(&part(&range)?, |own| own.copy_from_slice(&sums))?;
+                    with_slice_mut(&part(&range)?, |own| sums.write_to(own))?;
                 }
                 Some((_, UnderWay::OnGpu(sums))) => sums.wait_guarded()?,
                 None => {}
@@ -120,14 +121,14 @@ impl Sums {
         Ok(if self.world.on_gpus {
             Values::OnGpu(OnGpus { tensor: values.clone(), after: Mark::behind(values)?, parts: None })
         } else {
-            Values::OnHost(with_slice(values, <[f32]>::to_vec)?)
+            Values::OnHost(with_slice(values, |values| Travelling::of(values, self.world.ways.wire))?)
         })
     }
 
     fn send(&self, step: &mut Step, range: Range<usize>, values: Values) {
         step.sent += 1;
         let under_way = match values {
-            Values::OnHost(values) => UnderWay::OnHost(self.engine.sum(values, self.world.ways)),
+            Values::OnHost(values) => UnderWay::OnHost(self.engine.sum(values, self.world.ways.sum)),
             Values::OnGpu(values) => UnderWay::OnGpu(self.engine.on_gpus(values, self.world.ways)),
         };
         step.under_way.push_back((range, under_way));

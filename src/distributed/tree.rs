@@ -10,10 +10,15 @@ use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
+use crate::distributed::travelling::narrow;
+use crate::distributed::travelling::widen;
 
 /// Leaves of the tree at most, and so the most processes that give the same bits as one: each leaf more is
 /// one more pass over the gradients.
 const LEAVES_MAX: usize = 8;
+
+/// Values that are added up at a time, in a cache.
+const BLOCK_VALUES: usize = 4096;
 
 /// Micro-batches that are added one after the other to make a leaf of the tree, where an update of `total`
 /// has `size` processes. For 1, 2, 4 and 8 processes that divide it the leaves are the same ones; others have
@@ -46,29 +51,32 @@ pub(super) fn part(count: usize, rank: usize, size: usize) -> Range<usize> {
     count * rank / size..count * (rank + 1) / size
 }
 
-/// The sum of `own` over all processes: each adds up a part and gives it to the others. Values and sums travel
-/// as `V`.
+/// The sum of `own` over all processes: each adds up a part and gives it to the others.
 pub(super) fn sum<V: Value>(
     transport: &mut impl Transport,
-    own: Vec<f32>,
+    own: Vec<V>,
     wait: &Wait<'_>,
-) -> Result<Vec<f32>, Ended> {
+) -> Result<Vec<V>, Ended> {
     let (rank, size) = (transport.rank(), transport.size());
     let counts: Vec<usize> = (0..size).map(|rank| part(own.len(), rank, size).len()).collect();
-    let parts = transport.all_to_all(travelling::<V>(own), &counts, wait)?;
-    let mut parts = arrived(parts);
-    add_in_pairs(&mut parts, counts[rank]);
-    parts.truncate(counts[rank]);
-    transport.all_gather(travelling::<V>(parts), &counts, wait).map(arrived)
+    let parts = transport.all_to_all(own, &counts, wait)?;
+    transport.all_gather(added_up(parts, counts[rank]), &counts, wait)
 }
 
-/// For f32 these are the vectors that they are given.
-fn travelling<V: Value>(values: Vec<f32>) -> Vec<V> {
-    values.into_iter().map(V::of).collect()
-}
-
-fn arrived<V: Value>(values: Vec<V>) -> Vec<f32> {
-    values.into_iter().map(V::to_f32).collect()
+/// The sum, in f32, of vectors of one length that lie one behind the other.
+fn added_up<V: Value>(mut vectors: Vec<V>, len: usize) -> Vec<V> {
+    let mut wide = Vec::new();
+    for start in (0..len).step_by(BLOCK_VALUES) {
+        let block = start..(start + BLOCK_VALUES).min(len);
+        wide.resize(vectors.len() / len * block.len(), 0.0);
+        for (wide, vector) in wide.chunks_exact_mut(block.len()).zip(vectors.chunks_exact(len)) {
+            widen(&vector[block.clone()], wide);
+        }
+        add_in_pairs(&mut wide, block.len());
+        narrow(&wide[..block.len()], &mut vectors[block]);
+    }
+    vectors.truncate(len);
+    vectors
 }
 
 #[cfg(test)]
@@ -99,5 +107,12 @@ mod tests {
         assert_eq!(of(&[big, 1.0, 1.0, 1.0, 5.0]), ((big + 1.0) + 2.0 + 5.0).to_bits());
         assert_eq!(of(&[2.0]), 2.0_f32.to_bits());
         add_in_pairs(&mut [], 0);
+        let vectors: Vec<f32> =
+            (0..4 * 5000).map(|i| if i < 5000 { big } else { (1 + i % 5000) as f32 }).collect();
+        let sums = added_up(vectors, 5000);
+        assert_eq!(sums.len(), 5000);
+        let sum = |i: usize| (big + (1 + i) as f32) + 2.0 * (1 + i) as f32;
+        assert!(sums.iter().enumerate().all(|(i, sum_of)| sum_of.to_bits() == sum(i).to_bits()));
+        assert!(added_up::<f32>(Vec::new(), 0).is_empty());
     }
 }
