@@ -99,8 +99,11 @@ fn rank_of(place: &Workplace, script: &mut Child, step: u64) -> String {
     last_child(children(&script.id().to_string()).first().expect("has one"))
 }
 
-/// The process that this one started last, after step `step`.
+/// The process that this one started last, after step `step`, and one that those before it have not come to: one
+/// that was just started trains nothing yet.
 fn reach(place: &Workplace, started: &mut Child, step: u64) -> String {
+    let before = place.logged_steps().last().copied().unwrap_or(0);
+    let step = step.max(before + 1);
     while place.logged_steps().last().is_none_or(|&last| last < step) {
         assert!(started.try_wait().expect("can be asked").is_none(), "it came to its end before step {step}");
         std::thread::sleep(Duration::from_millis(2));
@@ -373,36 +376,38 @@ fn the_script_starts_processes_again_and_stops_them_with_a_checkpoint() {
     if cannot() {
         return;
     }
-    let files = ["final/model.safetensors", STATE];
+    // Long enough to be stopped four times, also where steps are quick.
+    let sets = [&SETS[..], &["training.max_steps=48"]].concat();
+    let files = ["final/model.safetensors", "checkpoint-48/trainer/optimizer.safetensors"];
     let alone = Workplace::new();
-    alone.run(&SETS, &[]).ok();
+    alone.run(&sets, &[]).ok();
 
     let place = Workplace::new();
-    let nothing = launched(&place, "true", "1", &SETS);
+    let nothing = launched(&place, "true", "1", &sets);
     let nothing = Finished::from(nothing.wait_with_output().expect("ends"));
     let failed_starts = nothing.stderr.matches("is not complete").count();
     assert_eq!((nothing.code, failed_starts), (Some(1), 2), "{nothing:?}");
 
-    let mut script = cluster(&place, "0", &SETS);
+    let mut script = cluster(&place, "0", &sets);
     kill(&rank_of(&place, &mut script, 3), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends"));
     assert!(ended.code != Some(0) && ended.stderr.contains("0 restarts did not bring it"), "{ended:?}");
 
-    let mut script = cluster(&place, "5", &SETS);
-    reach(&place, &mut script, 6);
+    let mut script = cluster(&place, "5", &sets);
+    reach(&place, &mut script, 10);
     kill(&script.id().to_string(), "-TERM");
     let stopped = Finished::from(script.wait_with_output().expect("ends"));
     assert!(stopped.code != Some(0) && !stopped.stderr.contains("start 2"), "{stopped:?}");
-    assert!(place.logged_steps().len() < 16 && !place.path("requeued").exists(), "{stopped:?}");
+    assert!(place.logged_steps().len() < 48 && !place.path("requeued").exists(), "{stopped:?}");
 
-    let mut script = cluster(&place, "5", &SETS);
-    reach(&place, &mut script, 8);
+    let mut script = cluster(&place, "5", &sets);
+    reach(&place, &mut script, 20);
     kill(&script.id().to_string(), "-USR1");
     let stopped = Finished::from(script.wait_with_output().expect("ends"));
     assert!(stopped.code != Some(0) && place.path("requeued").exists(), "{stopped:?}");
 
-    let mut script = cluster(&place, "5", &SETS);
-    kill(&rank_of(&place, &mut script, 12), "-KILL");
+    let mut script = cluster(&place, "5", &sets);
+    kill(&rank_of(&place, &mut script, 32), "-KILL");
     let ended = Finished::from(script.wait_with_output().expect("ends")).ok();
     assert!(ended.stderr.contains("start 2") && !ended.stderr.contains("start 3"), "{ended:?}");
     assert_same(&alone, &place, &files, "killed twice and stopped once");
