@@ -1,8 +1,8 @@
 //! NCCL: adds up and shares what lies on GPUs, on a stream beside the one that computes; and carries what
 //! processes tell each other where no MPI does.
 //!
-//! A call returns when its work is in the stream, and every 100 to 250 microseconds it is looked whether that is done: a
-//! process that has gone must not be waited for. Only the first calls, which connect, may hang themselves: whoever
+//! A call returns when its work is in the stream, and every 100 to 250 microseconds it is looked whether that is done:
+//! a process that has gone must not be waited for. Only the first calls, which connect, may hang themselves: whoever
 //! asked the engine for them waits no longer than for anything else.
 
 use std::ffi::c_int;

@@ -21,7 +21,7 @@ impl Travelling {
             Wire::F32 => Self::F32(values.to_vec()),
             Wire::Bf16 => {
                 let mut narrowed = vec![bf16::ZERO; values.len()];
-                narrow(values, &mut narrowed);
+                narrow_into(values, &mut narrowed);
                 Self::Bf16(narrowed)
             }
         }
@@ -31,21 +31,21 @@ impl Travelling {
     pub(super) fn write_to(&self, values: &mut [f32]) {
         match self {
             Self::F32(own) => values.copy_from_slice(own),
-            Self::Bf16(own) => widen(own, values),
+            Self::Bf16(own) => widen_into(own, values),
         }
     }
 }
 
 /// Writes the nearest values of a type over as many others.
-pub(super) fn narrow<T: Element>(values: &[f32], narrow: &mut [T]) {
-    assert_eq!(values.len(), narrow.len(), "room for other values");
-    simd::run(|| narrow.iter_mut().zip(values).for_each(|(narrow, value)| *narrow = T::narrow(*value)));
+pub(super) fn narrow_into<T: Element>(values: &[f32], out: &mut [T]) {
+    assert_eq!(values.len(), out.len(), "room for other values");
+    simd::run(|| out.iter_mut().zip(values).for_each(|(out, value)| *out = T::narrow(*value)));
 }
 
 /// Writes the exact values over as many others.
-pub(super) fn widen<T: Element>(values: &[T], wide: &mut [f32]) {
-    assert_eq!(values.len(), wide.len(), "room for other values");
-    simd::run(|| wide.iter_mut().zip(values).for_each(|(wide, value)| *wide = value.widen()));
+pub(super) fn widen_into<T: Element>(values: &[T], out: &mut [f32]) {
+    assert_eq!(values.len(), out.len(), "room for other values");
+    simd::run(|| out.iter_mut().zip(values).for_each(|(out, value)| *out = value.widen()));
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::distributed::transport::Ended;
 use crate::distributed::transport::Transport;
 use crate::distributed::transport::Value;
 use crate::distributed::transport::Wait;
-use crate::distributed::travelling::narrow;
-use crate::distributed::travelling::widen;
+use crate::distributed::travelling::narrow_into;
+use crate::distributed::travelling::widen_into;
 
 /// Leaves of the tree at most, and so the most processes that give the same bits as one: each leaf more is
 /// one more pass over the gradients.
@@ -70,10 +70,10 @@ fn added_up<V: Value>(mut vectors: Vec<V>, len: usize) -> Vec<V> {
         let block = start..(start + BLOCK_VALUES).min(len);
         wide.resize(vectors.len() / len * block.len(), 0.0);
         for (wide, vector) in wide.chunks_exact_mut(block.len()).zip(vectors.chunks_exact(len)) {
-            widen(&vector[block.clone()], wide);
+            widen_into(&vector[block.clone()], wide);
         }
         add_in_pairs(&mut wide, block.len());
-        narrow(&wide[..block.len()], &mut vectors[block]);
+        narrow_into(&wide[..block.len()], &mut vectors[block]);
     }
     vectors.truncate(len);
     vectors
