@@ -4,8 +4,10 @@
 //! it. The batch is made, because the speed of a step does not depend on what the tokens say; reading and
 //! masking are the loader's business.
 
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
+use anyhow::Context;
 use anyhow::Result;
 use candle_core::Device;
 use serde::Deserialize;
@@ -266,18 +268,51 @@ impl<F: FnMut()> PretrainedVisitor for OfPretraining<'_, F> {
 }
 
 impl<F: FnMut()> Watch<'_, F> {
+    /// As in a run: for a GPU another thread plans the batches, and the next one is sent while the GPU computes.
     fn steps(self, task: &impl Task) -> Result<Timing> {
+        let batch = self.case.batch();
+        let Some(planner) = task.planner() else { return self.timed(task, batch, || Ok(None)) };
+        let (sender, planned) = sync_channel(1);
+        let made = batch.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let ready = || {
+                    let mut batch = made.clone();
+                    planner(&mut batch);
+                    batch
+                };
+                while sender.send(ready()).is_ok() {}
+            });
+            self.timed(task, batch, move || {
+                let mut next = planned.recv().context("the thread that plans batches has ended")?;
+                task.send(&mut next)?;
+                Ok(Some(next))
+            })
+        })
+    }
+
+    /// `next` gives the batch of the step after the one at hand, or none where that is the same.
+    fn timed(
+        self,
+        task: &impl Task,
+        mut batch: Batch,
+        mut next: impl FnMut() -> Result<Option<Batch>>,
+    ) -> Result<Timing> {
         let Self { case, machine, least_steps, least_seconds, mut after_step } = self;
         let mut stepper = stepper(task.parameters(), &case.training(), machine, SEED)?;
-        let batch = [case.batch()];
         let (mut sorted_seconds, mut step, mut step_flops) = (Vec::new(), 0, 0.0);
         while step < WARM_UP_STEPS
             || sorted_seconds.len() < least_steps.max(1)
             || sorted_seconds.iter().sum::<f64>() < least_seconds
         {
             step += 1;
-            let start = Instant::now();
-            step_flops = stepper.run(task, &batch, step, LEARNING_RATE)?.flops;
+            let (start, mut ahead) = (Instant::now(), Ok(None));
+            let micro = (std::slice::from_ref(&batch), 1);
+            let outcome = stepper.run_beside(task, micro, step, LEARNING_RATE, || ahead = next())?;
+            step_flops = outcome.flops;
+            if let Some(next) = ahead? {
+                batch = next;
+            }
             if step > WARM_UP_STEPS {
                 sorted_seconds.push(start.elapsed().as_secs_f64());
                 after_step();
