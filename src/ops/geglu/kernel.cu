@@ -49,9 +49,10 @@ __device__ __forceinline__ void backward_columns(const Args& a) {
         load<N>(gates, x + at + row * cols + cols);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float u = values[i], share = Gelu::cdf(u);
-            values[i] = gradients[i] * gates[i] * fmaf(u, Gelu::density(u), share);
-            gates[i] = gradients[i] * (u * share);
+            float u = values[i];
+            Gelu normal = Gelu::at(u);
+            values[i] = gradients[i] * gates[i] * fmaf(u, normal.density, normal.cdf);
+            gates[i] = gradients[i] * (u * normal.cdf);
         }
         store<N>(dx + at + row * cols, values);
         store<N>(dx + at + row * cols + cols, gates);

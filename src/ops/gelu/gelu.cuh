@@ -3,12 +3,29 @@
 // Each kernel.cu includes it once (and, as C++, into its own namespace), so there is no `#pragma once`.
 
 struct Gelu {
-    static __device__ __forceinline__ float cdf(float u) { return 0.5f * (1.0f + erff(u * 0.70710678118654752f)); }
-    static __device__ __forceinline__ float density(float u) { return 0.3989422804014327f * expf(-0.5f * u * u); }
-    static __device__ __forceinline__ float forward(float u) { return u * cdf(u); }
+    float cdf;
+    float density;
+
+    // The normal distribution at `u`, both by one exponential: Phi(-|u|) = exp(-u^2 / 2) R(1 / (1 + 0.265 |u|)), of which
+    // the polynomial R, fitted to erfcx for all |u| <= 14, misses at most 6.4e-7. By `erff` and `expf`, with twice the
+    // instructions, kernels take longer than their reads and writes.
+    static __device__ __forceinline__ Gelu at(float u) {
+        float e = exp2_fast(-0.72134752044448170f * u * u);
+        float t = reciprocal_fast(fmaf(0.265f, fabsf(u), 1.0f));
+        float r = fmaf(t, -0.0677952f, 0.19530146f);
+        r = fmaf(t, r, -0.06640205f);
+        r = fmaf(t, r, 0.14252058f);
+        r = fmaf(t, r, 0.08293658f);
+        r = fmaf(t, r, 0.10783861f);
+        r = fmaf(t, r, 0.10559971f);
+        float tail = e * t * r;
+        return {u < 0.0f ? tail : 1.0f - tail, 0.3989422804014327f * e};
+    }
+    static __device__ __forceinline__ float forward(float u) { return u * at(u).cdf; }
     static __device__ __forceinline__ float slope(float x, float bias) {
         float u = x + bias;
-        return fmaf(u, density(u), cdf(u));
+        Gelu normal = at(u);
+        return fmaf(u, normal.density, normal.cdf);
     }
 };
 

@@ -209,6 +209,25 @@ __device__ __forceinline__ float block_max(float value, float* room) {
     return max;
 }
 
+// ---- what a GPU has in one instruction, right to a few units of the last place ----
+
+#ifdef KERNELS_ON_HOST
+inline float exp2_fast(float x) { return std::exp2(x); }
+inline float reciprocal_fast(float x) { return 1.0f / x; }
+#else
+// 2^x to two units in the last place; 0 where the result would be subnormal.
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float reciprocal_fast(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#endif
+
 // ---- random numbers: the same as `src/rng.rs` ----
 
 struct Words {

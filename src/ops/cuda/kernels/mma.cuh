@@ -77,7 +77,6 @@ inline void copy_async(void* to, const void* from, bool valid) {
 
 inline void wait_for_copies() { host::finish_copies(); }
 
-inline float exp2_fast(float x) { return std::exp2(x); }
 
 #else
 
@@ -163,13 +162,6 @@ __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;\n" ::: "memory");
 #endif
-}
-
-// 2^x to two units in the last place; 0 where the result would be subnormal.
-__device__ __forceinline__ float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 #endif
