@@ -14,6 +14,9 @@ use crate::distributed::nccl;
 use crate::error::Problem;
 use crate::ops::cuda;
 
+/// Variable of NCCL's own (2.30 and later): with 1 several processes may compute on one GPU, slowly.
+const SHARED_GPU_VARIABLE: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
+
 impl World {
     /// The processes that were started with this one, which computes on `device`: `self`, which a launcher has brought
     /// together, or those that meet by NCCL, where all see `folder`.
@@ -35,7 +38,8 @@ impl World {
         meet(device, folder, config)
     }
 
-    /// These processes, each with a GPU of its own, or none with one.
+    /// These processes, each with a GPU of its own, or none with one. Several may have one GPU where NCCL is told to
+    /// allow that.
     pub fn with_own_gpus(self, device: &Device) -> Result<Self> {
         if !self.is_shared() {
             return Ok(self);
@@ -47,10 +51,16 @@ impl World {
         let other =
             all.iter().enumerate().find(|&(rank, gpu)| rank != self.rank && own.is_some() && gpu == own);
         let Some((other, _)) = other else { return Ok(self) };
+        if std::env::var(SHARED_GPU_VARIABLE).is_ok_and(|value| value == "1") {
+            return Ok(self);
+        }
         let (low, high) = (self.rank.min(other), self.rank.max(other));
         Err(Problem::usage(format!("ranks {low} and {high} compute on one GPU"))
             .at("run.device")
-            .hint("start as many processes on a machine as it has GPUs, without a number in `run.device`")
+            .hint(
+                "start as many processes on a machine as it has GPUs, without a number in `run.device`; to try \
+                 several on one GPU, set `NCCL_MULTI_RANK_GPU_ENABLE=1` (NCCL 2.30 and later)",
+            )
             .into())
     }
 
