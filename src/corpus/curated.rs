@@ -53,20 +53,6 @@ pub fn deduplication_bytes_per_document(config: &DeduplicationConfig) -> u64 {
     Sketcher::new(config).map_or(0, |sketcher| (sketcher.record_bytes() + sketcher.scratch_bytes()) as u64)
 }
 
-/// Reads this process's parts of `corpus` into `folder`, as far as they are missing, and returns when those of
-/// all processes are there.
-pub fn read_corpus(
-    world: World,
-    corpus: &Corpus,
-    config: &DataConfig,
-    folder: &Path,
-    progress: &mut dyn FnMut(Step, u64, u64),
-) -> Result<()> {
-    let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
-    let size_bytes = corpus.size_bytes();
-    pass::run(world, corpus, config, folder, part_bytes, &mut |done| progress(Step::Read, done, size_bytes))
-}
-
 /// The kept documents of a corpus.
 pub struct Curated {
     /// The documents.
@@ -80,7 +66,8 @@ impl Curated {
     /// Takes `corpus` through all steps that are not done in `folder` yet.
     ///
     /// `shard_tokens` decides the size of the parts; `progress` gets the step, what is done of it, and all of
-    /// it. Reading is divided among the processes of `world`, the others of which call [`read_corpus`].
+    /// it. The processes of `world`, which share the folder, divide the work, and all get what comes of it; what
+    /// duplicates among the samples repeat, the first one alone can say.
     pub fn make(
         world: World,
         corpus: &Corpus,
@@ -88,47 +75,48 @@ impl Curated {
         folder: &Path,
         progress: &mut dyn FnMut(Step, u64, u64),
     ) -> Result<Self> {
-        read_corpus(world, corpus, config, folder, progress)?;
-        Self::open(corpus.source_names(), config, folder, progress)
+        let part_bytes = config.shard_tokens.saturating_mul(4).clamp(PART_BYTES.0, PART_BYTES.1);
+        let size_bytes = corpus.size_bytes();
+        pass::run(world, corpus, config, folder, part_bytes, &mut |done| {
+            progress(Step::Read, done, size_bytes);
+        })?;
+        Self::open(world, corpus.source_names(), config, folder, progress)
     }
 
     fn open(
+        world: World,
         source_names: &[String],
         config: &DataConfig,
         folder: &Path,
         progress: &mut dyn FnMut(Step, u64, u64),
     ) -> Result<Self> {
-        let (mut tally, mut split) = (Tally::new(source_names), SplitTally::new(config.validation_fraction));
-        let parts = store::whole_parts(folder, |part| tally.merge(part))?;
-        let all = KeptDocuments::all(parts);
-        let (parts, first_documents) = (&all.parts, &all.first_documents);
+        let mut tally = Tally::new(source_names);
+        let all = KeptDocuments::all(store::whole_parts(folder, |part| tally.merge(part))?);
         let duplicates = if Sketcher::new(&config.deduplication).is_some() {
-            let sketches: Vec<PathBuf> = parts.iter().map(|(paths, _)| paths.sketches.clone()).collect();
+            let sketches: Vec<PathBuf> = all.parts.iter().map(|(paths, _)| paths.sketches.clone()).collect();
             let mut compared = |done, total| progress(Step::Compare, done, total);
             let memory_bytes = config.deduplication.memory_bytes as usize;
-            Some(dedup::resolve(&sketches, folder, &config.deduplication, memory_bytes, &mut compared)?)
+            Some(dedup::resolve(
+                world,
+                &sketches,
+                folder,
+                &config.deduplication,
+                memory_bytes,
+                &mut compared,
+            )?)
         } else {
             None
         };
-        let total: u64 = parts.iter().map(|(_, entry)| entry.text_bytes).sum();
-        let mut done = 0;
-        progress(Step::Count, done, total);
-        for (some, firsts) in parts.chunks(COUNTED_AT_ONCE).zip(first_documents.chunks(COUNTED_AT_ONCE)) {
-            let counted: Vec<(Tally, SplitTally)> = some
-                .par_iter()
-                .zip(firsts)
-                .map(|(part, first)| {
-                    count(part, *first, duplicates.as_ref(), config.validation_fraction, source_names)
-                })
-                .collect::<Result<_>>()?;
-            for ((_, entry), (part_tally, part_split)) in some.iter().zip(counted) {
-                tally.merge(part_tally);
-                split.merge(&part_split);
-                done += entry.text_bytes;
-            }
-            progress(Step::Count, done, total);
-        }
-        name_originals(&all, &mut tally)?;
+        let (counted, split) = count_all(
+            world,
+            &all,
+            duplicates.as_ref(),
+            config.validation_fraction,
+            source_names,
+            &mut |done, total| progress(Step::Count, done, total),
+        )?;
+        tally.merge(counted);
+        name_originals(&all, duplicates.as_ref(), &mut tally)?;
         let kept = all.without(duplicates.map(Duplicates::into_left_out).unwrap_or_default());
         Ok(Self { kept, split, tally })
     }
@@ -139,17 +127,61 @@ impl Curated {
     }
 }
 
-/// Says of the duplicates among the samples what they repeat. Their details hold the index of that document so far.
-fn name_originals(all: &KeptDocuments, tally: &mut Tally) -> Result<()> {
+/// Says of the duplicates among the samples what they repeat. Their details hold their own index so far.
+fn name_originals(all: &KeptDocuments, duplicates: Option<&Duplicates>, tally: &mut Tally) -> Result<()> {
+    let Some(duplicates) = duplicates else { return Ok(()) };
     for reason in [EXACT_DUPLICATE, NEAR_DUPLICATE] {
         for sample in tally.samples.0.get_mut(reason).into_iter().flatten() {
-            if let Ok(index) = sample.detail.parse() {
+            let original = sample.detail.parse().map(|index| duplicates.original(index));
+            sample.detail.clear();
+            if let Ok(index) = original
+                && let Some(index) = index?
+            {
                 let (document, entry) = all.find(index)?;
                 sample.detail = format!("repeats {}", location_of(&document, entry));
             }
         }
     }
     Ok(())
+}
+
+/// Counts what is kept, and what is left out only now; each process the parts whose turn it is.
+fn count_all(
+    world: World,
+    all: &KeptDocuments,
+    duplicates: Option<&Duplicates>,
+    validation_fraction: f64,
+    source_names: &[String],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Tally, SplitTally)> {
+    let nothing = || (Tally::new(source_names), SplitTally::new(validation_fraction));
+    let merge = |(tally, split): &mut (Tally, SplitTally), more: (Tally, SplitTally)| {
+        tally.merge(more.0);
+        split.merge(&more.1);
+    };
+    let total: u64 = all.parts.iter().map(|(_, entry)| entry.text_bytes).sum();
+    let (mut own, mut done) = (nothing(), 0);
+    progress(done, total);
+    let parts: Vec<(usize, (&Part, &u64))> = all.parts.iter().zip(&all.first_documents).enumerate().collect();
+    for some in parts.chunks(COUNTED_AT_ONCE * world.size) {
+        let counted: Vec<(Tally, SplitTally)> = some
+            .par_iter()
+            .filter(|(index, _)| index % world.size == world.rank)
+            .map(|(_, (part, first))| count(part, **first, duplicates, validation_fraction, source_names))
+            .collect::<Result<_>>()?;
+        for more in counted {
+            merge(&mut own, more);
+        }
+        done += some.iter().map(|(_, ((_, entry), _))| entry.text_bytes).sum::<u64>();
+        progress(done, total);
+    }
+    if !world.is_shared() {
+        return Ok(own);
+    }
+    world.wait_for_all()?;
+    let mut counted = nothing();
+    world.gather(&own)?.into_iter().for_each(|more| merge(&mut counted, more));
+    Ok(counted)
 }
 
 /// Counts what of a part is kept, and what is left out only now.
@@ -174,9 +206,8 @@ fn count(
             split.add(document.key, bytes);
             continue;
         };
-        let original = duplicates.map(|duplicates| duplicates.original(index)).transpose()?.flatten();
-        let detail = original.map(|index| index.to_string()).unwrap_or_default();
-        let (location, rejection) = (location_of(&document, entry), Rejection { reason, detail });
+        let rejection = Rejection { reason, detail: index.to_string() };
+        let location = location_of(&document, entry);
         tally.rejected(document.source, bytes, &rejection, &location, &document.text);
     }
     Ok((tally, split))

@@ -1,7 +1,5 @@
 //! The documents that are left of a corpus, in their order, read from its parts.
 
-use std::path::Path;
-
 use anyhow::Context;
 use anyhow::Result;
 
@@ -9,12 +7,9 @@ use crate::corpus::Side;
 use crate::corpus::Split;
 use crate::corpus::StoredDocument;
 use crate::corpus::dedup::Bitmap;
-use crate::corpus::report::Tally;
-use crate::corpus::store;
 use crate::corpus::store::Part;
 use crate::corpus::store::PartEntry;
 use crate::corpus::store::PartReader;
-use crate::distributed::World;
 
 /// The documents of all parts without those that are left out. Their indices count these, too.
 pub struct KeptDocuments {
@@ -37,18 +32,6 @@ impl KeptDocuments {
 
     pub(super) fn without(self, left_out: Bitmap) -> Self {
         Self { left_out, ..self }
-    }
-
-    /// Tells the other processes of `world`, which call [`Self::from_first`], what is left out.
-    pub fn tell(&self, world: World) -> Result<()> {
-        world.gather_bytes(self.left_out.to_bytes()).map(drop)
-    }
-
-    /// The documents of the first process, in one that shares its folder.
-    pub fn from_first(world: World, folder: &Path) -> Result<Self> {
-        let told = world.gather_bytes(Vec::new())?;
-        let parts = store::whole_parts(folder, |_: Tally| {})?;
-        Ok(Self::all(parts).without(Bitmap::from_bytes(&told[0])))
     }
 
     /// Documents from index `first` on, with their indices and sides.

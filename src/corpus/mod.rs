@@ -21,7 +21,6 @@ mod texts;
 pub use curated::Curated;
 pub use curated::Step;
 pub use curated::deduplication_bytes_per_document;
-pub use curated::read_corpus;
 pub use document::Document;
 pub use document::Item;
 pub use document::Judged;

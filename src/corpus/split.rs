@@ -51,7 +51,7 @@ pub struct Scan {
 }
 
 /// Counts towards a [`Scan`]; the counts of parts can be merged.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct SplitTally {
     threshold: f64,
     train: Amount,

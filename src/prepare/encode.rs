@@ -1,7 +1,4 @@
 //! Kept documents with their token ids, in order.
-//!
-//! Several processes read them all, in the same portions; each encodes a portion of every round, and the first one
-//! gets the ids of all.
 
 use std::path::Path;
 
@@ -13,8 +10,9 @@ use serde::Serialize;
 use crate::corpus::KeptDocuments;
 use crate::corpus::Split;
 use crate::distributed::World;
-use crate::prepare::portions;
 use crate::prepare::portions::Kept;
+use crate::prepare::rounds;
+use crate::prepare::rounds::Work;
 use crate::tokenizer::Tokenizer;
 
 /// Which documents are to be encoded.
@@ -31,38 +29,50 @@ pub(super) fn for_each(
     kept: &KeptDocuments,
     task: Task,
     tokenizer: &Tokenizer,
-    mut take: impl FnMut(&[Kept], &[Vec<u32>]) -> Result<()>,
+    take: impl FnMut(&[Kept], &[Vec<u32>]) -> Result<()>,
 ) -> Result<()> {
-    let mut round = |portions: &[Vec<Kept>]| -> Result<()> {
-        let own = portions.get(world.rank).map_or(&[][..], Vec::as_slice);
-        let texts: Vec<&str> = own.iter().map(|kept| kept.document.text.as_str()).collect();
-        let all = world.gather_bytes(to_bytes(&tokenizer.encode_corpus(&texts)?))?;
-        if world.is_first() {
-            for (portion, bytes) in portions.iter().zip(&all) {
-                let ids = from_bytes(bytes).filter(|ids| ids.len() == portion.len());
-                take(portion, &ids.context("processes read other documents")?)?;
-            }
-        }
-        Ok(())
-    };
-    let mut waiting = Vec::with_capacity(world.size);
     let first = task.first[0].min(task.first[1]);
-    portions::for_each(kept, task.split, first, |mut portion| {
-        portion.retain(|kept| kept.index >= task.first[kept.side as usize]);
-        waiting.push(portion);
-        if waiting.len() < world.size {
-            return Ok(());
-        }
-        round(&std::mem::take(&mut waiting))
-    })?;
-    if waiting.is_empty() { Ok(()) } else { round(&waiting) }
+    rounds::run(world, kept, task.split, first, &mut Encoder { task, tokenizer, take })
 }
 
-/// Encodes with the first process, from its folders of documents and of the tokenizer.
-pub(super) fn help(world: World, documents: &Path, tokenizer: &Path) -> Result<()> {
+/// Encodes with the first process, by its tokenizer in this folder.
+pub(super) fn help(world: World, kept: &KeptDocuments, tokenizer: &Path) -> Result<()> {
     let task = world.from_first(None)?;
-    let kept = KeptDocuments::from_first(world, documents)?;
-    for_each(world, &kept, task, &Tokenizer::load(tokenizer)?, |_, _| Ok(()))
+    for_each(world, kept, task, &Tokenizer::load(tokenizer)?, |_, _| Ok(()))
+}
+
+struct Encoder<'a, F> {
+    task: Task,
+    tokenizer: &'a Tokenizer,
+    take: F,
+}
+
+impl<F: FnMut(&[Kept], &[Vec<u32>]) -> Result<()>> Work for Encoder<'_, F> {
+    type Portion = Vec<Kept>;
+    type Made = Vec<Vec<u32>>;
+
+    fn see(&mut self, mut portion: Vec<Kept>) -> Vec<Kept> {
+        portion.retain(|kept| kept.index >= self.task.first[kept.side as usize]);
+        portion
+    }
+
+    fn make(&self, portion: &Vec<Kept>) -> Result<Vec<Vec<u32>>> {
+        let texts: Vec<&str> = portion.iter().map(|kept| kept.document.text.as_str()).collect();
+        self.tokenizer.encode_corpus(&texts)
+    }
+
+    fn take(&mut self, portion: Vec<Kept>, made: Vec<Vec<u32>>) -> Result<()> {
+        let ids = Some(made).filter(|ids| ids.len() == portion.len());
+        (self.take)(&portion, &ids.context("processes read other documents")?)
+    }
+
+    fn to_bytes(made: &Vec<Vec<u32>>) -> Vec<u8> {
+        to_bytes(made)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Vec<Vec<u32>>> {
+        from_bytes(bytes)
+    }
 }
 
 /// The number of each document's ids before them, in little-endian words.

@@ -13,7 +13,6 @@ use crate::checkpoint::Part;
 use crate::checkpoint::Snapshot;
 use crate::checkpoint::write_sealed;
 use crate::config::PretrainConfig;
-use crate::corpus;
 use crate::corpus::Corpus;
 use crate::corpus::Curated;
 use crate::corpus::Scan;
@@ -61,8 +60,9 @@ pub struct Prepared {
 
 /// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
 ///
-/// Work that was made with other settings is an error that names the settings that differ. Of several processes,
-/// which share the folder, all read and clean the text, and all tokenize; the first one does the rest.
+/// Work that was made with other settings is an error that names the settings that differ. Several processes,
+/// which share the folder, divide the work; the first one alone puts together what they have found, learns the vocabulary
+/// from the counts of all, and writes what is not a part of the documents.
 pub fn ensure_prepared(
     world: World,
     config: &PretrainConfig,
@@ -206,11 +206,16 @@ impl<'a> Job<'a> {
             .into())
     }
 
-    /// Does this process's share of what [`Self::make`] divides in the first one.
+    /// Does this process's share of what [`Self::make`] does in the first one.
     fn help(&self, world: World, observer: &mut dyn FnMut(Progress)) -> Result<()> {
-        let (corpus, documents) = (self.corpus()?, self.documents());
-        corpus::read_corpus(world, corpus, &self.config.data, &documents, &mut of_steps(observer))?;
-        encode::help(world, &documents, &self.tokenizer())
+        let (corpus, data) = (self.corpus()?, &self.config.data);
+        let curated = Curated::make(world, corpus, data, &self.documents(), &mut of_steps(observer))?;
+        // Where nothing is kept, the first one says so.
+        let is_to_train = world.from_first(None)?;
+        if is_to_train {
+            vocabulary::help(world, self.config, &curated.kept, &curated.scan()?)?;
+        }
+        encode::help(world, &curated.kept, &self.tokenizer())
     }
 
     /// Runs all stages that are not done; gives what is worth telling about the training of the tokenizer.
@@ -231,11 +236,12 @@ impl<'a> Job<'a> {
         // report stays.
         let scan = curated.scan().or_else(|e| fs::remove_folder(&self.documents()).and(Err(e)))?;
         let mut notes = Vec::new();
-        if !fs::is_folder(&self.tokenizer()) {
-            let trained = match &self.given {
-                Some(_) => None,
-                None => Some(vocabulary::train(self.config, &curated.kept, &scan, observer)?),
-            };
+        let has_tokenizer = fs::is_folder(&self.tokenizer());
+        let is_to_train = !has_tokenizer && self.given.is_none();
+        world.from_first(Some(is_to_train))?;
+        if !has_tokenizer {
+            let train = || vocabulary::train(world, self.config, &curated.kept, &scan, observer);
+            let trained = is_to_train.then(train).transpose()?;
             let tokenizer = self.given.as_ref().or(trained.as_ref().map(|trained| &trained.tokenizer));
             write_tokenizer(tokenizer.context("a tokenizer is given or trained")?, &self.tokenizer())?;
             notes = trained.map(|trained| trained.notes).unwrap_or_default();

@@ -10,6 +10,7 @@ mod job;
 mod meter;
 mod portions;
 mod report;
+mod rounds;
 mod settings;
 mod space;
 mod tokenize;

@@ -112,6 +112,8 @@ fn other_settings_are_named_and_nothing_is_overwritten() {
 fn several_processes_leave_the_bytes_of_one() {
     let story = Story::new();
     let text: String = (0..14_000)
+        // The last 500 are there before, far away from them.
+        .map(|n| if n < 13_500 { n } else { n - 7_000 })
         .map(|n| format!("Paragraph {n}: the robin sang {} of {n} songs.\n\n", n % 7))
         .collect::<Vec<_>>()
         .concat();
@@ -127,7 +129,12 @@ fn several_processes_leave_the_bytes_of_one() {
             .map(|path| (path.file_name().unwrap().to_owned(), std::fs::read(path).unwrap()))
             .collect::<Vec<_>>()
     };
+    let report = |prepared: &str| {
+        std::fs::read_to_string(story.folder.path().join(prepared).join("report.json")).unwrap()
+    };
     assert!(documents("alone").len() > 6, "there are parts to divide");
+    let alone = report("alone");
+    assert!(alone.contains("\"exact_duplicate\"") && alone.contains("repeats "), "{alone}");
     for size in [2, 3] {
         let name = format!("of-{size}");
         let config = story.config(&name, more);
@@ -143,6 +150,7 @@ fn several_processes_leave_the_bytes_of_one() {
         assert!(
             !made[0] && story.files(&name) == story.files("alone") && documents(&name) == documents("alone")
         );
+        assert_eq!(report(&name), alone);
         assert_eq!(again(), vec![true; size]);
         // A part in the middle is missing, as where the process that had it was lost.
         let folder = story.folder.path().join(&name);

@@ -76,7 +76,6 @@ pub(super) fn run(
     let mut sides = [writer(Side::Train, &journal.train), writer(Side::Validation, &journal.validation)];
     let task = Task { split, first: sides.each_ref().map(|side| side.resumed_at) };
     world.from_first(Some(task))?;
-    documents.tell(world)?;
     meter.at(journal.train.written.text_bytes + journal.validation.written.text_bytes);
     encode::for_each(world, documents, task, tokenizer, |portion, encoded| {
         let mut wrote_shard = false;

@@ -6,11 +6,16 @@ use crate::config::PretrainConfig;
 use crate::corpus::KeptDocuments;
 use crate::corpus::Scan;
 use crate::corpus::Side;
+use crate::corpus::StoredDocument;
+use crate::distributed::World;
 use crate::error::Problem;
 use crate::prepare::meter::Meter;
 use crate::prepare::meter::Progress;
 use crate::prepare::meter::Stage;
-use crate::prepare::portions;
+use crate::prepare::portions::Kept;
+use crate::prepare::rounds;
+use crate::prepare::rounds::Work;
+use crate::tokenizer::PieceCounts;
 use crate::tokenizer::Trained;
 use crate::tokenizer::Trainer;
 use crate::tokenizer::TrainerOptions;
@@ -18,37 +23,81 @@ use crate::tokenizer::TrainerOptions;
 /// A document gives the tokenizer's training a slice of at least this many bytes, or all that it has.
 const SLICE_BYTES_MIN: u64 = 4 << 10;
 
-/// The tokenizer that `config` describes, trained on the documents that are kept for training.
+/// The tokenizer that `config` describes, trained on the documents that are kept for training. The other processes of
+/// `world` call [`help`].
 pub(super) fn train(
+    world: World,
     config: &PretrainConfig,
     kept: &KeptDocuments,
     scan: &Scan,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Trained> {
-    let model = config.model().ok_or_else(|| Problem::usage("wants exactly one family").at("model"))?;
-    let mut trainer =
-        Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))?;
-    let mut sample =
-        Sample { budget: config.tokenizer.train_bytes, total: scan.train.bytes.max(1), seen: 0, taken: 0 };
-    let mut meter = Meter::new(Stage::CountWords, scan.train.bytes, observer);
-    portions::for_each(kept, scan.split, 0, |portion| {
-        // The tokenizer sees no validation text, as the model does not.
-        let train: Vec<&str> = portion
-            .iter()
-            .filter(|kept| kept.side == Side::Train)
-            .map(|kept| kept.document.text.as_str())
-            .collect();
-        let slices: Vec<&str> =
-            train.iter().map(|text| sample.slice(text)).filter(|slice| !slice.is_empty()).collect();
-        meter.add(train.iter().map(|text| text.len() as u64).sum());
-        trainer.add(&slices)
-    })?;
+    let mut counter = Counter {
+        trainer: trainer(config)?,
+        sample: Sample::new(config, scan),
+        meter: Some(Meter::new(Stage::CountWords, scan.train.bytes, observer)),
+    };
+    rounds::run(world, kept, scan.split, 0, &mut counter)?;
+    let trainer = counter.trainer;
     let total = config.tokenizer.padded_vocab_size() as u64;
     trainer.finish(|entries| {
         if entries % 256 == 0 {
             observer(Progress { stage: Stage::LearnVocabulary, done: entries as u64, total });
         }
     })
+}
+
+/// Counts words with the first process.
+pub(super) fn help(world: World, config: &PretrainConfig, kept: &KeptDocuments, scan: &Scan) -> Result<()> {
+    let sample = Sample::new(config, scan);
+    rounds::run(world, kept, scan.split, 0, &mut Counter { trainer: trainer(config)?, sample, meter: None })
+}
+
+fn trainer(config: &PretrainConfig) -> Result<Trainer> {
+    let model = config.model().ok_or_else(|| Problem::usage("wants exactly one family").at("model"))?;
+    Trainer::new(TrainerOptions::new(&config.tokenizer, model.family, model.max_sequence_length()))
+}
+
+/// Counts the words of a sample.
+struct Counter<'a> {
+    trainer: Trainer,
+    sample: Sample,
+    /// Where somebody looks.
+    meter: Option<Meter<'a>>,
+}
+
+impl Work for Counter<'_> {
+    /// The parts of its texts to train on.
+    type Portion = Vec<String>;
+    type Made = PieceCounts;
+
+    fn see(&mut self, portion: Vec<Kept>) -> Vec<String> {
+        // The tokenizer sees no validation text, as the model does not.
+        let train = portion.into_iter().filter(|kept| kept.side == Side::Train);
+        let slices = train.map(|Kept { document: StoredDocument { mut text, .. }, .. }| {
+            self.meter.iter_mut().for_each(|meter| meter.add(text.len() as u64));
+            text.truncate(self.sample.slice(&text).len());
+            text
+        });
+        slices.filter(|slice| !slice.is_empty()).collect()
+    }
+
+    fn make(&self, portion: &Vec<String>) -> Result<PieceCounts> {
+        self.trainer.count(portion)
+    }
+
+    fn take(&mut self, _: Vec<String>, made: PieceCounts) -> Result<()> {
+        self.trainer.add_counts(made);
+        Ok(())
+    }
+
+    fn to_bytes(made: &PieceCounts) -> Vec<u8> {
+        made.to_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<PieceCounts> {
+        PieceCounts::from_bytes(bytes)
+    }
 }
 
 /// Takes at most `budget` of `total` bytes, spread evenly over the documents.
@@ -60,6 +109,11 @@ struct Sample {
 }
 
 impl Sample {
+    fn new(config: &PretrainConfig, scan: &Scan) -> Self {
+        let (budget, total) = (config.tokenizer.train_bytes, scan.train.bytes.max(1));
+        Self { budget, total, seen: 0, taken: 0 }
+    }
+
     /// The part of `text` to train on: all of it, its beginning, or nothing.
     fn slice<'a>(&mut self, text: &'a str) -> &'a str {
         let len = text.len() as u64;

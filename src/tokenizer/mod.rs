@@ -33,6 +33,7 @@ pub use fertility::Fertility;
 pub use load::COMPANIONS;
 pub use load::TOKENIZER_JSON;
 pub use special::SpecialTokens;
+pub use train::PieceCounts;
 pub use train::Trained;
 pub use train::Trainer;
 pub use train::TrainerOptions;

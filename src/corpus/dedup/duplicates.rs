@@ -35,6 +35,13 @@ impl Bitmap {
         self.words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
+    /// Sets what is set in `other`, too, which is as long or has no words.
+    pub(super) fn merge(&mut self, other: &Self) {
+        // One of them may have no words, where nothing of its kind was looked for.
+        self.words.resize(self.words.len().max(other.words.len()), 0);
+        self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
+    }
+
     pub(super) fn set(&mut self, index: u64) {
         let word = &mut self.words[(index / 64) as usize];
         *word |= 1 << (index % 64);
@@ -68,12 +75,9 @@ impl Duplicates {
     }
 
     /// All documents that are left out.
-    pub fn into_left_out(self) -> Bitmap {
-        let mut words = self.exact.words;
-        // One of them may have no words, where nothing of its kind was looked for.
-        words.resize(words.len().max(self.near.words.len()), 0);
-        words.iter_mut().zip(&self.near.words).for_each(|(word, near)| *word |= near);
-        Bitmap { words }
+    pub fn into_left_out(mut self) -> Bitmap {
+        self.exact.merge(&self.near);
+        self.exact
     }
 
     /// The document that this one repeats, which is one that stays; `None` for a document that stays itself.

@@ -21,14 +21,19 @@ use crate::corpus::dedup::sketch::Parameters;
 use crate::corpus::dedup::sketch_file::u64_at;
 use crate::corpus::dedup::sort::Sorted;
 use crate::corpus::dedup::sort::Sorter;
+use crate::distributed::World;
 
 /// Finds the duplicates among the documents whose sketches lie in `parts`, numbered from 0 over all parts in
 /// order.
 ///
-/// Takes about `memory_bytes` and two bits for each document; `scratch` needs
+/// The processes of `world`, which share the files, divide sorting: equal texts by their hash, candidates by bands. All
+/// get the duplicates; what these repeat, the first one alone can say, which goes through the candidates in order.
+///
+/// Each takes about `memory_bytes` and two bits for each document; `scratch` needs
 /// [`super::Sketcher::scratch_bytes`] for each, and more where many are alike. `progress` gets work done and
 /// in all, in units of its own. A damaged file, or one made with other settings, is an error that names it.
 pub fn resolve(
+    world: World,
     parts: &[PathBuf],
     scratch: &Path,
     config: &DeduplicationConfig,
@@ -48,14 +53,30 @@ pub fn resolve(
     let stages = if parameters.bands == 0 { 3 } else { 4 + parameters.bands as u64 };
     let documents = parts.documents();
     let progress = Progress { done: 0, total: documents * stages, report: progress };
-    let mut search = Search { parts, scratch, memory_bytes, progress, exact: Bitmap::new(documents) };
+    let mut search = Search { world, parts, scratch, memory_bytes, progress, exact: Bitmap::new(documents) };
     let copies = search.exact()?;
+    for exact in world.gather_bytes(search.exact.to_bytes())? {
+        search.exact.merge(&Bitmap::from_bytes(&exact));
+    }
+    let copies = search.in_first(copies)?;
     let pairs = search.candidates()?;
-    let (near, originals) = search.in_order(copies, pairs, config.near_threshold.unwrap_or(1.0))?;
-    Ok(Duplicates { names_exact: config.exact, exact: search.exact, near, originals: Some(originals) })
+    let pairs = search.in_first(pairs)?;
+    let found = if world.is_first() {
+        Some(search.in_order(copies, pairs, config.near_threshold.unwrap_or(1.0))?)
+    } else {
+        None
+    };
+    let (near, originals) = found.unzip();
+    let told = world.gather_bytes(near.as_ref().map(Bitmap::to_bytes).unwrap_or_default())?;
+    let near = Bitmap::from_bytes(&told[0]);
+    Ok(Duplicates { names_exact: config.exact, exact: search.exact, near, originals })
 }
 
+/// Pairs that a process tells the first one at once, in bytes.
+const TOLD_BYTES: usize = 1 << 20;
+
 struct Search<'a> {
+    world: World,
     parts: Parts,
     scratch: &'a Path,
     memory_bytes: usize,
@@ -64,13 +85,15 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds equal texts; gives (copy, first) pairs.
+    /// Finds equal texts among those whose hash is this process's; gives (copy, first) pairs.
     fn exact(&mut self) -> Result<Sorter<2>> {
         let mut hashes = Sorter::<3>::new(self.scratch, self.memory_bytes / 4 * 3);
-        let progress = &mut self.progress;
+        let (world, progress) = (self.world, &mut self.progress);
         self.parts.for_each(|index, record| {
             progress.advance();
-            hashes.push([u64_at(record, 0), u64_at(record, 8), index])
+            let hash = [u64_at(record, 0), u64_at(record, 8)];
+            let is_own = hash[0] % world.size as u64 == world.rank as u64;
+            if is_own { hashes.push([hash[0], hash[1], index]) } else { Ok(()) }
         })?;
         let mut sorted = hashes.finish(self.memory_bytes / 2)?;
         let mut copies = Sorter::new(self.scratch, self.memory_bytes / 8);
@@ -89,7 +112,34 @@ impl Search<'_> {
         Ok(copies)
     }
 
-    /// Finds documents that share a band, copies left aside; gives (later, earlier) pairs.
+    /// The pairs of all processes, in the first one.
+    fn in_first(&self, pairs: Sorter<2>) -> Result<Sorter<2>> {
+        if !self.world.is_shared() {
+            return Ok(pairs);
+        }
+        let none = Sorter::new(self.scratch, self.memory_bytes / 8);
+        let (own, mut all) = if self.world.is_first() { (none, pairs) } else { (pairs, none) };
+        let mut own = own.finish(self.memory_bytes / 8)?;
+        loop {
+            let mut bytes = Vec::new();
+            while bytes.len() < TOLD_BYTES
+                && let Some([document, earlier]) = own.next()?
+            {
+                bytes.extend(document.to_le_bytes());
+                bytes.extend(earlier.to_le_bytes());
+            }
+            let told = self.world.gather_bytes(bytes)?;
+            if told.iter().all(Vec::is_empty) {
+                return Ok(all);
+            }
+            let pairs = told.iter().flat_map(|bytes| bytes.chunks_exact(2 * size_of::<u64>()));
+            for pair in pairs.filter(|_| self.world.is_first()) {
+                all.push([u64_at(pair, 0), u64_at(pair, 8)])?;
+            }
+        }
+    }
+
+    /// Finds documents that share one of this process's bands, copies left aside; gives (later, earlier) pairs.
     fn candidates(&mut self) -> Result<Sorter<2>> {
         let mut keys = Sorter::<2>::new(self.scratch, self.memory_bytes / 4 * 3);
         let bands = self.parts.parameters.bands;
@@ -97,11 +147,13 @@ impl Search<'_> {
         if bands == 0 {
             return Ok(pairs);
         }
-        let (progress, exact) = (&mut self.progress, &self.exact);
+        let (world, progress, exact) = (self.world, &mut self.progress, &self.exact);
         self.parts.for_each(|index, record| {
             progress.advance();
             let bands = if exact.get(index) { 0 } else { bands };
-            (0..bands).try_for_each(|band| keys.push([u64_at(record, HASH_BYTES + band * KEY_BYTES), index]))
+            (world.rank..bands)
+                .step_by(world.size)
+                .try_for_each(|band| keys.push([u64_at(record, HASH_BYTES + band * KEY_BYTES), index]))
         })?;
         let mut sorted = keys.finish(self.memory_bytes / 2)?;
         let mut bucket = Bucket::new();

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
 use super::shingles::for_each_shingle;
 use super::*;
 use crate::config::DeduplicationConfig;
+use crate::distributed::World;
+use crate::distributed::threads::in_each;
+use crate::distributed::threads::worlds;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 
@@ -67,9 +71,20 @@ fn search(config: &DeduplicationConfig, texts: &[String], sizes: &[usize], memor
     let folder = tempfile::tempdir().unwrap();
     let parts = parts(folder.path(), config, texts, sizes);
     let scratch = folder.path().join("scratch");
-    let duplicates = resolve(&parts, &scratch, config, memory_bytes, &mut |_, _| {}).unwrap();
-    assert_eq!(std::fs::read_dir(scratch).unwrap().count(), 0, "nothing is left behind");
-    found(&duplicates, texts.len())
+    let resolve_in =
+        |world: World| resolve(world, &parts, &scratch, config, memory_bytes, &mut |_, _| {}).unwrap();
+    let duplicates = resolve_in(World::ALONE);
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0, "nothing is left behind");
+    let alone = found(&duplicates, texts.len());
+    for size in [2, 3] {
+        let together = in_each(&worlds(size, Duration::from_secs(60)), resolve_in);
+        assert_eq!(found(&together[0], texts.len()), alone, "of {size}");
+        for other in &together {
+            let reasons: Vec<Option<&str>> = (0..texts.len() as u64).map(|i| other.of(i)).collect();
+            assert!(reasons.iter().copied().eq(alone.iter().map(|found| found.map(|(reason, _)| reason))));
+        }
+    }
+    alone
 }
 
 fn shingle_set(text: &str) -> BTreeSet<u32> {
@@ -222,8 +237,10 @@ fn progress_rises_to_the_whole() {
     let parts = parts(folder.path(), &near(), &texts, &[]);
     let mut reports = Vec::new();
     let duplicates =
-        resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |done, total| reports.push((done, total)))
-            .unwrap();
+        resolve(World::ALONE, &parts, folder.path(), &near(), MEMORY_BYTES, &mut |done, total| {
+            reports.push((done, total));
+        })
+        .unwrap();
     assert!(reports.len() > 10 && reports.is_sorted() && reports.iter().all(|(done, total)| done <= total));
     assert!(matches!(reports.last(), Some((done, total)) if done == total));
     assert!((0..20_000).all(|index| duplicates.of(index).is_none()));
@@ -237,7 +254,7 @@ fn a_damaged_file_is_an_error_that_names_it() {
     let whole = std::fs::read(&parts[1]).unwrap();
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&parts[1], bytes).unwrap();
-        let error = resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {})
+        let error = resolve(World::ALONE, &parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {})
             .expect_err(what)
             .to_string();
         assert!(error.contains("part-1.sketches"), "{what}: {error}");
@@ -258,10 +275,12 @@ fn a_damaged_file_is_an_error_that_names_it() {
     huge[44..48].copy_from_slice(&own.to_le_bytes());
     refused(&huge, "a huge count");
     std::fs::remove_file(&parts[1]).unwrap();
-    assert!(resolve(&parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {}).is_err());
+    assert!(resolve(World::ALONE, &parts, folder.path(), &near(), MEMORY_BYTES, &mut |_, _| {}).is_err());
     std::fs::write(&parts[1], &whole).unwrap();
     let other = DeduplicationConfig { shingle_words: 4, ..near() };
-    let error = resolve(&parts, folder.path(), &other, MEMORY_BYTES, &mut |_, _| {}).unwrap_err().to_string();
+    let error = resolve(World::ALONE, &parts, folder.path(), &other, MEMORY_BYTES, &mut |_, _| {})
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("part-0.sketches") && error.contains("other settings"), "{error}");
 }
 

@@ -1,7 +1,8 @@
 //! Counts short texts in bounded memory: lossy counting (Manku & Motwani, VLDB 2002) with a bound on the
 //! entries.
 //!
-//! The counts are a function of the texts of each call and the order of the calls, never of the threads.
+//! The counts are a function of the texts of each call and the order of the calls, never of the threads nor of the
+//! process that saw the texts.
 
 use rayon::prelude::*;
 
@@ -11,6 +12,57 @@ use crate::tokenizer::hash::FastMap;
 struct Entry {
     count: u64,
     missed: u64,
+}
+
+/// How often each piece was seen in some texts; a piece may stand there several times. To be added to [`Counts`], here
+/// or in another process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PieceCounts(Vec<(Box<str>, u64)>);
+
+impl PieceCounts {
+    /// Counts what `cut` makes of each of `texts`, in parallel.
+    pub(super) fn of<T: AsRef<str> + Sync>(
+        texts: &[T],
+        cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync,
+    ) -> Self {
+        let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
+        let count = |texts: &[T]| {
+            let mut counts: FastMap<Box<str>, u64> = FastMap::default();
+            for text in texts {
+                cut(text.as_ref(), &mut |piece| match counts.get_mut(piece) {
+                    Some(count) => *count += 1,
+                    None => drop(counts.insert(piece.into(), 1)),
+                });
+            }
+            counts
+        };
+        let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
+        Self(parts.into_iter().flatten().collect())
+    }
+
+    /// For another process: of each piece its count and its length in little-endian bytes, and itself.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (piece, count) in &self.0 {
+            bytes.extend(count.to_le_bytes());
+            bytes.extend((piece.len() as u32).to_le_bytes());
+            bytes.extend(piece.as_bytes());
+        }
+        bytes
+    }
+
+    /// None where the bytes are not of [`Self::to_bytes`].
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let mut counts = Vec::new();
+        while !bytes.is_empty() {
+            let (count, behind) = bytes.split_first_chunk()?;
+            let (len, behind) = behind.split_first_chunk()?;
+            let (piece, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            counts.push((std::str::from_utf8(piece).ok()?.into(), u64::from_le_bytes(*count)));
+            bytes = behind;
+        }
+        Some(Self(counts))
+    }
 }
 
 /// Counts of texts.
@@ -38,30 +90,10 @@ impl Counts {
         Self { entries: FastMap::default(), entries_max, missed_max: 0, forgotten: 0 }
     }
 
-    /// Counts what `cut` makes of each of `texts`, in parallel.
-    pub(super) fn add<T: AsRef<str> + Sync>(
-        &mut self,
-        texts: &[T],
-        cut: impl Fn(&str, &mut dyn FnMut(&str)) + Sync,
-    ) {
-        let portion = texts.len().div_ceil(4 * rayon::current_num_threads()).max(1);
-        let count = |texts: &[T]| {
-            let mut counts: FastMap<Box<str>, u64> = FastMap::default();
-            for text in texts {
-                cut(text.as_ref(), &mut |piece| match counts.get_mut(piece) {
-                    Some(count) => *count += 1,
-                    None => drop(counts.insert(piece.into(), 1)),
-                });
-            }
-            counts
-        };
-        let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
-        for part in parts {
-            #[expect(clippy::iter_over_hash_type, reason = "sums do not depend on the order")]
-            for (text, count) in part {
-                self.entries.entry(text).or_insert(Entry { count: 0, missed: self.missed_max }).count +=
-                    count;
-            }
+    /// Adds what was counted in some texts.
+    pub(super) fn add(&mut self, counts: PieceCounts) {
+        for (piece, count) in counts.0 {
+            self.entries.entry(piece).or_insert(Entry { count: 0, missed: self.missed_max }).count += count;
         }
         self.forget();
     }
@@ -100,7 +132,7 @@ mod tests {
         pool.install(|| {
             let mut counts = Counts::new(entries_max);
             for portion in texts.chunks(10) {
-                counts.add(portion, |text, piece| text.split(' ').for_each(piece));
+                counts.add(PieceCounts::of(portion, |text, piece| text.split(' ').for_each(piece)));
             }
             counts.finish()
         })
@@ -121,6 +153,17 @@ mod tests {
         let counted = count(&texts(), 10_000, 2);
         assert_eq!((counted.forgotten, counted.missed_max, counted.counts.len()), (0, 0, 2400));
         assert_eq!(counted.counts.iter().find(|(text, _)| &**text == "w7").unwrap().1, 285);
+    }
+
+    #[test]
+    fn counts_come_back_from_bytes_and_what_is_cut_is_refused() {
+        let counts = PieceCounts::of(&texts(), |text, piece| text.split(' ').for_each(piece));
+        let bytes = counts.to_bytes();
+        assert_eq!(PieceCounts::from_bytes(&bytes), Some(counts));
+        assert_eq!(PieceCounts::from_bytes(&[]), Some(PieceCounts(Vec::new())));
+        for cut in [1, 5, 13] {
+            assert_eq!(PieceCounts::from_bytes(&bytes[..bytes.len() - cut]), None);
+        }
     }
 
     #[test]

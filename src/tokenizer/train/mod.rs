@@ -28,6 +28,7 @@ use crate::families::Family;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer::files;
 use crate::tokenizer::load::NamedFile;
+pub use count::PieceCounts;
 use names::Names;
 use recipe::Recipe;
 use words::WordCounter;
@@ -148,7 +149,19 @@ impl Trainer {
 
     /// Counts the words of some texts, in parallel.
     pub fn add(&mut self, texts: &[impl AsRef<str> + Sync]) -> Result<()> {
-        self.words.add(texts)
+        self.add_counts(self.count(texts)?);
+        Ok(())
+    }
+
+    /// The counts of some texts, for [`Self::add_counts`] of this trainer or of one in another process.
+    pub fn count(&self, texts: &[impl AsRef<str> + Sync]) -> Result<PieceCounts> {
+        self.words.count(texts)
+    }
+
+    /// Adds the counts of some texts. Texts that are counted apart must be added in one order everywhere: where memory
+    /// is short, what is forgotten depends on it.
+    pub fn add_counts(&mut self, counts: PieceCounts) {
+        self.words.add(counts);
     }
 
     /// Learns the vocabulary; `progress` gets its size as it grows.

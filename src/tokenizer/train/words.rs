@@ -18,6 +18,7 @@ use crate::error::Problem;
 use crate::tokenizer::fast::Chunker;
 use crate::tokenizer::train::count::Counted;
 use crate::tokenizer::train::count::Counts;
+use crate::tokenizer::train::count::PieceCounts;
 
 /// Distinct chunks that are remembered while counting: about 100 MB.
 const CHUNKS_MAX: usize = 900_000;
@@ -55,12 +56,12 @@ impl WordCounter {
         })
     }
 
-    /// Counts some texts, in parallel.
-    pub(super) fn add<T: AsRef<str> + Sync>(&mut self, texts: &[T]) -> Result<()> {
-        let Self { normalizer, pre_tokenizer, chunker, chunks } = self;
+    /// The chunks of some texts, counted in parallel.
+    pub(super) fn count<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Result<PieceCounts> {
+        let Self { normalizer, pre_tokenizer, chunker, .. } = self;
         // Whether texts can be cut into words does not depend on the text; this one says it.
         split("a", normalizer.as_ref(), pre_tokenizer)?;
-        chunks.add(texts, |text, count| {
+        Ok(PieceCounts::of(texts, |text, count| {
             for chunk in chunker.chunks(text) {
                 if chunk.len() <= CHUNK_BYTES_MAX {
                     count(chunk);
@@ -72,8 +73,12 @@ impl WordCounter {
                     chunk.get(start..end).into_iter().for_each(&mut *count);
                 }
             }
-        });
-        Ok(())
+        }))
+    }
+
+    /// Adds the chunks of some texts.
+    pub(super) fn add(&mut self, chunks: PieceCounts) {
+        self.chunks.add(chunks);
     }
 
     /// The words of all chunks.
