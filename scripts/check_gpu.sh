@@ -5,11 +5,11 @@
 #   scripts/check_gpu.sh pack                   on any machine, with nvcc: builds program and tests, compressed, into $PACK
 #   scripts/check_gpu.sh run correctness OUT    in a checkout with that folder, on the machine with the GPU: every op
 #                                               against its reference, each in a process of its own; training against the
-#                                               CPU's; memcheck and racecheck of every op
-#   scripts/check_gpu.sh run speed OUT          speed beside PyTorch's, all shapes, one pass of Nsight Compute
+#                                               CPU's; two processes on the GPU; memcheck and racecheck of every op
+#   scripts/check_gpu.sh run speed OUT          speed beside PyTorch's, all shapes, what each kernel takes of a step
 #
 # $PACK is target/gpu unless set. Whatever fails, runs out of time or is not there (`python3` with `torch` and
-# `transformers`, compute-sanitizer, ncu) is a line that says FAILED, and the exit code is 1. DEVICE=cpu rehearses it all
+# `transformers`, compute-sanitizer, CUPTI) is a line that says FAILED, and the exit code is 1. DEVICE=cpu rehearses it all
 # without a GPU, at small shapes and with a program of any build. $LIMIT (570) seconds are all that a call takes.
 set -euo pipefail
 device=${DEVICE:-cuda}
@@ -48,10 +48,21 @@ for name in ["mlmtrain", "tests"]:
     path.with_suffix(".xz").write_bytes(lzma.compress(path.read_bytes(), preset=6))
     path.unlink()
 PY
-    bytes=$(cat "$pack"/*.xz | wc -c)
+    [ "$device" = cpu ] || build_kernel_times
+    bytes=$(cat "$pack"/* | wc -c)
     ls -l "$pack"
     echo "$bytes bytes in all, of $most_bytes"
     [ "$bytes" -le "$most_bytes" ]
+}
+
+# The headers of CUPTI come with its wheel alone.
+build_kernel_times() {
+    local room
+    room=$(mktemp -d)
+    python3 -m pip install -q --no-deps --target "$room" nvidia-cuda-cupti==13.0.85
+    g++ -std=c++17 -O2 -fPIC -shared -I"$room/nvidia/cu13/include" -I"$CUDA_HOME/include" "$here/kernel_times.cpp" \
+        -o "$pack/kernel_times.so" -ldl
+    rm -rf "$room"
 }
 
 unpack() {
@@ -79,6 +90,12 @@ why() { # exit code, seconds, log
     fi
 }
 
+# The folders of the ops with kernels, one a line.
+kernel_names() {
+    local kernel
+    for kernel in "$root"/src/ops/*/kernel.cu; do basename "$(dirname "$kernel")"; done
+}
+
 # The folders of the ops as the tests are named, one a line.
 op_names() { "$work/tests" --list 2> /dev/null | sed -n 's/^ops::\([a-z_0-9]*\)::.*: test$/\1/p' | sort -u; }
 
@@ -87,7 +104,7 @@ not_on_gpu() { [ "$device" != cpu ] && grep -q 'skipped on the GPU' "$1"; }
 
 one_op() { # op, seconds: one line for the log, one word for the table
     local log=$work/op-$1.log code=0
-    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion > "$log" 2>&1 || code=$?
+    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion --skip lower_cap > "$log" 2>&1 || code=$?
     if [ "$code" -eq 124 ]; then
         echo "FAILED $1: it did not end in $2 seconds"
     elif [ "$code" -ne 0 ]; then
@@ -153,6 +170,21 @@ curves() {
     cat "$work"/*/metrics.jsonl > "$output/curves.jsonl"
 }
 
+# Two processes on the one GPU, which NCCL 2.30 and later allows where it is told to, beside one.
+two() {
+    [ "$device" != cpu ] || { line "two processes, NCCL" "FAILED: not run, there is no GPU"; return 0; }
+    local rank compared half=(--set run.device=cuda --set precision.compute=f32
+        --set training.per_device_train_batch_size=16 --set training.gradient_accumulation_steps=2)
+    STEPS=30 train one-of-one "${half[@]}" || return 0
+    for rank in 0 1; do
+        STEPS=30 RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=4 \
+            train two "${half[@]}" --log-file "$output/two-$rank.log" &
+    done
+    wait
+    compared=$(python3 "$here/compare_curves.py" "$work/one-of-one" "$work/two" 1e-4 2>&1 | tail -1) || compared="FAILED: $compared"
+    line "two processes, NCCL, by one" "$compared"
+}
+
 sanitized_op() { # op, tool, seconds
     local log=$work/$2-$1.log summary
     timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/tests" "ops::$1::" --test-threads 1 --skip two_billion > "$log" 2>&1 || true
@@ -167,9 +199,9 @@ sanitized() { # tool
     command -v compute-sanitizer > /dev/null || { line "$1" "FAILED: not run, there is no compute-sanitizer"; return 0; }
     export -f sanitized_op
     local outcome
-    op_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-90}")" > "$work/$1.txt"
+    kernel_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-180}")" > "$work/$1.txt"
     while read -r outcome; do case $outcome in FAILED*) line "$1" "$outcome" ;; esac; done < "$work/$1.txt"
-    line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(op_names | wc -l) ops clean"
+    line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(kernel_names | wc -l) ops clean"
     tail -n 60 "$work/$1"-*.log > "$output/$1.log"
 }
 
@@ -227,14 +259,20 @@ choices() {
     [ "$code" -eq 0 ] || line "log of cuBLASLt" "$(why "$code" "$seconds" "$work/choices.log")"
 }
 
+# What each kernel takes of some steps.
 profile() {
-    command -v ncu > /dev/null || { line "Nsight Compute" "FAILED: not run, there is no ncu"; return 0; }
-    if timeout "$(left 90)" ncu --csv --launch-count 400 --section SpeedOfLight --target-processes all \
-        "$work/mlmtrain" --quiet bench --device "$device" --model base --batch 64 --length 128 --compute bf16 --steps 1 > "$output/ncu.csv" 2>&1; then
-        line "Nsight Compute" "$(grep -c SpeedOfLight "$output/ncu.csv" || true) rows in ncu.csv"
-    else
-        line "Nsight Compute" "FAILED: $(tail -1 "$output/ncu.csv")"
-    fi
+    local libraries shape size rows length
+    [ -e "$pack/kernel_times.so" ] || { line "kernel times" "FAILED: not run, there is no kernel_times.so"; return 0; }
+    libraries=$(python3 -c 'import pathlib, nvidia
+print(":".join(f"{p}/cu13/lib" for p in nvidia.__path__))' 2> /dev/null || true)
+    for shape in $first; do
+        IFS=, read -r size rows length <<< "$shape"
+        CUDA_INJECTION64_PATH=$pack/kernel_times.so KERNEL_TIMES=$output/kernels-$size.tsv \
+            LD_LIBRARY_PATH=$libraries:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-} \
+            timeout "$(left 60)" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" \
+            --length "$length" --compute bf16 --steps "$steps" --seconds 0 > "$work/profile.log" 2>&1 || true
+        line "kernel times, $shape" "$(head -1 "$output/kernels-$size.tsv" 2> /dev/null || echo "FAILED: $(tail -1 "$work/profile.log")")"
+    done
 }
 
 run() { # part, output
@@ -249,7 +287,7 @@ run() { # part, output
     line "GPU" "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -1 || true)"
     "$work/mlmtrain" --version | tee -a "$output/table"
     case $1 in
-        correctness) ops; curves; sanitized memcheck; sanitized racecheck; far_rows ;;
+        correctness) ops; curves; two; sanitized memcheck; sanitized racecheck; far_rows ;;
         speed) peers; speed; choices; profile ;;
         *) usage ;;
     esac
