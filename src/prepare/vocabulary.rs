@@ -1,5 +1,6 @@
 //! Trains the tokenizer on a sample of the training side of a corpus.
 
+use anyhow::Context;
 use anyhow::Result;
 
 use crate::config::PretrainConfig;
@@ -38,9 +39,11 @@ pub(super) fn train(
         meter: Some(Meter::new(Stage::CountWords, scan.train.bytes, observer)),
     };
     rounds::run(world, kept, scan.split, 0, &mut counter)?;
-    let trainer = counter.trainer;
+    let mut trainer = counter.trainer;
+    let counts = trainer.take_counts();
+    let words = words(world, &trainer, &counts)?;
     let total = config.tokenizer.padded_vocab_size() as u64;
-    trainer.finish(|entries| {
+    trainer.learn(words, |entries| {
         if entries % 256 == 0 {
             observer(Progress { stage: Stage::LearnVocabulary, done: entries as u64, total });
         }
@@ -49,8 +52,24 @@ pub(super) fn train(
 
 /// Counts words with the first process.
 pub(super) fn help(world: World, config: &PretrainConfig, kept: &KeptDocuments, scan: &Scan) -> Result<()> {
-    let sample = Sample::new(config, scan);
-    rounds::run(world, kept, scan.split, 0, &mut Counter { trainer: trainer(config)?, sample, meter: None })
+    let mut counter = Counter { trainer: trainer(config)?, sample: Sample::new(config, scan), meter: None };
+    rounds::run(world, kept, scan.split, 0, &mut counter)?;
+    let nothing = counter.trainer.take_counts();
+    words(world, &counter.trainer, &nothing).map(drop)
+}
+
+/// The words of what the first process has counted; each process cuts a share of it.
+fn words(world: World, trainer: &Trainer, counts: &PieceCounts) -> Result<PieceCounts> {
+    if !world.is_shared() {
+        return trainer.cut(counts);
+    }
+    let read =
+        |bytes: &[u8]| PieceCounts::from_bytes(bytes).context("counts of another process cannot be read");
+    let counts = read(&world.gather_bytes(counts.to_bytes())?[0])?;
+    let own = trainer.cut(&counts.share(world.rank, world.size))?;
+    let all = world.gather_bytes(own.to_bytes())?;
+    let others = if world.is_first() { &all[1..] } else { &[] };
+    others.iter().try_fold(own, |words, bytes| Ok(words.and(read(bytes)?)))
 }
 
 fn trainer(config: &PretrainConfig) -> Result<Trainer> {

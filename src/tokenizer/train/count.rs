@@ -17,7 +17,7 @@ struct Entry {
 /// How often each piece was seen in some texts; a piece may stand there several times. To be added to [`Counts`], here
 /// or in another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PieceCounts(Vec<(Box<str>, u64)>);
+pub struct PieceCounts(pub(super) Vec<(Box<str>, u64)>);
 
 impl PieceCounts {
     /// Counts what `cut` makes of each of `texts`, in parallel.
@@ -38,6 +38,20 @@ impl PieceCounts {
         };
         let parts: Vec<FastMap<Box<str>, u64>> = texts.par_chunks(portion).map(count).collect();
         Self(parts.into_iter().flatten().collect())
+    }
+
+    /// What falls to one of so many processes, which are numbered from 0.
+    #[must_use]
+    pub fn share(&self, rank: usize, size: usize) -> Self {
+        let [from, to] = [rank, rank + 1].map(|rank| self.0.len() * rank / size);
+        Self(self.0[from..to].to_vec())
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, more: Self) -> Self {
+        self.0.extend(more.0);
+        self
     }
 
     /// For another process: of each piece its count and its length in little-endian bytes, and itself.
@@ -76,8 +90,8 @@ pub(super) struct Counts {
 
 /// What was counted.
 pub(super) struct Counted {
-    /// Texts and their counts, sorted by text. A count is too small by `missed_max` at most.
-    pub(super) counts: Vec<(Box<str>, u64)>,
+    /// Texts and their counts, each text once, sorted. A count is too small by `missed_max` at most.
+    pub(super) counts: PieceCounts,
     /// How often an entry was forgotten.
     pub(super) forgotten: u64,
     /// The largest possible error of a count.
@@ -119,7 +133,7 @@ impl Counts {
         let mut counts: Vec<(Box<str>, u64)> =
             self.entries.into_iter().map(|(text, entry)| (text, entry.count)).collect();
         counts.sort_unstable();
-        Counted { counts, forgotten: self.forgotten, missed_max: self.missed_max }
+        Counted { counts: PieceCounts(counts), forgotten: self.forgotten, missed_max: self.missed_max }
     }
 }
 
@@ -151,14 +165,16 @@ mod tests {
     #[test]
     fn with_room_the_counts_are_exact() {
         let counted = count(&texts(), 10_000, 2);
-        assert_eq!((counted.forgotten, counted.missed_max, counted.counts.len()), (0, 0, 2400));
-        assert_eq!(counted.counts.iter().find(|(text, _)| &**text == "w7").unwrap().1, 285);
+        assert_eq!((counted.forgotten, counted.missed_max, counted.counts.0.len()), (0, 0, 2400));
+        assert_eq!(counted.counts.0.iter().find(|(text, _)| &**text == "w7").unwrap().1, 285);
     }
 
     #[test]
     fn counts_come_back_from_bytes_and_what_is_cut_is_refused() {
         let counts = PieceCounts::of(&texts(), |text, piece| text.split(' ').for_each(piece));
         let bytes = counts.to_bytes();
+        let shares = (0..3).map(|rank| counts.share(rank, 3)).reduce(PieceCounts::and);
+        assert_eq!(shares.as_ref(), Some(&counts));
         assert_eq!(PieceCounts::from_bytes(&bytes), Some(counts));
         assert_eq!(PieceCounts::from_bytes(&[]), Some(PieceCounts(Vec::new())));
         for cut in [1, 5, 13] {
@@ -168,11 +184,11 @@ mod tests {
 
     #[test]
     fn without_room_the_frequent_stay_within_the_bound_for_any_number_of_threads() {
-        let exact = count(&texts(), 10_000, 1).counts;
+        let exact = count(&texts(), 10_000, 1).counts.0;
         let counted = count(&texts(), 400, 1);
-        assert!(counted.forgotten > 1000 && counted.counts.len() <= 400, "{} forgotten", counted.forgotten);
+        assert!(counted.forgotten > 1000 && counted.counts.0.len() <= 400, "{} forgotten", counted.forgotten);
         for (text, count) in &exact {
-            let kept = counted.counts.iter().find(|(t, _)| t == text).map_or(0, |(_, c)| *c);
+            let kept = counted.counts.0.iter().find(|(t, _)| t == text).map_or(0, |(_, c)| *c);
             assert!(kept <= *count && count - kept <= counted.missed_max, "{text}: {kept} of {count}");
         }
         for threads in [2, 7] {

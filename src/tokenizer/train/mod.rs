@@ -165,10 +165,27 @@ impl Trainer {
     }
 
     /// Learns the vocabulary; `progress` gets its size as it grows.
-    pub fn finish(self, progress: impl FnMut(usize)) -> Result<Trained> {
-        let Self { options, recipe, words } = self;
+    pub fn finish(mut self, progress: impl FnMut(usize)) -> Result<Trained> {
+        let chunks = self.take_counts();
+        let words = self.cut(&chunks)?;
+        self.learn(words, progress)
+    }
+
+    /// What was counted of all texts, to be cut into words.
+    pub fn take_counts(&mut self) -> PieceCounts {
+        self.words.take_chunks()
+    }
+
+    /// The words of a part of what was counted, here or in another process.
+    pub fn cut(&self, counts: &PieceCounts) -> Result<PieceCounts> {
+        self.words.cut(counts)
+    }
+
+    /// Learns the vocabulary from the words of all that was counted.
+    pub fn learn(self, words: PieceCounts, progress: impl FnMut(usize)) -> Result<Trained> {
+        let Self { options, recipe, words: counter } = self;
         let names = Names::of(options.family);
-        let Words { words, mut notes } = words.finish()?;
+        let Words { words, mut notes } = counter.finish(words);
         let task = Task { words, names: &names, options: &options, vocab_size: options.wanted_size() };
         let learned = match options.algorithm {
             TokenizerAlgorithm::ByteLevelBpe => byte_level::learn(task, progress),

@@ -35,6 +35,7 @@ pub(super) struct WordCounter {
     pre_tokenizer: PreTokenizerWrapper,
     chunker: Chunker,
     chunks: Counts,
+    notes: Vec<String>,
 }
 
 /// Distinct words, sorted, with their counts.
@@ -53,6 +54,7 @@ impl WordCounter {
             pre_tokenizer: PreTokenizerWrapper::deserialize(pre_tokenizer)?,
             chunker,
             chunks: Counts::new(CHUNKS_MAX),
+            notes: Vec::new(),
         })
     }
 
@@ -81,37 +83,46 @@ impl WordCounter {
         self.chunks.add(chunks);
     }
 
-    /// The words of all chunks.
-    pub(super) fn finish(self) -> Result<Words> {
-        let Self { normalizer, pre_tokenizer, chunks, .. } = self;
-        let Counted { counts, forgotten, missed_max } = chunks.finish();
-        let words: Vec<Vec<(Box<str>, u64)>> = counts
+    /// All chunks, sorted; none is left.
+    pub(super) fn take_chunks(&mut self) -> PieceCounts {
+        let Counted { counts, forgotten, missed_max } =
+            std::mem::replace(&mut self.chunks, Counts::new(CHUNKS_MAX)).finish();
+        if forgotten > 0 {
+            self.notes.push(format!("{forgotten} rare chunks of text were forgotten while counting; each was seen {missed_max} times at most"));
+        }
+        counts
+    }
+
+    /// The words of some chunks, in parallel.
+    pub(super) fn cut(&self, chunks: &PieceCounts) -> Result<PieceCounts> {
+        let words: Vec<Vec<(Box<str>, u64)>> = chunks
+            .0
             .par_chunks(4096)
             .map(|some| {
                 let mut words = Vec::new();
                 for (chunk, count) in some {
-                    let cut = split(chunk, normalizer.as_ref(), &pre_tokenizer)?;
+                    let cut = split(chunk, self.normalizer.as_ref(), &self.pre_tokenizer)?;
                     let pieces = cut.get_splits(OffsetReferential::Normalized, OffsetType::None);
                     words.extend(pieces.into_iter().map(|(word, ..)| (Box::from(word), *count)));
                 }
                 Ok(summed(words))
             })
             .collect::<Result<_>>()?;
-        drop(counts);
-        let mut words = summed(words.into_iter().flatten().collect());
+        Ok(PieceCounts(summed(words.into_iter().flatten().collect())))
+    }
+
+    /// What there is to learn from, of the words of all chunks.
+    pub(super) fn finish(self, words: PieceCounts) -> Words {
+        let (mut words, mut notes) = (summed(words.0), self.notes);
         let all = words.len();
         words.retain(|(word, _)| word.len() <= 2 * WORD_BYTES_MAX);
-        let mut notes = Vec::new();
-        if forgotten > 0 {
-            notes.push(format!("{forgotten} rare chunks of text were forgotten while counting; each was seen {missed_max} times at most"));
-        }
         if words.len() < all {
             notes.push(format!(
                 "left out of the tokenizer's training: {} of {all} words, longer than {WORD_BYTES_MAX} characters",
                 all - words.len()
             ));
         }
-        Ok(Words { words, notes })
+        Words { words, notes }
     }
 }
 
