@@ -163,7 +163,8 @@ curves() {
     train cpu-f32 --set run.device=cpu --set precision.compute=f32 || return 0
     for type in f32 bf16 f16; do
         train "gpu-$type" --set "run.device=$device" --set "precision.compute=$type" || continue
-        [ "$type" = f32 ] && most=1e-3 || most=0.02
+        # In bf16 single steps of the CPU's own are 0.03 from its f32.
+        [ "$type" = f32 ] && most=1e-3 || most=0.05
         compared=$(python3 "$here/compare_curves.py" "$work/cpu-f32" "$work/gpu-$type" "$most" 2>&1 | tail -1) || compared="FAILED: $compared"
         line "quickstart, $device $type by CPU f32" "$compared"
     done
