@@ -104,7 +104,8 @@ not_on_gpu() { [ "$device" != cpu ] && grep -q 'skipped on the GPU' "$1"; }
 
 one_op() { # op, seconds: one line for the log, one word for the table
     local log=$work/op-$1.log code=0
-    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion --skip lower_cap > "$log" 2>&1 || code=$?
+    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion --skip lower_cap > "$log" 2>&1 ||
+        code=$?
     if [ "$code" -eq 124 ]; then
         echo "FAILED $1: it did not end in $2 seconds"
     elif [ "$code" -ne 0 ]; then
@@ -182,7 +183,8 @@ two() {
             train two "${half[@]}" --log-file "$output/two-$rank.log" &
     done
     wait
-    compared=$(python3 "$here/compare_curves.py" "$work/one-of-one" "$work/two" 1e-4 2>&1 | tail -1) || compared="FAILED: $compared"
+    compared=$(python3 "$here/compare_curves.py" "$work/one-of-one" "$work/two" 1e-4 2>&1 | tail -1) ||
+        compared="FAILED: $compared"
     line "two processes, NCCL, by one" "$compared"
 }
 
@@ -200,7 +202,8 @@ sanitized() { # tool
     command -v compute-sanitizer > /dev/null || { line "$1" "FAILED: not run, there is no compute-sanitizer"; return 0; }
     export -f sanitized_op
     local outcome
-    kernel_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-180}")" > "$work/$1.txt"
+    kernel_names | xargs -P "$parallel" -I{} bash -c "sanitized_op {} $1 $(left "${SANITIZE_SECONDS:-180}")" \
+        > "$work/$1.txt"
     while read -r outcome; do case $outcome in FAILED*) line "$1" "$outcome" ;; esac; done < "$work/$1.txt"
     line "$1" "$(grep -c '^clean' "$work/$1.txt") of $(kernel_names | wc -l) ops clean"
     tail -n 60 "$work/$1"-*.log > "$output/$1.log"
@@ -272,7 +275,8 @@ print(":".join(f"{p}/cu13/lib" for p in nvidia.__path__))' 2> /dev/null || true)
             LD_LIBRARY_PATH=$libraries:/usr/local/cuda/extras/CUPTI/lib64:${LD_LIBRARY_PATH:-} \
             timeout "$(left 60)" "$work/mlmtrain" --quiet bench --device "$device" --model "$size" --batch "$rows" \
             --length "$length" --compute bf16 --steps "$steps" --seconds 0 > "$work/profile.log" 2>&1 || true
-        line "kernel times, $shape" "$(head -1 "$output/kernels-$size.tsv" 2> /dev/null || echo "FAILED: $(tail -1 "$work/profile.log")")"
+        line "kernel times, $shape" \
+            "$(head -1 "$output/kernels-$size.tsv" 2> /dev/null || echo "FAILED: $(tail -1 "$work/profile.log")")"
     done
 }
 

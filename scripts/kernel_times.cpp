@@ -56,8 +56,8 @@ void write() {
     std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
     uint64_t busy = 0;
     for (auto& [name, of_name] : all) busy += of_name.nanoseconds;
-    fprintf(file, "# %.3f ms in kernels, %.3f ms from the first to the last\n# ms in all, launches, us each, kernel\n", busy / 1e6,
-            (last - first) / 1e6);
+    fprintf(file, "# %.3f ms in kernels, %.3f ms from the first to the last\n", busy / 1e6, (last - first) / 1e6);
+    fprintf(file, "# ms in all, launches, us each, kernel\n");
     for (auto& [name, of_name] : all) {
         int status = 0;
         char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
@@ -79,7 +79,8 @@ extern "C" int InitializeInjection() {
     }
     next_record = reinterpret_cast<decltype(next_record)>(dlsym(cupti, "cuptiActivityGetNextRecord"));
     flush_all = reinterpret_cast<decltype(flush_all)>(dlsym(cupti, "cuptiActivityFlushAll"));
-    auto call_back = reinterpret_cast<decltype(&cuptiActivityRegisterCallbacks)>(dlsym(cupti, "cuptiActivityRegisterCallbacks"));
+    auto call_back =
+        reinterpret_cast<decltype(&cuptiActivityRegisterCallbacks)>(dlsym(cupti, "cuptiActivityRegisterCallbacks"));
     auto enable = reinterpret_cast<decltype(&cuptiActivityEnable)>(dlsym(cupti, "cuptiActivityEnable"));
     if (call_back(give_room, take) != CUPTI_SUCCESS || enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) != CUPTI_SUCCESS) {
         fprintf(stderr, "kernel_times: CUPTI gives no records\n");

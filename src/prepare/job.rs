@@ -61,8 +61,8 @@ pub struct Prepared {
 /// Makes what is missing of tokenizer and shards in the prepared folder, and opens them verified.
 ///
 /// Work that was made with other settings is an error that names the settings that differ. Several processes,
-/// which share the folder, divide the work; the first one alone puts together what they have found, learns the vocabulary
-/// from the counts of all, and writes what is not a part of the documents.
+/// which share the folder, divide the work; the first one alone puts together what they have found, learns the
+/// vocabulary from the counts of all, and writes what is not a part of the documents.
 pub fn ensure_prepared(
     world: World,
     config: &PretrainConfig,

@@ -40,8 +40,7 @@ pub(super) fn train(
     };
     rounds::run(world, kept, scan.split, 0, &mut counter)?;
     let mut trainer = counter.trainer;
-    let counts = trainer.take_counts();
-    let words = words(world, &trainer, &counts)?;
+    let words = words(world, &mut trainer)?;
     let total = config.tokenizer.padded_vocab_size() as u64;
     trainer.learn(words, |entries| {
         if entries % 256 == 0 {
@@ -54,14 +53,14 @@ pub(super) fn train(
 pub(super) fn help(world: World, config: &PretrainConfig, kept: &KeptDocuments, scan: &Scan) -> Result<()> {
     let mut counter = Counter { trainer: trainer(config)?, sample: Sample::new(config, scan), meter: None };
     rounds::run(world, kept, scan.split, 0, &mut counter)?;
-    let nothing = counter.trainer.take_counts();
-    words(world, &counter.trainer, &nothing).map(drop)
+    words(world, &mut counter.trainer).map(drop)
 }
 
 /// The words of what the first process has counted; each process cuts a share of it.
-fn words(world: World, trainer: &Trainer, counts: &PieceCounts) -> Result<PieceCounts> {
+fn words(world: World, trainer: &mut Trainer) -> Result<PieceCounts> {
+    let counts = trainer.take_counts();
     if !world.is_shared() {
-        return trainer.cut(counts);
+        return trainer.cut(&counts);
     }
     let read =
         |bytes: &[u8]| PieceCounts::from_bytes(bytes).context("counts of another process cannot be read");

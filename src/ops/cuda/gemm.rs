@@ -85,9 +85,9 @@ pub(in crate::ops) struct Bias {
 }
 
 impl Gemm {
-    /// The same as two products, where the rows of all matrices begin at multiples of 16 bytes and only a width does not
-    /// end at one: cuBLASLt chooses by widths, and its kernels for any of them take five to seven times as long (the
-    /// logits of a base model with 50,265 words on an H200: 1.07 ms).
+    /// The same as two products, where the rows of all matrices begin at multiples of 16 bytes and only a width does
+    /// not end at one: cuBLASLt chooses by widths, and its kernels for any of them take five to seven times as long
+    /// (the logits of a base model with 50,265 words on an H200: 1.07 ms).
     fn cut(&self) -> Option<[Self; 2]> {
         let bytes = self.dtype.size_in_bytes();
         let wide = 16 / bytes;

@@ -6,9 +6,9 @@ struct Gelu {
     float cdf;
     float density;
 
-    // The normal distribution at `u`, both by one exponential: Phi(-|u|) = exp(-u^2 / 2) R(1 / (1 + 0.265 |u|)), of which
-    // the polynomial R, fitted to erfcx for all |u| <= 14, misses at most 6.4e-7. By `erff` and `expf`, with twice the
-    // instructions, kernels take longer than their reads and writes.
+    // The normal distribution at `u`, both by one exponential: Phi(-|u|) = exp(-u^2 / 2) R(1 / (1 + 0.265 |u|)), of
+    // which the polynomial R, fitted to erfcx for all |u| <= 14, misses at most 6.4e-7. By `erff` and `expf` kernels
+    // take longer (H200, 8,192 x 4,096 in bf16: 44 us instead of 35, backward 71 instead of 58).
     static __device__ __forceinline__ Gelu at(float u) {
         float e = exp2_fast(-0.72134752044448170f * u * u);
         float t = reciprocal_fast(fmaf(0.265f, fabsf(u), 1.0f));

@@ -168,6 +168,7 @@ impl Trainer {
     pub fn finish(mut self, progress: impl FnMut(usize)) -> Result<Trained> {
         let chunks = self.take_counts();
         let words = self.cut(&chunks)?;
+        drop(chunks);
         self.learn(words, progress)
     }
 

@@ -88,7 +88,10 @@ impl WordCounter {
         let Counted { counts, forgotten, missed_max } =
             std::mem::replace(&mut self.chunks, Counts::new(CHUNKS_MAX)).finish();
         if forgotten > 0 {
-            self.notes.push(format!("{forgotten} rare chunks of text were forgotten while counting; each was seen {missed_max} times at most"));
+            self.notes.push(format!(
+                "{forgotten} rare chunks of text were forgotten while counting; each was seen {missed_max} times \
+                 at most"
+            ));
         }
         counts
     }
