@@ -33,17 +33,21 @@ build() {
     mkdir -p "$pack"
     cd "$root"
     local tests bytes
-    # One command for both: a second one would build the dependencies again, with what the tests want of them besides.
+    # One command for all: a second one would build the dependencies again, with what the tests want of them besides.
     tests=$(cargo build --release --locked "${features[@]}" --bin mlmtrain --tests \
         --message-format=json-render-diagnostics | python3 -c '
 import json, sys
-built = [m for m in map(json.loads, sys.stdin) if m.get("executable") and m["target"]["kind"] == ["lib"]]
-print(built[-1]["executable"])')
+for m in map(json.loads, sys.stdin):
+    if m.get("executable") and m["target"]["kind"] == ["lib"]:
+        print({"ops": "ops-tests", "mlmtrain": "tests"}.get(m["target"]["name"], ""), m["executable"])')
     strip -o "$pack/mlmtrain" target/release/mlmtrain
-    strip -o "$pack/tests" "$tests"
+    local name path
+    while read -r name path; do
+        [ -z "$path" ] || strip -o "$pack/$name" "$path"
+    done <<< "$tests"
     python3 - "$pack" <<'PY'
 import lzma, pathlib, sys
-for name in ["mlmtrain", "tests"]:
+for name in ["mlmtrain", "tests", "ops-tests"]:
     path = pathlib.Path(sys.argv[1], name)
     path.with_suffix(".xz").write_bytes(lzma.compress(path.read_bytes(), preset=6))
     path.unlink()
@@ -68,7 +72,7 @@ build_kernel_times() {
 unpack() {
     python3 - "$pack" "$work" <<'PY'
 import lzma, pathlib, sys
-for name in ["mlmtrain", "tests"]:
+for name in ["mlmtrain", "tests", "ops-tests"]:
     target = pathlib.Path(sys.argv[2], name)
     target.write_bytes(lzma.decompress(pathlib.Path(sys.argv[1], name + ".xz").read_bytes()))
     target.chmod(0o755)
@@ -97,14 +101,14 @@ kernel_names() {
 }
 
 # The folders of the ops as the tests are named, one a line.
-op_names() { "$work/tests" --list 2> /dev/null | sed -n 's/^ops::\([a-z_0-9]*\)::.*: test$/\1/p' | sort -u; }
+op_names() { "$work/ops-tests" --list 2> /dev/null | sed -n 's/^\([a-z_0-9]*\)::.*: test$/\1/p' | sort -u; }
 
 # Whether tests say that they ran without the GPU that they were to run on.
 not_on_gpu() { [ "$device" != cpu ] && grep -q 'skipped on the GPU' "$1"; }
 
 one_op() { # op, seconds: one line for the log, one word for the table
     local log=$work/op-$1.log code=0
-    timeout "$2" "$work/tests" "ops::$1::" --test-threads 2 --skip two_billion --skip lower_cap > "$log" 2>&1 ||
+    timeout "$2" "$work/ops-tests" "$1::" --test-threads 2 --skip two_billion --skip lower_cap > "$log" 2>&1 ||
         code=$?
     if [ "$code" -eq 124 ]; then
         echo "FAILED $1: it did not end in $2 seconds"
@@ -138,7 +142,7 @@ ops() {
 far_rows() {
     local code=0 seconds log=$output/far_rows.log
     seconds=$(left 60)
-    timeout "$seconds" "$work/tests" two_billion --test-threads 1 > "$log" 2>&1 || code=$?
+    timeout "$seconds" "$work/ops-tests" two_billion --test-threads 1 > "$log" 2>&1 || code=$?
     # shellcheck disable=SC2015  # a log without `passed` is a failure, too
     line "rows behind two billion values" \
         "$([ "$code" -eq 0 ] && grep -oE '[0-9]+ passed' "$log" || why "$code" "$seconds" "$log")"
@@ -190,7 +194,7 @@ two() {
 
 sanitized_op() { # op, tool, seconds
     local log=$work/$2-$1.log summary
-    timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/tests" "ops::$1::" --test-threads 1 --skip two_billion > "$log" 2>&1 || true
+    timeout "$3" compute-sanitizer --tool "$2" --target-processes all "$work/ops-tests" "$1::" --test-threads 1 --skip two_billion > "$log" 2>&1 || true
     summary=$(grep -oE '(ERROR|RACECHECK) SUMMARY: .*' "$log" | tail -1 || true)
     case $summary in
         *': 0 errors'* | *': 0 hazards'*) echo "clean $1" ;;

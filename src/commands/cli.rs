@@ -35,13 +35,13 @@ use crate::commands::shards::args::ShardsCommand;
 use crate::commands::tokenizer::TokenizerCommand;
 use crate::commands::verify_resume::args::VerifyResumeArgs;
 use crate::distributed;
-use crate::machine;
+use crate::ops::cuda;
 
 /// What `--version` prints; `-V` prints the number alone.
 static VERSION: LazyLock<String> = LazyLock::new(version);
 
 fn version() -> String {
-    let gpus = machine::GPU_CODE.map(|code| format!("code for GPUs: {code}"));
+    let gpus = cuda::GPU_CODE.map(|code| format!("code for GPUs: {code}"));
     let processes = [(distributed::MPI, "MPI"), (distributed::NCCL, "NCCL")];
     let processes: Vec<&str> = processes.iter().filter(|(is_in, _)| *is_in).map(|(_, name)| *name).collect();
     let processes = (!processes.is_empty()).then(|| format!("processes: {}", processes.join(", ")));

@@ -25,14 +25,6 @@ use crate::precision::Hardware;
 use crate::precision::Policy;
 use crate::telemetry::Progress;
 
-/// The generations of GPUs that the kernels were compiled for, as the build script says; `None` in a build
-/// without CUDA.
-#[cfg(feature = "cuda")]
-pub const GPU_CODE: Option<&str> = Some(env!("MLMTRAIN_GPU_CODE"));
-/// The generations of GPUs that the kernels were compiled for; none in a build without CUDA.
-#[cfg(not(feature = "cuda"))]
-pub const GPU_CODE: Option<&str> = None;
-
 /// What a run computes on, and in which types.
 #[derive(Debug, Clone)]
 pub struct Machine {

@@ -5,10 +5,10 @@ use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSliceMut;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::parallel::BLOCK_VALUES;
-use crate::ops::tensor::with_slice_mut;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::parallel::BLOCK_VALUES;
+use crate::tensor::with_slice_mut;
 
 impl<'a> Accumulator<'a> {
     /// The sum with a beginning, for an op that can only add: zeros where there is none.

@@ -8,11 +8,11 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kind;
-use crate::ops::indices::Indices;
+use crate::cuda::Address;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Kind;
+use crate::indices::Indices;
 
 /// The numbers, where they were computed. Only ops make them.
 #[derive(Debug, Clone)]
@@ -27,19 +27,19 @@ enum Place {
 
 impl Computed {
     /// Numbers that were computed on the CPU.
-    pub(in crate::ops) fn on_host(numbers: Vec<u32>) -> Self {
+    pub(crate) fn on_host(numbers: Vec<u32>) -> Self {
         Self(Place::Host(numbers))
     }
 
     /// Numbers that a kernel writes, u32 and contiguous. No op checks them: they must be what the op that
     /// computes them promises.
-    pub(in crate::ops) fn on_gpu(numbers: Tensor) -> Self {
+    pub(crate) fn on_gpu(numbers: Tensor) -> Self {
         Self(Place::Gpu(numbers))
     }
 
     /// The numbers, waiting for the GPU.
     #[cfg(test)]
-    pub(in crate::ops) fn read(&self) -> Vec<u32> {
+    pub(crate) fn read(&self) -> Vec<u32> {
         match &self.0 {
             Place::Host(numbers) => numbers.clone(),
             Place::Gpu(numbers) => numbers.to_vec1().unwrap(),
@@ -73,7 +73,7 @@ impl<'a> AnyIndices<'a> {
     }
 
     /// The numbers where the host has them: for checks, and plans that are made on the host.
-    pub(in crate::ops) fn known(&self) -> Option<Indices<'a>> {
+    pub(crate) fn known(&self) -> Option<Indices<'a>> {
         match self.0 {
             Source::Known(numbers) => Some(numbers),
             Source::Gpu(_) => None,
@@ -90,7 +90,7 @@ impl<'a> AnyIndices<'a> {
 
     /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is
     /// launched.
-    pub(in crate::ops) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
+    pub(crate) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
         match self.0 {
             Source::Known(numbers) => numbers.on_gpu(gpu),
             Source::Gpu(numbers) => {

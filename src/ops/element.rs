@@ -112,7 +112,7 @@ impl Element for f16 {
 /// a dtype; another dtype is an error that names the op.
 macro_rules! by_dtype {
     ($op:expr, $tensor:expr, $T:ident => $body:expr) => {
-        $crate::ops::element::by_dtype!(of $tensor.dtype(), $op, $T => $body)
+        $crate::element::by_dtype!(of $tensor.dtype(), $op, $T => $body)
     };
     (of $dtype:expr, $op:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -132,7 +132,7 @@ macro_rules! by_dtype {
         }
     };
 }
-pub(in crate::ops) use by_dtype;
+pub(crate) use by_dtype;
 
 /// How far a value may be from the one that it was rounded from, relative to it: half a unit in the last
 /// place.

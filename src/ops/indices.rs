@@ -12,11 +12,11 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kind;
-use crate::ops::cuda::Values;
+use crate::cuda::Address;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Kind;
+use crate::cuda::Values;
 
 /// A slice on the host and its copy on the GPU, if there is one. Made by `into()` from a slice alone.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl<'a, T> Indices<'a, T> {
     }
 
     /// The plan that came with the copy, if it is one of this kind.
-    pub(in crate::ops) fn plan<P: Any>(&self) -> Option<&'a P> {
+    pub(crate) fn plan<P: Any>(&self) -> Option<&'a P> {
         self.uploaded?.plan.as_deref()?.downcast_ref()
     }
 
@@ -108,14 +108,14 @@ impl<'a, T> Indices<'a, T> {
 impl Indices<'_> {
     /// Where the numbers begin on the GPU. The array keeps them there; it must live until the kernel is
     /// launched.
-    pub(in crate::ops) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
+    pub(crate) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
         self.copy(gpu, Kind::U32, Values::U32)
     }
 }
 
 impl Indices<'_, u64> {
     /// As for u32.
-    pub(in crate::ops) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
+    pub(crate) fn on_gpu(&self, gpu: &Gpu) -> Result<(Address, Array)> {
         self.copy(gpu, Kind::U64, Values::U64)
     }
 }
@@ -150,8 +150,8 @@ impl<'a, T, const N: usize> From<&'a [T; N]> for Indices<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::fresh;
-    use crate::ops::testing::on_each_device;
+    use crate::testing::fresh;
+    use crate::testing::on_each_device;
 
     #[test]
     fn kept_keys_are_copied_once() {

@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::ops::element::Element;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::filled;
-use crate::ops::tensor::unwritten;
+use crate::element::Element;
+use crate::simd::kernel;
+use crate::tensor::filled;
+use crate::tensor::unwritten;
 
 /// About how many values one task takes: enough to hide the cost of a task, few enough to fill many cores.
 pub const BLOCK_VALUES: usize = 32 * 1024;
@@ -159,8 +159,8 @@ pub fn column_sums_into<T: Element>(x: &[T], acc: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
-    use crate::rng::Stream;
+    use base::rng::Purpose;
+    use base::rng::Stream;
 
     fn values(count: usize) -> Vec<f32> {
         let stream = Stream::new(3, Purpose::Test, 1);

@@ -6,11 +6,11 @@
 
 use std::array::from_fn;
 
-use crate::ops::instructions;
+use crate::instructions;
 
 /// Defines functions whose body is compiled for each instruction set, of which the widest that may be used is
-/// taken (see [`crate::ops::instructions`]): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
-/// parameters are number types: `fn name<T>(x: &[T])` is generic over every [`crate::ops::element::Element`].
+/// taken (see [`crate::instructions`]): `kernel! { fn name(x: &[f32], y: &mut [f32]) { .. } }`, called as `name(x, y)`. Type
+/// parameters are number types: `fn name<T>(x: &[T])` is generic over every [`crate::element::Element`].
 ///
 /// Only what is inlined into the body profits: mark every function with a loop or a fused multiply-add that
 /// it calls `#[inline(always)]`, and write loops rather than iterator adaptors with large closures. What is
@@ -21,23 +21,23 @@ macro_rules! kernel {
         $(#[$attribute:meta])* $visibility:vis fn $name:ident $(<$($T:ident),+>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block
     )+) => {$(
         $(#[$attribute])*
-        $visibility fn $name $(<$($T: $crate::ops::element::Element),+>)? ($($argument: $type),*) $(-> $output)? {
+        $visibility fn $name $(<$($T: $crate::element::Element),+>)? ($($argument: $type),*) $(-> $output)? {
             struct Kernel<A>(A);
-            impl $(<$($T: $crate::ops::element::Element),+>)? pulp::WithSimd for Kernel<($($type,)*)> {
-                type Output = $crate::ops::simd::kernel!(@output $($output)?);
+            impl $(<$($T: $crate::element::Element),+>)? pulp::WithSimd for Kernel<($($type,)*)> {
+                type Output = $crate::simd::kernel!(@output $($output)?);
                 #[inline(always)]
                 fn with_simd<S: pulp::Simd>(self, _: S) -> Self::Output {
                     let ($($argument,)*) = self.0;
                     $body
                 }
             }
-            $crate::ops::instructions::arch().dispatch(Kernel(($($argument,)*)))
+            $crate::instructions::arch().dispatch(Kernel(($($argument,)*)))
         }
     )+};
     (@output) => { () };
     (@output $output:ty) => { $output };
 }
-pub(in crate::ops) use kernel;
+pub(crate) use kernel;
 
 /// Runs a closure of a few lines as [`kernel`] does; a larger one is not inlined and gains nothing.
 #[inline]

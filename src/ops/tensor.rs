@@ -20,7 +20,7 @@ use candle_core::Tensor;
 use candle_core::WithDType;
 use candle_core::bail;
 
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// The values of a contiguous CPU tensor of type `T`, for reading; a view gives exactly its own range.
 ///

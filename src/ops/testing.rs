@@ -5,6 +5,8 @@
 //! differentiate; its gradients are those of `sum(output * seed)`, so `seed` plays the part of the gradient
 //! that flows into `backward`.
 
+#![expect(clippy::unwrap_used, reason = "only tests call it")]
+
 use std::cell::RefCell;
 #[cfg(any(feature = "cuda", feature = "cuda-on-host"))]
 use std::io::Write;
@@ -18,15 +20,15 @@ use candle_core::Shape;
 use candle_core::Tensor;
 use candle_core::Var;
 
-use crate::ops::cuda::Gpu;
+use crate::cuda::Gpu;
 #[cfg(feature = "cuda")]
-use crate::ops::cuda::Unavailable;
-use crate::ops::element::rounding;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::cuda::Unavailable;
+use crate::element::rounding;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 /// Variable with the number of drawn orders; 0 for forwards alone, without a look for races.
-pub(crate) const HOST_TURNS: &str = "HOST_TURNS";
+pub const HOST_TURNS: &str = "HOST_TURNS";
 
 thread_local! {
     /// Where the inputs of a test are made.
@@ -37,7 +39,7 @@ thread_local! {
 /// `cuda` (and a message where the machine has none), its kernels as C++ in one with `cuda-on-host`, with the
 /// threads of a block forwards, which is watched for races, backwards, and in drawn orders ([`HOST_TURNS`]).
 /// Inputs that are made by [`fresh`], [`fresh_in`] and [`placed`] are on that device.
-pub(crate) fn on_each_device(body: impl Fn()) {
+pub fn on_each_device(body: impl Fn()) {
     body();
     on_the_gpu(body);
 }
@@ -47,8 +49,8 @@ fn on_the_gpu(_: impl Fn()) {}
 
 #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
 fn on_the_gpu(body: impl Fn()) {
-    use crate::ops::cuda;
-    use crate::ops::cuda::Turns;
+    use crate::cuda;
+    use crate::cuda::Turns;
     /// Says in which order a test failed.
     struct InOrder(Turns);
     impl Drop for InOrder {
@@ -76,7 +78,7 @@ fn on_the_gpu(body: impl Fn()) {
 fn on_the_gpu(body: impl Fn()) {
     // One for all tests: each would load the kernels again.
     static OPENED: LazyLock<std::result::Result<Device, Unavailable>> =
-        LazyLock::new(|| crate::ops::cuda::open(0));
+        LazyLock::new(|| crate::cuda::open(0));
     match &*OPENED {
         Ok(device) => {
             DEVICE.set(device.clone());
@@ -88,12 +90,12 @@ fn on_the_gpu(body: impl Fn()) {
 }
 
 /// The device of the test.
-pub(crate) fn device() -> Device {
+pub fn device() -> Device {
     DEVICE.with_borrow(Device::clone)
 }
 
 /// Zeros with the vector `values` from `at` on. In f32, pages that are never written take no memory on a CPU.
-pub(crate) fn far(values: &Tensor, at: usize) -> Tensor {
+pub fn far(values: &Tensor, at: usize) -> Tensor {
     let whole = Tensor::zeros(at + values.elem_count(), values.dtype(), &device()).unwrap();
     whole.narrow(0, at, values.elem_count()).unwrap().slice_set(values, 0, 0).unwrap();
     whole
@@ -101,12 +103,12 @@ pub(crate) fn far(values: &Tensor, at: usize) -> Tensor {
 
 /// Whether tensors of `bytes` together fit on the device of the test: on a CPU, where most of them is never
 /// touched, always.
-pub(crate) fn has_room(bytes: u64) -> bool {
-    crate::ops::cuda::properties(&device()).is_none_or(|gpu| bytes < gpu.memory_bytes)
+pub fn has_room(bytes: u64) -> bool {
+    crate::cuda::properties(&device()).is_none_or(|gpu| bytes < gpu.memory_bytes)
 }
 
 /// The tensor on the device of the test. A GPU has no memory of nothing: candle asks its driver for that in vain.
-pub(crate) fn placed(t: &Tensor) -> Tensor {
+pub fn placed(t: &Tensor) -> Tensor {
     match Gpu::of_device(&device()).unwrap() {
         Some(gpu) if t.elem_count() == 0 => gpu.uninitialised(t.shape(), t.dtype()).unwrap(),
         _ => t.to_device(&device()).unwrap(),
@@ -114,20 +116,20 @@ pub(crate) fn placed(t: &Tensor) -> Tensor {
 }
 
 /// The tensor on the CPU, where candle has a kernel for each operation and type; a GPU's are those of the build.
-pub(crate) fn on_host(t: &Tensor) -> Tensor {
+pub fn on_host(t: &Tensor) -> Tensor {
     t.to_device(&Device::Cpu).unwrap()
 }
 
 /// Standard normal f32 values; `id` names the tensor within its test.
-pub(crate) fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
+pub fn fresh(shape: impl Into<Shape>, id: u64) -> Tensor {
     fresh_in(shape, id, DType::F32)
 }
 
 /// The types that activations may have.
-pub(crate) const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+pub const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// [`fresh`] rounded to a type.
-pub(crate) fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor {
+pub fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor {
     let shape = shape.into();
     let stream = Stream::new(0x7e57, Purpose::Test, id);
     let values: Vec<f32> = (0..shape.elem_count()).map(|i| stream.normal(i as u64) as f32).collect();
@@ -136,30 +138,30 @@ pub(crate) fn fresh_in(shape: impl Into<Shape>, id: u64, dtype: DType) -> Tensor
 
 /// The tolerance for values of `dtype`: `in_f32`, or `roundings` times the error of one rounding to a half
 /// type.
-pub(crate) fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
+pub fn within(dtype: DType, in_f32: f64, roundings: f64) -> f64 {
     if dtype == DType::F32 { in_f32 } else { rounding(dtype) * roundings + in_f32 }
 }
 
 /// The bits of all values, widened to f32: for comparisons to the last bit.
-pub(crate) fn bits(t: &Tensor) -> Vec<u32> {
+pub fn bits(t: &Tensor) -> Vec<u32> {
     let values = on_host(t).to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
 
 /// Whole numbers in `0..bound`.
-pub(crate) fn fresh_ids(count: usize, bound: u64, id: u64) -> Vec<u32> {
+pub fn fresh_ids(count: usize, bound: u64, id: u64) -> Vec<u32> {
     let stream = Stream::new(0x1d5, Purpose::Test, id);
     (0..count).map(|i| stream.below(i as u64, bound) as u32).collect()
 }
 
 /// The same values in f64 on the CPU: what a reference is run on.
-pub(crate) fn double(t: &Tensor) -> Tensor {
+pub fn double(t: &Tensor) -> Tensor {
     on_host(t).to_dtype(DType::F64).unwrap()
 }
 
 /// Norm of the difference over the norm of `want`, in f64; 0 for two empty tensors. Panics when the shapes
 /// differ.
-pub(crate) fn relative_error(got: &Tensor, want: &Tensor) -> f64 {
+pub fn relative_error(got: &Tensor, want: &Tensor) -> f64 {
     assert_eq!(got.dims(), want.dims(), "shapes differ");
     let flat = |t: &Tensor| double(t).flatten_all().unwrap().to_vec1::<f64>().unwrap();
     let (got, want) = (flat(got), flat(want));
@@ -172,14 +174,14 @@ pub(crate) fn relative_error(got: &Tensor, want: &Tensor) -> f64 {
 
 /// Panics, naming `what`, unless the relative error is a number within `tolerance`.
 #[track_caller]
-pub(crate) fn assert_close(what: &str, got: &Tensor, want: &Tensor, tolerance: f64) {
+pub fn assert_close(what: &str, got: &Tensor, want: &Tensor, tolerance: f64) {
     let error = relative_error(got, want);
     assert!(error <= tolerance, "{what} {:?}: relative error {error:e} is over {tolerance:e}", got.dims());
 }
 
 /// The output of `reference` on the inputs in f64, and the gradient of `sum(output * seed)` for each input;
 /// an input that the output does not depend on is a failure.
-pub(crate) fn reference_gradients(
+pub fn reference_gradients(
     reference: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     seed: &Tensor,
@@ -199,7 +201,7 @@ pub(crate) fn reference_gradients(
 
 /// Central differences in f64 of `sum(output * seed)` for every element of every input: two runs an element,
 /// so keep it small.
-pub(crate) fn finite_differences(
+pub fn finite_differences(
     reference: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     seed: &Tensor,
@@ -227,7 +229,7 @@ pub(crate) fn finite_differences(
 
 /// Compares the autograd gradients of a reference with its finite differences, to 1e-7.
 #[track_caller]
-pub(crate) fn assert_reference_is_differentiable(
+pub fn assert_reference_is_differentiable(
     reference: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     seed: &Tensor,
@@ -240,6 +242,7 @@ pub(crate) fn assert_reference_is_differentiable(
     }
 }
 
+#[cfg(test)]
 mod tests {
     use std::panic::AssertUnwindSafe;
 

@@ -5,14 +5,14 @@ use std::any::Any;
 
 use candle_core::Result;
 
-use crate::ops::attention::Tiles;
-use crate::ops::attention::TilesOnHost;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Values;
-use crate::ops::indices::Uploaded;
-use crate::ops::scatter::Groups;
-use crate::ops::scatter::Scatter;
+use crate::attention::Tiles;
+use crate::attention::TilesOnHost;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Values;
+use crate::indices::Uploaded;
+use crate::scatter::Groups;
+use crate::scatter::Scatter;
 
 /// An array of a batch, by what it is for.
 #[derive(Debug, Clone, Copy)]

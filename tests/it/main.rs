@@ -48,4 +48,4 @@ mod workplace;
 
 /// The allocator of the program, so that the tests run on what the program runs on.
 #[global_allocator]
-static ALLOCATOR: mlmtrain::ops::memory::LargeBlocks = mlmtrain::ops::memory::LargeBlocks;
+static ALLOCATOR: ops::memory::LargeBlocks = ops::memory::LargeBlocks;

@@ -30,7 +30,7 @@ impl Gpus {
         let known = telemetry::gpu_driver().unwrap_or_default();
         Self {
             built_with_cuda: cfg!(feature = "cuda"),
-            code_for: crate::machine::GPU_CODE,
+            code_for: ops::cuda::GPU_CODE,
             driver: known
                 .version
                 .or_else(|| driver_version(&read_system_text(&root.join("proc/driver/nvidia/version"))?)),

@@ -4,16 +4,16 @@ use candle_core::Result;
 use rayon::iter::IntoParallelIterator;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::adamw::Buffers;
-use crate::ops::adamw::Group;
-use crate::ops::adamw::Hyper;
-use crate::ops::element::Element;
-use crate::ops::element::by_dtype;
-use crate::ops::simd::kernel;
-use crate::ops::update::cpu::Adam;
-use crate::ops::update::cpu::Block;
-use crate::ops::update::cpu::clipped;
-use crate::ops::update::cpu::with_blocks;
+use crate::adamw::Buffers;
+use crate::adamw::Group;
+use crate::adamw::Hyper;
+use crate::element::Element;
+use crate::element::by_dtype;
+use crate::simd::kernel;
+use crate::update::cpu::Adam;
+use crate::update::cpu::Block;
+use crate::update::cpu::clipped;
+use crate::update::cpu::with_blocks;
 
 pub(super) fn update(buffers: Buffers<'_>, groups: &[Group], hyper: &Hyper) -> Result<()> {
     let Some(hyper) = clipped(&buffers, hyper)? else { return Ok(()) };

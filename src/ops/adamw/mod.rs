@@ -19,11 +19,11 @@ mod tests;
 
 use candle_core::Result;
 
-use crate::ops::cuda::Gpu;
-pub use crate::ops::update::Buffers;
-pub use crate::ops::update::Group;
-use crate::ops::update::Groups;
-pub use crate::ops::update::Hyper;
+use crate::cuda::Gpu;
+pub use crate::update::Buffers;
+pub use crate::update::Group;
+use crate::update::Groups;
+pub use crate::update::Hyper;
 
 /// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
 pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &Hyper) -> Result<()> {

@@ -3,7 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::adamw::Hyper;
+use crate::adamw::Hyper;
 
 /// Parameters, first and second moment after one update of tensors of one group.
 pub fn update(

@@ -6,17 +6,17 @@ use candle_core::DType;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::tensor::from_vec;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::far;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::has_room;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
+use crate::tensor::from_vec;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::far;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::has_room;
+use crate::testing::on_each_device;
+use crate::testing::placed;
 
 fn hyper(step: u64) -> Hyper {
     Hyper {
@@ -128,7 +128,7 @@ fn many_blocks_agree_with_the_reference() {
         // The control: without bias correction the comparison must fail.
         let wrong =
             reference::update(&want[0], &double(&zeros(count)), &want[1], &want[2], 0.01, &hyper(1)).unwrap();
-        assert!(crate::ops::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
+        assert!(crate::testing::relative_error(&parameters, &wrong[0]) > 1e-4);
     });
 }
 
@@ -239,7 +239,7 @@ fn clipped_run(shadow: DType, offset: usize) -> [Vec<u32>; 5] {
     for (step, max_norm) in (1..).zip([1.0, 0.0, 1e9]) {
         let gradients = fresh(count, 10 + step);
         let norm = placed(&from_vec(vec![223.6 + step as f64], 1).unwrap());
-        let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
+        let clip = Some(crate::update::Clip { norm: &norm, max_norm });
         let [p, _, m, v] = tensors.each_ref();
         update(
             Buffers { shadow: Some(&shadow), clip, ..buffers([p, &gradients, m, v]) },
@@ -276,7 +276,7 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
             let tensors = [fresh(1001, 1), fresh(1001, 2), fresh(1001, 3), fresh(1001, 4)];
             let (shadow, before) = (fresh_in(1001, 5, DType::BF16), tensors.each_ref().map(bits));
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
-            let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
+            let clip = Some(crate::update::Clip { norm: &norm, max_norm: 1.0 });
             let groups = [Group { range: 3..900, weight_decay: 0.1, lr_scale: 1.0 }];
             update(
                 Buffers { shadow: Some(&shadow), clip, ..buffers(tensors.each_ref()) },

@@ -4,12 +4,12 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::wide;
+use crate::accumulator::Accumulator;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::wide;
 
 const SUM: Kernel = Kernel { op: "add", name: "add_sum" };
 const ACCUMULATE: Kernel = Kernel { op: "add", name: "add_accumulate" };

@@ -14,15 +14,15 @@ use candle_core::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::Element;
-use crate::ops::element::by_dtype;
-use crate::ops::parallel::BLOCK_VALUES;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::element::Element;
+use crate::element::by_dtype;
+use crate::parallel::BLOCK_VALUES;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
 
 /// `a + b`, of their shape.
 pub fn sum(a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -1,15 +1,15 @@
 //! Sums against the reference, in every type, wide and not, begun and not.
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::within;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::within;
 
 #[test]
 fn sums_are_the_reference_and_have_the_same_bits_on_each_device() {

@@ -19,15 +19,15 @@ use super::Saved;
 use super::Segments;
 use super::rows;
 use super::rows::Keep;
-use crate::ops::element::Element;
-use crate::ops::matmul::cpu::Matrix;
-use crate::ops::matmul::cpu::Output;
-use crate::ops::matmul::cpu::product;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
+use crate::element::Element;
+use crate::matmul::cpu::Matrix;
+use crate::matmul::cpu::Output;
+use crate::matmul::cpu::product;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
 
-pub(in crate::ops) use bias::Bias;
+pub(crate) use bias::Bias;
 
 /// Query rows handled at once: enough for the matrix kernel, small enough that the scores stay in the L2
 /// cache.
@@ -35,44 +35,44 @@ const QUERY_BLOCK: usize = 128;
 
 /// An output that tasks share; each writes only the rows of its segment and the columns of its head.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct SharedOutput<T>(*mut T);
+pub(crate) struct SharedOutput<T>(*mut T);
 // SAFETY: tasks of different (segment, head) touch disjoint elements, see `Task`.
 unsafe impl<T: Element> Send for SharedOutput<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for SharedOutput<T> {}
 
 impl<T> SharedOutput<T> {
-    pub(in crate::ops) fn of(room: &mut [MaybeUninit<T>]) -> Self {
+    pub(crate) fn of(room: &mut [MaybeUninit<T>]) -> Self {
         Self(room.as_mut_ptr().cast())
     }
 
-    pub(in crate::ops) fn pointer(&self) -> *mut T {
+    pub(crate) fn pointer(&self) -> *mut T {
         self.0
     }
 }
 
 /// One head of one segment.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Task {
-    pub(in crate::ops) start: usize,
-    pub(in crate::ops) len: usize,
-    pub(in crate::ops) head: usize,
+pub(crate) struct Task {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) head: usize,
     /// As [`Segments::window`]; the whole segment where there is none.
-    pub(in crate::ops) window: usize,
+    pub(crate) window: usize,
 }
 
 /// A block of queries and the keys that one of them sees, as rows of their segment.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Block {
-    pub(in crate::ops) first: usize,
-    pub(in crate::ops) queries: usize,
+pub(crate) struct Block {
+    pub(crate) first: usize,
+    pub(crate) queries: usize,
     /// A multiple of what dropout draws at once.
     first_key: usize,
-    pub(in crate::ops) keys: usize,
+    pub(crate) keys: usize,
 }
 
 impl Task {
-    pub(in crate::ops) fn blocks(self) -> impl Iterator<Item = Block> {
+    pub(crate) fn blocks(self) -> impl Iterator<Item = Block> {
         (0..self.len).step_by(QUERY_BLOCK).map(move |first| {
             let queries = QUERY_BLOCK.min(self.len - first);
             let first_key = first.saturating_sub(self.window) / 8 * 8;
@@ -82,40 +82,40 @@ impl Task {
     }
 
     /// The keys that a query of a block sees, counted from the block's first one.
-    pub(in crate::ops) fn seen(self, block: Block, row: usize) -> Range<usize> {
+    pub(crate) fn seen(self, block: Block, row: usize) -> Range<usize> {
         let query = block.first + row;
         let end = query.saturating_add(self.window).saturating_add(1).min(self.len);
         query.saturating_sub(self.window) - block.first_key..end - block.first_key
     }
 }
 
-pub(in crate::ops) struct Shape {
-    pub(in crate::ops) hidden: usize,
-    pub(in crate::ops) heads: usize,
-    pub(in crate::ops) head_size: usize,
+pub(crate) struct Shape {
+    pub(crate) hidden: usize,
+    pub(crate) heads: usize,
+    pub(crate) head_size: usize,
     /// What scores are multiplied by.
-    pub(in crate::ops) scale: f32,
+    pub(crate) scale: f32,
 }
 
 impl Shape {
-    pub(in crate::ops) fn of(tensor: &Tensor, heads: usize) -> Result<Self> {
+    pub(crate) fn of(tensor: &Tensor, heads: usize) -> Result<Self> {
         let hidden = tensor.dim(1)?;
         Ok(Self { hidden, heads, head_size: hidden / heads, scale: 1.0 / ((hidden / heads) as f32).sqrt() })
     }
 
     /// Offset of a token's slice of a head in a `[T, D]` matrix.
-    pub(in crate::ops) fn at(&self, task: Task, row: usize) -> usize {
+    pub(crate) fn at(&self, task: Task, row: usize) -> usize {
         (task.start + row) * self.hidden + task.head * self.head_size
     }
 
     /// Rows from `row` on of a head of a segment as a matrix.
-    pub(in crate::ops) fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
+    pub(crate) fn window<T: Element>(&self, data: &[T], task: Task, row: usize) -> Matrix<T> {
         // SAFETY: row `task.start + row` and the head's columns lie inside the `[T, D]` slice (checked by the
         // caller).
         unsafe { Matrix::window(data.as_ptr(), self.at(task, row), self.hidden) }
     }
 
-    pub(in crate::ops) fn output<T: Element>(
+    pub(crate) fn output<T: Element>(
         &self,
         data: &SharedOutput<T>,
         task: Task,
@@ -126,7 +126,7 @@ impl Shape {
     }
 }
 
-pub(in crate::ops) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
+pub(crate) fn tasks(segments: &Segments<'_>) -> Vec<Task> {
     let mut tasks = Vec::new();
     for bounds in segments.cu_seqlens.host().windows(2) {
         let (start, len) = (bounds[0] as usize, (bounds[1] - bounds[0]) as usize);
@@ -161,17 +161,17 @@ impl<'a> Pass<'a> {
 
 /// Buffers of one thread: scores and their gradients in f32, and what they become for the next products.
 #[derive(Debug)]
-pub(in crate::ops) struct Scratch<T> {
-    pub(in crate::ops) scores: Vec<f32>,
-    pub(in crate::ops) d_scores: Vec<f32>,
-    pub(in crate::ops) factors: Vec<f32>,
+pub(crate) struct Scratch<T> {
+    pub(crate) scores: Vec<f32>,
+    pub(crate) d_scores: Vec<f32>,
+    pub(crate) factors: Vec<f32>,
     /// `do . o` of each row.
-    pub(in crate::ops) deltas: Vec<f32>,
-    pub(in crate::ops) probabilities: Vec<T>,
-    pub(in crate::ops) rounded_d_scores: Vec<T>,
+    pub(crate) deltas: Vec<f32>,
+    pub(crate) probabilities: Vec<T>,
+    pub(crate) rounded_d_scores: Vec<T>,
     /// Gradients of keys and values of a segment of several blocks of queries, summed in f32.
-    pub(in crate::ops) d_keys: Vec<f32>,
-    pub(in crate::ops) d_values: Vec<f32>,
+    pub(crate) d_keys: Vec<f32>,
+    pub(crate) d_values: Vec<f32>,
     /// Gradients of a [`Bias`] by place.
     d_places: Vec<f32>,
 }
@@ -195,14 +195,14 @@ impl<T> Default for Scratch<T> {
 }
 
 /// The first `len` values of a buffer, which grows when it must; they hold what was left there.
-pub(in crate::ops) fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+pub(crate) fn room<T: Element>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
         buffer.resize(len, T::narrow(0.0));
     }
     &mut buffer[..len]
 }
 
-pub(in crate::ops) fn forward<T: Element>(
+pub(crate) fn forward<T: Element>(
     [q, k, v]: [&Tensor; 3],
     segments: &Segments<'_>,
     bias: Option<Bias<'_>>,
@@ -259,7 +259,7 @@ fn forward_task<T: Element>(
 }
 
 /// `scores[queries, keys] = c q k^T` of a block.
-pub(in crate::ops) fn score_block<T: Element>(
+pub(crate) fn score_block<T: Element>(
     shape: &Shape,
     task: Task,
     block: Block,
@@ -275,19 +275,14 @@ pub(in crate::ops) fn score_block<T: Element>(
 }
 
 /// What drops the probabilities of a token and head, from a key of its segment on.
-pub(in crate::ops) fn keep<'a>(
-    segments: &Segments<'a>,
-    token: usize,
-    head: usize,
-    first: usize,
-) -> Option<Keep<'a>> {
+pub(crate) fn keep<'a>(segments: &Segments<'a>, token: usize, head: usize, first: usize) -> Option<Keep<'a>> {
     let row_key = segments.token_keys.host()[token] * segments.heads as u64 + head as u64;
     segments.dropout.map(|dropout| Keep { dropout, row_key, first })
 }
 
 /// With a bias there are sums for the rows of its table, zeros, `[tasks, R]`: each of the [`tasks`] adds its
 /// gradients to its own.
-pub(in crate::ops) fn backward<T: Element>(
+pub(crate) fn backward<T: Element>(
     d_out: &Tensor,
     activations: Activations<'_>,
     saved: &Saved,
@@ -413,7 +408,7 @@ fn backward_task<T: Element>(
 }
 
 /// Rounds the sums of the rows of a task into an output.
-pub(in crate::ops) fn write_rows<T: Element>(shape: &Shape, task: Task, sums: &[f32], out: &SharedOutput<T>) {
+pub(crate) fn write_rows<T: Element>(shape: &Shape, task: Task, sums: &[f32], out: &SharedOutput<T>) {
     for (row, sums) in sums.chunks_exact(shape.head_size).enumerate() {
         // SAFETY: the row and the head's columns lie inside `[T, D]`, and only this task writes them.
         let out = unsafe {

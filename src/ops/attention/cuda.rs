@@ -17,57 +17,54 @@ use super::Tiles;
 use super::tiles::SHORT_ROWS;
 use super::tiles::SQUARE_WORDS;
 use super::tiles::TILE_ROWS;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::Kind;
-use crate::ops::cuda::apart::Apart;
-use crate::ops::cuda::wide;
-use crate::ops::dropout::Dropout;
-use crate::ops::dropout::DropoutArgs;
-use crate::ops::tensor::check_shape;
+use crate::cuda::Address;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::Kind;
+use crate::cuda::apart::Apart;
+use crate::cuda::wide;
+use crate::dropout::Dropout;
+use crate::dropout::DropoutArgs;
+use crate::tensor::check_shape;
 
 /// The kernels of one way to compute.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct Kernels {
-    pub(in crate::ops) forward: Kernel,
-    pub(in crate::ops) backward_queries: Kernel,
-    pub(in crate::ops) backward_keys: Kernel,
+pub(crate) struct Kernels {
+    pub(crate) forward: Kernel,
+    pub(crate) backward_queries: Kernel,
+    pub(crate) backward_keys: Kernel,
 }
 
 /// The kernels of an op, named after it, with a suffix.
 macro_rules! kernels {
     ($op:literal, $suffix:literal) => {
-        $crate::ops::attention::cuda::Kernels {
-            forward: $crate::ops::cuda::Kernel { op: $op, name: concat!($op, "_forward", $suffix) },
-            backward_queries: $crate::ops::cuda::Kernel {
+        $crate::attention::cuda::Kernels {
+            forward: $crate::cuda::Kernel { op: $op, name: concat!($op, "_forward", $suffix) },
+            backward_queries: $crate::cuda::Kernel {
                 op: $op,
                 name: concat!($op, "_backward_queries", $suffix),
             },
-            backward_keys: $crate::ops::cuda::Kernel {
-                op: $op,
-                name: concat!($op, "_backward_keys", $suffix),
-            },
+            backward_keys: $crate::cuda::Kernel { op: $op, name: concat!($op, "_backward_keys", $suffix) },
         }
     };
 }
-pub(in crate::ops) use kernels;
+pub(crate) use kernels;
 
 /// What an op that is attention brings along to its launches.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct Form<'a> {
+pub(crate) struct Form<'a> {
     /// For every type and head size.
-    pub(in crate::ops) plain: Kernels,
+    pub(crate) plain: Kernels,
     /// For half types on tensor cores, by head size.
-    pub(in crate::ops) tensor: &'a [(usize, Kernels)],
+    pub(crate) tensor: &'a [(usize, Kernels)],
     /// The same for backward of segments of at most [`SHORT_ROWS`] rows, by head size.
-    pub(in crate::ops) short: &'a [(usize, Kernel)],
+    pub(crate) short: &'a [(usize, Kernel)],
     /// Bytes of shared memory behind attention's own, without and with tensor cores.
-    pub(in crate::ops) shared_bytes: [usize; 2],
+    pub(crate) shared_bytes: [usize; 2],
     /// What scores are multiplied with.
-    pub(in crate::ops) scale: f32,
+    pub(crate) scale: f32,
 }
 
 const PLAIN: Kernels = kernels!("attention", "");
@@ -102,7 +99,7 @@ const QUERY_ROW_BYTES: usize = 8;
 /// Twin of `Args` in `arguments.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ops) struct Args {
+pub(crate) struct Args {
     q: Address,
     k: Address,
     v: Address,
@@ -259,7 +256,7 @@ pub(super) fn forward(
 ///
 /// # Safety The kernels of `form` take what `all` gives, and what that names beside attention's own arguments
 /// is as large as they read it to be.
-pub(in crate::ops) unsafe fn forward_of<A: Copy>(
+pub(crate) unsafe fn forward_of<A: Copy>(
     gpu: &Gpu,
     form: Form<'_>,
     [q_td, k_td, v_td]: [&Tensor; 3],
@@ -313,7 +310,7 @@ pub(super) fn backward(
 ///
 /// # Safety
 /// As [`forward_of`].
-pub(in crate::ops) unsafe fn backward_of<A: Copy>(
+pub(crate) unsafe fn backward_of<A: Copy>(
     gpu: &Gpu,
     form: Form<'_>,
     do_td: &Tensor,

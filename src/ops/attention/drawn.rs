@@ -4,19 +4,19 @@ use candle_core::DType;
 use candle_core::Device;
 use candle_core::Tensor;
 
-use crate::ops::attention::Segments;
-use crate::ops::dropout::Dropout;
+use crate::attention::Segments;
+use crate::dropout::Dropout;
 
 /// Segments of these lengths, their tokens' keys, and the factors that are drawn for each head.
-pub(in crate::ops) struct Batch {
-    pub(in crate::ops) heads: usize,
-    pub(in crate::ops) cu_seqlens: Vec<u32>,
-    pub(in crate::ops) token_keys: Vec<u64>,
-    pub(in crate::ops) dropout: Option<Dropout>,
+pub(crate) struct Batch {
+    pub(crate) heads: usize,
+    pub(crate) cu_seqlens: Vec<u32>,
+    pub(crate) token_keys: Vec<u64>,
+    pub(crate) dropout: Option<Dropout>,
 }
 
 impl Batch {
-    pub(in crate::ops) fn new(heads: usize, lengths: &[u32], dropout: Option<Dropout>) -> Self {
+    pub(crate) fn new(heads: usize, lengths: &[u32], dropout: Option<Dropout>) -> Self {
         let mut cu_seqlens = vec![0];
         for n in lengths {
             cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + n);
@@ -25,12 +25,12 @@ impl Batch {
         Self { heads, cu_seqlens, token_keys, dropout }
     }
 
-    pub(in crate::ops) fn segments(&self) -> Segments<'_> {
+    pub(crate) fn segments(&self) -> Segments<'_> {
         let (cu_seqlens, token_keys) = ((&self.cu_seqlens).into(), (&self.token_keys).into());
         Segments { heads: self.heads, cu_seqlens, token_keys, window: None, dropout: self.dropout.as_ref() }
     }
 
-    pub(in crate::ops) fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
+    pub(crate) fn factors(&self) -> Option<Vec<Vec<Tensor>>> {
         let dropout = self.dropout?;
         let matrix = |start: usize, n: usize, head: usize| {
             let mut values = vec![0.0f32; n * n];

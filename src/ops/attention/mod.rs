@@ -21,17 +21,17 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::dropout::Dropout;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
+use crate::cuda::Gpu;
+use crate::dropout::Dropout;
+use crate::element::by_dtype;
+use crate::indices::Indices;
 
-pub(in crate::ops) mod cpu;
-pub(in crate::ops) mod cuda;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 #[cfg(test)]
-pub(in crate::ops) mod drawn;
+pub(crate) mod drawn;
 pub mod reference;
-pub(in crate::ops) mod rows;
+pub(crate) mod rows;
 mod tiles;
 
 pub use tiles::Tiles;
@@ -57,10 +57,10 @@ pub struct Segments<'a> {
 #[derive(Debug, Clone)]
 pub struct Saved {
     /// Log-sum-exp of the scores of each token and head, `[T, H]`.
-    pub(in crate::ops) log_sum_exp_th: Tensor,
+    pub(crate) log_sum_exp_th: Tensor,
     /// Which probabilities a GPU's forward pass has kept, u32 `[H, squares, 8]`, see `kernel.cu`; `None`
     /// where it drops nothing, and on the CPU.
-    pub(in crate::ops) kept: Option<Tensor>,
+    pub(crate) kept: Option<Tensor>,
 }
 
 /// Attention output `[T, D]` and what backward needs besides `q`, `k`, `v` and the output.
@@ -108,7 +108,7 @@ pub fn backward(
 }
 
 /// An error unless the tensors are of one shape, which heads and segments fit.
-pub(in crate::ops) fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
+pub(crate) fn check(tensors: &[&Tensor], segments: &Segments<'_>) -> Result<()> {
     let (tokens, hidden) = tensors[0].dims2()?;
     if let Some(other) = tensors.iter().find(|t| t.dims() != [tokens, hidden]) {
         bail!("attention: shapes {:?} and {:?} differ", tensors[0].shape(), other.shape());

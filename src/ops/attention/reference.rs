@@ -40,11 +40,7 @@ pub fn forward(
 
 /// What the scores `[n, n]` of a head give of its values `[n, K]`: their softmax, dropped where there are
 /// factors, times the values.
-pub(in crate::ops) fn attended(
-    scores_nn: &Tensor,
-    factors_nn: Option<&Tensor>,
-    v_nk: &Tensor,
-) -> Result<Tensor> {
+pub(crate) fn attended(scores_nn: &Tensor, factors_nn: Option<&Tensor>, v_nk: &Tensor) -> Result<Tensor> {
     // candle's own softmax over the last dimension cuts the graph; this one is composed.
     let exp = scores_nn.broadcast_sub(&scores_nn.max_keepdim(D::Minus1)?.detach())?.exp()?;
     let mut probabilities = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;

@@ -2,23 +2,23 @@
 
 use std::ops::Range;
 
-use crate::ops::dropout::Dropout;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
+use crate::dropout::Dropout;
+use crate::simd;
+use crate::simd::kernel;
 
 /// Where the factors of a row of probabilities are drawn from.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Keep<'a> {
-    pub(in crate::ops) dropout: &'a Dropout,
-    pub(in crate::ops) row_key: u64,
+pub(crate) struct Keep<'a> {
+    pub(crate) dropout: &'a Dropout,
+    pub(crate) row_key: u64,
     /// Index in its segment of the first key.
-    pub(in crate::ops) first: usize,
+    pub(crate) first: usize,
 }
 
 kernel! {
     /// One row of forward: scores of the keys in `seen` to probabilities, dropped where `keep` says so, and 0
     /// for all others; gives the row's log-sum-exp.
-    pub(in crate::ops) fn softmax<T>(
+    pub(crate) fn softmax<T>(
         scores: &mut [f32],
         seen: Range<usize>,
         keep: Option<Keep<'_>>,
@@ -53,14 +53,14 @@ kernel! {
     }
 
     /// Adds what is added to each of a row of scores.
-    pub(in crate::ops) fn add(scores: &mut [f32], bias: &[f32]) {
+    pub(crate) fn add(scores: &mut [f32], bias: &[f32]) {
         for (score, bias) in scores.iter_mut().zip(bias) {
             *score += bias;
         }
     }
 
     /// Adds a row of gradients of scores to sums, value by value.
-    pub(in crate::ops) fn collect<T>(d_scores: &[T], sums: &mut [f32]) {
+    pub(crate) fn collect<T>(d_scores: &[T], sums: &mut [f32]) {
         for (sum, d_score) in sums.iter_mut().zip(d_scores) {
             *sum += d_score.widen();
         }
@@ -68,7 +68,7 @@ kernel! {
 
     /// `out[i] = a_i . b_i` for windows of rows of two matrices, the first `width` of every `stride` values.
     /// All in one loop: rows come from main memory, and while one is added up the next ones are on their way.
-    pub(in crate::ops) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
+    pub(crate) fn dots<T>(a: &[T], b: &[T], width: usize, stride: usize, out: &mut [f32]) {
         for (i, out) in out.iter_mut().enumerate() {
             let row = i * stride..i * stride + width;
             *out = simd::sum_of([&a[row.clone()], &b[row]], |[a, b]| a.widen() * b.widen());
@@ -77,7 +77,7 @@ kernel! {
 
     /// One row of backward. In: scores, `d_dropped = do v^T`, the row's log-sum-exp and `do . o`. Out:
     /// dropped probabilities and gradients of the scores, 0 for keys that are not in `seen`.
-    pub(in crate::ops) fn backward<T>(
+    pub(crate) fn backward<T>(
         scores: &[f32],
         d_dropped: &[f32],
         sums: (f32, f32),

@@ -3,10 +3,10 @@
 
 use candle_core::Result;
 
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Values;
-use crate::ops::indices::Indices;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Values;
+use crate::indices::Indices;
 
 /// Rows of a tile.
 pub(super) const TILE_ROWS: usize = 64;
@@ -47,7 +47,7 @@ impl TilesOnHost {
     }
 
     /// What is uploaded.
-    pub(in crate::ops) fn values(&self) -> Values<'_> {
+    pub(crate) fn values(&self) -> Values<'_> {
         Values::U32(self.bounds.as_flattened())
     }
 }
@@ -68,7 +68,7 @@ pub struct Tiles {
 
 impl Tiles {
     /// The plan that came with `cu_seqlens`; without one, it is made now.
-    pub(in crate::ops) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
+    pub(crate) fn of(gpu: &Gpu, cu_seqlens: Indices<'_>) -> Result<Self> {
         if let Some(tiles) = cu_seqlens.plan::<Self>() {
             return Ok(tiles.clone());
         }
@@ -77,7 +77,7 @@ impl Tiles {
     }
 
     /// The tiles with their array.
-    pub(in crate::ops) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
+    pub(crate) fn new(tiles: &TilesOnHost, bounds: Array) -> Self {
         Self { count: tiles.bounds.len(), bounds, squares: tiles.squares, longest: longest(&tiles.bounds) }
     }
 }

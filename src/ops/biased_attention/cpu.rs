@@ -7,14 +7,14 @@ use candle_core::Tensor;
 use super::InputGradients;
 use super::ROWS;
 use super::buckets;
-use crate::ops::attention::Activations;
-use crate::ops::attention::Saved;
-use crate::ops::attention::Segments;
-use crate::ops::attention::cpu;
-use crate::ops::attention::cpu::Bias;
-use crate::ops::element::Element;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
+use crate::attention::Activations;
+use crate::attention::Saved;
+use crate::attention::Segments;
+use crate::attention::cpu;
+use crate::attention::cpu::Bias;
+use crate::element::Element;
+use crate::tensor::from_vec;
+use crate::tensor::values;
 
 /// A table by place, for the longest of some segments.
 struct ByPlace {

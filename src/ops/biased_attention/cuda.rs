@@ -6,18 +6,18 @@ use candle_core::Tensor;
 
 use super::InputGradients;
 use super::ROWS;
-use crate::ops::accumulator::Accumulator;
-use crate::ops::attention::Activations;
-use crate::ops::attention::Saved;
-use crate::ops::attention::Segments;
-use crate::ops::attention::Tiles;
-use crate::ops::attention::cuda;
-use crate::ops::attention::cuda::Form;
-use crate::ops::attention::cuda::Kernels;
-use crate::ops::attention::cuda::kernels;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::sums::Partials;
+use crate::accumulator::Accumulator;
+use crate::attention::Activations;
+use crate::attention::Saved;
+use crate::attention::Segments;
+use crate::attention::Tiles;
+use crate::attention::cuda;
+use crate::attention::cuda::Form;
+use crate::attention::cuda::Kernels;
+use crate::attention::cuda::kernels;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::sums::Partials;
 
 const PLAIN: Kernels = kernels!("biased_attention", "");
 const TENSOR: [(usize, Kernels); 2] =

@@ -4,9 +4,9 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use super::row;
-use crate::ops::attention::reference::attended;
+use crate::attention::reference::attended;
 
-/// Biased attention in any float type; `bias_rh` is the table, `factors` as in [`crate::ops::attention`].
+/// Biased attention in any float type; `bias_rh` is the table, `factors` as in [`crate::attention`].
 pub fn forward(
     [q_td, k_td, v_td]: [&Tensor; 3],
     bias_rh: &Tensor,

@@ -7,21 +7,21 @@ use candle_core::Result;
 use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_values_mut;
+use crate::cross_entropy::Entropy;
+use crate::element::Element;
+use crate::parallel;
+use crate::simd;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::values;
+use crate::tensor::with_values_mut;
 
 /// Exponentials are added in f32 over this many columns and in f64 beyond: a vocabulary is too long for one
 /// f32 sum. So many columns are widened at a time, too: they stay in the first cache.
 const SUM_COLUMNS: usize = 4096;
 
 /// Where the columns of one chunk of a row of `classes` logits are widened to.
-pub(in crate::ops) fn chunk_room(classes: usize) -> Vec<f32> {
+pub(crate) fn chunk_room(classes: usize) -> Vec<f32> {
     vec![0.0; SUM_COLUMNS.min(classes)]
 }
 
@@ -39,7 +39,7 @@ pub(super) fn forward<T: Element>(logits_mv: &Tensor, labels: &[u32]) -> Result<
 }
 
 /// What the rows come to, in order.
-pub(in crate::ops) fn entropy(rows: &[Row]) -> Result<Entropy> {
+pub(crate) fn entropy(rows: &[Row]) -> Result<Entropy> {
     let loss_sum: f64 = rows.iter().map(|row| row.loss).sum();
     let correct = rows.iter().filter(|row| row.correct).count();
     let log_sum_exp = rows.iter().map(|row| row.log_sum_exp).collect();
@@ -51,15 +51,15 @@ pub(in crate::ops) fn entropy(rows: &[Row]) -> Result<Entropy> {
 
 /// What a row of logits comes to.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Row {
+pub(crate) struct Row {
     loss: f64,
     correct: bool,
-    pub(in crate::ops) log_sum_exp: f32,
+    pub(crate) log_sum_exp: f32,
 }
 
 kernel! {
     /// Loss and score of one row; `room` is that of [`chunk_room`].
-    pub(in crate::ops) fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
+    pub(crate) fn forward_row<T>(logits: &[T], label: usize, room: &mut [f32]) -> Row {
         let mut max = f32::NEG_INFINITY;
         for chunk in logits.chunks(SUM_COLUMNS) {
             let largest = simd::max(T::widen_row(chunk, &mut *room));
@@ -77,7 +77,7 @@ kernel! {
     }
 
     /// The gradient of one row's logits, times `scale`.
-    pub(in crate::ops) fn gradient_row<T>(logits: &[f32], label: usize, log_sum_exp: f32, scale: f32, out: &mut [MaybeUninit<T>]) {
+    pub(crate) fn gradient_row<T>(logits: &[f32], label: usize, log_sum_exp: f32, scale: f32, out: &mut [MaybeUninit<T>]) {
         for (out, z) in out.iter_mut().zip(logits) {
             out.write(T::narrow(scale * simd::exp_f32(z - log_sum_exp)));
         }

@@ -4,23 +4,23 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::gemm::Operand;
-use crate::ops::indices::Indices;
+use crate::cross_entropy::Entropy;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::gemm::Operand;
+use crate::indices::Indices;
 
 const FORWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_forward" };
 const TOTALS: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_totals" };
 const BACKWARD: Kernel = Kernel { op: "cross_entropy", name: "cross_entropy_backward" };
 
 /// Size of `Room` in `row.cuh`, and some.
-pub(in crate::ops) const ROOM_BYTES: usize = 32 * 16 + 16;
+pub(crate) const ROOM_BYTES: usize = 32 * 16 + 16;
 
 /// Threads for a row of so many columns, 8 or more columns each where there are enough.
-pub(in crate::ops) fn row_threads(classes: usize) -> u32 {
+pub(crate) fn row_threads(classes: usize) -> u32 {
     (classes / 8).next_multiple_of(32).clamp(32, 512) as u32
 }
 
@@ -57,7 +57,7 @@ struct BackwardArgs {
 }
 
 /// What rows of logits come to, written by one or several launches.
-pub(in crate::ops) struct Found {
+pub(crate) struct Found {
     /// Loss and score of each row, f64 `[M, 2]`.
     rows: Tensor,
     log_sum_exp_m: Tensor,
@@ -65,16 +65,16 @@ pub(in crate::ops) struct Found {
 
 /// Where the rows from some number on write what they come to.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct FoundAt {
+pub(crate) struct FoundAt {
     /// Two f64 a row.
-    pub(in crate::ops) rows: Address,
+    pub(crate) rows: Address,
     /// An f32 a row.
-    pub(in crate::ops) log_sum_exp: Address,
+    pub(crate) log_sum_exp: Address,
 }
 
 impl Found {
     /// Room for so many rows.
-    pub(in crate::ops) fn new(gpu: &Gpu, rows: usize) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, rows: usize) -> Result<Self> {
         Ok(Self {
             rows: gpu.uninitialised((rows, 2), DType::F64)?,
             log_sum_exp_m: gpu.uninitialised(rows, DType::F32)?,
@@ -82,7 +82,7 @@ impl Found {
     }
 
     /// The place of row `first`.
-    pub(in crate::ops) fn at(&self, gpu: &Gpu, first: usize) -> Result<FoundAt> {
+    pub(crate) fn at(&self, gpu: &Gpu, first: usize) -> Result<FoundAt> {
         Ok(FoundAt {
             rows: gpu.output(&self.rows, DType::F64)?.plus(first * 2 * size_of::<f64>()),
             log_sum_exp: gpu.output(&self.log_sum_exp_m, DType::F32)?.plus(first * size_of::<f32>()),
@@ -90,7 +90,7 @@ impl Found {
     }
 
     /// The totals of all rows, once every one is written.
-    pub(in crate::ops) fn entropy(self, gpu: &Gpu) -> Result<Entropy> {
+    pub(crate) fn entropy(self, gpu: &Gpu) -> Result<Entropy> {
         let totals = gpu.uninitialised(2, DType::F64)?;
         let args = TotalsArgs {
             found: gpu.input(&self.rows, DType::F64)?,
@@ -123,7 +123,7 @@ pub(super) fn forward(gpu: &Gpu, logits_mv: &Tensor, labels: Indices<'_>) -> Res
 /// # Safety
 /// The logits are such a matrix of type `dtype`; there are as many labels, all below `cols`, and places to
 /// write to.
-pub(in crate::ops) unsafe fn forward_rows(
+pub(crate) unsafe fn forward_rows(
     gpu: &Gpu,
     dtype: DType,
     logits: Operand,

@@ -11,8 +11,8 @@
 //! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic and what is saved is
 //! f32, the loss f64.
 
-pub(in crate::ops) mod cpu;
-pub(in crate::ops) mod cuda;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,13 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::read;
-use crate::ops::element::by_dtype;
-use crate::ops::gather_rows::check_ids;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_shape;
+use crate::cuda::Gpu;
+use crate::cuda::read;
+use crate::element::by_dtype;
+use crate::gather_rows::check_ids;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use crate::tensor::check_shape;
 
 /// What a forward pass gives, on the device of the logits; reading it waits for it, nothing else does.
 #[derive(Debug, Clone)]

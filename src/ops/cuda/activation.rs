@@ -12,7 +12,7 @@ use super::columns::WARPS;
 use super::sums::Partials;
 use super::sums::RowBlocks;
 use super::wide;
-use crate::ops::accumulator::Accumulator;
+use crate::accumulator::Accumulator;
 
 /// Twin of `ActivationArgs`.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +28,7 @@ struct Args {
 }
 
 /// `y = F(x + bias)` by the kernel of `F`; `x` and `y` are `[rows, cols]`.
-pub(in crate::ops) fn forward(
-    gpu: &Gpu,
-    kernel: Kernel,
-    x: &Tensor,
-    bias: Option<&Tensor>,
-) -> Result<Tensor> {
+pub(crate) fn forward(gpu: &Gpu, kernel: Kernel, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (dtype, (rows, cols)) = (x.dtype(), x.dims2()?);
     let y = gpu.uninitialised((rows, cols), dtype)?;
     let (from, to) = (gpu.input(x, dtype)?, gpu.output(&y, dtype)?);
@@ -48,7 +43,7 @@ pub(in crate::ops) fn forward(
 
 /// `dx` from what the kernel's slope is a function of (`x` with the bias, or `y`); adds to `dbias`, where
 /// there is one.
-pub(in crate::ops) fn backward(
+pub(crate) fn backward(
     gpu: &Gpu,
     kernel: Kernel,
     dy: &Tensor,

@@ -7,18 +7,18 @@ use super::Address;
 
 /// Addresses at equal distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) struct Apart<const N: usize> {
+pub(crate) struct Apart<const N: usize> {
     /// The lowest.
-    pub(in crate::ops) first: Address,
+    pub(crate) first: Address,
     /// Values from each to the next.
-    pub(in crate::ops) stride: usize,
+    pub(crate) stride: usize,
     /// Which one each of them is, counted from the lowest.
-    pub(in crate::ops) ranks: [usize; N],
+    pub(crate) ranks: [usize; N],
 }
 
 impl<const N: usize> Apart<N> {
     /// Of the addresses of several things; `None` where distances differ, or are no whole values of `dtype`.
-    pub(in crate::ops) fn of<T>(
+    pub(crate) fn of<T>(
         things: &[T; N],
         dtype: DType,
         address: impl Fn(&T) -> Result<Address>,

@@ -4,12 +4,12 @@ use super::Grid;
 use super::sums::RowBlocks;
 
 /// Warps of a block, which take its rows in turns.
-pub(in crate::ops) const WARPS: usize = 8;
+pub(crate) const WARPS: usize = 8;
 
 /// Twin of `Columns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(in crate::ops) struct Columns {
+pub(crate) struct Columns {
     rows: i64,
     cols: i64,
     stride: i64,
@@ -18,26 +18,26 @@ pub(in crate::ops) struct Columns {
 
 impl Columns {
     /// A matrix of `[rows, cols]`, its rows shared out so.
-    pub(in crate::ops) fn of((rows, cols): (usize, usize), blocks: RowBlocks) -> Self {
+    pub(crate) fn of((rows, cols): (usize, usize), blocks: RowBlocks) -> Self {
         let (rows, cols) = (rows as i64, cols as i64);
         Self { rows, cols, stride: cols, block_rows: blocks.rows as i64 }
     }
 
     /// The same with rows that begin so many values apart.
     #[must_use]
-    pub(in crate::ops) fn with_stride(self, stride: usize) -> Self {
+    pub(crate) fn with_stride(self, stride: usize) -> Self {
         Self { stride: stride as i64, ..self }
     }
 
     /// The blocks of a launch whose lanes hold so many columns each.
-    pub(in crate::ops) fn grid(self, lane_values: usize) -> Grid {
+    pub(crate) fn grid(self, lane_values: usize) -> Grid {
         let across = (self.cols as usize).div_ceil(32 * lane_values) as u32;
         let down = (self.rows as usize).div_ceil(self.block_rows as usize) as u32;
         Grid { blocks: [across, down, 1], threads: 32 * WARPS as u32, shared_bytes: 0 }
     }
 
     /// The same with the shared memory of `write_column_sums`.
-    pub(in crate::ops) fn grid_with_sums(self, lane_values: usize) -> Grid {
+    pub(crate) fn grid_with_sums(self, lane_values: usize) -> Grid {
         self.grid(lane_values).with_shared(WARPS * 32 * lane_values * size_of::<f32>())
     }
 }

@@ -13,17 +13,17 @@ use super::Kernel;
 
 /// A row-major matrix in memory: row `r` begins `r * stride` elements after the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::ops) struct Operand {
-    pub(in crate::ops) address: Address,
+pub(crate) struct Operand {
+    pub(crate) address: Address,
     /// Elements between rows as they lie in memory.
-    pub(in crate::ops) stride: usize,
+    pub(crate) stride: usize,
     /// Whether the product takes its transpose.
-    pub(in crate::ops) transposed: bool,
+    pub(crate) transposed: bool,
 }
 
 impl Operand {
     /// Rows of `cols` values, one after the other.
-    pub(in crate::ops) fn rows(address: Address, cols: usize) -> Self {
+    pub(crate) fn rows(address: Address, cols: usize) -> Self {
         Self { address, stride: cols, transposed: false }
     }
 
@@ -34,7 +34,7 @@ impl Operand {
 
     /// The transpose: no data moves.
     #[must_use]
-    pub(in crate::ops) fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Self { transposed: !self.transposed, ..self }
     }
 }
@@ -42,46 +42,46 @@ impl Operand {
 /// Several products of one shape at once: how many, and the values from what one of them names to what the
 /// next one does. What they share is 0 apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::ops) struct Batch {
-    pub(in crate::ops) count: usize,
-    pub(in crate::ops) a: usize,
-    pub(in crate::ops) b: usize,
-    pub(in crate::ops) out: usize,
+pub(crate) struct Batch {
+    pub(crate) count: usize,
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) out: usize,
     /// Of the bias, or of the sums of rows.
-    pub(in crate::ops) vector: usize,
+    pub(crate) vector: usize,
 }
 
 impl Batch {
     /// A single product.
-    pub(in crate::ops) const ONE: Self = Self { count: 1, a: 0, b: 0, out: 0, vector: 0 };
+    pub(crate) const ONE: Self = Self { count: 1, a: 0, b: 0, out: 0, vector: 0 };
 }
 
 /// `out[m, n] = a[m, k] b[k, n]`, plus `bias[n]` where there is one, or added to what stands in `out`. Sums
 /// are f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::ops) struct Gemm {
-    pub(in crate::ops) m: usize,
-    pub(in crate::ops) n: usize,
-    pub(in crate::ops) k: usize,
-    pub(in crate::ops) a: Operand,
-    pub(in crate::ops) b: Operand,
+pub(crate) struct Gemm {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: Operand,
+    pub(crate) b: Operand,
     /// Not transposed.
-    pub(in crate::ops) out: Operand,
+    pub(crate) out: Operand,
     /// Type of `a` and `b`.
-    pub(in crate::ops) dtype: DType,
+    pub(crate) dtype: DType,
     /// Type of `out`: `dtype` or f32.
-    pub(in crate::ops) out_dtype: DType,
-    pub(in crate::ops) accumulate: bool,
+    pub(crate) out_dtype: DType,
+    pub(crate) accumulate: bool,
     /// cuBLASLt adds one of the output's type: any other is f32 and is rounded to it first.
-    pub(in crate::ops) bias: Option<Bias>,
-    pub(in crate::ops) batch: Batch,
+    pub(crate) bias: Option<Bias>,
+    pub(crate) batch: Batch,
 }
 
 /// `[n]` values for the rows of a product.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::ops) struct Bias {
-    pub(in crate::ops) address: Address,
-    pub(in crate::ops) dtype: DType,
+pub(crate) struct Bias {
+    pub(crate) address: Address,
+    pub(crate) dtype: DType,
 }
 
 impl Gemm {
@@ -129,7 +129,7 @@ impl Gpu {
     ///
     /// # Safety
     /// As [`Gpu::gemm`].
-    pub(in crate::ops) unsafe fn gemm_with_row_sums(&self, gemm: &Gemm, sums: Address) -> Result<bool> {
+    pub(crate) unsafe fn gemm_with_row_sums(&self, gemm: &Gemm, sums: Address) -> Result<bool> {
         debug_assert!(gemm.bias.is_none() && gemm.k > 0, "there is one epilogue, and rows to sum");
         // SAFETY: the caller's promise.
         unsafe { self.gemm_batch(gemm, Some(sums)) }
@@ -141,7 +141,7 @@ impl Gpu {
     ///
     /// # Safety
     /// As [`Gpu::gemm`], for each product of the batch.
-    pub(in crate::ops) unsafe fn gemm_batch(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
+    pub(crate) unsafe fn gemm_batch(&self, gemm: &Gemm, sums: Option<Address>) -> Result<bool> {
         static APART: LazyLock<bool> =
             LazyLock::new(|| std::env::var_os("MLMTRAIN_ROW_SUMS").is_some_and(|value| value == "apart"));
         if sums.is_some() && *APART {
@@ -155,7 +155,7 @@ impl Gpu {
     ///
     /// # Safety
     /// The operands and the output are matrices of these sizes and types.
-    pub(in crate::ops) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
+    pub(crate) unsafe fn gemm(&self, gemm: &Gemm) -> Result<()> {
         debug_assert_eq!(gemm.batch, Batch::ONE, "ways around a product are for one at a time");
         debug_assert!(
             !(gemm.accumulate && gemm.bias.is_some()),
@@ -214,7 +214,7 @@ impl Gpu {
     ///
     /// # Safety
     /// There are so many values.
-    pub(in crate::ops) unsafe fn round(&self, from: Address, to: &Tensor) -> Result<()> {
+    pub(crate) unsafe fn round(&self, from: Address, to: &Tensor) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "round_values" };
         let (dtype, count) = (to.dtype(), to.elem_count());
         let args = RoundArgs { from, to: self.output(to, dtype)?, count: count as i64 };

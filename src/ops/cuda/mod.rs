@@ -14,11 +14,11 @@
 //! second stream, all in one copy from page-locked memory while the batch before is computed: see
 //! `packet.rs`. The CPU's code is the reference; masks and dropout come from the same counters.
 
-pub(in crate::ops) mod activation;
-pub(in crate::ops) mod apart;
+pub(crate) mod activation;
+pub(crate) mod apart;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 mod candidates;
-pub(in crate::ops) mod columns;
+pub(crate) mod columns;
 #[cfg(any(test, feature = "cuda", feature = "cuda-on-host"))]
 pub mod described;
 pub mod gemm;
@@ -27,10 +27,10 @@ mod machine;
 mod packet;
 #[cfg(any(test, feature = "cuda-on-host"))]
 pub mod rules;
-pub(in crate::ops) mod segments;
+pub(crate) mod segments;
 mod slots;
-pub(in crate::ops) mod sums;
-pub(in crate::ops) mod wide;
+pub(crate) mod sums;
+pub(crate) mod wide;
 
 #[cfg(not(any(feature = "cuda", feature = "cuda-on-host")))]
 #[path = "absent.rs"]
@@ -75,9 +75,17 @@ pub use machine::properties;
 pub use machine::reserve;
 pub use machine::set_tf32;
 pub use packet::Array;
-pub(in crate::ops) use packet::Kind;
-pub(in crate::ops) use packet::Values;
+pub(crate) use packet::Kind;
+pub(crate) use packet::Values;
 pub use packet::locks_pages;
+
+/// The generations of GPUs that the kernels were compiled for, as the build script says; `None` in a build
+/// without CUDA.
+#[cfg(feature = "cuda")]
+pub const GPU_CODE: Option<&str> = Some(env!("MLMTRAIN_GPU_CODE"));
+/// The generations of GPUs that the kernels were compiled for; none in a build without CUDA.
+#[cfg(not(feature = "cuda"))]
+pub const GPU_CODE: Option<&str> = None;
 
 /// A GPU with its stream; cheap to clone.
 #[derive(Debug, Clone)]
@@ -86,14 +94,14 @@ pub struct Gpu(driver::Driver);
 /// A place in the memory of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub(in crate::ops) struct Address(pub(in crate::ops) u64);
+pub(crate) struct Address(pub(crate) u64);
 
 impl Address {
     /// For what a kernel does not look at.
-    pub(in crate::ops) const NULL: Self = Self(0);
+    pub(crate) const NULL: Self = Self(0);
 
     /// So many bytes further on.
-    pub(in crate::ops) fn plus(self, bytes: usize) -> Self {
+    pub(crate) fn plus(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
 }
@@ -188,7 +196,7 @@ impl Gpu {
 
     /// Fills a contiguous tensor with zeros; through a view, that part of its buffer. By the driver: a kernel
     /// of candle's may not be compiled for this GPU.
-    pub(in crate::ops) fn clear(&self, t: &Tensor) -> Result<()> {
+    pub(crate) fn clear(&self, t: &Tensor) -> Result<()> {
         let start = self.output(t, t.dtype())?;
         // SAFETY: the tensor is contiguous and has so many bytes.
         unsafe { self.0.clear(start, t.elem_count() * t.dtype().size_in_bytes()) }
@@ -203,14 +211,14 @@ impl Gpu {
     }
 
     /// Where a contiguous tensor of this type begins, for a kernel that reads it.
-    pub(in crate::ops) fn input(&self, t: &Tensor, dtype: DType) -> Result<Address> {
+    pub(crate) fn input(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.input(t)
     }
 
     /// Where a contiguous tensor of this type begins, for a kernel that writes it. Through a view, its buffer
     /// is written.
-    pub(in crate::ops) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
+    pub(crate) fn output(&self, t: &Tensor, dtype: DType) -> Result<Address> {
         Self::check(t, dtype)?;
         self.0.output(t)
     }
@@ -221,7 +229,7 @@ impl Gpu {
     /// # Safety
     /// `args` is the twin of the kernel's struct, and what it names is as large as the kernel reads and
     /// writes it to be.
-    pub(in crate::ops) unsafe fn launch<A: Copy>(
+    pub(crate) unsafe fn launch<A: Copy>(
         &self,
         kernel: Kernel,
         dtype: Option<DType>,
@@ -258,12 +266,12 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing;
-    use crate::ops::testing::DTYPES;
-    use crate::ops::testing::bits;
-    use crate::ops::testing::fresh;
-    use crate::ops::testing::fresh_in;
-    use crate::ops::testing::on_each_device;
+    use crate::testing;
+    use crate::testing::DTYPES;
+    use crate::testing::bits;
+    use crate::testing::fresh;
+    use crate::testing::fresh_in;
+    use crate::testing::on_each_device;
 
     #[test]
     fn values_are_rounded_and_written_over_a_part() {

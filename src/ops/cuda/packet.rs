@@ -30,7 +30,7 @@ const ALIGNMENT_BYTES: usize = 256;
 
 /// An array on the host.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) enum Values<'a> {
+pub(crate) enum Values<'a> {
     /// Ids, labels, bounds, plans.
     U32(&'a [u32]),
     /// Dropout keys.
@@ -39,7 +39,7 @@ pub(in crate::ops) enum Values<'a> {
 
 /// What an array holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Kind {
+pub(crate) enum Kind {
     U32,
     U64,
 }
@@ -86,13 +86,13 @@ pub struct Array {
 
 impl Array {
     /// The numbers of a contiguous u32 tensor, which a kernel has written or will write.
-    pub(in crate::ops) fn of(gpu: &Gpu, numbers: &Tensor) -> Result<Self> {
+    pub(crate) fn of(gpu: &Gpu, numbers: &Tensor) -> Result<Self> {
         let start = gpu.input(numbers, DType::U32)?;
         Ok(Self { start, kind: Kind::U32, _memory: Arc::new(numbers.clone()) })
     }
 
     /// A copy of keys in a tensor of its own, for those that outlive every batch.
-    pub(in crate::ops) fn of_keys(gpu: &Gpu, keys: &[u64]) -> Result<Self> {
+    pub(crate) fn of_keys(gpu: &Gpu, keys: &[u64]) -> Result<Self> {
         // candle has no unsigned type of 64 bits.
         let keys = gpu.upload(&keys.iter().map(|&key| key as i64).collect::<Vec<i64>>())?;
         let start = gpu.input(&keys, DType::I64)?;
@@ -100,7 +100,7 @@ impl Array {
     }
 
     /// Where it begins, for a kernel that reads values of this kind.
-    pub(in crate::ops) fn address(&self, kind: Kind) -> Result<Address> {
+    pub(crate) fn address(&self, kind: Kind) -> Result<Address> {
         if self.kind != kind {
             bail!("an array of {:?} was passed on as one of {kind:?}", self.kind);
         }
@@ -166,7 +166,7 @@ fn layout(arrays: &[Values<'_>]) -> (Vec<usize>, usize) {
 
 impl Gpu {
     /// Sends arrays as one packet; they come back in their order.
-    pub(in crate::ops) fn send(&self, arrays: &[Values<'_>]) -> Result<Vec<Array>> {
+    pub(crate) fn send(&self, arrays: &[Values<'_>]) -> Result<Vec<Array>> {
         let (offsets, bytes) = layout(arrays);
         let packet = Arc::new(Packet::send(&self.0, arrays, &offsets, bytes)?);
         let array = |(array, offset): (&Values<'_>, usize)| Array {
@@ -178,7 +178,7 @@ impl Gpu {
     }
 
     /// Sends one array by itself.
-    pub(in crate::ops) fn send_one(&self, array: Values<'_>) -> Result<Array> {
+    pub(crate) fn send_one(&self, array: Values<'_>) -> Result<Array> {
         Ok(self.send(&[array])?.remove(0))
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
     mod on_host {
         use super::*;
-        use crate::ops::cuda::on_host;
+        use crate::cuda::on_host;
 
         fn gpu() -> Gpu {
             Gpu::of_device(&Device::Cpu).unwrap().expect("inside of `on_host`")

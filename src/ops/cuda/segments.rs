@@ -26,7 +26,7 @@ struct Segments {
 /// # Safety
 /// There is a bound more than segments, and with these the kernel keeps within `from` and within `rows` rows of as
 /// many columns.
-pub(in crate::ops) unsafe fn launch(
+pub(crate) unsafe fn launch(
     gpu: &Gpu,
     kernel: Kernel,
     from: &Tensor,

@@ -8,7 +8,7 @@ use super::Address;
 use super::Gpu;
 use super::Grid;
 use super::Kernel;
-use crate::ops::accumulator::Accumulator;
+use crate::accumulator::Accumulator;
 
 /// Most blocks of rows: enough to fill the largest GPU twice; the same number on every GPU, so that sums are
 /// the same.
@@ -16,16 +16,16 @@ const MOST_BLOCKS: usize = 264;
 
 /// How rows are shared out to blocks: a function of their number alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) struct RowBlocks {
+pub(crate) struct RowBlocks {
     /// Rows of each block but the last.
-    pub(in crate::ops) rows: usize,
+    pub(crate) rows: usize,
     /// Blocks.
-    pub(in crate::ops) count: usize,
+    pub(crate) count: usize,
 }
 
 impl RowBlocks {
     /// Blocks of at least `least` rows.
-    pub(in crate::ops) fn of(rows: usize, least: usize) -> Self {
+    pub(crate) fn of(rows: usize, least: usize) -> Self {
         let size = rows.div_ceil(MOST_BLOCKS).max(least).max(1);
         Self { rows: size, count: rows.div_ceil(size) }
     }
@@ -33,7 +33,7 @@ impl RowBlocks {
 
 /// What blocks of rows come to, `[blocks, cols]` in f32: written by one kernel, added up by the next.
 #[derive(Debug)]
-pub(in crate::ops) struct Partials {
+pub(crate) struct Partials {
     sums: Tensor,
     blocks: usize,
     cols: usize,
@@ -58,22 +58,18 @@ struct AddPartialsArgs {
 
 impl Partials {
     /// Room for the sums of so many blocks.
-    pub(in crate::ops) fn new(gpu: &Gpu, blocks: usize, cols: usize) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, blocks: usize, cols: usize) -> Result<Self> {
         Ok(Self { sums: gpu.uninitialised((blocks, cols), DType::F32)?, blocks, cols })
     }
 
     /// Where the kernel writes them.
-    pub(in crate::ops) fn address(&self, gpu: &Gpu) -> Result<Address> {
+    pub(crate) fn address(&self, gpu: &Gpu) -> Result<Address> {
         gpu.output(&self.sums, DType::F32)
     }
 
     /// Adds the sums of the columns to `into`, or begins them, each `[cols / N]` for the N that lie side by
     /// side; those without a place are left out.
-    pub(in crate::ops) fn add_to<const N: usize>(
-        &self,
-        gpu: &Gpu,
-        into: [Option<Accumulator<'_>>; N],
-    ) -> Result<()> {
+    pub(crate) fn add_to<const N: usize>(&self, gpu: &Gpu, into: [Option<Accumulator<'_>>; N]) -> Result<()> {
         const KERNEL: Kernel = Kernel { op: "cuda", name: "add_partials" };
         const { assert!(N <= MOST_SUMS) };
         let cols = self.cols / N;

@@ -5,17 +5,17 @@ use candle_core::DType;
 use super::Address;
 
 /// Values of a type in 16 bytes.
-pub(in crate::ops) fn values(dtype: DType) -> usize {
+pub(crate) fn values(dtype: DType) -> usize {
     16 / dtype.size_in_bytes()
 }
 
 /// Values that a lane holds side by side under this flag.
-pub(in crate::ops) fn lane_values(flag: u32, dtype: DType) -> usize {
+pub(crate) fn lane_values(flag: u32, dtype: DType) -> usize {
     if flag == 0 { 1 } else { values(dtype) }
 }
 
 /// 1 where rows of `cols` values from all these addresses on begin and end at multiples of 16 bytes, else 0.
-pub(in crate::ops) fn flag(cols: usize, dtype: DType, addresses: &[Address]) -> u32 {
+pub(crate) fn flag(cols: usize, dtype: DType, addresses: &[Address]) -> u32 {
     let fits =
         cols.is_multiple_of(values(dtype)) && addresses.iter().all(|address| address.0.is_multiple_of(16));
     u32::from(fits)

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Gpu;
+use crate::cuda::Gpu;
 
 /// Distances that the first table of a GPU is for, to either side and with 0.
 const LEAST_PLACES: usize = 512;

@@ -31,13 +31,13 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::attention::Activations;
-use crate::ops::attention::Saved;
-use crate::ops::attention::Segments;
-use crate::ops::attention::check;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_shape;
+use crate::attention::Activations;
+use crate::attention::Saved;
+use crate::attention::Segments;
+use crate::attention::check;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_shape;
 
 pub use buckets::Buckets;
 

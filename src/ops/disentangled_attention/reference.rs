@@ -4,7 +4,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use super::Buckets;
-use crate::ops::attention::reference::attended;
+use crate::attention::reference::attended;
 
 /// Attention in any float type of `q`, `k`, `v`, and of keys and queries of positions where there are any.
 /// `factors[segment][head]` is the `[n, n]` dropout factor of the probabilities.

@@ -1,7 +1,7 @@
 //! The passes over one row of scores that have to do with positions, compiled for the widest vectors of the
 //! machine.
 
-use crate::ops::simd::kernel;
+use crate::simd::kernel;
 
 kernel! {
     /// Adds to the score of each key what the query says of the row of its distance.

@@ -5,14 +5,14 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::dropout::Dropout;
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::rng::Stream;
+use crate::dropout::Dropout;
+use crate::element::Element;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use base::rng::Stream;
 
 /// Counters that are advanced side by side; each gives the decisions of eight columns.
 const COUNTERS: usize = 16;

@@ -3,22 +3,22 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::columns::Columns;
-use crate::ops::cuda::columns::WARPS;
-use crate::ops::cuda::sums::RowBlocks;
-use crate::ops::cuda::wide;
-use crate::ops::dropout::Dropout;
-use crate::ops::indices::Indices;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::columns::Columns;
+use crate::cuda::columns::WARPS;
+use crate::cuda::sums::RowBlocks;
+use crate::cuda::wide;
+use crate::dropout::Dropout;
+use crate::indices::Indices;
 
 const APPLY: Kernel = Kernel { op: "dropout", name: "dropout_apply" };
 
 /// What a kernel with dropout takes: twin of `Dropout` in `cuda/kernels/common.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
-pub(in crate::ops) struct DropoutArgs {
+pub(crate) struct DropoutArgs {
     key: [u32; 2],
     id: [u32; 2],
     threshold: u32,
@@ -27,7 +27,7 @@ pub(in crate::ops) struct DropoutArgs {
 
 impl DropoutArgs {
     /// Nothing is dropped without one.
-    pub(in crate::ops) fn of(dropout: Option<&Dropout>) -> Self {
+    pub(crate) fn of(dropout: Option<&Dropout>) -> Self {
         let Some(dropout) = dropout else {
             return Self { key: [0; 2], id: [0; 2], threshold: 0, scale: 1.0 };
         };

@@ -21,13 +21,13 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::rng::Stream;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use base::rng::Stream;
 
-pub(in crate::ops) use cuda::DropoutArgs;
+pub(crate) use cuda::DropoutArgs;
 
 /// Dropout at one site of the model in one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +52,7 @@ impl Dropout {
     }
 
     /// Writes 0 or [`Self::scale`] for the columns `0..factors.len()` of the row `row_key`. Call it inside
-    /// [`crate::ops::simd::kernel`]: it is one vectorised loop.
+    /// [`crate::simd::kernel`]: it is one vectorised loop.
     #[inline(always)]
     pub fn keep_row(&self, row_key: u64, factors: &mut [f32]) {
         self.keep_columns(row_key, 0, factors);

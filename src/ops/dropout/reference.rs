@@ -4,7 +4,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::dropout::Dropout;
+use crate::dropout::Dropout;
 
 /// The factor (0 or the scale) of each column for each row key, f64 `[T, D]`.
 pub fn mask(dropout: &Dropout, row_keys: &[u64], cols: usize) -> Result<Tensor> {

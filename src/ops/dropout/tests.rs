@@ -1,16 +1,16 @@
 //! Dropout against its reference, and the statistics of its mask.
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
-use crate::rng::Purpose;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
+use base::rng::Purpose;
 
 fn dropout(probability: f32) -> Dropout {
     Dropout { probability, stream: Stream::new(11, Purpose::Dropout, 5) }

@@ -5,16 +5,16 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::element::Element;
-use crate::ops::embedding::Ids;
-use crate::ops::embedding::Tables;
-use crate::ops::gather_rows::cpu::add_rows;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
+use crate::element::Element;
+use crate::embedding::Ids;
+use crate::embedding::Tables;
+use crate::gather_rows::cpu::add_rows;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
 
 pub(super) fn forward<T: Element>(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {
     let (tokens, hidden) = (ids.word.len(), tables.word_vd.dim(1)?);

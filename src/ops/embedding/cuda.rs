@@ -4,17 +4,17 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::Kind;
-use crate::ops::cuda::wide;
-use crate::ops::embedding::Ids;
-use crate::ops::embedding::Tables;
-use crate::ops::scatter::PIECE_ROWS;
-use crate::ops::scatter::Scatter;
+use crate::computed::AnyIndices;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::Kind;
+use crate::cuda::wide;
+use crate::embedding::Ids;
+use crate::embedding::Tables;
+use crate::scatter::PIECE_ROWS;
+use crate::scatter::Scatter;
 
 const FORWARD: Kernel = Kernel { op: "embedding", name: "embedding_forward" };
 const SUM_PIECES: Kernel = Kernel { op: "embedding", name: "embedding_sum_pieces" };

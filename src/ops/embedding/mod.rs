@@ -20,13 +20,13 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::gather_rows::check_ids;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_shape;
+use crate::computed::AnyIndices;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::gather_rows::check_ids;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use crate::tensor::check_shape;
 
 /// Rows of the three tables for each of `T` tokens.
 #[derive(Debug, Clone, Copy)]

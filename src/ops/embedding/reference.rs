@@ -4,9 +4,9 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::embedding::Ids;
-use crate::ops::embedding::Tables;
-use crate::ops::gather_rows;
+use crate::embedding::Ids;
+use crate::embedding::Tables;
+use crate::gather_rows;
 
 /// The sum of the rows of each token in all tables, in any float type.
 pub fn forward(ids: Ids<'_>, tables: &Tables<'_>) -> Result<Tensor> {

@@ -1,20 +1,20 @@
 //! The sum of embeddings against its reference, padding rows, and ids outside.
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::device;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
-use crate::ops::upload::Numbers;
-use crate::ops::upload::Plans;
-use crate::ops::upload::upload;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::device;
+use crate::testing::fresh;
+use crate::testing::fresh_ids;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
+use crate::upload::Numbers;
+use crate::upload::Plans;
+use crate::upload::upload;
 
 fn tables(tensors: &[Tensor]) -> Tables<'_> {
     Tables { word_vd: &tensors[0], position_pd: tensors.get(1), type_nd: tensors.get(2) }

@@ -3,7 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::gather_rows;
+use crate::gather_rows;
 
 /// For each row the first one of its segment.
 fn first_rows(bounds: &[u32]) -> Vec<u32> {

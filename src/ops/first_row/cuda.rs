@@ -3,10 +3,10 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::segments;
-use crate::ops::indices::Indices;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::segments;
+use crate::indices::Indices;
 
 const FORWARD: Kernel = Kernel { op: "first_row", name: "first_row_forward" };
 const BACKWARD: Kernel = Kernel { op: "first_row", name: "first_row_backward" };

@@ -16,8 +16,8 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::indices::Indices;
+use crate::cuda::Gpu;
+use crate::indices::Indices;
 
 /// `y_td`; `cu_seqlens` is the start of each segment, and `T` at the end.
 pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {

@@ -6,14 +6,14 @@ use candle_core::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::filled;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_values_mut;
+use crate::element::Element;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::filled;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::with_values_mut;
 
 /// A table with at most this many rows is summed by blocks of the input: sharing out its rows would occupy
 /// few threads.
@@ -91,7 +91,7 @@ fn by_id(ids: &[u32], skip: Option<u32>) -> Vec<u32> {
 
 /// Adds row `i` of `source` to row `ids[i]` of `table`, both with rows of `cols` values, for all `i` with
 /// `ids[i]` other than `skip`. Every row of the table adds up in an order that depends on the ids alone.
-pub(in crate::ops) fn add_rows<T: Element>(
+pub(crate) fn add_rows<T: Element>(
     source: &[T],
     ids: &[u32],
     skip: Option<u32>,

@@ -3,14 +3,14 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::Kind;
-use crate::ops::cuda::wide;
-use crate::ops::indices::Indices;
-use crate::ops::scatter::Scatter;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::Kind;
+use crate::cuda::wide;
+use crate::indices::Indices;
+use crate::scatter::Scatter;
 
 const FORWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_forward" };
 const BACKWARD: Kernel = Kernel { op: "gather_rows", name: "gather_rows_backward" };

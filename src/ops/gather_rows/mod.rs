@@ -6,7 +6,7 @@
 //! same added to a gradient of `x` that is there.
 //! `x`, `y` and their gradients are f32, bf16 or f16; what is added up is added in f32 and rounded once.
 
-pub(in crate::ops) mod cpu;
+pub(crate) mod cpu;
 mod cuda;
 pub mod reference;
 #[cfg(test)]
@@ -16,13 +16,13 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
+use crate::computed::AnyIndices;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
 
 /// `y_md`, the rows of `x_td` at `positions`; an error names a position outside.
 pub fn forward<'a>(x_td: &Tensor, positions: impl Into<Indices<'a>>) -> Result<Tensor> {
@@ -59,7 +59,7 @@ pub fn backward_onto<'a>(dy_md: &Tensor, positions: impl Into<Indices<'a>>, dx_t
 }
 
 /// An error that names the first of `ids` that is not below `size`.
-pub(in crate::ops) fn check_ids<'a>(what: &str, ids: impl Into<AnyIndices<'a>>, size: usize) -> Result<()> {
+pub(crate) fn check_ids<'a>(what: &str, ids: impl Into<AnyIndices<'a>>, size: usize) -> Result<()> {
     // What an op has computed on the GPU is what its contract says: to see it, the host would have to wait.
     let Some(ids) = ids.into().known() else { return Ok(()) };
     let ids = ids.host();

@@ -5,14 +5,14 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::element::Element;
-use crate::ops::gelu::cpu::phi;
-use crate::ops::gelu::cpu::phi_integral;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
+use crate::element::Element;
+use crate::gelu::cpu::phi;
+use crate::gelu::cpu::phi_integral;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
 
 pub(super) fn forward<T: Element>(x_t2f: &Tensor) -> Result<Tensor> {
     let (tokens, cols) = (x_t2f.dim(0)?, x_t2f.dim(1)? / 2);

@@ -3,13 +3,13 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::columns::Columns;
-use crate::ops::cuda::columns::WARPS;
-use crate::ops::cuda::sums::RowBlocks;
-use crate::ops::cuda::wide;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::columns::Columns;
+use crate::cuda::columns::WARPS;
+use crate::cuda::sums::RowBlocks;
+use crate::cuda::wide;
 
 const FORWARD: Kernel = Kernel { op: "geglu", name: "geglu_forward" };
 const BACKWARD: Kernel = Kernel { op: "geglu", name: "geglu_backward" };

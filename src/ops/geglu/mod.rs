@@ -1,5 +1,5 @@
 //! Gated GELU (Shazeer, "GLU Variants Improve Transformer", 2020), as ModernBERT has it: one half of a row
-//! goes through GELU (see [`crate::ops::gelu`]), the other half multiplies it.
+//! goes through GELU (see [`crate::gelu`]), the other half multiplies it.
 //!
 //! Forward: of `x` `[T, 2F]`, `u = x[.., ..F]` and `g = x[.., F..]`; `y = u * Phi(u) * g`, `[T, F]`. Saved by
 //! the caller: `x`. There is no bias.
@@ -19,10 +19,10 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
 
 /// `y_tf = gelu(x_t2f[.., ..F]) * x_t2f[.., F..]`.
 pub fn forward(x_t2f: &Tensor) -> Result<Tensor> {

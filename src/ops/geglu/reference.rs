@@ -3,8 +3,8 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::gelu;
-use crate::ops::gelu::Form;
+use crate::gelu;
+use crate::gelu::Form;
 
 /// `gelu(first half) * second half` of each row.
 pub fn forward(x_t2f: &Tensor) -> Result<Tensor> {

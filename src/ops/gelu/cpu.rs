@@ -5,27 +5,27 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::element::Element;
-use crate::ops::gelu::Form;
-use crate::ops::parallel;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::values_or_zeros;
-use crate::ops::tensor::with_slice_mut;
+use crate::accumulator::Accumulator;
+use crate::element::Element;
+use crate::gelu::Form;
+use crate::parallel;
+use crate::simd;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::values_or_zeros;
+use crate::tensor::with_slice_mut;
 
 /// The normal distribution function.
 #[inline(always)]
-pub(in crate::ops) fn phi_integral(u: f32) -> f32 {
+pub(crate) fn phi_integral(u: f32) -> f32 {
     0.5 * (1.0 + simd::erf_f32(u * std::f32::consts::FRAC_1_SQRT_2))
 }
 
 /// The normal density.
 #[inline(always)]
-pub(in crate::ops) fn phi(u: f32) -> f32 {
+pub(crate) fn phi(u: f32) -> f32 {
     const INVERSE_ROOT_TAU: f32 = 0.398_942_3;
     INVERSE_ROOT_TAU * simd::exp_f32(-0.5 * u * u)
 }

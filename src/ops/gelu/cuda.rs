@@ -3,11 +3,11 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::activation;
-use crate::ops::gelu::Form;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::activation;
+use crate::gelu::Form;
 
 fn kernels(form: Form) -> [Kernel; 2] {
     let names = match form {

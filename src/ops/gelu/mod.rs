@@ -12,7 +12,7 @@
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; the bias and its gradient are f32, and so
 //! is the arithmetic.
 
-pub(in crate::ops) mod cpu;
+pub(crate) mod cpu;
 mod cuda;
 pub mod reference;
 #[cfg(test)]
@@ -21,12 +21,12 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
-use crate::ops::tensor::check_vectors;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
+use crate::tensor::check_vectors;
 
 /// What `P` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::gelu::Form;
+use crate::gelu::Form;
 
 /// `u * (1 + erf(u / sqrt 2)) / 2` with `u = x + bias`, or the same with `tanh(sqrt(2 / pi) * (u + 0.044715
 /// u^3))` for the error function.

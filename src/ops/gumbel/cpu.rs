@@ -6,11 +6,11 @@ use rayon::iter::IndexedParallelIterator;
 use rayon::iter::IntoParallelRefIterator;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::element::Element;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
-use crate::rng::Stream;
+use crate::element::Element;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::values;
+use base::rng::Stream;
 
 /// Indices of the stream that are drawn side by side, four columns each.
 const LANES: usize = 16;
@@ -21,7 +21,7 @@ pub(super) fn sample<T: Element>(logits_mv: &Tensor, stream: &Stream, keys: &[u6
 }
 
 /// An id for each key from its row of logits.
-pub(in crate::ops) fn sample_rows<T: Element>(
+pub(crate) fn sample_rows<T: Element>(
     logits: &[T],
     classes: usize,
     stream: &Stream,

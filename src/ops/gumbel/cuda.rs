@@ -4,13 +4,13 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::gemm::Operand;
-use crate::ops::indices::Indices;
-use crate::rng::Stream;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::gemm::Operand;
+use crate::indices::Indices;
+use base::rng::Stream;
 
 const SAMPLE: Kernel = Kernel { op: "gumbel", name: "gumbel_sample" };
 
@@ -50,7 +50,7 @@ pub(super) fn sample(
 ///
 /// # Safety
 /// The logits are such a matrix of type `dtype`; there are as many keys, and places for ids.
-pub(in crate::ops) unsafe fn sample_rows(
+pub(crate) unsafe fn sample_rows(
     gpu: &Gpu,
     dtype: DType,
     logits: Operand,

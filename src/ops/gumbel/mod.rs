@@ -14,8 +14,8 @@
 //!
 //! Logits are f32, bf16 or f16, the sums f32.
 
-pub(in crate::ops) mod cpu;
-pub(in crate::ops) mod cuda;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -24,11 +24,11 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::rng::Stream;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use base::rng::Stream;
 
 /// Most classes: what fits the low 24 bits of an index.
 const MOST_CLASSES: usize = 4 << 24;
@@ -45,7 +45,7 @@ pub fn sample<'a>(logits_mv: &Tensor, stream: &Stream, keys: impl Into<Indices<'
 }
 
 /// An error, naming `op`, where an id cannot be drawn from so many classes.
-pub(in crate::ops) fn check_classes(op: &str, classes: usize) -> Result<()> {
+pub(crate) fn check_classes(op: &str, classes: usize) -> Result<()> {
     if classes == 0 || classes > MOST_CLASSES {
         bail!("{op}: {classes} classes, there must be 1 to {MOST_CLASSES}");
     }

@@ -4,7 +4,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::rng::Stream;
+use base::rng::Stream;
 
 /// `z + g` in f64 on the CPU, from logits of that type.
 pub fn scores(logits_mv: &Tensor, stream: &Stream, keys: &[u64]) -> Result<Tensor> {

@@ -5,14 +5,14 @@ use candle_core::Device;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::tensor::from_vec;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
-use crate::rng::Purpose;
+use crate::tensor::from_vec;
+use crate::testing::DTYPES;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::placed;
+use base::rng::Purpose;
 
 fn stream() -> Stream {
     Stream::new(5, Purpose::Sample, 3)

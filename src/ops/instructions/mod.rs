@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use candle_core::DType;
 
-use crate::error::Problem;
+use base::error::Problem;
 
 /// The variable that holds the cap.
 pub const VARIABLE: &str = "MLMTRAIN_CPU";

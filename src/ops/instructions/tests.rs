@@ -11,7 +11,7 @@ use super::choice;
 use super::features;
 use super::in_use;
 use super::machine;
-use crate::ops::testing::HOST_TURNS;
+use crate::testing::HOST_TURNS;
 
 const ALL: [Instructions; 5] = [
     Instructions::Baseline,

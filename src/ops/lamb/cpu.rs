@@ -4,17 +4,17 @@ use candle_core::Result;
 use rayon::iter::IntoParallelRefMutIterator;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::element::Element;
-use crate::ops::element::by_dtype;
-use crate::ops::simd::kernel;
-use crate::ops::simd::sum_of_squares;
-use crate::ops::update::Buffers;
-use crate::ops::update::Group;
-use crate::ops::update::Hyper;
-use crate::ops::update::cpu::Adam;
-use crate::ops::update::cpu::Block;
-use crate::ops::update::cpu::clipped;
-use crate::ops::update::cpu::with_blocks;
+use crate::element::Element;
+use crate::element::by_dtype;
+use crate::simd::kernel;
+use crate::simd::sum_of_squares;
+use crate::update::Buffers;
+use crate::update::Group;
+use crate::update::Hyper;
+use crate::update::cpu::Adam;
+use crate::update::cpu::Block;
+use crate::update::cpu::clipped;
+use crate::update::cpu::with_blocks;
 
 /// Updates that wait on the stack, in the first level of cache, for their squares to be summed.
 const TILE: usize = 1024;

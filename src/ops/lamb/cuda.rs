@@ -4,14 +4,14 @@
 use candle_core::DType;
 use candle_core::Result;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::update::Buffers;
-use crate::ops::update::Groups;
-use crate::ops::update::Hyper;
-use crate::ops::update::cpu::Adam;
-use crate::ops::update::cuda::Update;
-use crate::ops::update::cuda::grid;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::update::Buffers;
+use crate::update::Groups;
+use crate::update::Hyper;
+use crate::update::cpu::Adam;
+use crate::update::cuda::Update;
+use crate::update::cuda::grid;
 
 const ADVANCE: Kernel = Kernel { op: "lamb", name: "lamb_advance" };
 const STEP_SIZES: Kernel = Kernel { op: "lamb", name: "lamb_step_sizes" };

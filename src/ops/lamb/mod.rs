@@ -10,7 +10,7 @@
 //!
 //! Two passes: the first updates the moments and sums the squares of `p` and `u` over fixed blocks, added in
 //! order; the second computes `u` again from `m`, `v` and `p`, which costs less than a buffer for it, and
-//! applies it. Clipping is the multiplier's. The shadow and frozen elements are as in [`crate::ops::adamw`].
+//! applies it. Clipping is the multiplier's. The shadow and frozen elements are as in [`crate::adamw`].
 
 mod cpu;
 mod cuda;
@@ -20,10 +20,10 @@ mod tests;
 
 use candle_core::Result;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::update::Buffers;
-use crate::ops::update::Groups;
-use crate::ops::update::Hyper;
+use crate::cuda::Gpu;
+use crate::update::Buffers;
+use crate::update::Groups;
+use crate::update::Hyper;
 
 /// One update in place of all elements of `groups`, which must be in ascending order, apart, and within `N`.
 pub fn update<'a>(buffers: Buffers<'_>, groups: impl Into<Groups<'a>>, hyper: &Hyper) -> Result<()> {

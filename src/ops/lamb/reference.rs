@@ -4,7 +4,7 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::update::Hyper;
+use crate::update::Hyper;
 
 /// Parameters, first and second moment after one update of a tensor.
 pub fn update(

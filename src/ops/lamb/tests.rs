@@ -6,19 +6,19 @@ use candle_core::DType;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::tensor::from_vec;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::far;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::has_room;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
-use crate::ops::testing::relative_error;
-use crate::ops::update::Group;
+use crate::tensor::from_vec;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::far;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::has_room;
+use crate::testing::on_each_device;
+use crate::testing::placed;
+use crate::testing::relative_error;
+use crate::update::Group;
 
 fn hyper(step: u64) -> Hyper {
     Hyper {
@@ -294,7 +294,7 @@ fn clipped_run(shadow: DType, offset: usize) -> [Tensor; 5] {
         [group(1..6, 0.1), group(6..40_000, 0.02), group(40_001..40_003, 0.0), group(40_003..count - 2, 0.3)];
     for (step, max_norm) in (1..).zip([1.0, 0.0]) {
         let norm = placed(&from_vec(vec![264.6], 1).unwrap());
-        let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm });
+        let clip = Some(crate::update::Clip { norm: &norm, max_norm });
         let buffers =
             Buffers { parameters, gradients, first_moment, second_moment, shadow: Some(shadow), clip };
         update(buffers, &groups, &hyper(step)).unwrap();
@@ -327,7 +327,7 @@ fn nothing_is_updated_where_the_norm_is_not_finite() {
                 tensors.map(|t| bits(&t)),
             );
             let norm = placed(&from_vec(vec![norm], 1).unwrap());
-            let clip = Some(crate::ops::update::Clip { norm: &norm, max_norm: 1.0 });
+            let clip = Some(crate::update::Clip { norm: &norm, max_norm: 1.0 });
             update(Buffers { clip, ..state.buffers() }, &[group(3..900, 0.1)], &hyper(1)).unwrap();
             assert!(state.tensors.each_ref().map(bits) == before);
         }

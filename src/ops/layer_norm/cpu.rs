@@ -6,23 +6,23 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::element::Element;
-use crate::ops::layer_norm::Saved;
-use crate::ops::parallel;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::values_or_zeros;
-use crate::ops::tensor::with_slice_mut;
+use crate::element::Element;
+use crate::layer_norm::Saved;
+use crate::parallel;
+use crate::simd;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::values_or_zeros;
+use crate::tensor::with_slice_mut;
 
 /// The mean and inverse standard deviation of one row.
-pub(in crate::ops) type Moments = (f32, f32);
+pub(crate) type Moments = (f32, f32);
 
 kernel! {
     /// Normalises one row into `y`; `row` is room for its values in f32.
-    pub(in crate::ops) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [MaybeUninit<T>]) -> Moments {
+    pub(crate) fn forward_row<T>(x: &[T], row: &mut [f32], weight: &[f32], bias: &[f32], eps: f64, y: &mut [MaybeUninit<T>]) -> Moments {
         let len = y.len();
         let (weight, bias) = (&weight[..len], &bias[..len]);
         let x = &T::widen_row(&x[..len], row)[..len];
@@ -37,14 +37,14 @@ kernel! {
 }
 
 /// Room for the f32 values of a row on its way back.
-pub(in crate::ops) struct Room {
+pub(crate) struct Room {
     /// After [`backward_row`] the gradient of the row, not rounded.
-    pub(in crate::ops) dx: Vec<f32>,
+    pub(crate) dx: Vec<f32>,
     dy: Vec<f32>,
 }
 
 impl Room {
-    pub(in crate::ops) fn new(hidden: usize) -> Self {
+    pub(crate) fn new(hidden: usize) -> Self {
         Self { dx: vec![0.0; hidden], dy: vec![0.0; hidden] }
     }
 }
@@ -52,7 +52,7 @@ impl Room {
 /// The gradient of one row into `dx`; adds to the sums over rows, `[dweight, dbias]`. `inputs` are the
 /// gradient of the output and the input; `more` is added to the gradient before it is rounded.
 #[inline]
-pub(in crate::ops) fn backward_row<T: Element>(
+pub(crate) fn backward_row<T: Element>(
     inputs: [&[T]; 2],
     more: Option<&[T]>,
     weight: &[f32],
@@ -105,7 +105,7 @@ kernel! {
 }
 
 /// The saved tensors from the moments of each block of rows.
-pub(in crate::ops) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
+pub(crate) fn saved(blocks: &[Vec<Moments>]) -> Result<Saved> {
     let (mean, rstd): (Vec<f32>, Vec<f32>) = blocks.iter().flatten().copied().unzip();
     let tokens = mean.len();
     Ok(Saved { mean_t: from_vec(mean, tokens)?, rstd_t: from_vec(rstd, tokens)? })

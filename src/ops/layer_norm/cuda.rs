@@ -4,15 +4,15 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::sums::Partials;
-use crate::ops::cuda::sums::RowBlocks;
-use crate::ops::cuda::wide;
-use crate::ops::layer_norm::Saved;
+use crate::accumulator::Accumulator;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::sums::Partials;
+use crate::cuda::sums::RowBlocks;
+use crate::cuda::wide;
+use crate::layer_norm::Saved;
 
 const FORWARD: Kernel = Kernel { op: "layer_norm", name: "layer_norm_forward" };
 const BACKWARD: ByWidth = ByWidth {
@@ -35,16 +35,16 @@ const TILE_BYTES: usize = 16 * 4 * size_of::<f32>();
 
 /// Kernels for rows of at most so many columns, which a warp holds in registers, and one for all others.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct ByWidth {
-    pub(in crate::ops) op: &'static str,
-    pub(in crate::ops) held: [(usize, &'static str); 4],
-    pub(in crate::ops) any: &'static str,
+pub(crate) struct ByWidth {
+    pub(crate) op: &'static str,
+    pub(crate) held: [(usize, &'static str); 4],
+    pub(crate) any: &'static str,
 }
 
 /// Twin of `Norm` in `forward.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ops) struct Norm {
+pub(crate) struct Norm {
     weight: Address,
     bias: Address,
     y: Address,
@@ -59,7 +59,7 @@ pub(in crate::ops) struct Norm {
 impl Norm {
     /// The norm with these vectors into `y`; `others` is whatever else the kernel reads and writes 16 bytes
     /// at a time.
-    pub(in crate::ops) fn new(
+    pub(crate) fn new(
         gpu: &Gpu,
         (weight, bias): (&Tensor, Option<&Tensor>),
         eps: f64,
@@ -83,13 +83,13 @@ impl Norm {
         })
     }
 
-    pub(in crate::ops) fn grid(&self) -> Grid {
+    pub(crate) fn grid(&self) -> Grid {
         Grid::of((self.rows as usize).div_ceil(FORWARD_ROWS), 32 * FORWARD_ROWS as u32)
     }
 }
 
 /// Room for a norm's output and its moments.
-pub(in crate::ops) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType) -> Result<(Tensor, Saved)> {
+pub(crate) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType) -> Result<(Tensor, Saved)> {
     let moment = || gpu.uninitialised(rows, DType::F32);
     Ok((gpu.uninitialised((rows, cols), dtype)?, Saved { mean_t: moment()?, rstd_t: moment()? }))
 }
@@ -97,7 +97,7 @@ pub(in crate::ops) fn outputs(gpu: &Gpu, rows: usize, cols: usize, dtype: DType)
 /// Twin of `NormBackward` in `backward.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ops) struct NormBackward {
+pub(crate) struct NormBackward {
     dy: Address,
     more: Address,
     x: Address,
@@ -114,18 +114,18 @@ pub(in crate::ops) struct NormBackward {
 
 /// What the gradient of a norm is made from.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct BackwardInputs<'a> {
-    pub(in crate::ops) dy_td: &'a Tensor,
+pub(crate) struct BackwardInputs<'a> {
+    pub(crate) dy_td: &'a Tensor,
     /// Added to the gradient of the input before it is rounded.
-    pub(in crate::ops) more_td: Option<&'a Tensor>,
-    pub(in crate::ops) x_td: &'a Tensor,
-    pub(in crate::ops) weight_d: &'a Tensor,
-    pub(in crate::ops) saved: &'a Saved,
+    pub(crate) more_td: Option<&'a Tensor>,
+    pub(crate) x_td: &'a Tensor,
+    pub(crate) weight_d: &'a Tensor,
+    pub(crate) saved: &'a Saved,
 }
 
 impl NormBackward {
     /// The gradient into `dx`, with room for `sums` sums over each column; `others` as for [`Norm::new`].
-    pub(in crate::ops) fn new(
+    pub(crate) fn new(
         gpu: &Gpu,
         inputs: BackwardInputs<'_>,
         dx: &Tensor,
@@ -157,7 +157,7 @@ impl NormBackward {
     }
 
     /// The kernel for these rows and its launch.
-    pub(in crate::ops) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
+    pub(crate) fn pick(&self, kernels: ByWidth, blocks: RowBlocks) -> (Kernel, Grid) {
         let (cols, grid) = (self.cols as usize, Grid::of(blocks.count, 32 * BACKWARD_WARPS as u32));
         match kernels.held.into_iter().find(|&(most, _)| self.wide != 0 && cols <= most) {
             Some((_, name)) => {

@@ -12,8 +12,8 @@
 //! `x`, `y` and their gradients are of one type, f32, bf16 or f16; everything else is f32, and so is the
 //! arithmetic.
 
-pub(in crate::ops) mod cpu;
-pub(in crate::ops) mod cuda;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -21,11 +21,11 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
-use crate::ops::tensor::check_vectors;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
+use crate::tensor::check_vectors;
 
 /// What backward needs beside the input.
 #[derive(Debug, Clone)]

@@ -6,16 +6,16 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::apart::Apart;
-use crate::ops::cuda::gemm::Batch;
-use crate::ops::cuda::gemm::Bias;
-use crate::ops::cuda::gemm::Gemm;
-use crate::ops::cuda::gemm::Operand;
-use crate::ops::cuda::sums::Partials;
-use crate::ops::linear::Map;
-use crate::ops::linear::MapGradients;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::cuda::apart::Apart;
+use crate::cuda::gemm::Batch;
+use crate::cuda::gemm::Bias;
+use crate::cuda::gemm::Gemm;
+use crate::cuda::gemm::Operand;
+use crate::cuda::sums::Partials;
+use crate::linear::Map;
+use crate::linear::MapGradients;
 
 /// f32 values that vectors of a batch lie apart, or a multiple: 16 bytes.
 const VECTOR_VALUES: usize = 4;

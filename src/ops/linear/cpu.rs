@@ -3,19 +3,19 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::element::Element;
-use crate::ops::matmul::cpu::Matrix;
-use crate::ops::matmul::cpu::Output;
-use crate::ops::matmul::cpu::Term;
-use crate::ops::matmul::cpu::product;
-use crate::ops::matmul::cpu::sum_of_products;
-use crate::ops::parallel::column_sums_into;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::with_values_mut;
+use crate::accumulator::Accumulator;
+use crate::element::Element;
+use crate::matmul::cpu::Matrix;
+use crate::matmul::cpu::Output;
+use crate::matmul::cpu::Term;
+use crate::matmul::cpu::product;
+use crate::matmul::cpu::sum_of_products;
+use crate::parallel::column_sums_into;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
+use crate::tensor::with_values_mut;
 
 pub(super) fn forward<T: Element>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);

@@ -4,19 +4,19 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::columns::Columns;
-use crate::ops::cuda::columns::WARPS;
-use crate::ops::cuda::gemm::Batch;
-use crate::ops::cuda::gemm::Bias;
-use crate::ops::cuda::gemm::Gemm;
-use crate::ops::cuda::gemm::Operand;
-use crate::ops::cuda::sums::Partials;
-use crate::ops::cuda::sums::RowBlocks;
-use crate::ops::cuda::wide;
+use crate::accumulator::Accumulator;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::columns::Columns;
+use crate::cuda::columns::WARPS;
+use crate::cuda::gemm::Batch;
+use crate::cuda::gemm::Bias;
+use crate::cuda::gemm::Gemm;
+use crate::cuda::gemm::Operand;
+use crate::cuda::sums::Partials;
+use crate::cuda::sums::RowBlocks;
+use crate::cuda::wide;
 
 const COLUMN_SUMS: Kernel = Kernel { op: "linear", name: "linear_column_sums" };
 
@@ -127,11 +127,7 @@ pub(super) fn backward_parameters(
 /// # Safety
 /// As [`Gpu::gemm`]; the left operand of the product is the transpose of `dy`, whose stride its kernels can
 /// read at: rows of a tensor, or padded ones.
-pub(in crate::ops) unsafe fn weight_and_bias(
-    gpu: &Gpu,
-    of_weight: &Gemm,
-    dbias: Accumulator<'_>,
-) -> Result<()> {
+pub(crate) unsafe fn weight_and_bias(gpu: &Gpu, of_weight: &Gemm, dbias: Accumulator<'_>) -> Result<()> {
     let beside = dbias.begun.then(|| Partials::new(gpu, 1, of_weight.m)).transpose()?;
     let sums =
         beside.as_ref().map_or_else(|| gpu.output(dbias.sum, DType::F32), |beside| beside.address(gpu))?;

@@ -15,14 +15,14 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_shape;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_shape;
 
 mod batched;
 mod cpu;
-pub(in crate::ops) mod cuda;
+pub(crate) mod cuda;
 pub mod reference;
 
 /// One of several maps of an input.

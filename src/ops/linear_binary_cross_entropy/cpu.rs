@@ -6,14 +6,14 @@ use candle_core::Result;
 use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 
-use crate::ops::element::Element;
-use crate::ops::linear_binary_cross_entropy::Map;
-use crate::ops::parallel;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
+use crate::element::Element;
+use crate::linear_binary_cross_entropy::Map;
+use crate::parallel;
+use crate::simd;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
 
 pub(super) fn logits<T: Element>(x_md: &Tensor, map: Map<'_>) -> Result<Tensor> {
     let logits = logits_of::<T>(x_md, map)?;

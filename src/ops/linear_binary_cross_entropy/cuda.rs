@@ -4,17 +4,17 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::columns::Columns;
-use crate::ops::cuda::columns::WARPS;
-use crate::ops::cuda::sums::Partials;
-use crate::ops::cuda::sums::RowBlocks;
-use crate::ops::cuda::wide;
-use crate::ops::linear_binary_cross_entropy::Map;
+use crate::computed::AnyIndices;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::columns::Columns;
+use crate::cuda::columns::WARPS;
+use crate::cuda::sums::Partials;
+use crate::cuda::sums::RowBlocks;
+use crate::cuda::wide;
+use crate::linear_binary_cross_entropy::Map;
 
 const ROWS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_rows" };
 const TOTALS: Kernel = Kernel { op: "linear_binary_cross_entropy", name: "linear_binary_totals" };

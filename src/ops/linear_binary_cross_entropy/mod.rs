@@ -3,7 +3,7 @@
 //!
 //! Forward, for `x` `[M, D]`, `w` `[1, D]`, `b` `[1]` and labels `l` `[M]` of 0 or 1: `z[m] = x[m] . w + b`
 //! and `loss_sum = sum over m of max(z, 0) - z l + ln(1 + exp(-|z|))`, a *sum* as in
-//! [`crate::ops::cross_entropy`]. A row counts as told to be 1 where `z > 0`.
+//! [`crate::cross_entropy`]. A row counts as told to be 1 where `z > 0`.
 //!
 //! Backward, with `dz = scale * (sigmoid(z) - l)`: `dx = dz w`, `dw += sum over m of dz x`, `db += sum over m
 //! of dz`. Both are done at once, because `scale`, the gradient of the step's loss by the loss sum, is known
@@ -21,13 +21,13 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::read;
-use crate::ops::element::by_dtype;
-use crate::ops::gather_rows::check_ids;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_shape;
+use crate::computed::AnyIndices;
+use crate::cuda::Gpu;
+use crate::cuda::read;
+use crate::element::by_dtype;
+use crate::gather_rows::check_ids;
+use crate::tensor::check_len;
+use crate::tensor::check_shape;
 
 /// The map: `w` `[1, D]`, `b` `[1]`, f32.
 #[derive(Debug, Clone, Copy)]

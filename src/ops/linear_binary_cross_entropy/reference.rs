@@ -3,7 +3,7 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::linear;
+use crate::linear;
 
 /// The summed loss, a scalar, in any float type.
 pub fn forward(x_md: &Tensor, weight: &Tensor, bias: &Tensor, labels: &[u32]) -> Result<Tensor> {

@@ -5,18 +5,18 @@ use candle_core::Device;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_ids;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::placed;
+use crate::testing::reference_gradients;
+use crate::testing::within;
 
 fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)

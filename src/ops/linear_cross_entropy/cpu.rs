@@ -10,22 +10,22 @@ use super::Map;
 use super::MapGradients;
 use super::PIECE_VALUES;
 use super::Passed;
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::cross_entropy::cpu::Row;
-use crate::ops::cross_entropy::cpu::chunk_room;
-use crate::ops::cross_entropy::cpu::entropy;
-use crate::ops::cross_entropy::cpu::forward_row;
-use crate::ops::cross_entropy::cpu::gradient_row;
-use crate::ops::element::Element;
-use crate::ops::gumbel;
-use crate::ops::matmul::cpu::Matrix;
-use crate::ops::matmul::cpu::Output;
-use crate::ops::matmul::cpu::product;
-use crate::ops::parallel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
+use crate::cross_entropy::Entropy;
+use crate::cross_entropy::cpu::Row;
+use crate::cross_entropy::cpu::chunk_room;
+use crate::cross_entropy::cpu::entropy;
+use crate::cross_entropy::cpu::forward_row;
+use crate::cross_entropy::cpu::gradient_row;
+use crate::element::Element;
+use crate::gumbel;
+use crate::matmul::cpu::Matrix;
+use crate::matmul::cpu::Output;
+use crate::matmul::cpu::product;
+use crate::parallel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
 
 /// Rows whose logits are in memory at once, at most.
 pub(super) fn piece_rows(classes: usize) -> usize {

@@ -2,14 +2,14 @@
 //! masked language model, whose logits are never all in memory.
 //!
 //! Forward: `z = x W^T + b` for `x` `[M, D]`, `W` `[V, D]`, `b` `[V]`; then the loss of
-//! [`crate::ops::cross_entropy`], whose sum, score and log-sum-exp are given. Backward, with `dz` as there:
+//! [`crate::cross_entropy`], whose sum, score and log-sum-exp are given. Backward, with `dz` as there:
 //! `dx = dz W`, `dW += dz^T x`, `db += sum over m of dz`.
 //!
 //! Both are done at once, for as many rows at a time as [`PIECE_VALUES`] logits make (more on a GPU):
 //! `scale`, the gradient of the step's loss by the loss sum, is known before. Logits are f32 whatever the
 //! type of `x` and `W` (f32, bf16 or f16); `dz` is rounded to that type for the two products, which sum in
 //! f32. Nothing is saved. While a row's logits are there, an id can be drawn from their softmax, as
-//! [`crate::ops::gumbel`] does it. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
+//! [`crate::gumbel`] does it. Idea: Hsu et al., "Liger Kernel" (2024), section 3.2.
 
 mod cpu;
 mod cuda;
@@ -21,16 +21,16 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cross_entropy::Entropy;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::gather_rows::check_ids;
-use crate::ops::gumbel;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_shape;
-use crate::rng::Stream;
+use crate::accumulator::Accumulator;
+use crate::cross_entropy::Entropy;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::gather_rows::check_ids;
+use crate::gumbel;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use crate::tensor::check_shape;
+use base::rng::Stream;
 
 /// Most logits in memory at once on the CPU: 48 MiB in f32, and half of that or as much again for their
 /// gradient.

@@ -3,8 +3,8 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cross_entropy;
-use crate::ops::linear;
+use crate::cross_entropy;
+use crate::linear;
 
 /// The summed loss, a scalar, in any float type.
 pub fn forward(x_md: &Tensor, weight_vd: &Tensor, bias_v: &Tensor, labels: &[u32]) -> Result<Tensor> {

@@ -6,20 +6,20 @@ use candle_core::Result;
 use candle_core::Tensor;
 
 use super::*;
-use crate::ops::cross_entropy::Totals;
-use crate::ops::linear;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
-use crate::rng::Purpose;
+use crate::cross_entropy::Totals;
+use crate::linear;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_ids;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
+use base::rng::Purpose;
 
 fn reference(inputs: &[Tensor], labels: &[u32]) -> Result<Tensor> {
     reference::forward(&inputs[0], &inputs[1], &inputs[2], labels)
@@ -242,6 +242,6 @@ fn what_does_not_fit_is_named() {
     assert!(forward(&half, map, &[0, 1], None).unwrap_err().to_string().contains("BF16"));
     // Two ways to the same logits.
     let logits = linear::forward(&x, &weight, Some(&bias)).unwrap();
-    let apart = crate::ops::cross_entropy::forward(&logits, &[2, 1]).unwrap();
+    let apart = crate::cross_entropy::forward(&logits, &[2, 1]).unwrap();
     assert!((loss_sum(&forward(&x, map, &[2, 1], None).unwrap().0) - loss_sum(&apart)).abs() < 1e-6);
 }

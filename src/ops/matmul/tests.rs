@@ -4,15 +4,15 @@
 use half::bf16;
 use half::f16;
 
-use crate::ops::element::Element;
-use crate::ops::element::rounding;
-use crate::ops::matmul::cpu::Code;
-use crate::ops::matmul::cpu::Matrix;
-use crate::ops::matmul::cpu::Output;
-use crate::ops::matmul::cpu::Term;
-use crate::ops::matmul::cpu::sum_by;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::element::Element;
+use crate::element::rounding;
+use crate::matmul::cpu::Code;
+use crate::matmul::cpu::Matrix;
+use crate::matmul::cpu::Output;
+use crate::matmul::cpu::Term;
+use crate::matmul::cpu::sum_by;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 fn values<T: Element>(count: usize, id: u64) -> Vec<T> {
     let stream = Stream::new(7, Purpose::Test, id);

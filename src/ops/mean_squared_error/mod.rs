@@ -19,7 +19,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::tensor::check_len;
+use crate::tensor::check_len;
 
 /// The summed loss, and a zero where losses of classes count what is right: f64 `[2]`, on the device of the
 /// outputs; reading it waits for it.

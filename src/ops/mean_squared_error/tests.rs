@@ -3,15 +3,15 @@
 use candle_core::Device;
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
 
 fn numbers(t: &Tensor) -> Vec<f32> {
     t.to_device(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap()

@@ -6,8 +6,8 @@ use std::alloc::Layout;
 use super::classes;
 use super::pages;
 use super::pool::Pool;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 4).unwrap()

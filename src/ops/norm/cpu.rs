@@ -5,12 +5,12 @@ use candle_core::Tensor;
 use rayon::iter::ParallelIterator;
 use rayon::slice::ParallelSlice;
 
-use crate::ops::parallel;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice;
+use crate::parallel;
+use crate::simd;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::values;
+use crate::tensor::with_slice;
 
 pub(super) fn l2(t: &Tensor) -> Result<Tensor> {
     let blocks: Vec<f64> =

@@ -4,11 +4,11 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::wide;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::wide;
 
 const SQUARES: Kernel = Kernel { op: "norm", name: "norm_squares" };
 const ROOT: Kernel = Kernel { op: "norm", name: "norm_root" };

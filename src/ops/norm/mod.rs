@@ -14,7 +14,7 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Gpu;
+use crate::cuda::Gpu;
 
 /// The norm of an f32 tensor of any shape, f64 `[1]`; NaN or infinite when an element is.
 pub fn l2(t: &Tensor) -> Result<Tensor> {

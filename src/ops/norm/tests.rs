@@ -1,11 +1,11 @@
 //! The norm against its reference and on values that f32 squares cannot hold.
 
 use super::*;
-use crate::ops::tensor::from_vec;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
+use crate::tensor::from_vec;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::on_each_device;
+use crate::testing::placed;
 
 /// The norm as a number.
 fn l2(t: &Tensor) -> Result<f64> {

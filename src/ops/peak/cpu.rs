@@ -9,13 +9,13 @@ use pulp::Simd;
 use pulp::WithSimd;
 use rayon::prelude::*;
 
-use crate::ops::instructions;
+use crate::instructions;
 #[cfg(target_arch = "x86_64")]
-use crate::ops::instructions::Instructions;
+use crate::instructions::Instructions;
 #[cfg(target_arch = "x86_64")]
-use crate::ops::matmul::cpu::amx;
-use crate::ops::matmul::cpu::is_native;
-use crate::ops::simd::kernel;
+use crate::matmul::cpu::amx;
+use crate::matmul::cpu::is_native;
+use crate::simd::kernel;
 
 /// Independent sums: more than latency times throughput of any multiplier, few enough for 16 registers.
 const CHAINS: usize = 12;

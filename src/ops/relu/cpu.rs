@@ -5,15 +5,15 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::values_or_zeros;
-use crate::ops::tensor::with_slice_mut;
+use crate::accumulator::Accumulator;
+use crate::element::Element;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::values_or_zeros;
+use crate::tensor::with_slice_mut;
 
 pub(super) fn forward<T: Element>(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {
     let cols = x_bd.dims2()?.1;

@@ -17,12 +17,12 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
-use crate::ops::tensor::check_vectors;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
+use crate::tensor::check_vectors;
 
 /// `y_bd = max(x_bd + bias_d, 0)`.
 pub fn forward(x_bd: &Tensor, bias_d: Option<&Tensor>) -> Result<Tensor> {

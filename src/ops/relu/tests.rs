@@ -1,15 +1,15 @@
 //! The rectified linear unit against its reference.
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
 
 #[test]
 fn forward_and_backward_agree_with_the_reference() {

@@ -1,8 +1,8 @@
 //! Drawn ids put in on the CPU.
 
-use crate::ops::computed::Computed;
-use crate::ops::replace_tokens::Masked;
-use crate::ops::replace_tokens::Replaced;
+use crate::computed::Computed;
+use crate::replace_tokens::Masked;
+use crate::replace_tokens::Replaced;
 
 pub(super) fn forward(masked: Masked<'_>, drawn: &[u32]) -> Replaced {
     let mut ids = masked.ids.host().to_vec();

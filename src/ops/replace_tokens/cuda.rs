@@ -4,13 +4,13 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::Computed;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::replace_tokens::Masked;
-use crate::ops::replace_tokens::Replaced;
+use crate::computed::Computed;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::replace_tokens::Masked;
+use crate::replace_tokens::Replaced;
 
 const COPY: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_copy" };
 const PUT: Kernel = Kernel { op: "replace_tokens", name: "replace_tokens_put" };

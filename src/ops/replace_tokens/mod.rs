@@ -18,12 +18,12 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::Computed;
-use crate::ops::cuda::Gpu;
-use crate::ops::gather_rows::check_ids;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::values;
+use crate::computed::Computed;
+use crate::cuda::Gpu;
+use crate::gather_rows::check_ids;
+use crate::indices::Indices;
+use crate::tensor::check_len;
+use crate::tensor::values;
 
 /// `T` tokens of which `M` are masked.
 #[derive(Debug, Clone, Copy)]

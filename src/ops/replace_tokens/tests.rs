@@ -4,16 +4,16 @@ use candle_core::DType;
 use candle_core::Device;
 
 use super::*;
-use crate::ops::embedding;
-use crate::ops::linear_binary_cross_entropy;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::bits;
-use crate::ops::testing::device;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
+use crate::embedding;
+use crate::linear_binary_cross_entropy;
+use crate::testing::DTYPES;
+use crate::testing::bits;
+use crate::testing::device;
+use crate::testing::fresh;
+use crate::testing::fresh_ids;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::placed;
 
 const VOCABULARY: usize = 300;
 

@@ -5,23 +5,23 @@ use std::mem::MaybeUninit;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::dropout::Dropout;
-use crate::ops::element::Element;
-use crate::ops::layer_norm::cpu::Room;
-use crate::ops::layer_norm::cpu::backward_row;
-use crate::ops::layer_norm::cpu::forward_row;
-use crate::ops::layer_norm::cpu::saved as saved_moments;
-use crate::ops::parallel;
-use crate::ops::residual_norm::Saved;
-use crate::ops::residual_norm::WeightGradients;
-use crate::ops::residual_norm::Weights;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::assume_written;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
-use crate::ops::tensor::values_or_zeros;
-use crate::ops::tensor::with_slice_mut;
+use crate::dropout::Dropout;
+use crate::element::Element;
+use crate::layer_norm::cpu::Room;
+use crate::layer_norm::cpu::backward_row;
+use crate::layer_norm::cpu::forward_row;
+use crate::layer_norm::cpu::saved as saved_moments;
+use crate::parallel;
+use crate::residual_norm::Saved;
+use crate::residual_norm::WeightGradients;
+use crate::residual_norm::Weights;
+use crate::simd::kernel;
+use crate::tensor::assume_written;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
+use crate::tensor::values_or_zeros;
+use crate::tensor::with_slice_mut;
 
 pub(super) fn forward<T: Element>(
     x_td: &Tensor,

@@ -4,21 +4,21 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::dropout::Dropout;
-use crate::ops::dropout::DropoutArgs;
-use crate::ops::indices::Indices;
-use crate::ops::layer_norm::cuda::BackwardInputs;
-use crate::ops::layer_norm::cuda::ByWidth;
-use crate::ops::layer_norm::cuda::Norm;
-use crate::ops::layer_norm::cuda::NormBackward;
-use crate::ops::layer_norm::cuda::outputs;
-use crate::ops::residual_norm::Saved;
-use crate::ops::residual_norm::WeightGradients;
-use crate::ops::residual_norm::Weights;
+use crate::cuda::Address;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::dropout::Dropout;
+use crate::dropout::DropoutArgs;
+use crate::indices::Indices;
+use crate::layer_norm::cuda::BackwardInputs;
+use crate::layer_norm::cuda::ByWidth;
+use crate::layer_norm::cuda::Norm;
+use crate::layer_norm::cuda::NormBackward;
+use crate::layer_norm::cuda::outputs;
+use crate::residual_norm::Saved;
+use crate::residual_norm::WeightGradients;
+use crate::residual_norm::Weights;
 
 const FORWARD: Kernel = Kernel { op: "residual_norm", name: "residual_norm_forward" };
 const BACKWARD: ByWidth = ByWidth {

@@ -2,7 +2,7 @@
 //! the rows.
 //!
 //! Forward: `s = residual + keep * (x + bias)`, `y = LN(s; weight, norm_bias, eps)`, with `keep` as in
-//! [`crate::ops::dropout`] and `LN` as in [`crate::ops::layer_norm`]; all of `x`, `residual`, `s`, `y` are
+//! [`crate::dropout`] and `LN` as in [`crate::layer_norm`]; all of `x`, `residual`, `s`, `y` are
 //! `[T, D]`. Saved: `s` and the moments of its rows.
 //!
 //! Backward: `ds` is the gradient of `LN`, plus that of `s` where `s` itself is used beside its norm
@@ -22,16 +22,16 @@ mod tests;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::dropout::Dropout;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
-use crate::ops::layer_norm;
-use crate::ops::tensor::check_len;
-use crate::ops::tensor::check_one_dtype;
-use crate::ops::tensor::check_shape;
-use crate::ops::tensor::check_vectors;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::dropout::Dropout;
+use crate::element::by_dtype;
+use crate::indices::Indices;
+use crate::layer_norm;
+use crate::tensor::check_len;
+use crate::tensor::check_one_dtype;
+use crate::tensor::check_shape;
+use crate::tensor::check_vectors;
 
 /// What backward needs.
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::dropout;
-use crate::ops::layer_norm;
+use crate::dropout;
+use crate::layer_norm;
 
 /// `LN(residual + mask * (x + bias))`, and behind it the sum that it is of.
 pub fn forward(

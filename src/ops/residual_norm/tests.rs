@@ -3,18 +3,18 @@
 use candle_core::DType;
 
 use super::*;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::bits;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::bits;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::reference_gradients;
+use crate::testing::within;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 const EPS: f64 = 1e-12;
 
@@ -36,7 +36,7 @@ fn into(sums: &[Tensor; 3]) -> WeightGradients<'_> {
 
 fn mask(dropout: Option<&Dropout>, keys: &[u64], cols: usize) -> Tensor {
     match dropout {
-        Some(dropout) => crate::ops::dropout::reference::mask(dropout, keys, cols).unwrap(),
+        Some(dropout) => crate::dropout::reference::mask(dropout, keys, cols).unwrap(),
         None => Tensor::ones((keys.len(), cols), DType::F64, &candle_core::Device::Cpu).unwrap(),
     }
 }

@@ -3,11 +3,11 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::simd::kernel;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_values_mut;
+use crate::element::Element;
+use crate::parallel;
+use crate::simd::kernel;
+use crate::tensor::values;
+use crate::tensor::with_values_mut;
 
 /// Pairs that are turned side by side.
 const LANES: usize = 16;

@@ -4,14 +4,14 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::attention::Tiles;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::Kind;
-use crate::ops::cuda::wide;
-use crate::ops::indices::Indices;
+use crate::attention::Tiles;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::Kind;
+use crate::cuda::wide;
+use crate::indices::Indices;
 
 const ROTATE: Kernel = Kernel { op: "rotary", name: "rotary_rotate" };
 /// Heads of a block: `HEADS` in `kernel.cu`.

@@ -26,9 +26,9 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::indices::Indices;
 
 pub use angles::Angles;
 

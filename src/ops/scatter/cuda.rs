@@ -4,12 +4,12 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::scatter::PIECE_ROWS;
+use crate::computed::AnyIndices;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::scatter::PIECE_ROWS;
 
 const ORDER: Kernel = Kernel { op: "scatter", name: "scatter_order" };
 const GROUP: Kernel = Kernel { op: "scatter", name: "scatter_group" };

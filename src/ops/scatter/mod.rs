@@ -12,10 +12,10 @@ use std::borrow::Cow;
 
 use candle_core::Result;
 
-use crate::ops::computed::AnyIndices;
-use crate::ops::cuda::Array;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Values;
+use crate::computed::AnyIndices;
+use crate::cuda::Array;
+use crate::cuda::Gpu;
+use crate::cuda::Values;
 
 /// Rows of one target that are summed by one block: more are cut into pieces, whose sums are added in order.
 pub const PIECE_ROWS: usize = 128;
@@ -82,7 +82,7 @@ pub struct Scatter {
 
 impl Scatter {
     /// The plan that came with `rows`, which has left out what gets nothing; without one, it is made now.
-    pub(in crate::ops) fn of<'a>(
+    pub(crate) fn of<'a>(
         gpu: &Gpu,
         rows: impl Into<AnyIndices<'a>>,
         skip: Option<u32>,

@@ -4,10 +4,10 @@ use candle_core::Tensor;
 
 use super::cuda::NO_ROW;
 use super::*;
-use crate::ops::computed::Computed;
-use crate::ops::testing::device;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::on_each_device;
+use crate::computed::Computed;
+use crate::testing::device;
+use crate::testing::fresh_ids;
+use crate::testing::on_each_device;
 
 #[test]
 fn rows_of_one_target_stand_together_in_their_order() {

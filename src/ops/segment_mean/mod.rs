@@ -17,10 +17,10 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::cuda::Gpu;
-use crate::ops::element::by_dtype;
-use crate::ops::indices::Indices;
-use crate::ops::tensor::check_len;
+use crate::cuda::Gpu;
+use crate::element::by_dtype;
+use crate::indices::Indices;
+use crate::tensor::check_len;
 
 /// `y_md`; `cu_seqlens` is the start of each segment, and `T` at the end.
 pub fn forward(x_td: &Tensor, cu_seqlens: Indices<'_>) -> Result<Tensor> {

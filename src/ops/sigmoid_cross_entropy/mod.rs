@@ -11,7 +11,7 @@
 //! Logits are f32, bf16 or f16, and their gradient is of the same type; the arithmetic of the loss is f64,
 //! that of the gradient f32. There are few labels and a row for each example: they are computed on the CPU,
 //! and a GPU is waited for. With a linear map to one logit before it, it is
-//! [`crate::ops::linear_binary_cross_entropy`].
+//! [`crate::linear_binary_cross_entropy`].
 
 pub mod reference;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::tensor::check_len;
+use crate::tensor::check_len;
 
 /// The summed loss, and how many labels are told right: f64 `[2]`, on the device of the logits; reading it
 /// waits for it. An error names a label that is neither 0 nor 1.

@@ -1,18 +1,18 @@
 //! Binary cross-entropy against its reference, and against PyTorch's values.
 
 use super::*;
-use crate::ops::tensor::from_vec;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::assert_close;
-use crate::ops::testing::assert_reference_is_differentiable;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh;
-use crate::ops::testing::fresh_ids;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::placed;
-use crate::ops::testing::reference_gradients;
-use crate::ops::testing::within;
+use crate::tensor::from_vec;
+use crate::testing::DTYPES;
+use crate::testing::assert_close;
+use crate::testing::assert_reference_is_differentiable;
+use crate::testing::double;
+use crate::testing::fresh;
+use crate::testing::fresh_ids;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::placed;
+use crate::testing::reference_gradients;
+use crate::testing::within;
 
 fn totals(totals: &Tensor) -> [f64; 2] {
     totals.to_device(&Device::Cpu).unwrap().to_vec1::<f64>().unwrap().try_into().unwrap()

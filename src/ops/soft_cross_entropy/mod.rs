@@ -21,7 +21,7 @@ use candle_core::Device;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::tensor::check_len;
+use crate::tensor::check_len;
 
 /// What targets are beside their labels.
 #[derive(Debug, Clone, PartialEq)]

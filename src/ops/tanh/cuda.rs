@@ -3,10 +3,10 @@
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::accumulator::Accumulator;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::activation;
+use crate::accumulator::Accumulator;
+use crate::cuda::Gpu;
+use crate::cuda::Kernel;
+use crate::cuda::activation;
 
 const FORWARD: Kernel = Kernel { op: "tanh", name: "tanh_forward" };
 const BACKWARD: Kernel = Kernel { op: "tanh", name: "tanh_backward" };

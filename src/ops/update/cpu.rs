@@ -2,32 +2,32 @@
 
 use candle_core::Result;
 
-use crate::ops::element::Element;
-use crate::ops::parallel;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_slice_mut;
-use crate::ops::tensor::with_values_mut;
-use crate::ops::update::Buffers;
-use crate::ops::update::Clip;
-use crate::ops::update::Group;
-use crate::ops::update::Hyper;
+use crate::element::Element;
+use crate::parallel;
+use crate::tensor::values;
+use crate::tensor::with_slice_mut;
+use crate::tensor::with_values_mut;
+use crate::update::Buffers;
+use crate::update::Clip;
+use crate::update::Group;
+use crate::update::Hyper;
 
 /// The same range of all buffers. It lies within one group, or outside of all.
-pub(in crate::ops) struct Block<'a, T> {
-    pub(in crate::ops) parameters: &'a mut [f32],
-    pub(in crate::ops) gradients: &'a [f32],
-    pub(in crate::ops) first: &'a mut [f32],
-    pub(in crate::ops) second: &'a mut [f32],
-    pub(in crate::ops) shadow: Option<&'a mut [T]>,
+pub(crate) struct Block<'a, T> {
+    pub(crate) parameters: &'a mut [f32],
+    pub(crate) gradients: &'a [f32],
+    pub(crate) first: &'a mut [f32],
+    pub(crate) second: &'a mut [f32],
+    pub(crate) shadow: Option<&'a mut [T]>,
     /// Index of the group; none for elements that are frozen.
-    pub(in crate::ops) group: Option<usize>,
+    pub(crate) group: Option<usize>,
 }
 
 /// Runs `f` on the blocks of all buffers, in order; where they are cut depends on the groups alone. `T` is
 /// the type of the shadow, any type where there is none.
 ///
 /// The list of blocks is a hundred bytes for each 600 KB of buffers.
-pub(in crate::ops) fn with_blocks<T: Element, R>(
+pub(crate) fn with_blocks<T: Element, R>(
     buffers: Buffers<'_>,
     groups: &[Group],
     f: impl FnOnce(Vec<Block<'_, T>>) -> R,
@@ -50,7 +50,7 @@ pub(in crate::ops) fn with_blocks<T: Element, R>(
 }
 
 /// The numbers of the update with the clipping in them; `None` where there is none to be done.
-pub(in crate::ops) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
+pub(crate) fn clipped(buffers: &Buffers<'_>, hyper: &Hyper) -> Result<Option<Hyper>> {
     let Some(clip) = buffers.clip else { return Ok(Some(*hyper)) };
     let norm = values::<f64>(clip.norm)?[0];
     let multiplier = Clip::multiplier(clip.max_norm, norm, hyper.gradient_multiplier);
@@ -88,26 +88,26 @@ fn split<'a, T>(
 
 /// Moments and their bias correction, with the numbers of one update.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct Adam {
+pub(crate) struct Adam {
     /// `1 - beta1^t`; 1 without correction.
-    pub(in crate::ops) correction1: f64,
+    pub(crate) correction1: f64,
     /// `1 - beta1`.
-    pub(in crate::ops) rest1: f32,
+    pub(crate) rest1: f32,
     /// Decay of the second moment.
-    pub(in crate::ops) beta2: f32,
+    pub(crate) beta2: f32,
     /// `1 - beta2`.
-    pub(in crate::ops) rest2: f32,
+    pub(crate) rest2: f32,
     /// `1 / sqrt(1 - beta2^t)`; 1 without correction.
-    pub(in crate::ops) inverse_root: f32,
+    pub(crate) inverse_root: f32,
     /// Added to the root of the second moment.
-    pub(in crate::ops) eps: f32,
+    pub(crate) eps: f32,
     /// Of the gradients.
-    pub(in crate::ops) multiplier: f32,
+    pub(crate) multiplier: f32,
 }
 
 impl Adam {
     /// Everything is computed in f64 first: 1 - 0.999 in f32 is off by 5e-5 of its value.
-    pub(in crate::ops) fn new(hyper: &Hyper) -> Self {
+    pub(crate) fn new(hyper: &Hyper) -> Self {
         Self {
             correction1: hyper.correction(hyper.beta1),
             rest1: (1.0 - hyper.beta1) as f32,
@@ -121,7 +121,7 @@ impl Adam {
 
     /// `m += (1 - beta1) * (g - m)` and `v = beta2 * v + (1 - beta2) * g^2`, with `g` multiplied first.
     #[inline(always)]
-    pub(in crate::ops) fn advance(&self, g: f32, m: &mut f32, v: &mut f32) {
+    pub(crate) fn advance(&self, g: f32, m: &mut f32, v: &mut f32) {
         let g = g * self.multiplier;
         *m = self.rest1.mul_add(g - *m, *m);
         *v = self.beta2.mul_add(*v, self.rest2 * g * g);
@@ -129,7 +129,7 @@ impl Adam {
 
     /// `sqrt(v) / sqrt(1 - beta2^t) + eps`.
     #[inline(always)]
-    pub(in crate::ops) fn denominator(&self, v: f32) -> f32 {
+    pub(crate) fn denominator(&self, v: f32) -> f32 {
         v.sqrt().mul_add(self.inverse_root, self.eps)
     }
 }

@@ -7,16 +7,16 @@ use candle_core::DType;
 use candle_core::Result;
 use candle_core::Tensor;
 
-use crate::ops::cuda::Address;
-use crate::ops::cuda::Gpu;
-use crate::ops::cuda::Grid;
-use crate::ops::cuda::Kernel;
-use crate::ops::cuda::wide;
-use crate::ops::update::Buffers;
-use crate::ops::update::Group;
-use crate::ops::update::Groups;
-use crate::ops::update::Hyper;
-use crate::ops::update::cpu::Adam;
+use crate::cuda::Address;
+use crate::cuda::Gpu;
+use crate::cuda::Grid;
+use crate::cuda::Kernel;
+use crate::cuda::wide;
+use crate::update::Buffers;
+use crate::update::Group;
+use crate::update::Groups;
+use crate::update::Hyper;
+use crate::update::cpu::Adam;
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -26,7 +26,7 @@ const CHUNK: usize = 16_384;
 /// Twin of `UpdateArgs` in `chunks.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in crate::ops) struct UpdateArgs {
+pub(crate) struct UpdateArgs {
     parameters: Address,
     gradients: Address,
     first: Address,
@@ -34,8 +34,8 @@ pub(in crate::ops) struct UpdateArgs {
     shadow: Address,
     segments: Address,
     norm: Address,
-    pub(in crate::ops) squares: Address,
-    pub(in crate::ops) step_sizes: Address,
+    pub(crate) squares: Address,
+    pub(crate) step_sizes: Address,
     segment_count: i64,
     max_norm: f64,
     lr: f64,
@@ -50,19 +50,19 @@ pub(in crate::ops) struct UpdateArgs {
 }
 
 /// An update ready to be launched.
-pub(in crate::ops) struct Update {
+pub(crate) struct Update {
     /// What all its kernels take.
-    pub(in crate::ops) args: UpdateArgs,
+    pub(crate) args: UpdateArgs,
     /// Which block does what.
-    pub(in crate::ops) table: Table,
+    pub(crate) table: Table,
     /// Type of the shadow; f32 where there is none.
-    pub(in crate::ops) dtype: DType,
+    pub(crate) dtype: DType,
 }
 
 impl Update {
     /// An update with the factor of the first moment (see `chunks.cuh`); `None` where there is not an element
     /// to look at.
-    pub(in crate::ops) fn of(
+    pub(crate) fn of(
         gpu: &Gpu,
         buffers: &Buffers<'_>,
         groups: Groups<'_>,
@@ -111,12 +111,7 @@ impl Update {
     /// # Safety
     /// The kernel is one on `UpdateArgs`, a block a chunk; what else its arguments name has the sizes that it
     /// wants.
-    pub(in crate::ops) unsafe fn launch(
-        &self,
-        gpu: &Gpu,
-        kernel: Kernel,
-        dtype: Option<DType>,
-    ) -> Result<()> {
+    pub(crate) unsafe fn launch(&self, gpu: &Gpu, kernel: Kernel, dtype: Option<DType>) -> Result<()> {
         // SAFETY: the buffers were checked to have one length, the segments to lie within it; the rest is the
         // caller's promise.
         unsafe { gpu.launch(kernel, dtype, grid(self.table.chunks), &self.args) }
@@ -124,19 +119,19 @@ impl Update {
 }
 
 /// Blocks with room for a f64 sum of each warp.
-pub(in crate::ops) fn grid(blocks: usize) -> Grid {
+pub(crate) fn grid(blocks: usize) -> Grid {
     Grid::of(blocks, THREADS).with_shared(THREADS as usize / 32 * size_of::<f64>())
 }
 
 /// The rows of `Segment` in `chunks.cuh` on a GPU.
 #[derive(Debug, Clone)]
-pub(in crate::ops) struct Table {
+pub(crate) struct Table {
     /// I64, four to a segment.
     rows: Tensor,
     /// Groups that are not empty.
-    pub(in crate::ops) segments: usize,
+    pub(crate) segments: usize,
     /// Blocks of a pass over the buffers.
-    pub(in crate::ops) chunks: usize,
+    pub(crate) chunks: usize,
 }
 
 impl Table {
@@ -176,7 +171,7 @@ fn rows(groups: &[Group]) -> (Vec<i64>, usize) {
 mod tests {
     use super::*;
     #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
-    use crate::ops::update::KeptGroups;
+    use crate::update::KeptGroups;
 
     #[test]
     fn groups_follow_one_another_in_whole_chunks() {
@@ -192,7 +187,7 @@ mod tests {
     #[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
     #[test]
     fn a_kept_table_is_uploaded_once() {
-        crate::ops::cuda::on_host(|| {
+        crate::cuda::on_host(|| {
             let gpu = Gpu::of_device(&candle_core::Device::Cpu).unwrap().unwrap();
             let groups = KeptGroups::new(vec![Group { range: 2..7, weight_decay: 0.5, lr_scale: 1.0 }]);
             let id = |groups: Groups<'_>| Table::of(&gpu, groups).unwrap().unwrap().rows.id();

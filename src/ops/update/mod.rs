@@ -14,7 +14,7 @@ use candle_core::Result;
 use candle_core::Tensor;
 use candle_core::bail;
 
-use crate::ops::tensor::check_shape;
+use crate::tensor::check_shape;
 use cuda::Table;
 
 /// A range of the flat buffer with its own weight decay and share of the learning rate; for LAMB, one tensor.

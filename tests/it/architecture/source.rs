@@ -1,11 +1,14 @@
 //! A source file as the rules see it: its place in the module tree, and its lines without comments.
 //!
+//! The crates `base` and `ops` are seen as the modules that the library re-exports: `src/base/fs/lock.rs` is `fs/lock.rs`,
+//! and what `ops` calls `crate::linear` is `crate::ops::linear`.
+//!
 //! It knows no rule.
 
 use std::path::Path;
 
-/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`, `lib.rs` and `main.rs`
-/// are `[]`.
+/// A file by its place in the module tree: `ops/linear/mod.rs` is `["ops", "linear"]`; `lib.rs`, `main.rs` and
+/// `base/lib.rs` are `[]`.
 pub(super) struct Source {
     pub(super) file: String,
     pub(super) path: Vec<String>,
@@ -28,12 +31,20 @@ impl Source {
     pub(super) fn new(file: &Path, text: &str) -> Self {
         let parts = file.with_extension("");
         let mut path: Vec<String> = parts.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        if path.last().is_some_and(|last| last == "mod") || path == ["lib"] || path == ["main"] {
+        let in_crate = path.first().filter(|first| ["base", "ops"].contains(&first.as_str())).cloned();
+        if in_crate.as_deref() == Some("base") {
+            path.remove(0);
+        }
+        if path.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
             path.pop();
         }
         let is_test_file = path.iter().any(|part| part == "tests");
         let starts_with_documentation = text.starts_with("//!");
-        let lines = lines(text, is_test_file);
+        let text = match in_crate.as_deref() {
+            Some("ops") => text.replace("crate::", "crate::ops::").replace(" base::", " crate::"),
+            _ => text.to_string(),
+        };
+        let lines = lines(&text, is_test_file);
         Self { file: file.display().to_string(), path, lines, starts_with_documentation }
     }
 

@@ -2,18 +2,18 @@
 
 use super::Block;
 use super::Task;
-use crate::ops::attention::rows;
+use crate::attention::rows;
 
 /// What is added to the score of a query and a key by the distance between them.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct Bias<'a> {
+pub(crate) struct Bias<'a> {
     /// `[H, 2 N - 1]`: for keys from `N - 1` tokens before a query to as many behind it, N that of the
     /// longest segment.
-    pub(in crate::ops) values: &'a [f32],
+    pub(crate) values: &'a [f32],
     /// The row of the table that each of these places takes, `[2 N - 1]`.
-    pub(in crate::ops) rows: &'a [u32],
+    pub(crate) rows: &'a [u32],
     /// Rows of the table (R).
-    pub(in crate::ops) table_rows: usize,
+    pub(crate) table_rows: usize,
 }
 
 impl Bias<'_> {

@@ -3,18 +3,18 @@
 use super::bounds;
 use super::compare;
 use super::compare_within;
-use crate::ops::attention;
-use crate::ops::attention::Activations;
-use crate::ops::attention::Segments;
-use crate::ops::dropout::Dropout;
-use crate::ops::testing::DTYPES;
-use crate::ops::testing::double;
-use crate::ops::testing::fresh_in;
-use crate::ops::testing::on_each_device;
-use crate::ops::testing::on_host;
-use crate::ops::testing::placed;
-use crate::rng::Purpose;
-use crate::rng::Stream;
+use crate::attention;
+use crate::attention::Activations;
+use crate::attention::Segments;
+use crate::dropout::Dropout;
+use crate::testing::DTYPES;
+use crate::testing::double;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use crate::testing::on_host;
+use crate::testing::placed;
+use base::rng::Purpose;
+use base::rng::Stream;
 
 /// A GPU computes all gradients of segments of at most 128 tokens in one launch, and those of a longer one's
 /// batch in two.

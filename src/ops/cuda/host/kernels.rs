@@ -99,7 +99,7 @@ pub(super) unsafe fn launch<A: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::cuda::Address;
+    use crate::cuda::Address;
 
     /// Twin of `PlantedArgs`.
     #[derive(Debug, Clone, Copy)]

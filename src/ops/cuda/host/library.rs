@@ -44,10 +44,10 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::ops::cuda::on_host;
-    use crate::ops::linear;
-    use crate::ops::testing::bits;
-    use crate::ops::testing::fresh;
+    use crate::cuda::on_host;
+    use crate::linear;
+    use crate::testing::bits;
+    use crate::testing::fresh;
 
     /// Products of every kind of a linear map, with candidates that take these seconds.
     fn products(seconds: &[Option<f64>]) -> Vec<Vec<u32>> {

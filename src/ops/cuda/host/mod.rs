@@ -28,10 +28,10 @@ use super::Unavailable;
 use super::described::Description;
 use super::gemm::Gemm;
 use super::slots::Slots;
-use crate::ops::element::Element;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::values;
-use crate::ops::tensor::with_values_mut;
+use crate::element::Element;
+use crate::tensor::from_vec;
+use crate::tensor::values;
+use crate::tensor::with_values_mut;
 use products::Places;
 
 pub use kernels::Turns;

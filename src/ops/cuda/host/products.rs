@@ -11,7 +11,7 @@ use super::super::described::Epilogue;
 use super::super::described::Layout;
 use super::super::gemm::Gemm;
 use super::super::rules;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// Where the matrices and the vector of a product lie.
 #[derive(Debug, Clone, Copy)]

@@ -100,10 +100,10 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::ops::cuda::Gpu;
-    use crate::ops::cuda::recorded;
-    use crate::ops::cuda::take;
-    use crate::quietly::quietly;
+    use crate::cuda::Gpu;
+    use crate::cuda::recorded;
+    use crate::cuda::take;
+    use base::quietly::quietly;
 
     fn gpu() -> Gpu {
         Gpu::of_device(&Device::Cpu).unwrap().expect("inside of `recorded`")

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Origin;
 use super::Surroundings;
 use super::is_same;
-use crate::fs;
+use base::fs;
 
 /// Most bytes of a file that lists folders.
 const CAP_BYTES: u64 = 1 << 20;

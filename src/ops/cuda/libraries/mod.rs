@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::fs;
+use base::fs;
 
 /// Files of CUDA 13 that belong together: all of one row come from one folder, where one has them all. Those
 /// that others need stand first.

@@ -12,32 +12,32 @@ use super::Reach;
 use super::Scratch;
 use super::place;
 use super::with_inputs;
-use crate::ops::attention::Activations;
-use crate::ops::attention::Saved;
-use crate::ops::attention::Segments;
-use crate::ops::attention::cpu::Block;
-use crate::ops::attention::cpu::SharedOutput;
-use crate::ops::attention::cpu::Task;
-use crate::ops::attention::cpu::keep;
-use crate::ops::attention::cpu::room;
-use crate::ops::attention::cpu::tasks;
-use crate::ops::attention::cpu::write_rows;
-use crate::ops::attention::rows as attention_rows;
-use crate::ops::disentangled_attention::InputGradients;
-use crate::ops::disentangled_attention::Relative;
-use crate::ops::disentangled_attention::rows;
-use crate::ops::element::Element;
-use crate::ops::matmul::cpu::Matrix;
-use crate::ops::matmul::cpu::Output;
-use crate::ops::matmul::cpu::Term;
-use crate::ops::matmul::cpu::product;
-use crate::ops::matmul::cpu::sum_of_products;
-use crate::ops::tensor::from_vec;
-use crate::ops::tensor::unwritten;
-use crate::ops::tensor::values;
+use crate::attention::Activations;
+use crate::attention::Saved;
+use crate::attention::Segments;
+use crate::attention::cpu::Block;
+use crate::attention::cpu::SharedOutput;
+use crate::attention::cpu::Task;
+use crate::attention::cpu::keep;
+use crate::attention::cpu::room;
+use crate::attention::cpu::tasks;
+use crate::attention::cpu::write_rows;
+use crate::attention::rows as attention_rows;
+use crate::disentangled_attention::InputGradients;
+use crate::disentangled_attention::Relative;
+use crate::disentangled_attention::rows;
+use crate::element::Element;
+use crate::matmul::cpu::Matrix;
+use crate::matmul::cpu::Output;
+use crate::matmul::cpu::Term;
+use crate::matmul::cpu::product;
+use crate::matmul::cpu::sum_of_products;
+use crate::tensor::from_vec;
+use crate::tensor::unwritten;
+use crate::tensor::values;
 
 /// Groups of segments, at most: each takes room for the gradients of both tables.
-pub(in crate::ops::disentangled_attention) const GROUPS: usize = 4;
+pub(in crate::disentangled_attention) const GROUPS: usize = 4;
 
 /// What backward reads besides the inputs.
 struct Outputs<'a, T> {
@@ -46,7 +46,7 @@ struct Outputs<'a, T> {
     log_sum_exp_th: &'a [f32],
 }
 
-pub(in crate::ops::disentangled_attention) fn backward<T: Element>(
+pub(in crate::disentangled_attention) fn backward<T: Element>(
     d_out: &Tensor,
     activations: Activations<'_>,
     relative: &Relative<'_>,

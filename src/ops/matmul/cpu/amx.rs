@@ -148,7 +148,7 @@ pub(super) unsafe fn multiply(both: bool, count: usize, left: Left, right: *cons
 ///
 /// # Safety
 /// AMX is available.
-pub(in crate::ops) unsafe fn chains(rounds: usize) -> f64 {
+pub(crate) unsafe fn chains(rounds: usize) -> f64 {
     /// 16 x 16 sums of 32 products.
     const FLOPS: usize = 2 * ROWS * ROWS * 32;
     const CHAINS: usize = 4;

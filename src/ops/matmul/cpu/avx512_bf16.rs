@@ -45,7 +45,7 @@ use super::pairs::pairs_from;
 use super::pairs::transpose;
 use super::pairs::words;
 use super::target::Target;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// Marker of the kernel.
 pub(super) struct Kernel;

@@ -23,7 +23,7 @@ use super::packing::Strips;
 use super::packing::with_buffers;
 use super::packing::with_shared;
 use super::target::Target;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// Code for one tile of the output, and the form in which it wants its operands.
 pub(super) trait TileKernel {

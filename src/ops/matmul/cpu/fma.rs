@@ -16,7 +16,7 @@ use super::blocked::TileKernel;
 use super::lanes::Lanes;
 use super::lanes::enter;
 use super::target::Target;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// Marker of the kernel for operands of type `T` in vectors of `S`.
 pub(super) struct Kernel<S, T>(PhantomData<(S, T)>);

@@ -1,7 +1,7 @@
 //! The operands of a product on the CPU, and the choice of its kernel.
 
 #[cfg(target_arch = "x86_64")]
-pub(in crate::ops) mod amx;
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod amx_bf16;
 #[cfg(target_arch = "x86_64")]
@@ -22,9 +22,9 @@ use std::mem::MaybeUninit;
 
 use candle_core::DType;
 
-use crate::ops::element::Element;
-use crate::ops::instructions;
-use crate::ops::instructions::Instructions;
+use crate::element::Element;
+use crate::instructions;
+use crate::instructions::Instructions;
 
 /// A borrowed matrix: element (r, c) lies at `data[r * row_stride + c *
 /// col_stride]`.

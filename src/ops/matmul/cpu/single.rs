@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::Output;
 use super::Term;
 use super::cast_term;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// The terms one after the other; the bias is laid down first and added to.
 ///

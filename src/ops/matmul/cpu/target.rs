@@ -7,7 +7,7 @@ use std::arch::x86_64::_mm_prefetch;
 use std::mem::MaybeUninit;
 
 use super::Output;
-use crate::ops::element::Element;
+use crate::element::Element;
 
 /// Where a tile goes: `(sum + partial) * scale + bias`, or that added to what is there.
 pub(super) struct Target<O> {

@@ -8,9 +8,9 @@ use super::Matrix;
 use super::blocked::Left;
 use super::blocked::TileKernel;
 use super::target::Target;
-use crate::ops::element::Element;
-use crate::ops::simd;
-use crate::ops::simd::kernel;
+use crate::element::Element;
+use crate::simd;
+use crate::simd::kernel;
 
 /// Marker of the kernel for operands of type `T`.
 pub(super) struct Kernel<T>(PhantomData<T>);

@@ -176,7 +176,8 @@ mod tests {
     /// `scripts/make_bootstrap_golden.py` wrote what `scipy.stats.bootstrap` says of paired examples.
     #[test]
     fn intervals_are_those_of_scipy() {
-        let golden: Value = serde_json::from_str(include_str!("../../tests/golden/bootstrap.json")).unwrap();
+        let golden: Value =
+            serde_json::from_str(include_str!("../../../tests/golden/bootstrap.json")).unwrap();
         let numbers = |case: &Value, key: &str| -> Vec<f64> {
             case[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
         };

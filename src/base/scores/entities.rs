@@ -196,7 +196,7 @@ mod tests {
     /// Random sequences, malformed ones included; `scripts/make_entity_golden.py` wrote what seqeval says.
     #[test]
     fn scores_are_those_of_seqeval_to_the_last_digit() {
-        let golden: Value = serde_json::from_str(include_str!("../../tests/golden/seqeval.json")).unwrap();
+        let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/seqeval.json")).unwrap();
         let words: Vec<&str> =
             golden["tags"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
         let tags = |text: &Value| -> Vec<&str> {

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn scores_are_those_of_scikit_learn() {
         let golden: Value =
-            serde_json::from_str(include_str!("../../tests/golden/multi_label.json")).unwrap();
+            serde_json::from_str(include_str!("../../../tests/golden/multi_label.json")).unwrap();
         let ids = |value: &Value| -> Vec<u32> {
             value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
         };

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-#[path = "../../tests/skipped/notes.rs"]
+#[path = "../../../tests/skipped/notes.rs"]
 mod notes;
 
 /// The folder of real data: `MLMTRAIN_DATA`, else `../shared/data` beside the project. Where it is absent,
 /// says so.
 #[track_caller]
-pub(crate) fn real_data() -> Option<PathBuf> {
-    let folder = std::env::var_os("MLMTRAIN_DATA")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data")), PathBuf::from);
+pub fn real_data() -> Option<PathBuf> {
+    let folder = std::env::var_os("MLMTRAIN_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
     if folder.join("text_en").is_dir() {
         return Some(folder);
     }
@@ -20,6 +22,6 @@ pub(crate) fn real_data() -> Option<PathBuf> {
 
 /// Says that the test of this thread is skipped and why, now and at the end of `cargo test`.
 #[track_caller]
-pub(crate) fn skipped(reason: &str) {
+pub fn skipped(reason: &str) {
     notes::skipped(reason);
 }

@@ -25,8 +25,8 @@ mod read;
 mod scratch;
 mod space;
 mod staged;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod text;
 
 pub use entries::bytes_below;

@@ -57,5 +57,5 @@ pub mod tensor;
 pub mod update;
 pub mod upload;
 
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

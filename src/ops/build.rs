@@ -1,9 +1,7 @@
-//! Compiles the GPU kernels (`src/ops/*/kernel.cu`) where a feature asks for them; else it does nothing.
+//! Compiles the GPU kernels (`*/kernel.cu`) where a feature asks for them; else it does nothing.
 //!
 //! `cuda`: by nvcc, to one fat binary an op with machine code for each generation named below and PTX for
 //! what comes after. `cuda-on-host`: as C++, into this program, for tests.
-
-#![expect(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
 
 use std::env;
 use std::fs;
@@ -23,8 +21,8 @@ const CODE: [&str; 4] = [
 const CANDLE_CODE: &str = "CUDA_COMPUTE_CAP";
 
 fn main() {
-    println!("cargo::rerun-if-changed=scripts/build_kernels.rs");
-    watch(Path::new("src/ops"));
+    println!("cargo::rerun-if-changed=build.rs");
+    watch(Path::new("."));
     println!("cargo::rerun-if-env-changed=NVCC");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let sources = kernel_sources();
@@ -57,7 +55,7 @@ fn watch(folder: &Path) {
             .is_some_and(|extension| ["cu", "cuh", "cpp", "hpp"].iter().any(|known| extension == *known));
         if path.is_dir() {
             watch(&path);
-        } else if is_kernel || path.ends_with("cuda.rs") || path.ends_with("ops/mod.rs") {
+        } else if is_kernel || path.ends_with("cuda.rs") || path.ends_with("lib.rs") {
             println!("cargo::rerun-if-changed={}", path.display());
         }
     }
@@ -66,7 +64,7 @@ fn watch(folder: &Path) {
 /// Name of the op and its `kernel.cu`, in the order of names.
 fn kernel_sources() -> Vec<(String, PathBuf)> {
     let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let ops = fs::read_dir(Path::new(&root).join("src/ops")).expect("the sources are there");
+    let ops = fs::read_dir(&root).expect("the sources are there");
     let mut sources: Vec<(String, PathBuf)> = ops
         .map(|entry| entry.expect("the sources can be read"))
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().join("kernel.cu")))
@@ -103,7 +101,7 @@ fn fat_binaries(sources: &[(String, PathBuf)], out: &Path) {
 
 fn compiler(nvcc: &str, source: &Path, to: &Path) -> Command {
     let mut command = Command::new(nvcc);
-    command.args(["-fatbin", "-std=c++17", "-O3", "-Isrc/ops/cuda/kernels", "-Xfatbin=-compress-all"]);
+    command.args(["-fatbin", "-std=c++17", "-O3", "-Icuda/kernels", "-Xfatbin=-compress-all"]);
     command.args(CODE.iter().flat_map(|code| ["-gencode", code]));
     command.arg(source).arg("-o").arg(to);
     command
@@ -118,7 +116,7 @@ fn on_host(sources: &[(String, PathBuf)], out: &Path) {
     };
     fs::write(out.join("all_kernels.inc"), sources.iter().map(include).collect::<String>())
         .expect("the output folder can be written");
-    let kernels = Path::new("src/ops/cuda/kernels");
+    let kernels = Path::new("cuda/kernels");
     let build = |files: &[&str], flags: &[&str], library: &str| {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).include(kernels).include(out);
