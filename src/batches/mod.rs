@@ -6,9 +6,11 @@
 mod ahead;
 mod batch;
 mod best_fit;
+mod chunks;
 mod classes;
 mod collate;
 mod cursor;
+mod documents;
 mod efficiency;
 mod evaluation;
 mod frame;

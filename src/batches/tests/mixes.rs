@@ -105,7 +105,7 @@ fn what_is_read_is_of_the_mix_of_the_step() {
 #[test]
 fn a_position_of_another_run_is_refused() {
     let set = two_sources();
-    let orders = vec![Order::Weighted { seed: 3, weights: [1.0, 1.0].into() }];
+    let orders = [Order::Weighted { seed: 3, weights: [1.0, 1.0].into() }];
     for (cursor, why) in [
         (
             Cursor { mix: 1, positions: vec![4, 4], ..Cursor::default() },
@@ -113,7 +113,7 @@ fn a_position_of_another_run_is_refused() {
         ),
         (Cursor { positions: vec![4], ..Cursor::default() }, "beyond the 85 documents"),
     ] {
-        let refused = Packer::of_mixes(Arc::clone(&set), orders.clone(), frame(16), cursor);
+        let refused = Packer::of_mixes(Arc::clone(&set), &orders, frame(16), cursor);
         let message = refused.err().expect("is refused").to_string();
         assert!(message.contains(why), "{message}");
     }
