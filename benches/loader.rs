@@ -140,7 +140,7 @@ fn run(step_tokens_per_second: f64, out: &mut impl Write) -> Option<()> {
         let on_disk = Arc::new(on_disk(folder.path(), &documents, vocab_size)?);
         for (place, set) in [("memory", &in_memory), ("disk", &on_disk)] {
             for (packing_name, packing) in PACKINGS {
-                let frame = Frame::new(&tokenizer, MAX_SEQ_LENGTH).ok()?.with_packing(packing);
+                let frame = Frame::new(&tokenizer, MAX_SEQ_LENGTH).ok()?.with_packing(packing).with_chunks();
                 let fill = 100.0 * packing_report(set, &Order::Shuffled { seed: 1 }, frame).ok()?.fill();
                 for (unit_name, unit) in UNITS {
                     let masking =

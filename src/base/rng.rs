@@ -26,6 +26,8 @@ pub enum Purpose {
     Bootstrap = 8,
     /// Where pairs of segments are cut, and what takes the place of the second one; id = sample.
     Pairs = 9,
+    /// Order of the chunks of long documents; id = epoch.
+    Chunks = 10,
     /// The hash functions of near-duplicate search; id = which of their constants.
     Sketch = 16,
 }

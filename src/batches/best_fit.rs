@@ -37,13 +37,8 @@ pub(super) struct Window<P> {
 }
 
 impl<P: Copy> Window<P> {
-    /// Rows of at most `max_seq_length` tokens, in the order that `shuffle` gives.
-    pub(super) fn plan(
-        documents: u64,
-        whole: &[(P, u64)],
-        max_seq_length: u64,
-        shuffle: Option<Stream>,
-    ) -> Self {
+    /// Rows of at most `max_seq_length` tokens of these documents or parts of them, in the order that `shuffle` gives.
+    pub(super) fn plan(whole: &[Piece<P>], max_seq_length: u64, shuffle: Option<Stream>) -> Self {
         let (pieces, row_of, rows) = place(whole, max_seq_length);
         let mut starts = vec![0u32; rows + 1];
         for &row in &row_of {
@@ -57,6 +52,7 @@ impl<P: Copy> Window<P> {
         let permutation = shuffle.map(|stream| Permutation::new(stream, rows as u64));
         let at = |row: usize| permutation.map_or(row, |p| p.at(row as u64) as usize);
         let rows = (0..rows).map(at).map(|row| (starts[row], starts[row + 1])).collect();
+        let documents = whole.len() as u64;
         Self { documents, pieces: by_row.into_iter().map(|piece| pieces[piece as usize]).collect(), rows }
     }
 
@@ -73,16 +69,16 @@ impl<P: Copy> Window<P> {
 }
 
 /// The pieces, the row of each, and the number of rows.
-fn place<P: Copy>(whole: &[(P, u64)], max_seq_length: u64) -> (Vec<Piece<P>>, Vec<u32>, usize) {
+fn place<P: Copy>(whole: &[Piece<P>], max_seq_length: u64) -> (Vec<Piece<P>>, Vec<u32>, usize) {
     let most = max_seq_length - SPECIAL;
     let (mut pieces, mut ends) = (Vec::new(), Vec::new());
-    for &(place, tokens) in whole {
-        let mut from = 0;
-        while from < tokens {
-            let count = most.min(tokens - from);
+    for stretch in whole {
+        let mut left = stretch.count;
+        while left > 0 {
+            let count = most.min(left);
             let list = if count == most { &mut pieces } else { &mut ends };
-            list.push(Piece { place, document_tokens: tokens, from, count });
-            from += count;
+            list.push(Piece { from: stretch.from + stretch.count - left, count, ..*stretch });
+            left -= count;
         }
     }
     // A piece that fills a row has one of its own. The sort is stable: equal pieces keep the order of their
@@ -114,10 +110,14 @@ mod tests {
     use super::*;
     use crate::rng::Purpose;
 
+    fn whole<P>(place: P, tokens: u64) -> Piece<P> {
+        Piece { place, document_tokens: tokens, from: 0, count: tokens }
+    }
+
     #[test]
     fn pieces_go_where_they_fit_best() {
         // Rows of 12 places, 10 of them for text: 25 tokens are 10 + 10 + 5, and 5 + 2 leave room for 3 + 2.
-        let window = Window::plan(4, &[('a', 25), ('b', 3), ('c', 8), ('d', 2)], 12, None);
+        let window = Window::plan(&[('a', 25), ('b', 3), ('c', 8), ('d', 2)].map(|(at, n)| whole(at, n)), 12, None);
         let rows: Vec<Vec<(char, u64, u64)>> = (0..window.len())
             .map(|row| window.row(row).unwrap().iter().map(|p| (p.place, p.from, p.count)).collect())
             .collect();
@@ -137,9 +137,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_token_is_placed_once_and_no_row_is_too_long(lengths in prop::collection::vec(0u64..80, 0..60), length in 3u64..40, seed: u64) {
-            let whole: Vec<(usize, u64)> = lengths.iter().copied().enumerate().collect();
+            let whole: Vec<Piece<usize>> = lengths.iter().enumerate().map(|(at, n)| whole(at, *n)).collect();
             let stream = Stream::new(seed, Purpose::Order, 1);
-            let window = Window::plan(lengths.len() as u64, &whole, length, Some(stream));
+            let window = Window::plan(&whole, length, Some(stream));
             let mut covered: Vec<Vec<bool>> = lengths.iter().map(|n| vec![false; *n as usize]).collect();
             for row in 0..window.len() {
                 let pieces = window.row(row).unwrap();

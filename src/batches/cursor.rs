@@ -11,8 +11,17 @@ pub struct Cursor {
     pub epoch: u64,
     /// Place in the epoch's order of the document that comes next, or of the first one of the window.
     pub index: u64,
-    /// Tokens of that document that are used already.
+    /// Tokens of that document that are used already; of what is behind its chunks where it has some.
     pub token: u64,
+    /// Place of the next chunk in the epoch's order of chunks, or in that of the window of shards.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chunk: u64,
+    /// Tokens of that chunk that are used already.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chunk_token: u64,
+    /// The window of shards, where these come in windows and documents in chunks.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub shard_window: usize,
     /// Rows made in this epoch.
     pub row: u64,
     /// Tokens used in this epoch, without special tokens.
@@ -27,26 +36,47 @@ pub struct Cursor {
     /// Once the mix has changed: where each source stands in the endless order of the first mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<u64>,
+    /// Once the mix has changed: the same for the chunks of each source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunk_positions: Vec<u64>,
     /// Once the mix has changed: tokens used in all epochs before this one.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens_before: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_first(mix: &usize) -> bool {
-    *mix == 0
+fn is_first(number: &usize) -> bool {
+    *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_none(tokens: &u64) -> bool {
-    *tokens == 0
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Cursor {
+    /// Tokens that are used of the chunk, or of the document, at hand.
+    pub(super) fn token_of(&mut self, chunk: bool) -> &mut u64 {
+        if chunk { &mut self.chunk_token } else { &mut self.token }
+    }
+
     /// The beginning of the next epoch.
     pub(super) fn next_epoch(self) -> Self {
-        let Self { epoch, mix, positions, tokens, .. } = self;
+        let Self { epoch, mix, positions, chunk_positions, tokens, .. } = self;
         let tokens_before = if positions.is_empty() { 0 } else { self.tokens_before + tokens };
-        Self { epoch: epoch + 1, mix, positions, tokens_before, ..Self::default() }
+        Self { epoch: epoch + 1, mix, positions, chunk_positions, tokens_before, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_among_whole_documents_is_written_as_before_there_were_chunks() {
+        let old = r#"{"epoch":1,"index":7,"token":3,"row":9,"tokens":120,"window_row":0,"window_seq_length":0}"#;
+        let cursor: Cursor = serde_json::from_str(old).unwrap();
+        assert_eq!(cursor, Cursor { epoch: 1, index: 7, token: 3, row: 9, tokens: 120, ..Cursor::default() });
+        assert_eq!(serde_json::to_string(&cursor).unwrap(), old);
     }
 }

@@ -9,7 +9,7 @@ use crate::batches::Frame;
 use crate::batches::Order;
 use crate::batches::Packing;
 use crate::batches::best_fit::Piece;
-use crate::batches::planner::Lengths;
+use crate::batches::documents::Lengths;
 use crate::batches::planner::Planner;
 use crate::quantity::format_count;
 use crate::shards::ShardSet;
@@ -65,9 +65,10 @@ impl fmt::Display for PackingReport {
 
 /// Plays the first epoch through. Later ones have another order, and so differ by a few rows.
 pub fn packing_report(shards: &ShardSet, order: &Order, frame: Frame) -> Result<PackingReport> {
-    let sequence = order.sequence(shards.sources())?;
-    let mut report = PackingReport { documents: sequence.places(), ..PackingReport::default() };
-    let mut planner = Planner::new(Lengths(shards.lengths()?), sequence, frame, Cursor::default())?;
+    let orders = std::slice::from_ref(order);
+    let documents = order.sequence(shards.sources())?.places();
+    let mut report = PackingReport { documents, ..PackingReport::default() };
+    let mut planner = Planner::new(Lengths::new(shards)?, orders, shards.sources(), frame, Cursor::default())?;
     while planner.next_row_of_epoch()?.is_some() {
         let pieces = planner.pieces();
         let special = match frame.packing {

@@ -22,6 +22,9 @@ pub struct Frame {
     pub max_seq_length: usize,
     /// How rows are filled.
     pub packing: Packing,
+    /// Places of the rows that long documents are cut into chunks for; `None` where whole documents are
+    /// shuffled. It stays the same while `max_seq_length` changes during a run.
+    pub chunk_row: Option<usize>,
 }
 
 /// How rows are filled; [`PackingMode`] says what each means.
@@ -71,7 +74,14 @@ impl Frame {
             sep: tokenizer.special().sep,
             max_seq_length,
             packing: Packing::Segments,
+            chunk_row: None,
         })
+    }
+
+    /// The same frame where chunks of documents that fill a row are shuffled, each on its own.
+    #[must_use]
+    pub fn with_chunks(self) -> Self {
+        Self { chunk_row: Some(self.max_seq_length), ..self }
     }
 
     /// The same frame with rows that are filled in another way.

@@ -139,8 +139,8 @@ impl Loader {
         options.check()?;
         let frame = Frame { max_seq_length: options.plan.at(options.first_step).max_seq_length, ..frame };
         let later = options.later_orders.iter().map(|(_, order)| order);
-        let orders = [&options.order].into_iter().chain(later).cloned().collect();
-        let packer = Packer::of_mixes(shards, orders, frame, cursor)?;
+        let orders: Vec<Order> = [&options.order].into_iter().chain(later).cloned().collect();
+        let packer = Packer::of_mixes(shards, &orders, frame, cursor)?;
         let workers = Workers::start(options.workers, masking.clone(), &staging)?;
         let step = options.first_step;
         let maker = Maker { packer, masking, workers, staging: Arc::clone(&staging), options, step };

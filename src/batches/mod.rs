@@ -1,14 +1,20 @@
 //! From shards to batches: order -> plan -> pack -> mask -> collate -> prefetch.
 //!
+//! Long documents are cut into chunks that fill a row (`chunks.rs`), which come in an order of their own; what
+//! is behind them and shorter documents come in the order of documents (`order.rs`). `planner/units.rs` takes
+//! from both in proportion, and `planner.rs` makes rows of what it takes.
+//!
 //! Knows no model. Same seed and cursor give the same rows, masks and keys for any number of ranks, workers
 //! and micro-batches.
 
 mod ahead;
 mod batch;
 mod best_fit;
+mod chunks;
 mod classes;
 mod collate;
 mod cursor;
+mod documents;
 mod efficiency;
 mod evaluation;
 mod frame;

@@ -57,6 +57,25 @@ impl Order {
     /// The order of the documents of `sources`; weights that are not one a source, or none of which is
     /// positive, are an error.
     pub fn sequence(&self, sources: &[SourceRange]) -> Result<Sequence> {
+        let sequence = self.ordered(sources, Purpose::Order)?;
+        if sequence.places == 0 && sources.iter().any(|source| source.documents > 0) {
+            let message = "only sources without a document for training have a weight above 0";
+            return Err(Problem::new(message).at("data.sources").into());
+        }
+        Ok(sequence)
+    }
+
+    /// The order of the chunks of `sources`, each as often as the documents of its source. There may be none.
+    pub(super) fn chunks(&self, sources: &[SourceRange]) -> Result<Sequence> {
+        self.ordered(sources, Purpose::Chunks)
+    }
+
+    /// Whether it is drawn from a seed.
+    pub(super) fn is_shuffled(&self) -> bool {
+        !matches!(self, Self::Fixed)
+    }
+
+    fn ordered(&self, sources: &[SourceRange], purpose: Purpose) -> Result<Sequence> {
         let (seed, weights) = match self {
             Self::Fixed => (None, None),
             Self::Shuffled { seed } | Self::Windowed { seed, .. } => (Some(*seed), None),
@@ -80,6 +99,7 @@ impl Order {
         };
         let mut sequence = Sequence {
             seed,
+            purpose,
             windows,
             sources: sources.len(),
             shares: Vec::with_capacity(sources.len()),
@@ -89,10 +109,6 @@ impl Order {
         };
         for (number, source) in sources.iter().enumerate() {
             sequence.push(number as u64, source, weight(number));
-        }
-        if sequence.places == 0 && sources.iter().any(|source| source.documents > 0) {
-            let message = "only sources without a document for training have a weight above 0";
-            return Err(Problem::new(message).at("data.sources").into());
         }
         Ok(sequence)
     }
@@ -114,6 +130,7 @@ struct Share {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
     seed: Option<u64>,
+    purpose: Purpose,
     windows: Option<Windows>,
     /// How many sources there are, those without documents included.
     sources: usize,
@@ -168,7 +185,7 @@ impl Sequence {
             return windows.document(epoch, index);
         }
         let place = self.place(epoch, index);
-        self.share(place).at(self.seed, epoch, place)
+        self.share(place).at(self.seeded(), epoch, place)
     }
 
     /// The windows of an order that has them.
@@ -185,11 +202,13 @@ impl Sequence {
         share.first_document + if is_taken { (number + 1) % share.documents } else { number }
     }
 
+    /// What a shuffled order is drawn by.
+    fn seeded(&self) -> Option<Seeded> {
+        self.seed.map(|seed| Seeded { seed, purpose: self.purpose })
+    }
+
     fn place(&self, epoch: u64, index: u64) -> u64 {
-        match self.seed {
-            Some(seed) => Permutation::new(Stream::new(seed, Purpose::Order, epoch), self.places).at(index),
-            None => index,
-        }
+        self.seeded().map_or(index, |seeded| Permutation::new(seeded.stream(epoch), self.places).at(index))
     }
 
     fn share(&self, place: u64) -> &Share {
@@ -198,26 +217,38 @@ impl Sequence {
     }
 }
 
+/// What a shuffled order is drawn by.
+#[derive(Debug, Clone, Copy)]
+struct Seeded {
+    seed: u64,
+    purpose: Purpose,
+}
+
+impl Seeded {
+    fn stream(self, id: u64) -> Stream {
+        Stream::new(self.seed, self.purpose, id)
+    }
+}
+
 impl Share {
     /// The document at `place` of `epoch`.
-    fn at(&self, seed: Option<u64>, epoch: u64, place: u64) -> u64 {
+    fn at(&self, seeded: Option<Seeded>, epoch: u64, place: u64) -> u64 {
         let offset = place - self.first_place;
-        match seed {
+        match seeded {
             // Each epoch is one pass: the permutation of the places has shuffled it already.
-            Some(seed) if self.places != self.documents => {
-                self.numbered(seed, u128::from(epoch) * u128::from(self.places) + u128::from(offset))
+            Some(seeded) if self.places != self.documents => {
+                self.numbered(seeded, u128::from(epoch) * u128::from(self.places) + u128::from(offset))
             }
             _ => self.first_document + offset,
         }
     }
 
     /// Document `number` of the endless order of this source: a permutation for each pass.
-    fn numbered(&self, seed: u64, number: u128) -> u64 {
+    fn numbered(&self, seeded: Seeded, number: u128) -> u64 {
         let (pass, place) =
             ((number / u128::from(self.documents)) as u64, (number % u128::from(self.documents)) as u64);
         let id = WITHIN_SOURCE | self.source << PASS_BITS | (pass & ((1 << PASS_BITS) - 1));
-        self.first_document
-            + Permutation::new(Stream::new(seed, Purpose::Order, id), self.documents).at(place)
+        self.first_document + Permutation::new(seeded.stream(id), self.documents).at(place)
     }
 }
 

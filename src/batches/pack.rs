@@ -10,7 +10,6 @@ use crate::batches::Frame;
 use crate::batches::Order;
 use crate::batches::Packing;
 use crate::batches::Row;
-use crate::batches::Sequence;
 use crate::batches::planner::Planner;
 use crate::error::Problem;
 use crate::shards::ShardSet;
@@ -18,8 +17,6 @@ use crate::shards::ShardSet;
 /// Makes rows, one after the other, epoch after epoch.
 pub struct Packer {
     shards: Arc<ShardSet>,
-    /// The orders of the mixes of sources, in the order in which they come.
-    orders: Vec<Order>,
     frame: Frame,
     planner: Planner<Arc<ShardSet>>,
     /// The window whose shards were last asked for.
@@ -29,20 +26,17 @@ pub struct Packer {
 impl Packer {
     /// Starts at `cursor`, which must be one of these shards; shards without a token are an error.
     pub fn new(shards: Arc<ShardSet>, order: Order, frame: Frame, cursor: Cursor) -> Result<Self> {
-        Self::of_mixes(shards, vec![order], frame, cursor)
+        Self::of_mixes(shards, &[order], frame, cursor)
     }
 
     /// As [`new`](Self::new), with an order for each mix of the sources; the first is there, and
     /// [`set_mix`](Self::set_mix) goes on to the others.
-    pub fn of_mixes(shards: Arc<ShardSet>, orders: Vec<Order>, frame: Frame, cursor: Cursor) -> Result<Self> {
+    pub fn of_mixes(shards: Arc<ShardSet>, orders: &[Order], frame: Frame, cursor: Cursor) -> Result<Self> {
         if shards.num_tokens() == 0 {
             return Err(Problem::new("the shards hold no token").into());
         }
-        let first = sequence(&orders, 0, &shards)?;
-        let is_mixed = !cursor.positions.is_empty();
-        let mixed = is_mixed.then(|| sequence(&orders, cursor.mix, &shards)).transpose()?;
-        let planner = Planner::in_mix(Arc::clone(&shards), first, mixed, frame, cursor)?;
-        Ok(Self { shards, orders, frame, planner, window_ahead: None })
+        let planner = Planner::new(Arc::clone(&shards), orders, shards.sources(), frame, cursor)?;
+        Ok(Self { shards, frame, planner, window_ahead: None })
     }
 
     /// Where the next row starts.
@@ -52,10 +46,7 @@ impl Packer {
 
     /// The rows to come are of another mix of the sources, from the next document or window on.
     pub fn set_mix(&mut self, mix: usize) -> Result<()> {
-        if mix != self.planner.mix() {
-            self.planner.change_mix(mix, sequence(&self.orders, mix, &self.shards)?);
-        }
-        Ok(())
+        self.planner.set_mix(mix)
     }
 
     /// Passes over the data, with a fraction.
@@ -66,7 +57,7 @@ impl Packer {
     /// Where documents come in windows of shards: has those of the first one here, and those of the next one
     /// brought meanwhile.
     pub(super) fn look_ahead(&mut self) -> Result<()> {
-        let Some((windows, now)) = self.planner.window() else { return Ok(()) };
+        let Some((windows, now)) = self.planner.shard_window() else { return Ok(()) };
         let next = windows.after(now);
         if self.window_ahead.is_none() {
             self.shards.bring(&windows.documents(now))?;
@@ -164,16 +155,4 @@ impl Packer {
         }
         Ok(())
     }
-}
-
-/// The order of one mix.
-fn sequence(orders: &[Order], mix: usize, shards: &ShardSet) -> Result<Sequence> {
-    let order = orders.get(mix).ok_or_else(|| {
-        Problem::new(format!(
-            "the position to continue from is of mix {mix} of the sources, there are {}",
-            orders.len()
-        ))
-        .hint("the checkpoint is of a run with other `training.phases`")
-    })?;
-    order.sequence(shards.sources())
 }

@@ -4,26 +4,28 @@
 //! through. Rows never cross the end of an epoch, so an epoch's last row may be short; no token is left out
 //! in any mode.
 
-use std::sync::Arc;
+mod units;
+mod window;
 
 use anyhow::Result;
 
 use crate::batches::Cursor;
 use crate::batches::Frame;
+use crate::batches::Order;
 use crate::batches::Packing;
 use crate::batches::best_fit::Piece;
 use crate::batches::best_fit::Window;
-use crate::batches::order::Sequence;
+use crate::batches::documents::Documents;
 use crate::batches::order::Windows;
 use crate::batches::pairs;
 use crate::batches::pairs::Draw;
 use crate::batches::pairs::Segment;
+use crate::batches::planner::units::Mix;
+use crate::batches::planner::units::Unit;
+use crate::batches::planner::units::Units;
 use crate::config::SentencePairs;
 use crate::error::Problem;
-use crate::rng::Purpose;
-use crate::rng::Stream;
-use crate::shards::Place;
-use crate::shards::ShardSet;
+use crate::shards::SourceRange;
 
 /// A row of segments with fewer places left is closed: a shorter piece would have no context to learn from.
 const SEGMENT_PLACES_MIN: u64 = 8;
@@ -34,55 +36,23 @@ const SPECIAL: u64 = 2;
 /// A row number takes this many bits of a sample id, the epoch the 16 above.
 const ROW_BITS: u32 = 40;
 
-/// Streams that shuffle the rows of windows lie above those of the epochs.
-const WINDOWS: u64 = 1 << 54;
-
-/// A window ends when its tokens would fill this many rows, so that very long documents do not make it huge.
-const WINDOW_ROWS_MAX: u64 = 1 << 16;
-
-/// What a plan is made from.
-pub(super) trait Documents {
-    /// Where a document lies.
-    type Place: Copy;
-
-    /// Where document `index` lies, and its tokens.
-    fn locate(&self, index: u64) -> Result<(Self::Place, u64)>;
-}
-
-impl Documents for Arc<ShardSet> {
-    type Place = Place;
-
-    fn locate(&self, index: u64) -> Result<(Place, u64)> {
-        let place = ShardSet::locate(self, index)?;
-        Ok((place, place.len))
-    }
-}
-
-/// Only lengths, to play an epoch through.
-pub(super) struct Lengths(pub(super) Vec<u32>);
-
-impl Documents for Lengths {
-    type Place = ();
-
-    fn locate(&self, index: u64) -> Result<((), u64)> {
-        Ok(((), u64::from(self.0[index as usize])))
-    }
-}
-
 /// Plans rows, one after the other, epoch after epoch.
 pub(super) struct Planner<D: Documents> {
     documents: D,
-    /// The order of the first mix of sources, in which each source goes on in later ones.
-    first: Sequence,
-    /// The order of the mix at hand, once it has changed.
-    mixed: Option<Sequence>,
-    /// The mix, and its order, that begins when the document at hand is used up.
-    next_mix: Option<(usize, Sequence)>,
+    units: Units,
+    /// The first mix of sources, in the order of which each source goes on in later ones.
+    first: Mix,
+    /// The mix at hand, once it has changed.
+    mixed: Option<Mix>,
+    /// The mix, and its number, that begins when what is at hand is used up.
+    next_mix: Option<(usize, Mix)>,
     packing: Packing,
     max_seq_length: u64,
     cursor: Cursor,
     /// The document at the cursor, once it was looked up.
     document: Option<Found<D::Place>>,
+    /// The chunk at the cursor, once it was looked up.
+    chunk: Option<Found<D::Place>>,
     window: Option<Window<D::Place>>,
     /// Where sources stand behind the window.
     behind_window: Vec<u64>,
@@ -91,50 +61,43 @@ pub(super) struct Planner<D: Documents> {
     segments: Vec<Segment>,
 }
 
-/// A document that was looked up.
+/// A document, or a part of it, that was looked up.
 #[derive(Debug, Clone, Copy)]
 struct Found<P> {
     document: u64,
     place: P,
+    /// Tokens of the document.
     tokens: u64,
+    /// Tokens of the document before the part.
+    from: u64,
+    /// Tokens of the part.
+    count: u64,
     /// Its source and where that stands behind it, where mixes change.
     moves: Option<(usize, u64)>,
 }
 
 impl<D: Documents> Planner<D> {
-    /// Starts at `cursor`, which must be one of these documents.
-    pub(super) fn new(documents: D, first: Sequence, frame: Frame, cursor: Cursor) -> Result<Self> {
-        Self::in_mix(documents, first, None, frame, cursor)
-    }
-
-    /// Starts at `cursor`, which lies in the mix of `mixed`, or in the `first` one.
-    pub(super) fn in_mix(
+    /// Starts at `cursor`, which must be one of these documents, in an order for each mix of `sources`.
+    pub(super) fn new(
         documents: D,
-        first: Sequence,
-        mixed: Option<Sequence>,
+        orders: &[Order],
+        sources: &[SourceRange],
         frame: Frame,
         cursor: Cursor,
     ) -> Result<Self> {
-        let places = mixed.as_ref().unwrap_or(&first).places();
-        // How many tokens an epoch of a later mix has depends on where its sources stand.
-        let tokens = if mixed.is_none() { first.tokens_max() } else { u64::MAX };
-        let of_sources = [0, first.num_sources()].contains(&cursor.positions.len());
-        if cursor.index > places || cursor.tokens > tokens || !of_sources {
-            let (index, used) = (cursor.index, cursor.tokens);
-            return Err(Problem::new(format!(
-                "the position to continue from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
-            ))
-            .hint("the shards are not those that the checkpoint was trained on")
-            .into());
-        }
         let (packing, max_seq_length) = (frame.packing, frame.max_seq_length as u64);
         let of_pairs = matches!(packing, Packing::Pairs(_));
         if of_pairs && max_seq_length < pairs::SPECIAL + pairs::TOKENS_MIN {
             let message = format!("rows of {max_seq_length} tokens hold no pair of segments");
             return Err(Problem::new(message).at("data.max_seq_length").into());
         }
-        Ok(Self {
+        let units = Units::new(&documents, orders, sources, frame)?;
+        let first = units.mix(0)?;
+        let is_mixed = !cursor.positions.is_empty();
+        let mixed = is_mixed.then(|| units.mix(cursor.mix)).transpose()?;
+        let planner = Self {
             documents,
+            units,
             first,
             mixed,
             next_mix: None,
@@ -142,15 +105,46 @@ impl<D: Documents> Planner<D> {
             max_seq_length,
             cursor,
             document: None,
+            chunk: None,
             window: None,
             behind_window: Vec::new(),
             pieces: Vec::new(),
             segments: Vec::new(),
-        })
+        };
+        planner.check_cursor()?;
+        Ok(planner)
     }
 
-    /// The order of the mix at hand.
-    fn sequence(&self) -> &Sequence {
+    /// Refuses a position of other shards, or of another order.
+    fn check_cursor(&self) -> Result<()> {
+        let (cursor, mix) = (&self.cursor, self.at_hand());
+        let (places, sources) = (mix.documents.places(), self.first.documents.num_sources());
+        // How many tokens an epoch of a later mix has depends on where its sources stand.
+        let tokens = if self.mixed.is_none() { mix.tokens_max() } else { u64::MAX };
+        let windows = mix.documents.windows().map_or(1, Windows::len);
+        let chunk_sources = if mix.chunks.is_some() { cursor.positions.len() } else { 0 };
+        // The chunks of a window are known once it is entered.
+        let is_known = mix.documents.windows().is_none() || !self.units.has_chunks();
+        let chunks = if is_known { self.units.chunk_places(mix) } else { u64::MAX };
+        if cursor.index > places
+            || cursor.tokens > tokens
+            || cursor.chunk > chunks
+            || cursor.shard_window >= windows
+            || ![0, sources].contains(&cursor.positions.len())
+            || cursor.chunk_positions.len() != chunk_sources
+        {
+            let (index, used) = (cursor.index, cursor.tokens);
+            return Err(Problem::new(format!(
+                "the position to continue from (document {index}, token {used}) is beyond the {places} documents and {tokens} tokens of the shards",
+            ))
+            .hint("the shards are not those that the checkpoint was trained on")
+            .into());
+        }
+        Ok(())
+    }
+
+    /// The mix at hand.
+    fn at_hand(&self) -> &Mix {
         self.mixed.as_ref().unwrap_or(&self.first)
     }
 
@@ -165,18 +159,16 @@ impl<D: Documents> Planner<D> {
             // In epochs of the first mix.
             return (self.cursor.tokens_before + self.cursor.tokens) as f64 / self.first.tokens();
         }
-        let part = if self.cursor.index == self.first.places() {
-            1.0
-        } else {
-            self.cursor.tokens as f64 / self.first.tokens()
-        };
+        let is_at_end = self.cursor.index == self.first.documents.places() && !self.has_left(Unit::Chunk);
+        let part = if is_at_end { 1.0 } else { self.cursor.tokens as f64 / self.first.tokens() };
         self.cursor.epoch as f64 + part.min(1.0)
     }
 
-    /// Where documents come in windows: these, and the one that is at hand.
-    pub(super) fn window(&self) -> Option<(&Windows, usize)> {
-        let windows = self.sequence().windows()?;
-        Some((windows, windows.at(self.cursor.index)))
+    /// Where documents come in windows of shards: these, and the one that is at hand.
+    pub(super) fn shard_window(&self) -> Option<(&Windows, usize)> {
+        let windows = self.first.documents.windows()?;
+        let of_documents = || windows.at(self.cursor.index);
+        Some((windows, if self.units.has_chunks() { self.cursor.shard_window } else { of_documents() }))
     }
 
     /// The pieces of the row that was planned last.
@@ -194,30 +186,32 @@ impl<D: Documents> Planner<D> {
         self.max_seq_length = max_seq_length as u64;
     }
 
-    /// The mix that the rows to come are of, but for what is left of a document or of a window.
-    pub(super) fn mix(&self) -> usize {
-        self.next_mix.as_ref().map_or(self.cursor.mix, |(mix, _)| *mix)
-    }
-
-    /// The rows to come are of another mix, from the next document or window on; no row has documents of
-    /// both.
-    pub(super) fn change_mix(&mut self, mix: usize, sequence: Sequence) {
-        self.next_mix = (mix != self.cursor.mix).then_some((mix, sequence));
+    /// The rows to come are of another mix, from the next document, chunk or window on; no row has documents
+    /// of both.
+    pub(super) fn set_mix(&mut self, mix: usize) -> Result<()> {
+        if mix != self.next_mix.as_ref().map_or(self.cursor.mix, |(mix, _)| *mix) {
+            let is_other = mix != self.cursor.mix;
+            self.next_mix = is_other.then(|| anyhow::Ok((mix, self.units.mix(mix)?))).transpose()?;
+        }
+        Ok(())
     }
 
     /// Begins an epoch of the next mix, if there is one and nothing of the last one is left.
     fn begin_mix(&mut self) {
-        let Cursor { epoch, index, token, row, window_seq_length, .. } = self.cursor;
-        if token > 0 || window_seq_length > 0 {
+        let Cursor { epoch, index, token, row, window_seq_length, chunk, chunk_token, .. } = self.cursor;
+        if token > 0 || chunk_token > 0 || window_seq_length > 0 {
             return;
         }
-        let Some((mix, sequence)) = self.next_mix.take() else { return };
+        let Some((mix, next)) = self.next_mix.take() else { return };
         if self.mixed.is_none() {
-            self.cursor.positions = self.first.positions(epoch, index);
+            self.cursor.positions = self.first.documents.positions(epoch, index);
+            let chunks = self.first.chunks.as_ref();
+            self.cursor.chunk_positions = chunks.map_or_else(Vec::new, |all| all.positions(epoch, chunk));
             self.cursor.tokens_before = (epoch as f64 * self.first.tokens()).round() as u64;
         }
-        (self.mixed, self.document, self.cursor.mix) = (Some(sequence), None, mix);
-        if row > 0 || index > 0 {
+        (self.document, self.chunk) = (None, None);
+        (self.mixed, self.cursor.mix) = (Some(next), mix);
+        if row > 0 || index > 0 || chunk > 0 {
             self.cursor = std::mem::take(&mut self.cursor).next_epoch();
         }
     }
@@ -240,14 +234,14 @@ impl<D: Documents> Planner<D> {
     pub(super) fn next_row_of_epoch(&mut self) -> Result<Option<u64>> {
         self.pieces.clear();
         self.segments.clear();
-        match self.packing {
-            Packing::BestFit { window_documents } => self.row_of_window(window_documents)?,
-            Packing::Segments | Packing::FullSentences { .. } | Packing::Documents | Packing::Pairs(_) => {
-                self.row_of_documents()?;
+        while self.pieces.is_empty() {
+            match (self.next_unit()?, self.packing) {
+                (None, _) => return Ok(None),
+                (Some(Unit::Document), Packing::BestFit { window_documents }) => {
+                    self.row_of_window(window_documents)?;
+                }
+                (Some(unit), _) => self.row_of(unit)?,
             }
-        }
-        if self.pieces.is_empty() {
-            return Ok(None);
         }
         let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
         self.cursor.row += 1;
@@ -256,35 +250,32 @@ impl<D: Documents> Planner<D> {
         Ok(Some(sample_id))
     }
 
-    fn row_of_documents(&mut self) -> Result<()> {
+    /// Fills a row with documents, or with chunks.
+    fn row_of(&mut self, unit: Unit) -> Result<()> {
         let mut used = 0;
-        while self.cursor.index < self.sequence().places() {
+        while self.has_left(unit) {
             let Some(room) = self.room(used) else { break };
-            let found = self.document()?;
-            let Found { place, tokens: document_tokens, moves, .. } = found;
-            let from = self.cursor.token;
+            let found = self.found(unit)?;
+            let done = *self.cursor.token_of(unit == Unit::Chunk);
             // Only a cursor that belongs to other shards can point behind the document.
-            let left = document_tokens.checked_sub(from).ok_or_else(|| {
+            let left = found.count.checked_sub(done).ok_or_else(|| {
                 Problem::new(format!(
-                    "the position to continue from is token {from} of a document of {document_tokens}"
+                    "the position to continue from is token {done} of a document of {}",
+                    found.count
                 ))
             })?;
-            let mut count = left.min(room);
+            let (from, mut count) = (found.from + done, left.min(room));
             if let (Packing::Pairs(kind), 1..) = (self.packing, count) {
                 used += count + self.overhead(used);
-                count = self.push_pair(kind, &found, count)?;
+                count = self.push_pair(kind, &found, from, count)?;
             } else if count > 0 {
+                let Found { place, tokens: document_tokens, .. } = found;
                 self.pieces.push(Piece { place, document_tokens, from, count });
                 used += count + self.overhead(used);
             }
-            self.cursor.token += count;
+            *self.cursor.token_of(unit == Unit::Chunk) += count;
             if count == left {
-                self.cursor.index += 1;
-                self.cursor.token = 0;
-                self.document = None;
-                if let Some((source, position)) = moves {
-                    self.cursor.positions[source] = position;
-                }
+                self.pass(unit, found.moves);
                 if self.next_mix.is_some() {
                     break;
                 }
@@ -293,9 +284,31 @@ impl<D: Documents> Planner<D> {
         Ok(())
     }
 
-    /// Adds the pair that the next `count` tokens of a document are for, and gives how many of them it takes.
-    fn push_pair(&mut self, kind: SentencePairs, found: &Found<D::Place>, count: u64) -> Result<u64> {
-        let (from, document_tokens) = (self.cursor.token, found.tokens);
+    /// Goes behind the document or the chunk at hand.
+    fn pass(&mut self, unit: Unit, moves: Option<(usize, u64)>) {
+        let Self { cursor, document, chunk, .. } = self;
+        let (index, positions, found) = match unit {
+            Unit::Document => (&mut cursor.index, &mut cursor.positions, document),
+            Unit::Chunk => (&mut cursor.chunk, &mut cursor.chunk_positions, chunk),
+        };
+        *index += 1;
+        *found = None;
+        if let Some((source, position)) = moves {
+            positions[source] = position;
+        }
+        *self.cursor.token_of(unit == Unit::Chunk) = 0;
+    }
+
+    /// Adds the pair that `count` tokens of a document are for, those after its first `from`, and gives how
+    /// many of them it takes.
+    fn push_pair(
+        &mut self,
+        kind: SentencePairs,
+        found: &Found<D::Place>,
+        from: u64,
+        count: u64,
+    ) -> Result<u64> {
+        let document_tokens = found.tokens;
         let piece = |from, count| Piece { place: found.place, document_tokens, from, count };
         let is_cut = |taken| from == 0 && taken < document_tokens;
         if count < pairs::TOKENS_MIN {
@@ -305,7 +318,7 @@ impl<D: Documents> Planner<D> {
         }
         let sample_id = self.cursor.epoch << ROW_BITS | self.cursor.row;
         // The order of an evaluation has no seed, and its pairs are the same in every run.
-        let draw = Draw::new(self.first.seed().unwrap_or(0), sample_id, self.segments.len() as u64);
+        let draw = Draw::new(self.first.documents.seed().unwrap_or(0), sample_id, self.segments.len() as u64);
         let (first, mut is_other) = (draw.cut(count), draw.is_other());
         let mut texts = [piece(from, first), piece(from + first, count - first)];
         let (mut drawn, mut taken) = (0, count);
@@ -327,7 +340,7 @@ impl<D: Documents> Planner<D> {
     /// Another document than `but`, and its tokens: one of several that are drawn, the first that has `wanted`
     /// tokens or else the longest, because a shorter text would give away that it is another's.
     fn other_document(&self, draw: &Draw, but: u64, wanted: u64) -> Result<(D::Place, u64)> {
-        let locate = |(stream, index)| self.documents.locate(self.sequence().drawn(stream, index, but));
+        let locate = |(stream, index)| self.documents.locate(self.at_hand().documents.drawn(stream, index, but));
         let mut longest = locate(draw.document(0))?;
         for attempt in 1..pairs::DOCUMENTS {
             if longest.1 >= wanted {
@@ -362,77 +375,37 @@ impl<D: Documents> Planner<D> {
         }
     }
 
-    fn document(&mut self) -> Result<Found<D::Place>> {
-        if let Some(document) = self.document {
-            return Ok(document);
+    /// The document or the chunk at the cursor.
+    fn found(&mut self, unit: Unit) -> Result<Found<D::Place>> {
+        let known = if unit == Unit::Chunk { self.chunk } else { self.document };
+        if let Some(found) = known {
+            return Ok(found);
         }
-        let found = self.find(self.cursor.index, &self.cursor.positions)?;
-        Ok(*self.document.insert(found))
+        Ok(match unit {
+            Unit::Document => {
+                let found = self.find(self.cursor.index, &self.cursor.positions)?;
+                *self.document.insert(found)
+            }
+            Unit::Chunk => {
+                let found = self.find_chunk()?;
+                *self.chunk.insert(found)
+            }
+        })
     }
 
-    /// The document at place `index` of the epoch, where sources stand at `positions`.
+    /// The document at place `index` of the epoch, or its rest, where sources stand at `positions`.
     fn find(&self, index: u64, positions: &[u64]) -> Result<Found<D::Place>> {
-        let epoch = self.cursor.epoch;
+        let (epoch, first) = (self.cursor.epoch, &self.first.documents);
         let (document, moves) = match &self.mixed {
-            None => (self.first.document(epoch, index), None),
+            None => (first.document(epoch, index), None),
             Some(mixed) => {
-                let source = mixed.source(epoch, index);
-                let (document, position) = self.first.next_of(source, positions[source]);
+                let source = mixed.documents.source(epoch, index);
+                let (document, position) = first.next_of(source, positions[source]);
                 (document, Some((source, position)))
             }
         };
         let (place, tokens) = self.documents.locate(document)?;
-        Ok(Found { document, place, tokens, moves })
-    }
-
-    fn row_of_window(&mut self, window_documents: u64) -> Result<()> {
-        while self.pieces.is_empty() && self.cursor.index < self.sequence().places() {
-            let window = match self.window.take() {
-                Some(window) => window,
-                None => self.plan_window(window_documents)?,
-            };
-            if let Some(pieces) = window.row(self.cursor.window_row) {
-                self.pieces.extend_from_slice(pieces);
-                self.cursor.window_row += 1;
-            }
-            if self.cursor.window_row < window.len() {
-                self.window = Some(window);
-            } else {
-                self.cursor.index += window.documents;
-                self.cursor.positions = std::mem::take(&mut self.behind_window);
-                (self.cursor.window_row, self.cursor.window_seq_length) = (0, 0);
-            }
-        }
-        Ok(())
-    }
-
-    fn plan_window(&mut self, window_documents: u64) -> Result<Window<D::Place>> {
-        let Cursor { epoch, index: first, .. } = self.cursor;
-        let mut positions = self.cursor.positions.clone();
-        if self.cursor.window_seq_length == 0 {
-            self.cursor.window_seq_length = self.max_seq_length;
-        }
-        let length = self.cursor.window_seq_length;
-        if length <= SPECIAL || length > self.max_seq_length {
-            let message = format!(
-                "the position to continue from is of rows of {length} tokens, these have {}",
-                self.max_seq_length
-            );
-            return Err(Problem::new(message).hint("the checkpoint is of a run with longer rows").into());
-        }
-        let end = self.sequence().places().min(first.saturating_add(window_documents));
-        let (mut whole, mut tokens) = (Vec::new(), 0);
-        while first + (whole.len() as u64) < end && tokens < WINDOW_ROWS_MAX * length {
-            let found = self.find(first + whole.len() as u64, &positions)?;
-            if let Some((source, position)) = found.moves {
-                positions[source] = position;
-            }
-            tokens += found.tokens;
-            whole.push((found.place, found.tokens));
-        }
-        self.behind_window = positions;
-        let id = WINDOWS | (epoch & 0x3fff) << ROW_BITS | first & ((1 << ROW_BITS) - 1);
-        let shuffle = self.first.seed().map(|seed| Stream::new(seed, Purpose::Order, id));
-        Ok(Window::plan(whole.len() as u64, &whole, length, shuffle))
+        let from = self.units.in_chunks(tokens);
+        Ok(Found { document, place, tokens, from, count: tokens - from, moves })
     }
 }

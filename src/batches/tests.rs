@@ -23,6 +23,7 @@ mod mixes;
 mod packing;
 mod pairs;
 mod ranks;
+mod rows;
 
 const VOCAB: usize = 1000;
 
@@ -104,3 +105,14 @@ const PACKINGS: [Packing; 8] = [
     Packing::Pairs(SentencePairs::SentenceOrder),
     Packing::Pairs(SentencePairs::NextSentence),
 ];
+
+/// All ways of packing into rows of so many places, with whole documents shuffled, with chunks that fill a
+/// row, and with chunks of half a row where rows hold several.
+fn frames(max_seq_length: usize) -> Vec<Frame> {
+    let of_packing = |packing| {
+        let is_alone = matches!(packing, Packing::Documents | Packing::Pairs(_));
+        let half = if is_alone { max_seq_length } else { max_seq_length / 2 + 1 };
+        [None, Some(max_seq_length), Some(half)].map(|chunk_row| Frame { packing, chunk_row, ..frame(max_seq_length) })
+    };
+    PACKINGS.into_iter().flat_map(of_packing).collect()
+}

@@ -15,6 +15,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::RunSection;
 use crate::config::compare_for_resume;
 use crate::config::saved;
+use crate::config::with_former_defaults;
 use crate::error::Problem;
 use crate::fs;
 use crate::fs::FolderLock;
@@ -99,8 +100,13 @@ fn is_of_this_run<C: Serialize + DeserializeOwned>(
         serde_json::from_slice::<Value>(&bytes)
             .with_context(|| format!("{}/{name}: is not valid JSON", remote.shown()))
     };
-    let mut before = json(CONFIG)?;
-    // What `auto` was is found out after this.
+    let mut before = with_former_defaults(json(CONFIG)?);
+    // What `auto` was, and what is shuffled, is found out after this.
+    if let Some(shuffle) = before["data"].get_mut("shuffle")
+        && saved(config)["data"]["shuffle"].is_null()
+    {
+        *shuffle = Value::Null;
+    }
     if saved(config)["precision"]["compute"] == "auto" {
         before["precision"]["compute"] = "auto".into();
     }

@@ -21,6 +21,17 @@ pub enum PackingMode {
     BestFit,
 }
 
+/// What is shuffled anew each epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Shuffle {
+    /// Pieces of documents that fill a row, over all documents; what is left of each document comes in a
+    /// shuffled order of documents.
+    Rows,
+    /// Documents: the rows of a long one follow each other.
+    Documents,
+}
+
 /// Packing of documents into rows of at most `max_seq_length` tokens. Nothing is padded and no token is left
 /// out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

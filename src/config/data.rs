@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::config::batching::PackingConfig;
+use crate::config::batching::Shuffle;
 use crate::config::cleaning::CleaningConfig;
 use crate::config::contamination::ContaminationConfig;
 use crate::config::deduplication::DeduplicationConfig;
@@ -38,7 +39,9 @@ pub struct DataConfig {
     pub packing: PackingConfig,
     /// Threads that mask and lay out batches ahead of training, at least 1; their number changes no batch.
     pub loader_workers: usize,
-    /// Documents are shuffled within so many shards at a time, at least 1; within all when absent. Shards in a
+    /// What is shuffled: rows in a new run when absent, and in a run that goes on what it began with.
+    pub shuffle: Option<Shuffle>,
+    /// Shuffles within so many shards at a time, at least 1; within all when absent. Shards in a
     /// bucket are read a window ahead then, and three windows take room on this disk.
     pub shuffle_window_shards: Option<usize>,
     /// Most tokens of one shard file.
@@ -64,6 +67,7 @@ impl Default for DataConfig {
             max_seq_length: 128,
             packing: PackingConfig::default(),
             loader_workers: 1,
+            shuffle: None,
             shuffle_window_shards: None,
             shard_tokens: 16_777_216,
             max_document_bytes: 1 << 20,

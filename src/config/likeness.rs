@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::config::PretrainConfig;
+use crate::config::resume::Change;
 use crate::config::resume::diff;
 use crate::families::EncoderConfig;
 use crate::families::ModelConfig;
@@ -12,7 +13,7 @@ use crate::fs::sha256_of;
 const DECIDING: [&str; 4] = ["model.", "mlm.", "rtd.", "training."];
 
 /// Keys elsewhere that do.
-const KEYS: [&str; 3] = ["task", "data.max_seq_length", "data.shuffle_window_shards"];
+const KEYS: [&str; 4] = ["task", "data.max_seq_length", "data.shuffle", "data.shuffle_window_shards"];
 
 /// Keys of those sections that do not.
 const CADENCE: [&str; 5] = [
@@ -38,7 +39,9 @@ impl PretrainConfig {
             let own = DECIDING.iter().any(|section| path.starts_with(section));
             (own || KEYS.contains(&path)) && !CADENCE.contains(&path)
         };
-        let changes = diff(&plain, self).into_iter();
+        // Whole documents were shuffled before there was a choice.
+        let is_former = |change: &Change| change.path == "data.shuffle" && change.new == "documents";
+        let changes = diff(&plain, self).into_iter().filter(|change| !is_former(change));
         let mut text = family.name.to_string();
         for change in changes.filter(|change| is_deciding(&change.path) && !change.keeps_numbers()) {
             write!(text, "\n{}={}", change.path, change.new).expect("writing to a string cannot fail");
@@ -54,6 +57,7 @@ impl PretrainConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Shuffle;
     use crate::families::named_model;
 
     #[test]
@@ -67,6 +71,7 @@ mod tests {
         let own = config.likeness(&["a"]);
         assert_eq!(own.as_ref().map(String::len), Some(DIGITS));
         assert_eq!(with(|c| c.run.seed = 7), own);
+        assert_eq!(with(|c| c.data.shuffle = Some(Shuffle::Documents)), own);
         assert_eq!(with(|c| c.run.output_dir = "elsewhere".into()), own);
         assert_eq!(with(|c| c.training.eval_steps = 7), own);
         assert_eq!(with(|c| c.training.save_total_limit = 7), own);
@@ -75,6 +80,7 @@ mod tests {
             |c| c.training.max_steps = 7,
             |c| c.mlm.mlm_probability = 0.4,
             |c| c.data.max_seq_length = 7,
+            |c| c.data.shuffle = Some(Shuffle::Rows),
             |c| c.model.tables[0].encoder.hidden_size = 64,
         ] {
             assert_ne!(with(change), own);

@@ -92,6 +92,17 @@ impl Change {
     }
 }
 
+/// A configuration as it was saved with a checkpoint, where a key that was not there yet has the value by
+/// which its run went: before there was `data.shuffle`, whole documents were shuffled.
+pub fn with_former_defaults(mut saved: Json) -> Json {
+    // Only pretraining has sources.
+    let data = saved.get_mut("data").and_then(Json::as_object_mut);
+    if let Some(data) = data.filter(|data| data.contains_key("sources")) {
+        data.entry("shuffle").or_insert_with(|| "documents".into());
+    }
+    saved
+}
+
 /// Every key that differs, in the order of the structs.
 pub fn diff<T: Serialize>(before: &T, current: &T) -> Vec<Change> {
     let mut changes = Vec::new();

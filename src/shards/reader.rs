@@ -206,21 +206,34 @@ impl ShardSet {
 
     /// Where document `index` lies and how long it is.
     pub fn locate(&self, index: u64) -> Result<Place> {
+        let number = self.shard_of(index)?;
+        let mut bytes = [0; 16];
+        let shard = self.read_offsets(number, index, &mut bytes)?;
+        place(&shard, number, index, &bytes)
+    }
+
+    /// Where each of `count` documents of one shard lies, from document `first` on.
+    pub fn locate_run(&self, first: u64, count: u64) -> Result<Vec<Place>> {
+        let number = self.shard_of(first)?;
+        let mut bytes = vec![0; 8 * (count as usize + 1)];
+        let shard = self.read_offsets(number, first, &mut bytes)?;
+        (first..).zip(bytes.windows(16).step_by(8)).map(|(at, pair)| place(&shard, number, at, pair)).collect()
+    }
+
+    /// The shard of document `index`.
+    fn shard_of(&self, index: u64) -> Result<usize> {
         let next = self.shards.partition_point(|shard| shard.first_document <= index);
         let number = next.checked_sub(1).filter(|_| index < self.documents).ok_or_else(|| {
             Problem::new(format!("there is no document {index}, the shards hold {}", self.documents))
         })?;
+        Ok(number)
+    }
+
+    /// Fills `bytes` with the offsets of a shard from those of document `first` on.
+    fn read_offsets(&self, number: usize, first: u64, bytes: &mut [u8]) -> Result<Arc<Held>> {
         let (shard, first_document) = (self.held(number)?, self.shards[number].first_document);
-        let mut bytes = [0; 16];
-        shard.read_at(&mut bytes, shard.layout.data_start + 8 * (index - first_document))?;
-        let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
-        if start > end || end > shard.layout.tokens {
-            return Err(shard.damaged(format!(
-                "document {index} is said to be at {start}..{end} of {} tokens",
-                shard.layout.tokens
-            )));
-        }
-        Ok(Place { shard: number, start, len: end - start })
+        shard.read_at(bytes, shard.layout.data_start + 8 * (first - first_document))?;
+        Ok(shard)
     }
 
     /// Adds `count` tokens of the document at `place`, from its token `from` on, to `ids`; the range must lie
@@ -260,6 +273,16 @@ impl ShardSet {
         }
         Ok(lengths)
     }
+}
+
+/// Where document `index` lies, by the two offsets in `bytes`.
+fn place(shard: &Held, number: usize, index: u64, bytes: &[u8]) -> Result<Place> {
+    let (start, end) = (le_u64(&bytes[..8]), le_u64(&bytes[8..]));
+    if start > end || end > shard.layout.tokens {
+        let tokens = shard.layout.tokens;
+        return Err(shard.damaged(format!("document {index} is said to be at {start}..{end} of {tokens} tokens")));
+    }
+    Ok(Place { shard: number, start, len: end - start })
 }
 
 /// What to do about a shard that is damaged. A disk that fails and too many open files say nothing of it.

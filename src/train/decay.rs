@@ -135,6 +135,7 @@ fn of_run(config: &mut PretrainConfig, given: DecayFrom) -> Result<Resumed> {
     if config.precision.compute == ComputeChoice::Auto {
         config.precision.compute = parent.precision.compute;
     }
+    config.data.shuffle = config.data.shuffle.or(parent.data.shuffle);
     compare_for_decay(&parent, config, step)?;
     Ok(resumed)
 }

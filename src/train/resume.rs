@@ -10,8 +10,11 @@ use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::CheckpointStore;
+use crate::config::DataConfig;
 use crate::config::PrecisionConfig;
+use crate::config::Shuffle;
 use crate::config::compare_for_resume;
+use crate::config::with_former_defaults;
 use crate::error::Problem;
 use crate::error::Problems;
 use crate::fs;
@@ -113,6 +116,27 @@ pub fn keep_compute(
     if precision.compute.known().is_some() {
         return Ok(());
     }
+    let saved = newest_config(start, folders)?;
+    let compute = saved.map(|saved| serde_json::from_value(saved["precision"]["compute"].clone()));
+    if let Some(Ok(compute)) = compute {
+        precision.compute = compute;
+    }
+    Ok(())
+}
+
+/// Says what is shuffled where the configuration does not: what the newest checkpoint of the run was made
+/// with, or rows in a new run.
+pub fn keep_shuffle(data: &mut DataConfig, start: &Start, folder: PathBuf) -> Result<()> {
+    if data.shuffle.is_none() {
+        let saved = newest_config(start, [folder])?;
+        let kept = saved.map(|saved| serde_json::from_value(saved["data"]["shuffle"].clone()));
+        data.shuffle = kept.and_then(Result::ok).unwrap_or(Some(Shuffle::Rows));
+    }
+    Ok(())
+}
+
+/// The configuration of the newest checkpoint of these runs, if there is one.
+fn newest_config(start: &Start, folders: impl IntoIterator<Item = PathBuf>) -> Result<Option<Value>> {
     let newest = |folder: PathBuf| {
         let store = CheckpointStore::new(&folder);
         anyhow::Ok(store.steps()?.last().map(|&step| store.path_of(step)))
@@ -123,14 +147,11 @@ pub fn keep_compute(
         Start::Auto => folders.into_iter().map(newest).find_map(Result::transpose).transpose()?,
     };
     let Some(path) = checkpoint.map(|path| path.join(CONFIG)).filter(|path| fs::exists(path)) else {
-        return Ok(());
+        return Ok(None);
     };
-    let saved: Value = serde_json::from_slice(&fs::read_capped(&path, CONFIG_CAP_BYTES)?)
+    let saved = serde_json::from_slice(&fs::read_capped(&path, CONFIG_CAP_BYTES)?)
         .map_err(|e| Problem::new(format!("is not valid JSON: {e}")).at(path.display()))?;
-    if let Ok(compute) = serde_json::from_value(saved["precision"]["compute"].clone()) {
-        precision.compute = compute;
-    }
-    Ok(())
+    Ok(Some(with_former_defaults(saved)))
 }
 
 const CONFIG_CAP_BYTES: u64 = 16 << 20;
@@ -147,4 +168,37 @@ fn newest(store: &CheckpointStore, progress: &Progress) -> Result<Option<Resumed
             .into());
     }
     Ok(resumed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_shuffling_what_it_began_with_and_a_new_one_shuffles_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = |given: Option<Shuffle>, start: &Start| {
+            let mut data = DataConfig { shuffle: given, ..DataConfig::default() };
+            keep_shuffle(&mut data, start, folder.path().to_path_buf()).unwrap();
+            data.shuffle.unwrap()
+        };
+        assert_eq!(kept(None, &Start::Auto), Shuffle::Rows);
+        let trainer = CheckpointStore::new(folder.path()).path_of(40).join("trainer");
+        std::fs::create_dir_all(&trainer).unwrap();
+        // A run of the time before the key was there, and what was saved since.
+        for (saved, expected) in [
+            (json!({"data": {"sources": []}}), Shuffle::Documents),
+            (json!({"data": {"sources": [], "shuffle": "documents"}}), Shuffle::Documents),
+            (json!({"data": {"sources": [], "shuffle": "rows"}}), Shuffle::Rows),
+        ] {
+            std::fs::write(trainer.join("config.json"), saved.to_string()).unwrap();
+            assert_eq!(kept(None, &Start::Auto), expected, "{saved}");
+            assert_eq!(kept(Some(Shuffle::Rows), &Start::Auto), Shuffle::Rows);
+            assert_eq!(kept(None, &Start::Fresh), Shuffle::Rows);
+            let at = Start::At(trainer.parent().unwrap().to_path_buf());
+            assert_eq!(kept(None, &at), expected, "{saved}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
+use crate::config::with_former_defaults;
 use crate::error::Problem;
 use crate::layers::Parameters;
 use crate::optim::Optimizer;
@@ -56,7 +57,7 @@ impl Resumed {
         }
         let log = TrainerState::from_json(checkpoint.json(TRAINER_STATE)?)
             .with_context(|| checkpoint.path().display().to_string())?;
-        let config = checkpoint.json(CONFIG)?;
+        let config = with_former_defaults(checkpoint.json(CONFIG)?);
         let inputs = serde_json::from_value(checkpoint.json(INPUTS)?).map_err(|e| {
             let place = checkpoint.path().join(INPUTS);
             Problem::new(format!("is not a table of hashes: {e}")).at(place.display())

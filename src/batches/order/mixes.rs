@@ -4,6 +4,7 @@
 //! order of the *first* mix. So all documents of a source come equally often, whatever the mixes are, and
 //! what a run reads before its first change is what it reads without one.
 
+use crate::batches::order::Seeded;
 use crate::batches::order::Sequence;
 use crate::batches::order::Share;
 
@@ -33,7 +34,8 @@ impl Sequence {
         let of_source = |share: &&Share| share.source == source as u64;
         let share = self.shares.iter().find(of_source).expect("a mix draws from sources with documents");
         if share.places == 0 {
-            return (share.numbered(self.seed.unwrap_or(0), u128::from(position)), position + 1);
+            let seeded = Seeded { seed: self.seed.unwrap_or(0), purpose: self.purpose };
+            return (share.numbered(seeded, u128::from(position)), position + 1);
         }
         let mut position = position;
         loop {
@@ -41,7 +43,7 @@ impl Sequence {
             let place = self.place(epoch, index);
             position += 1;
             if (share.first_place..share.first_place + share.places).contains(&place) {
-                return (share.at(self.seed, epoch, place), position);
+                return (share.at(self.seeded(), epoch, place), position);
             }
         }
     }

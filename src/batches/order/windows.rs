@@ -57,20 +57,43 @@ impl Windows {
         (window + 1) % (self.starts.len() - 1).max(1)
     }
 
-    /// A document of each shard of a window.
-    pub(in crate::batches) fn documents(&self, window: usize) -> Vec<u64> {
-        let inside = self.starts[window]..self.starts[window + 1];
+    /// How many windows there are.
+    pub(in crate::batches) fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The places of a window in an epoch.
+    pub(in crate::batches) fn places(&self, window: usize) -> Range<u64> {
+        self.starts[window]..self.starts[window + 1]
+    }
+
+    /// The documents of each shard of a window.
+    pub(in crate::batches) fn shards(&self, window: usize) -> Vec<Range<u64>> {
+        let inside = self.places(window);
         let shards =
             self.shards.iter().filter(|(place, documents)| inside.contains(place) && !documents.is_empty());
-        shards.map(|(_, documents)| documents.start).collect()
+        shards.map(|(_, documents)| documents.clone()).collect()
+    }
+
+    /// A document of each shard of a window.
+    pub(in crate::batches) fn documents(&self, window: usize) -> Vec<u64> {
+        self.shards(window).into_iter().map(|documents| documents.start).collect()
+    }
+
+    /// The number of the chunk that comes at place `index` of a window with so many `chunks`.
+    pub(in crate::batches) fn chunk(&self, epoch: u64, window: usize, chunks: u64, index: u64) -> u64 {
+        Permutation::new(self.stream(Purpose::Chunks, epoch, window), chunks).at(index)
+    }
+
+    fn stream(&self, purpose: Purpose, epoch: u64, window: usize) -> Stream {
+        Stream::new(self.seed, purpose, WITHIN_WINDOW | epoch << WINDOW_BITS | window as u64)
     }
 
     /// The document at `place` of `epoch`.
     pub(super) fn document(&self, epoch: u64, place: u64) -> u64 {
         let window = self.at(place);
-        let (start, end) = (self.starts[window], self.starts[window + 1]);
-        let id = WITHIN_WINDOW | epoch << WINDOW_BITS | window as u64;
-        let inside = Permutation::new(Stream::new(self.seed, Purpose::Order, id), end - start);
+        let Range { start, end } = self.places(window);
+        let inside = Permutation::new(self.stream(Purpose::Order, epoch, window), end - start);
         let place = start + inside.at(place - start);
         let (first, documents) = &self.shards[self.shards.partition_point(|(first, _)| *first <= place) - 1];
         documents.start + (place - first)

@@ -48,7 +48,7 @@ fn whole(ranks: &[StepBatches]) -> Whole {
 /// The first steps of a run with 16 rows a step.
 fn steps(
     set: &Arc<ShardSet>,
-    packing: Packing,
+    frame: Frame,
     masking: &Masking,
     world_size: usize,
     rows: usize,
@@ -58,14 +58,7 @@ fn steps(
         let order = Order::Weighted { seed: 7, weights: [1.0, 0.5, 1.7].into() };
         let options =
             LoaderOptions { order, total_steps: 6, rank, world_size, workers, ..options(7, rows, 16 / rows) };
-        Loader::start(
-            Arc::clone(set),
-            frame(16).with_packing(packing),
-            masking.clone(),
-            options,
-            Cursor::default(),
-        )
-        .unwrap()
+        Loader::start(Arc::clone(set), frame, masking.clone(), options, Cursor::default()).unwrap()
     };
     let mut ranks: Vec<Loader> = (0..world_size).map(start).collect();
     (0..6)
@@ -88,14 +81,14 @@ fn ranks_workers_and_micro_batches_change_nothing() {
     for unit in [MaskingUnit::Token, MaskingUnit::WholeWord, MaskingUnit::Span] {
         let config = MlmConfig { masking: unit, mlm_probability_end: Some(0.4), ..MlmConfig::default() };
         let masking = Masking::new(&config, &tokenizer()).unwrap();
-        for packing in PACKINGS {
-            let expected = steps(&set, packing, &masking, 1, 16, 1);
+        for frame in frames(16) {
+            let expected = steps(&set, frame, &masking, 1, 16, 1);
             assert!(expected[5].epoch > 1.0, "the steps pass over the end of an epoch");
             for (world_size, rows, workers) in
                 [(1, 4, 1), (1, 1, 3), (2, 8, 1), (4, 2, 2), (8, 1, 1), (8, 2, 4), (3, 2, 1)]
             {
-                let found = steps(&set, packing, &masking, world_size, rows, workers);
-                assert_eq!(found, expected, "{packing:?} {unit:?} {world_size} {rows} {workers}");
+                let found = steps(&set, frame, &masking, world_size, rows, workers);
+                assert_eq!(found, expected, "{frame:?} {unit:?} {world_size} {rows} {workers}");
             }
         }
     }
@@ -110,12 +103,11 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
         phases: vec![crate::config::TrainingPhase::of_length(3, 12)],
         ..crate::config::TrainingConfig::default()
     };
-    for packing in PACKINGS {
+    for frame in frames(32) {
         let start = |rank, world_size, first_step, cursor| {
             let plan = BatchPlan::new(&phases, 32);
             let options = LoaderOptions { first_step, rank, world_size, ..LoaderOptions::new(3, plan) };
-            Loader::start(Arc::clone(&set), frame(32).with_packing(packing), masking(), options, cursor)
-                .unwrap()
+            Loader::start(Arc::clone(&set), frame, masking(), options, cursor).unwrap()
         };
         let mut alone = start(0, 1, 0, Cursor::default());
         let expected: Vec<StepBatches> = (0..6).map(|_| alone.next_step().unwrap()).collect();
@@ -135,7 +127,7 @@ fn phases_and_ramp_give_the_same_steps_to_any_number_of_ranks_and_after_a_resume
         }
         for stop in 0..5 {
             let mut resumed = start(0, 1, stop as u64 + 1, expected[stop].cursor_after.clone());
-            assert_eq!(resumed.next_step().unwrap(), expected[stop + 1], "{packing:?} after step {stop}");
+            assert_eq!(resumed.next_step().unwrap(), expected[stop + 1], "{frame:?} after step {stop}");
         }
     }
 }

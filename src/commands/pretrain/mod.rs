@@ -41,6 +41,7 @@ use crate::train::decay;
 use crate::train::probe::Probe;
 use crate::train::resume::Start;
 use crate::train::resume::keep_compute;
+use crate::train::resume::keep_shuffle;
 use crate::train::run::Outcome;
 use crate::train::run::Request;
 use crate::train::saved::Resumed;
@@ -72,6 +73,7 @@ pub fn run(args: &PretrainArgs) -> Result<()> {
     // A decay takes the model of its checkpoint as it was saved.
     config.model = staging::staged(config.model, &config.cache)?;
     keep_compute(&mut config.precision, &start, [config.run.output_dir.clone()])?;
+    keep_shuffle(&mut config.data, &start, config.run.output_dir.clone())?;
     let machine = machine::set_up_as_one_of_many(&config.run, &config.precision, &config.distributed)?;
     config.precision.compute = machine.policy.compute_type().into();
     let (resolved, origin) = origin::resolve(&config)?;

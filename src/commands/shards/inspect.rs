@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::batches::Frame;
+use crate::batches::Order;
+use crate::batches::Packing;
 use crate::commands::shards::Folders;
 use crate::commands::shards::args::InspectArgs;
 use crate::commands::shards::args::SplitName;
@@ -20,6 +23,7 @@ use crate::corpus::Side;
 use crate::error::Problem;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
+use crate::tasks::pretraining;
 use crate::tokenizer::Tokenizer;
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
@@ -43,17 +47,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
         .try_for_each(|line| output.line(line))?;
     if args.rows > 0 && set.num_tokens() > 0 {
         let tokenizer = needed(tokenizer.as_ref(), args)?;
-        let (data, mlm, run) = settings(args)?;
-        let mut rows = Rows {
-            set: Arc::new(set),
-            tokenizer,
-            side,
-            seed: args.seed.unwrap_or(run.seed),
-            max_seq_length: data.max_seq_length,
-            mlm,
-            in_color: terminal::shows_colors(),
-        };
-        rows.print(args.rows, &mut output)?;
+        rows_of(args, set, side, tokenizer)?.print(args.rows, &mut output)?;
     }
     output.finish()
 }
@@ -68,15 +62,28 @@ fn needed<'a>(tokenizer: Option<&'a Tokenizer>, args: &InspectArgs) -> Result<&'
     Ok(tokenizer.ok_or_else(missing)?)
 }
 
-/// What decides over rows and masks: the configuration's, or the defaults.
-fn settings(args: &InspectArgs) -> Result<(DataConfig, MlmConfig, RunSection)> {
-    match &args.config {
-        Some(path) => {
-            let config = config::load_pretrain(path, &[])?.config;
-            Ok((config.data, config.mlm, config.run))
+/// Rows as they train, or as they are evaluated, by the configuration or by the defaults.
+fn rows_of<'a>(args: &InspectArgs, set: ShardSet, side: Side, tokenizer: &'a Tokenizer) -> Result<Rows<'a>> {
+    let config = args.config.as_ref().map(|path| config::load_pretrain(path, &[])).transpose()?;
+    let mut rows = if let Some(mut config) = config.map(|loaded| loaded.config) {
+        config.run.seed = args.seed.unwrap_or(config.run.seed);
+        let (order, frame) = (pretraining::order(&config, &set), pretraining::frame(&config, tokenizer)?);
+        let (seed, mlm) = (config.run.seed, config.mlm);
+        Rows { set: Arc::new(set), tokenizer, side, seed, order, frame, mlm, in_color: false }
+    } else {
+        let seed = args.seed.unwrap_or(RunSection::default().seed);
+        let frame = Frame::new(tokenizer, DataConfig::default().max_seq_length)?.with_chunks();
+        let (order, mlm) = (Order::Shuffled { seed }, MlmConfig::default());
+        Rows { set: Arc::new(set), tokenizer, side, seed, order, frame, mlm, in_color: false }
+    };
+    rows.in_color = terminal::shows_colors();
+    if side == Side::Validation {
+        rows.order = Order::Fixed;
+        if !matches!(rows.frame.packing, Packing::Pairs(_)) {
+            rows.frame.packing = Packing::Segments;
         }
-        None => Ok(Default::default()),
     }
+    Ok(rows)
 }
 
 fn document_lines(set: &ShardSet, index: u64, tokenizer: &Tokenizer) -> Result<Vec<String>> {

@@ -51,7 +51,8 @@ pub(super) struct Rows<'a> {
     pub(super) tokenizer: &'a Tokenizer,
     pub(super) side: Side,
     pub(super) seed: u64,
-    pub(super) max_seq_length: usize,
+    pub(super) order: Order,
+    pub(super) frame: Frame,
     pub(super) mlm: MlmConfig,
     pub(super) in_color: bool,
 }
@@ -59,24 +60,18 @@ pub(super) struct Rows<'a> {
 impl Rows<'_> {
     /// Writes the first `count` rows of the first epoch, or all if there are fewer.
     pub(super) fn print<W: Write>(&mut self, count: usize, output: &mut Output<W>) -> Result<()> {
-        let frame = Frame::new(self.tokenizer, self.max_seq_length)?;
-        let (order, masking, seed) = match self.side {
-            Side::Train => {
-                (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed)
-            }
+        let (masking, seed) = match self.side {
+            Side::Train => (Masking::new(&self.mlm, self.tokenizer)?, self.seed),
             Side::Validation => {
-                let masking = Masking::for_evaluation(PretrainTask::MaskedLm, self.tokenizer)?;
-                (Order::Fixed, masking, EVALUATION_SEED)
+                (Masking::for_evaluation(PretrainTask::MaskedLm, self.tokenizer)?, EVALUATION_SEED)
             }
         };
-        let mut packer = Packer::new(Arc::clone(&self.set), order, frame, Cursor::default())?;
+        let (set, order) = (Arc::clone(&self.set), self.order.clone());
+        let mut packer = Packer::new(set, order, self.frame, Cursor::default())?;
         output.line("")?;
         output.line(&self.legend())?;
         for number in 0..count {
-            if packer.cursor().tokens >= self.set.num_tokens() {
-                break;
-            }
-            let mut row = packer.next_row()?;
+            let Some(mut row) = packer.next_row_of_epoch()? else { break };
             let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
             masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| {
                 chosen[place as usize] = true;
@@ -89,7 +84,7 @@ impl Rows<'_> {
     }
 
     fn legend(&self) -> String {
-        let rows = format!("rows of at most {} tokens", self.max_seq_length);
+        let rows = format!("rows of at most {} tokens", self.frame.max_seq_length);
         if self.in_color {
             let masked = format!("{GREEN}masked{RESET} {DIM}original{RESET}");
             format!(
@@ -209,7 +204,8 @@ mod tests {
             tokenizer,
             side: Side::Train,
             seed: 1,
-            max_seq_length: 16,
+            order: Order::Fixed,
+            frame: Frame::new(tokenizer, 16).unwrap(),
             mlm: MlmConfig::default(),
             in_color,
         }

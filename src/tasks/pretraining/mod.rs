@@ -30,6 +30,7 @@ use crate::config::InitialEmbeddings;
 use crate::config::MlmConfig;
 use crate::config::PretrainConfig;
 use crate::config::PretrainTask;
+use crate::config::Shuffle;
 use crate::config::TrainingPhase;
 use crate::error::Problem;
 use crate::families::HeadKind;
@@ -227,7 +228,7 @@ impl<T: Pretrained> Kind for Pretraining<'_, T> {
         sample(config, &task, &tokenizer)?;
         let folders = task.folders(&tokenizer);
         let plan = BatchPlan::new(training, config.data.max_seq_length);
-        let frame = Frame::new(&tokenizer, config.data.max_seq_length)?.with_packing(rows(config));
+        let frame = frame(config, &tokenizer)?;
         // Evaluation is packed in segments unless it is about pairs, so that runs with other packings can be
         // compared.
         let pairs = T::NAME.sentence_pairs();
@@ -287,7 +288,7 @@ pub fn shapes<T: Pretrained>(config: &PretrainConfig, model: &ModelConfig) -> Re
 }
 
 /// The order of training behind all phases: each source as often as its weight says.
-fn order(config: &PretrainConfig, train: &ShardSet) -> Order {
+pub fn order(config: &PretrainConfig, train: &ShardSet) -> Order {
     let weights = config.data.sources.iter().map(|source| source.weight).collect();
     windowed(config, train).unwrap_or(Order::Weighted { seed: config.run.seed, weights })
 }
@@ -304,10 +305,15 @@ fn rows(config: &PretrainConfig) -> Packing {
     pairs.map_or_else(|| Packing::new(&config.data.packing), Packing::Pairs)
 }
 
+/// The rows of training, at the length of the last phase.
+pub fn frame(config: &PretrainConfig, tokenizer: &Tokenizer) -> Result<Frame> {
+    let frame = Frame::new(tokenizer, config.data.max_seq_length)?.with_packing(rows(config));
+    Ok(if config.data.shuffle == Some(Shuffle::Documents) { frame } else { frame.with_chunks() })
+}
+
 /// How well packing as configured fills the rows of an epoch of `train`, at the length of the last phase.
 pub fn packing(config: &PretrainConfig, tokenizer: &Tokenizer, train: &ShardSet) -> Result<PackingReport> {
-    let frame = Frame::new(tokenizer, config.data.max_seq_length)?;
-    packing_report(train, &order(config, train), frame.with_packing(rows(config)))
+    packing_report(train, &order(config, train), frame(config, tokenizer)?)
 }
 
 /// The loss of the best model that knows only how frequent each token of the validation set is.

@@ -18,3 +18,4 @@ mod recipe;
 mod refusals;
 mod report;
 mod sentence_pairs;
+mod shuffle;

@@ -1,0 +1,73 @@
+//! Documents as planning sees them: where each lies and how long it is, never its tokens.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::shards::Place;
+use crate::shards::ShardSet;
+
+/// What a plan is made from.
+pub(super) trait Documents {
+    /// Where a document lies.
+    type Place: Copy;
+
+    /// Where document `index` lies, and its tokens.
+    fn locate(&self, index: u64) -> Result<(Self::Place, u64)>;
+
+    /// The same of `count` documents from `first` on, all within one of [`runs`](Self::runs).
+    fn locate_run(&self, first: u64, count: u64) -> Result<Vec<(Self::Place, u64)>>;
+
+    /// All documents, in ranges within which several are located at once.
+    fn runs(&self) -> Vec<Range<u64>>;
+}
+
+impl Documents for Arc<ShardSet> {
+    type Place = Place;
+
+    fn locate(&self, index: u64) -> Result<(Place, u64)> {
+        let place = ShardSet::locate(self, index)?;
+        Ok((place, place.len))
+    }
+
+    fn locate_run(&self, first: u64, count: u64) -> Result<Vec<(Place, u64)>> {
+        let places = ShardSet::locate_run(self, first, count)?;
+        Ok(places.into_iter().map(|place| (place, place.len)).collect())
+    }
+
+    fn runs(&self) -> Vec<Range<u64>> {
+        self.ranges()
+    }
+}
+
+/// Only lengths, to play an epoch through.
+pub(super) struct Lengths {
+    lengths: Vec<u32>,
+    /// The documents of each shard.
+    shards: Vec<Range<u64>>,
+}
+
+impl Lengths {
+    /// The lengths of all documents of `shards`.
+    pub(super) fn new(shards: &ShardSet) -> Result<Self> {
+        Ok(Self { lengths: shards.lengths()?, shards: shards.ranges() })
+    }
+}
+
+impl Documents for Lengths {
+    type Place = ();
+
+    fn locate(&self, index: u64) -> Result<((), u64)> {
+        Ok(((), u64::from(self.lengths[index as usize])))
+    }
+
+    fn locate_run(&self, first: u64, count: u64) -> Result<Vec<((), u64)>> {
+        let lengths = &self.lengths[first as usize..(first + count) as usize];
+        Ok(lengths.iter().map(|length| ((), u64::from(*length))).collect())
+    }
+
+    fn runs(&self) -> Vec<Range<u64>> {
+        self.shards.clone()
+    }
+}

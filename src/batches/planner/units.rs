@@ -1,0 +1,260 @@
+//! What the epochs of a run are made of: documents, or the chunks of documents and what is behind those.
+//!
+//! Chunks come in an order of their own, drawn over all of them: rows of a long document are shuffled as if
+//! each were a document. What is behind the last chunk of a document, its rest, comes where the order of
+//! documents has the document, so that where no document has a chunk, rows are those without chunks. Where
+//! shards come in windows, so do chunks: those of a window are known once its shards are here.
+
+use anyhow::Result;
+
+use crate::batches::Cursor;
+use crate::batches::Frame;
+use crate::batches::Order;
+use crate::batches::Packing;
+use crate::batches::Sequence;
+use crate::batches::chunks::Chunk;
+use crate::batches::chunks::ChunkIndex;
+use crate::batches::documents::Documents;
+use crate::batches::order::Windows;
+use crate::batches::pairs;
+use crate::batches::planner::Found;
+use crate::batches::planner::Planner;
+use crate::batches::planner::SPECIAL;
+use crate::error::Problem;
+use crate::shards::SourceRange;
+
+/// What a row is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Documents, or their rests.
+    Document,
+    /// Chunks.
+    Chunk,
+}
+
+/// The order of the documents of a mix of sources, and that of their chunks.
+#[derive(Debug, Clone)]
+pub(super) struct Mix {
+    pub(super) documents: Sequence,
+    /// `None` where there are none, and where chunks come in windows of shards.
+    pub(super) chunks: Option<Sequence>,
+}
+
+impl Mix {
+    /// Tokens of an epoch: exact where every source has weight 1, else the mean over epochs.
+    pub(super) fn tokens(&self) -> f64 {
+        self.documents.tokens() + self.chunks.as_ref().map_or(0.0, Sequence::tokens)
+    }
+
+    /// More tokens than this no epoch has.
+    pub(super) fn tokens_max(&self) -> u64 {
+        self.documents.tokens_max() + self.chunks.as_ref().map_or(0, Sequence::tokens_max)
+    }
+}
+
+/// The mixes of sources, and the chunks of their documents.
+pub(super) struct Units {
+    orders: Vec<Order>,
+    /// Sources by their documents, with the tokens outside of chunks.
+    documents: Vec<SourceRange>,
+    chunks: Option<Chunks>,
+}
+
+/// The chunks at hand.
+struct Chunks {
+    index: ChunkIndex,
+    /// Sources by their chunks.
+    sources: Vec<SourceRange>,
+    /// The window of shards whose chunks these are; `None` where they are those of all shards.
+    window: Option<usize>,
+}
+
+impl Units {
+    /// The units of `documents` in these orders, of which a run has at least one.
+    pub(super) fn new<D: Documents>(
+        documents: &D,
+        orders: &[Order],
+        sources: &[SourceRange],
+        frame: Frame,
+    ) -> Result<Self> {
+        let mut units = Self { orders: orders.to_vec(), documents: sources.to_vec(), chunks: None };
+        let special = if let Packing::Pairs(_) = frame.packing { pairs::SPECIAL } else { SPECIAL };
+        let tokens = frame.chunk_row.map(|row| (row as u64).saturating_sub(special).max(1));
+        if let Some(tokens) = tokens.filter(|_| orders.iter().all(Order::is_shuffled)) {
+            let is_windowed = matches!(orders.first(), Some(Order::Windowed { .. }));
+            let ranges = if is_windowed { Vec::new() } else { documents.runs() };
+            let index = ChunkIndex::new(documents, &ranges, tokens)?;
+            let of_chunks = |source: &SourceRange| {
+                let first = index.before(source.first_document);
+                let count = index.before(source.first_document + source.documents) - first;
+                let tokens = count * tokens;
+                SourceRange { first_document: first, documents: count, tokens, ..source.clone() }
+            };
+            let sources: Vec<SourceRange> = sources.iter().map(of_chunks).collect();
+            for (rests, chunks) in units.documents.iter_mut().zip(&sources) {
+                rests.tokens -= chunks.tokens;
+            }
+            units.chunks = Some(Chunks { index, sources, window: None });
+        }
+        Ok(units)
+    }
+
+    /// Mix `number` of the sources.
+    pub(super) fn mix(&self, number: usize) -> Result<Mix> {
+        let order = self.orders.get(number).ok_or_else(|| {
+            Problem::new(format!(
+                "the position to continue from is of mix {number} of the sources, there are {}",
+                self.orders.len()
+            ))
+            .hint("the checkpoint is of a run with other `training.phases`")
+        })?;
+        let documents = order.sequence(&self.documents)?;
+        let all = self.chunks.as_ref().filter(|_| documents.windows().is_none());
+        let chunks = all.map(|chunks| order.chunks(&chunks.sources)).transpose()?;
+        Ok(Mix { documents, chunks })
+    }
+
+    /// Whether documents are cut into chunks.
+    pub(super) fn has_chunks(&self) -> bool {
+        self.chunks.is_some()
+    }
+
+    /// Tokens of a chunk; 0 where there are none.
+    pub(super) fn chunk_tokens(&self) -> u64 {
+        self.chunks.as_ref().map_or(0, |chunks| chunks.index.tokens())
+    }
+
+    /// Tokens of a document of `tokens` that are in chunks.
+    pub(super) fn in_chunks(&self, tokens: u64) -> u64 {
+        self.chunks.as_ref().map_or(0, |chunks| tokens - tokens % chunks.index.tokens())
+    }
+
+    /// Places of chunks in an epoch of `mix`, or in the window of shards at hand.
+    pub(super) fn chunk_places(&self, mix: &Mix) -> u64 {
+        match (&mix.chunks, &self.chunks) {
+            (Some(sequence), _) => sequence.places(),
+            (None, Some(chunks)) => chunks.index.len(),
+            (None, None) => 0,
+        }
+    }
+
+    /// Goes to the window of shards of `cursor`, where there are windows and chunks.
+    pub(super) fn enter<D: Documents>(&mut self, documents: &D, first: &Mix, cursor: &Cursor) -> Result<()> {
+        let Some((chunks, windows)) = self.chunks.as_mut().zip(first.documents.windows()) else {
+            return Ok(());
+        };
+        let window = cursor.shard_window;
+        if chunks.window == Some(window) {
+            return Ok(());
+        }
+        chunks.index = ChunkIndex::new(documents, &windows.shards(window), chunks.index.tokens())?;
+        chunks.window = Some(window);
+        if cursor.chunk > chunks.index.len() {
+            let message = format!(
+                "the position to continue from (chunk {}) is beyond the {} chunks of window {window}",
+                cursor.chunk,
+                chunks.index.len()
+            );
+            let hint = "the shards are not those that the checkpoint was trained on";
+            return Err(Problem::new(message).hint(hint).into());
+        }
+        Ok(())
+    }
+
+    /// The chunk at the place of `cursor`, and, where mixes change, its source and where that stands behind it.
+    pub(super) fn chunk<D: Documents>(
+        &self,
+        documents: &D,
+        first: &Mix,
+        mixed: Option<&Mix>,
+        cursor: &Cursor,
+    ) -> Result<(Chunk<D::Place>, Option<(usize, u64)>)> {
+        let Cursor { epoch, chunk: index, shard_window, .. } = *cursor;
+        let chunks = self.chunks.as_ref().ok_or_else(|| Problem::new("documents are not cut into chunks"))?;
+        let (number, moves) = match (&first.chunks, mixed.and_then(|mixed| mixed.chunks.as_ref())) {
+            (Some(first), None) => (first.document(epoch, index), None),
+            (Some(first), Some(mixed)) => {
+                let source = mixed.source(epoch, index);
+                let (number, position) = first.next_of(source, cursor.chunk_positions[source]);
+                (number, Some((source, position)))
+            }
+            (None, _) => {
+                let windows = first.documents.windows();
+                let at = |windows: &Windows| windows.chunk(epoch, shard_window, chunks.index.len(), index);
+                (windows.map_or(index, at), None)
+            }
+        };
+        Ok((chunks.index.find(documents, number)?, moves))
+    }
+}
+
+impl<D: Documents> Planner<D> {
+    /// Where documents or chunks end: in the epoch, or in the window of shards at hand.
+    pub(super) fn places(&self, unit: Unit) -> u64 {
+        let mix = self.at_hand();
+        match (unit, mix.documents.windows()) {
+            (Unit::Chunk, _) => self.units.chunk_places(mix),
+            (Unit::Document, Some(windows)) if self.units.has_chunks() => {
+                windows.places(self.cursor.shard_window).end
+            }
+            (Unit::Document, _) => mix.documents.places(),
+        }
+    }
+
+    /// Whether documents, or chunks, are left of the epoch, or of the window of shards at hand.
+    pub(super) fn has_left(&self, unit: Unit) -> bool {
+        let at = if unit == Unit::Chunk { self.cursor.chunk } else { self.cursor.index };
+        at < self.places(unit)
+    }
+
+    /// What the next row is made of: that of which the smaller part has come; `None` at the end of the epoch.
+    pub(super) fn next_unit(&mut self) -> Result<Option<Unit>> {
+        loop {
+            if self.units.has_chunks() {
+                self.units.enter(&self.documents, &self.first, &self.cursor)?;
+            }
+            if self.next_mix.is_some() {
+                // What is open is used up first.
+                let unit = if self.cursor.chunk_token > 0 { Unit::Chunk } else { Unit::Document };
+                let is_open = self.cursor.chunk_token + self.cursor.token + self.cursor.window_seq_length > 0;
+                return Ok(is_open.then_some(unit));
+            }
+            match (self.has_left(Unit::Document), self.has_left(Unit::Chunk)) {
+                (true, true) => return Ok(Some(self.behind()?)),
+                (true, false) => return Ok(Some(Unit::Document)),
+                (false, true) => return Ok(Some(Unit::Chunk)),
+                (false, false) => {}
+            }
+            let windows = self.first.documents.windows().filter(|_| self.units.has_chunks());
+            let next = self.cursor.shard_window + 1;
+            if windows.is_none_or(|windows| next == windows.len()) {
+                return Ok(None);
+            }
+            (self.cursor.shard_window, self.cursor.chunk) = (next, 0);
+        }
+    }
+
+    /// Documents, or chunks, whichever are behind the others in the epoch or the window of shards at hand.
+    fn behind(&mut self) -> Result<Unit> {
+        let windows = self.at_hand().documents.windows();
+        let start = windows.map_or(0, |windows| windows.places(self.cursor.shard_window).start);
+        let (documents, chunks) = (self.places(Unit::Document) - start, self.places(Unit::Chunk));
+        let (mut done, mut of) = (u128::from(self.cursor.index - start), u128::from(documents));
+        if let Packing::BestFit { window_documents } = self.packing {
+            let (covered, rows) = self.open_window(window_documents)?;
+            let rows = u128::from(rows.max(1));
+            done = done * rows + u128::from(covered) * u128::from(self.cursor.window_row);
+            of *= rows;
+        }
+        let is_chunk = u128::from(self.cursor.chunk) * of <= done * u128::from(chunks);
+        Ok(if is_chunk { Unit::Chunk } else { Unit::Document })
+    }
+
+    /// The chunk at the cursor.
+    pub(super) fn find_chunk(&self) -> Result<Found<D::Place>> {
+        let (chunk, moves) =
+            self.units.chunk(&self.documents, &self.first, self.mixed.as_ref(), &self.cursor)?;
+        let Chunk { document, place, document_tokens: tokens, from } = chunk;
+        Ok(Found { document, place, tokens, from, count: self.units.chunk_tokens(), moves })
+    }
+}

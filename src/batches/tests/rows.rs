@@ -1,0 +1,164 @@
+//! Chunks of long documents: spread over the epoch, as often as their documents, within windows of shards.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The rows of an epoch, and the cursor before each.
+fn epoch(packer: &mut Packer) -> Vec<(Cursor, Row)> {
+    std::iter::from_fn(|| {
+        let cursor = packer.cursor();
+        packer.next_row_of_epoch().unwrap().map(|row| (cursor, row))
+    })
+    .collect()
+}
+
+/// Documents of these lengths; every token is the number of its document, from 10 on.
+fn numbered(lengths: &[usize]) -> Vec<Vec<u32>> {
+    (10..).zip(lengths).map(|(number, length)| vec![number; *length]).collect()
+}
+
+fn text(row: &Row) -> impl Iterator<Item = u32> {
+    row.ids.iter().copied().filter(|id| *id >= 5)
+}
+
+#[test]
+fn documents_that_fit_a_row_come_as_they_do_without_chunks() {
+    let lengths: Vec<usize> = (0..200).map(|n| 1 + n * 7 % 13).collect();
+    let set = Arc::new(ShardSet::in_memory(&numbered(&lengths), VOCAB));
+    for packing in PACKINGS {
+        let whole = frame(16).with_packing(packing);
+        let rows = |frame| {
+            let order = Order::Weighted { seed: 3, weights: [1.7].into() };
+            let mut packer = Packer::new(Arc::clone(&set), order, frame, Cursor::default()).unwrap();
+            (0..300).map(|_| (packer.cursor(), packer.next_row().unwrap())).collect::<Vec<_>>()
+        };
+        // A pair takes a place more, so that 14 tokens are no row of one.
+        assert_eq!(rows(whole), rows(Frame { chunk_row: Some(17), ..whole }), "{packing:?}");
+    }
+}
+
+#[test]
+fn rows_of_long_documents_are_spread_over_the_whole_epoch() {
+    let set = Arc::new(ShardSet::in_memory(&numbered(&[7000; 10]), VOCAB));
+    for packing in PACKINGS.into_iter().take(6) {
+        let frame = frame(16).with_packing(packing).with_chunks();
+        let mut packer =
+            Packer::new(Arc::clone(&set), Order::Shuffled { seed: 1 }, frame, Cursor::default()).unwrap();
+        let rows = epoch(&mut packer);
+        // In batches of 32 rows, as many of one document as if each row were drawn by itself.
+        let documents = rows.chunks(32).map(|batch| {
+            let all: std::collections::BTreeSet<u32> = batch.iter().flat_map(|(_, row)| text(row)).collect();
+            all.len()
+        });
+        let counts: Vec<usize> = documents.collect();
+        let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+        assert!(mean > 9.3, "{packing:?}: {mean} of 10 documents in a batch");
+        // A chunk fills a row by itself.
+        let mixed = rows.iter().filter(|(_, row)| row.segment_ends.len() > 1 || row.ids.len() < 16).count();
+        assert!(mixed < 10, "{packing:?}: {mixed} of {} rows", rows.len());
+    }
+}
+
+#[test]
+fn every_chunk_and_every_rest_comes_as_often_as_its_source_is_weighted() {
+    // In every document of 35 tokens there are 3 chunks of 10 and a rest of 5, all with ids of their own.
+    let stretches = |first: u32, documents: u32| -> Vec<Vec<u32>> {
+        let document = |number: u32| (0..35).map(|at| first + 4 * number + at / 10).collect();
+        (0..documents).map(document).collect()
+    };
+    let (web, books) = (stretches(10, 20), stretches(500, 7));
+    let set = Arc::new(ShardSet::in_memory_sources(&[("web", &web), ("books", &books)], VOCAB));
+    let order = |weights: [f64; 2]| Order::Weighted { seed: 4, weights: weights.into() };
+    let orders = [order([0.5, 1.0]), order([2.0, 0.3]), order([0.0, 1.0])];
+    for packing in [Packing::Segments, Packing::BestFit { window_documents: 5 }] {
+        let frame = frame(12).with_packing(packing).with_chunks();
+        let mut packer = Packer::of_mixes(Arc::clone(&set), &orders, frame, Cursor::default()).unwrap();
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for row in 0..900 {
+            packer.set_mix(row / 300).unwrap();
+            text(&packer.next_row().unwrap()).for_each(|id| *counts.entry(id).or_default() += 1);
+            for (first, documents) in [(10, 20), (500, 7)] {
+                for (is_rest, length) in [(false, 10), (true, 5)] {
+                    let ids = (first..first + 4 * documents).filter(|id| ((id - first) % 4 == 3) == is_rest);
+                    let times = ids.map(|id| counts.get(&id).copied().unwrap_or(0).div_ceil(length));
+                    let (least, most) = (times.clone().min().unwrap(), times.max().unwrap());
+                    // A window shuffles the end of a pass and the beginning of the next one into each other.
+                    let most_apart = 1 + usize::from(is_rest && packing != Packing::Segments);
+                    assert!(most - least <= most_apart, "{packing:?} row {row}: {counts:?}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn windows_of_shards_are_used_up_one_after_the_other(
+        lengths in prop::collection::vec(1usize..60, 1..30), seed: u64, size in 1usize..4, which in 0usize..21,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let set = shards(folder.path(), &lengths);
+        let frame = frames(12)[which];
+        let order = Order::Windowed { seed, size, shards: set.ranges().into() };
+        let sequence = order.sequence(set.sources()).unwrap();
+        let windows = sequence.windows().unwrap();
+        let start = |cursor| Packer::new(Arc::clone(&set), order.clone(), frame, cursor).unwrap();
+        let mut packer = start(Cursor::default());
+        for number in 0..2 {
+            let rows = epoch(&mut packer);
+            let mut seen: Vec<u32> = rows.iter().flat_map(|(_, row)| text(row)).collect();
+            if frame.chunk_row.is_some() {
+                // Window by window, each token of the window once.
+                let mut from = 0;
+                for window in 0..windows.len() {
+                    let inside = windows.shards(window).into_iter().flatten();
+                    let mut expected: Vec<u32> =
+                        inside.flat_map(|document| set.document(document).unwrap()).collect();
+                    let mut found = seen[from..from + expected.len()].to_vec();
+                    from += expected.len();
+                    expected.sort_unstable();
+                    found.sort_unstable();
+                    prop_assert_eq!(found, expected, "window {}", window);
+                }
+            }
+            seen.sort_unstable();
+            let mut all: Vec<u32> = (0..lengths.iter().sum()).map(token).collect();
+            all.sort_unstable();
+            prop_assert_eq!(seen, all);
+            let report = packing_report(&set, &order, frame).unwrap();
+            prop_assert!(number > 0 || report.rows == rows.len() as u64);
+            for (at, (cursor, _)) in rows.iter().enumerate() {
+                let json = serde_json::to_string(cursor).unwrap();
+                let mut resumed = start(serde_json::from_str(&json).unwrap());
+                for (_, expected) in rows.iter().skip(at).take(3) {
+                    prop_assert_eq!(&resumed.next_row().unwrap(), expected);
+                }
+            }
+            // The next epoch begins with its first row.
+            packer = start(Cursor { epoch: 1, ..Cursor::default() });
+        }
+    }
+}
+
+#[test]
+fn a_position_of_another_order_is_refused() {
+    let set = Arc::new(ShardSet::in_memory(&numbered(&[100, 30]), VOCAB));
+    let whole = frame(12);
+    let windowed = Order::Windowed { seed: 1, size: 1, shards: set.ranges().into() };
+    let chunk = |chunk| Cursor { chunk, ..Cursor::default() };
+    for (order, frame, cursor) in [
+        (Order::Shuffled { seed: 1 }, whole, chunk(1)),
+        (Order::Shuffled { seed: 1 }, whole.with_chunks(), chunk(14)),
+        (windowed.clone(), whole.with_chunks(), Cursor { shard_window: 1, ..Cursor::default() }),
+        (windowed, whole.with_chunks(), chunk(14)),
+    ] {
+        let refused = Packer::new(Arc::clone(&set), order, frame, cursor).and_then(|mut packer| packer.next_row());
+        let message = refused.unwrap_err().to_string();
+        assert!(message.starts_with("the position to continue from"), "{message}");
+    }
+}
