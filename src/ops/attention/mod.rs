@@ -30,6 +30,7 @@ pub(in crate::ops) mod cpu;
 pub(in crate::ops) mod cuda;
 #[cfg(test)]
 pub(in crate::ops) mod drawn;
+pub(in crate::ops) mod earlier;
 pub mod reference;
 pub(in crate::ops) mod rows;
 mod tiles;

@@ -18,7 +18,9 @@ use crate::ops::attention::Segments;
 use crate::ops::attention::cuda;
 use crate::ops::attention::cuda::Form;
 use crate::ops::attention::cuda::Kernels;
+use crate::ops::attention::cuda::TensorKernels;
 use crate::ops::attention::cuda::kernels;
+use crate::ops::attention::cuda::tensor_kernels;
 use crate::ops::cuda::Address;
 use crate::ops::cuda::Gpu;
 use crate::ops::cuda::apart::Apart;
@@ -27,8 +29,7 @@ use crate::ops::cuda::gemm::Gemm;
 use crate::ops::cuda::gemm::Operand;
 
 const PLAIN: Kernels = kernels!("disentangled_attention", "");
-const TENSOR: [(usize, Kernels); 2] =
-    [(32, kernels!("disentangled_attention", "_32")), (64, kernels!("disentangled_attention", "_64"))];
+const TENSOR: [TensorKernels; 2] = [tensor_kernels!("disentangled_attention", 32), tensor_kernels!("disentangled_attention", 64)];
 
 /// `sizeof(PlainPlaces)`, and that of four `WarpPlaces`, in `positions.cuh`.
 const SHARED_BYTES: [usize; 2] = [1536, 5888];
@@ -86,7 +87,7 @@ impl<'a> Pass<'a> {
 
     fn form(&self, relative: &Relative<'_>) -> Form<'static> {
         let scale = 1.0 / ((self.head_size() * relative.terms()) as f32).sqrt();
-        Form { plain: PLAIN, tensor: &TENSOR, short: &[], shared_bytes: SHARED_BYTES, scale }
+        Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale }
     }
 
     /// Addresses of what is said by queries and by keys, and of the gradients of both.
