@@ -14,6 +14,7 @@ use super::Activations;
 use super::Saved;
 use super::Segments;
 use super::Tiles;
+use super::earlier;
 use super::tiles::SHORT_ROWS;
 use super::tiles::SQUARE_WORDS;
 use super::tiles::TILE_ROWS;
@@ -39,7 +40,7 @@ pub(crate) struct Kernels {
 
 /// The kernels of an op, named after it, with a suffix.
 macro_rules! kernels {
-    ($op:literal, $suffix:literal) => {
+    ($op:literal, $suffix:expr) => {
         $crate::attention::cuda::Kernels {
             forward: $crate::cuda::Kernel { op: $op, name: concat!($op, "_forward", $suffix) },
             backward_queries: $crate::cuda::Kernel {
@@ -52,15 +53,39 @@ macro_rules! kernels {
 }
 pub(crate) use kernels;
 
+/// The kernels on tensor cores for heads of one size.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TensorKernels {
+    pub(crate) head_size: usize,
+    /// Without dropout, with it, and the earlier ones, which did both.
+    pub(crate) kernels: [Kernels; 3],
+    /// The same for backward of segments of at most [`SHORT_ROWS`] rows.
+    pub(crate) short: Option<[Kernel; 3]>,
+}
+
+/// The kernels on tensor cores of an op for heads of one size.
+macro_rules! tensor_kernels {
+    ($op:literal, $head_size:literal) => {
+        $crate::attention::cuda::TensorKernels {
+            head_size: $head_size,
+            kernels: [
+                $crate::attention::cuda::kernels!($op, concat!("_", $head_size)),
+                $crate::attention::cuda::kernels!($op, concat!("_", $head_size, "_dropout")),
+                $crate::attention::cuda::kernels!($op, concat!("_", $head_size, "_earlier")),
+            ],
+            short: None,
+        }
+    };
+}
+pub(crate) use tensor_kernels;
+
 /// What an op that is attention brings along to its launches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form<'a> {
     /// For every type and head size.
     pub(crate) plain: Kernels,
-    /// For half types on tensor cores, by head size.
-    pub(crate) tensor: &'a [(usize, Kernels)],
-    /// The same for backward of segments of at most [`SHORT_ROWS`] rows, by head size.
-    pub(crate) short: &'a [(usize, Kernel)],
+    /// For half types on tensor cores.
+    pub(crate) tensor: &'a [TensorKernels],
     /// Bytes of shared memory behind attention's own, without and with tensor cores.
     pub(crate) shared_bytes: [usize; 2],
     /// What scores are multiplied with.
@@ -68,23 +93,37 @@ pub(crate) struct Form<'a> {
 }
 
 const PLAIN: Kernels = kernels!("attention", "");
-const TENSOR: [(usize, Kernels); 5] = [
-    (32, kernels!("attention", "_32")),
-    (64, kernels!("attention", "_64")),
-    (80, kernels!("attention", "_80")),
-    (96, kernels!("attention", "_96")),
-    (128, kernels!("attention", "_128")),
-];
-
-const SHORT: [(usize, Kernel); 2] = [
-    (32, Kernel { op: "attention", name: "attention_backward_short_32" }),
-    (64, Kernel { op: "attention", name: "attention_backward_short_64" }),
+/// [`tensor_kernels`] with those of short segments.
+macro_rules! with_short {
+    ($head_size:literal) => {
+        TensorKernels {
+            short: Some([
+                Kernel { op: "attention", name: concat!("attention_backward_short_", $head_size) },
+                Kernel {
+                    op: "attention",
+                    name: concat!("attention_backward_short_", $head_size, "_dropout"),
+                },
+                Kernel {
+                    op: "attention",
+                    name: concat!("attention_backward_short_", $head_size, "_earlier"),
+                },
+            ]),
+            ..tensor_kernels!("attention", $head_size)
+        }
+    };
+}
+const TENSOR: [TensorKernels; 5] = [
+    with_short!(32),
+    with_short!(64),
+    tensor_kernels!("attention", 80),
+    tensor_kernels!("attention", 96),
+    tensor_kernels!("attention", 128),
 ];
 
 /// Attention without more.
 fn form(head_size: usize) -> Form<'static> {
     let scale = 1.0 / (head_size as f32).sqrt();
-    Form { plain: PLAIN, tensor: &TENSOR, short: &SHORT, shared_bytes: [0; 2], scale }
+    Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: [0; 2], scale }
 }
 
 /// `sizeof(PlainRoom)` in `plain.cuh`.
@@ -93,8 +132,9 @@ const PLAIN_SHARED_BYTES: usize = 34_560;
 const PLAIN_COLUMNS: usize = 128;
 /// Threads of a block that has a whole segment.
 const SHORT_THREADS: u32 = 256;
-/// Bytes of `QueryRows` in `tensor_backward.cuh` for each row.
-const QUERY_ROW_BYTES: usize = 8;
+/// Bytes for each streamed row beside its values: of `KeptSquares` in both kernels of backward on tensor cores, and
+/// of `QueryRows` in that of the keys.
+const ROW_BYTES: [usize; 2] = [8, 8 + 8];
 
 /// Twin of `Args` in `arguments.cuh`.
 #[derive(Debug, Clone, Copy)]
@@ -195,32 +235,39 @@ impl<'a> Launch<'a> {
     }
 
     /// Tensor cores take half types of some head sizes, 16 bytes at a time.
-    fn kernels(&self) -> (Kernels, bool) {
-        let Args { q, k, v, o, d_out, dq, dk, dv, .. } = self.args;
+    fn tensor(&self) -> Option<&'a TensorKernels> {
+        let Args { q, k, v, o, d_out, dq, dk, dv, kept, .. } = self.args;
         let fits = self.dtype != DType::F32
-            && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv]) != 0;
-        match self.form.tensor.iter().find(|(head_size, _)| fits && *head_size == self.head_size) {
-            Some((_, kernels)) => (*kernels, true),
-            None => (self.form.plain, false),
-        }
+            && wide::flag(self.head_size, self.dtype, &[q, k, v, o, d_out, dq, dk, dv, kept]) != 0;
+        self.form.tensor.iter().find(|kernels| fits && kernels.head_size == self.head_size)
+    }
+
+    /// The way to compute that this launch takes, and whether it is on tensor cores.
+    fn kernels(&self) -> (Kernels, bool) {
+        self.tensor().map_or((self.form.plain, false), |tensor| (tensor.kernels[self.way()], true))
+    }
+
+    /// Index of the way on tensor cores.
+    fn way(&self) -> usize {
+        if earlier::is_asked_for(self.head_size) { 2 } else { usize::from(self.drops) }
     }
 
     /// The kernel and the grid of backward in one launch, where a block has room for each whole segment. Of the
     /// blocks for a segment's tiles only the first does something.
-    fn short(&self, tensor_cores: bool) -> Option<(Kernel, Grid)> {
+    fn short(&self) -> Option<(Kernel, Grid)> {
         static APART: LazyLock<bool> = LazyLock::new(|| {
             std::env::var_os("MLMTRAIN_ATTENTION_BACKWARD").is_some_and(|value| value == "apart")
         });
-        if !tensor_cores || self.tiles.longest > SHORT_ROWS || *APART {
+        if self.tiles.longest > SHORT_ROWS || *APART {
             return None;
         }
-        let (_, kernel) = self.form.short.iter().find(|(head_size, _)| *head_size == self.head_size)?;
-        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; gradients of scores
-        // for 32 queries, padded as well; two numbers a query.
+        let kernel = self.tensor()?.short?[self.way()];
+        // `ShortRoom` in `tensor_short.cuh`: keys and two stages, rows padded by 16 bytes; decisions of dropout for
+        // two stages; gradients of scores for 32 queries, padded as well; two numbers a query.
         let rows = SHORT_ROWS as usize;
-        let shared_bytes = rows * (2 * (self.head_size + 8) + 40) * size_of::<u16>() + rows * 8;
+        let shared_bytes = rows * (2 * (self.head_size + 8) + 40) * size_of::<u16>() + rows * (8 + 8);
         let blocks = [self.tiles.count as u32, self.args.heads, 1];
-        Some((*kernel, Grid { blocks, threads: SHORT_THREADS, shared_bytes: shared_bytes as u32 }))
+        Some((kernel, Grid { blocks, threads: SHORT_THREADS, shared_bytes: shared_bytes as u32 }))
     }
 
     /// A block for each tile and head. `row_bytes`: shared memory for each streamed row beside its values, on
@@ -336,14 +383,14 @@ pub(crate) unsafe fn backward_of<A: Copy>(
     };
     launch.finds(gpu, saved.kept.as_ref(), segments.heads)?;
     let (kernels, tensor_cores) = launch.kernels();
-    if let Some((kernel, grid)) = launch.short(tensor_cores) {
+    if let Some((kernel, grid)) = launch.short() {
         // SAFETY: as in `forward_of`, and no segment is longer than the kernel has room for.
         unsafe { gpu.launch(kernel, Some(dtype), grid, &all(launch.args)) }?;
         return Ok([dq_td, dk_td, dv_td]);
     }
     let delta_th = gpu.uninitialised((tokens, segments.heads), DType::F32)?;
     launch.args.delta = gpu.output(&delta_th, DType::F32)?;
-    let [of_queries, of_keys] = [0, QUERY_ROW_BYTES].map(|row_bytes| launch.grid(tensor_cores, row_bytes));
+    let [of_queries, of_keys] = ROW_BYTES.map(|row_bytes| launch.grid(tensor_cores, row_bytes));
     let args = all(launch.args);
     // SAFETY: as in `forward_of`; delta is `[T, H]`, and the kernel of the queries, launched first, writes
     // all of it.

@@ -18,30 +18,32 @@
 #include "arguments.cuh"
 #include "plain.cuh"
 #include "tensor.cuh"
+#include "tensor_dropout.cuh"
 #include "tensor_forward.cuh"
 #include "tensor_backward.cuh"
 #include "tensor_short.cuh"
+#include "earlier/forward.cuh"
+#include "earlier/backward.cuh"
+#include "earlier/short.cuh"
+#include "tensor_kernels.cuh"
 
 KERNELS(attention_forward, Args, 256, plain_forward)
 KERNELS(attention_backward_queries, Args, 256, plain_backward_queries)
 KERNELS(attention_backward_keys, Args, 256, plain_backward_keys)
 
-#define TENSOR_KERNELS(K)                                                                        \
-    KERNEL_NAMED(attention_forward_##K##_bf16, Args, 128, tensor_forward<bf16, K>)                   \
-    KERNEL_NAMED(attention_forward_##K##_f16, Args, 128, tensor_forward<f16, K>)                     \
-    KERNEL_NAMED(attention_backward_queries_##K##_bf16, Args, 128, tensor_backward_queries<bf16, K>) \
-    KERNEL_NAMED(attention_backward_queries_##K##_f16, Args, 128, tensor_backward_queries<f16, K>)   \
-    KERNEL_NAMED(attention_backward_keys_##K##_bf16, Args, 128, tensor_backward_keys<bf16, K>)       \
-    KERNEL_NAMED(attention_backward_keys_##K##_f16, Args, 128, tensor_backward_keys<f16, K>)
-TENSOR_KERNELS(32)
-TENSOR_KERNELS(64)
-TENSOR_KERNELS(80)
-TENSOR_KERNELS(96)
-TENSOR_KERNELS(128)
-
-// Two blocks on a multiprocessor: their registers, and 2 x 47 KiB of shared memory.
-#define SHORT_KERNELS(K)                                                                                       \
-    KERNEL_BESIDE(attention_backward_short_##K##_bf16, Args, SHORT_THREADS, 2, tensor_backward_short<bf16, K>) \
-    KERNEL_BESIDE(attention_backward_short_##K##_f16, Args, SHORT_THREADS, 2, tensor_backward_short<f16, K>)
-SHORT_KERNELS(32)
-SHORT_KERNELS(64)
+TENSOR_KERNELS(attention, Args, 32, 5)
+TENSOR_KERNELS(attention, Args, 64, 4)
+TENSOR_KERNELS(attention, Args, 80, 3)
+TENSOR_KERNELS(attention, Args, 96, 3)
+TENSOR_KERNELS(attention, Args, 128, 3)
+SHORT_KERNELS(attention, Args, 32)
+SHORT_KERNELS(attention, Args, 64)
+EARLIER_KERNELS(attention, Args, 64)
+EARLIER_SHORT_KERNELS(attention, Args, 64)
+#ifdef KERNELS_ON_HOST
+EARLIER_KERNELS(attention, Args, 32)
+EARLIER_KERNELS(attention, Args, 80)
+EARLIER_KERNELS(attention, Args, 96)
+EARLIER_KERNELS(attention, Args, 128)
+EARLIER_SHORT_KERNELS(attention, Args, 32)
+#endif

@@ -30,6 +30,7 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 #[cfg(test)]
 pub(crate) mod drawn;
+pub(crate) mod earlier;
 pub mod reference;
 pub(crate) mod rows;
 mod tiles;

@@ -1,5 +1,4 @@
-// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles,
-// dropout.
+// What the tensor-core kernels of attention share: tiles in shared memory, products of 16 x 16 tiles.
 //
 // Rows in shared memory are K values and 16 bytes of padding: eight rows, 16 bytes each, then lie in
 // different banks for each K. Keys and values (or queries and output gradients) are streamed through two
@@ -36,16 +35,26 @@ __device__ __forceinline__ u32 at_rows(const Lane& lane) {
     return lane.lane % 16 * Room<K>::STRIDE + lane.lane / 16 * 8;
 }
 
-// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros.
+// Starts to copy `COUNT` rows from `first` on to shared memory; those from `end` on become zeros. Where a thread has the
+// same columns of each of its rows, it goes from one to the next by one addition.
 template <typename T, int K, int COUNT, int THREADS = 128>
 __device__ __forceinline__ void copy_rows(T* to, const T* from, i64 first, i64 end, i64 hidden) {
-    constexpr int PIECES = K / 8, ALL = COUNT * PIECES;
+    constexpr int PIECES = K / 8, ALL = COUNT * PIECES, STEP = THREADS / PIECES;
+    const u32 count = u32(end - first);
+    if constexpr (THREADS % PIECES == 0 && COUNT % STEP == 0) {
+        const u32 row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
+        const T* at = from + (first + row) * hidden + column;
 #pragma unroll
-    for (int i = 0; i < (ALL + THREADS - 1) / THREADS; i++) {
-        u32 piece = i * THREADS + threadIdx.x, row = piece / PIECES, column = piece % PIECES * 8;
-        if (ALL % THREADS != 0 && piece >= ALL) continue;
-        bool valid = first + row < end;
-        copy_async<16>(to + row * Room<K>::STRIDE + column, from + (valid ? first + row : first) * hidden + column, valid);
+        for (int i = 0; i < COUNT / STEP; i++) {
+            copy_async<16>(to + (row + i * STEP) * Room<K>::STRIDE + column, at + i * STEP * hidden, row + i * STEP < count);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < (ALL + THREADS - 1) / THREADS; i++) {
+            u32 piece = i * THREADS + threadIdx.x, row = piece / PIECES, column = piece % PIECES * 8;
+            if (ALL % THREADS != 0 && piece >= ALL) continue;
+            copy_async<16>(to + row * Room<K>::STRIDE + column, from + (first + row) * hidden + column, row < count);
+        }
     }
 }
 
@@ -70,10 +79,16 @@ __device__ __forceinline__ void times_transposed(float (&c)[2][4], const u32 (&a
     }
 }
 
-// c[16, K] += a[16, 16] b[16, K]; `a` are two tiles of C.
+// Two tiles of C, rounded, as one tile of A.
+template <typename T>
+__device__ __forceinline__ void pack_tiles(u32 (&rounded)[4], const float (&c)[2][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) rounded[i] = pack<T>(c[i / 2][i % 2 * 2], c[i / 2][i % 2 * 2 + 1]);
+}
+
+// c[16, K] += a[16, 16] b[16, K].
 template <typename T, int K>
-__device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&a)[2][4], const T* b, const Lane& lane) {
-    u32 rounded[4] = {pack<T>(a[0][0], a[0][1]), pack<T>(a[0][2], a[0][3]), pack<T>(a[1][0], a[1][1]), pack<T>(a[1][2], a[1][3])};
+__device__ __forceinline__ void add_product(float (&c)[K / 8][4], const u32 (&rounded)[4], const T* b, const Lane& lane) {
 #pragma unroll
     for (int d = 0; d < K / 16; d++) {
         u32 r[4];
@@ -82,14 +97,14 @@ __device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&
         mma<T>(c[2 * d + 1], rounded, r[2], r[3]);
     }
 }
-
-// Dropout of 16 queries and 16 keys from column 8 `eighth` on, one draw a lane: `key` is that of query lane %
-// 16. Lane L gets word L % 8 of the square (`kept_at`).
-__device__ __forceinline__ u32 keep_tile(const Dropout& dropout, u64 key, u32 eighth, const Lane& lane) {
-    u32 bits = keep_bits(dropout, key, eighth + lane.lane / 16) << (lane.lane / 8 % 2 * 16 + lane.lane / 16 * 8);
-    bits |= __shfl_xor_sync(ALL_LANES, bits, 16);
-    return bits | __shfl_xor_sync(ALL_LANES, bits, 8);
+// The same where `a` are two tiles of C.
+template <typename T, int K>
+__device__ __forceinline__ void add_product(float (&c)[K / 8][4], const float (&a)[2][4], const T* b, const Lane& lane) {
+    u32 rounded[4];
+    pack_tiles<T>(rounded, a);
+    add_product<T, K>(c, rounded, b, lane);
 }
+
 // Whether to keep c[n][i] of a tile whose rows are queries; `bits` are word `row` of the square (`kept_at`), from
 // bit `column` on.
 __device__ __forceinline__ bool kept(u32 bits, int n, int i) { return bits >> (i / 2 * 16 + n * 8 + i % 2) & 1; }

@@ -1,12 +1,15 @@
 // Backward on tensor cores: probabilities again from scores and log-sum-exp, 16 x 16 at a time.
 //
 // The kernel for keys works on transposed tiles (rows are keys), so that what it computes is the left operand
-// of its next product without passing through shared memory.
+// of its next product without passing through shared memory. What dropout has decided comes into shared memory with the
+// rows of a stage: asked for where it is needed, it would take longer than the products.
 // dq of a tile of queries; writes delta for the kernel of the keys.
-template <typename T, int K, typename A>
+template <typename T, int K, bool DROPS, typename A>
 __device__ void tensor_backward_queries(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
+    using Kept = KeptSquares<ROWS / 16, STREAM / 16>;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
+    auto* kept_squares = reinterpret_cast<Kept*>(room + 2 * STAGE);  // [stage]
     const Tile tile = tile_of(a);
     const Lane lane;
     const i64 columns = i64(blockIdx.y) * K, own = i64(tile.first) + lane.warp * 16;
@@ -18,6 +21,7 @@ __device__ void tensor_backward_queries(const A& a) {
         T* to = room + stage * STAGE;
         copy_rows<T, K, STREAM>(to, k, i64(tile.start) + key, tile.end, a.hidden);
         copy_rows<T, K, STREAM>(to + STREAM * STRIDE, v, i64(tile.start) + key, tile.end, a.hidden);
+        if constexpr (DROPS) kept_squares[stage].template fetch<128>(a, tile, tile.first - tile.start, key);
     };
     // Queries and output gradients pass through both stages into registers.
     copy_rows<T, K, ROWS>(room, static_cast<const T*>(a.q) + columns, tile.first, tile.end, a.hidden);
@@ -50,7 +54,7 @@ __device__ void tensor_backward_queries(const A& a) {
         if (lane.column == 0 && row < tile.end) a.delta[row * a.heads + blockIdx.y] = delta[half];
     }
 
-    TensorPositions<T, A> positions(a, tile, room + 2 * STAGE, u32(own - tile.start));
+    TensorPositions<T, A> positions(a, tile, kept_squares + 2, u32(own - tile.start));
     if constexpr (positions.ARE_THERE) positions.template begin<false>();
     float dq[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
@@ -66,21 +70,28 @@ __device__ void tensor_backward_queries(const A& a) {
         for (u32 first = 0; first < some; first += 16) {
             const T* rows = room + stage * STAGE + first * STRIDE;
             float p[2][4], ds[2][4];
-            // Asked for before the products, which it then takes no longer than.
             u32 bits = ALL_LANES;
-            if (a.dropout.threshold != 0) bits = kept_at(a, tile, u32(own - tile.start), key + first)[lane.row] >> lane.column;
+            if constexpr (DROPS) bits = kept_squares[stage].words[lane.warp][first / 16][lane.row] >> lane.column;
             times_transposed<T, K>(p, query, rows, lane);
             if constexpr (positions.ARE_THERE) positions.template add<false>(p, key + first);
             times_transposed<T, K>(ds, gradient, rows + STREAM * STRIDE, lane);
+            auto gradients = [&](auto valid) {
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
+                for (int n = 0; n < 2; n++) {
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    u32 column = first + n * 8 + lane.column + i % 2;
-                    bool valid = column < some && sees(a, row + i / 2 * 8, key + column);
-                    float probability = valid ? exp2_fast(p[n][i] * factor - log_sum_exp[i / 2]) : 0.0f;
-                    ds[n][i] = probability * (ds[n][i] * (kept(bits, n, i) ? a.dropout.scale : 0.0f) - delta[i / 2]);
+                    for (int i = 0; i < 4; i++) {
+                        bool is_valid = valid(row + i / 2 * 8, first + n * 8 + lane.column + i % 2);
+                        float probability = is_valid ? exp2_fast(p[n][i] * factor - log_sum_exp[i / 2]) : 0.0f;
+                        if constexpr (DROPS) ds[n][i] *= kept(bits, n, i) ? a.dropout.scale : 0.0f;
+                        ds[n][i] = probability * (ds[n][i] - delta[i / 2]);
+                    }
                 }
+            };
+            // Most tiles are whole and all of them seen: one test for all.
+            if (some - first >= 16 && a.window == EVERYTHING) {
+                gradients([](u32, u32) { return true; });
+            } else {
+                gradients([&](u32 query, u32 column) { return column < some && sees(a, query, key + column); });
             }
             if constexpr (positions.ARE_THERE) positions.template collect<false>(ds, key + first);
             add_product<T, K>(dq, ds, rows, lane);
@@ -100,11 +111,13 @@ struct QueryRows {
 };
 
 // dk and dv of a tile of keys.
-template <typename T, int K, typename A>
+template <typename T, int K, bool DROPS, typename A>
 __device__ void tensor_backward_keys(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
+    using Kept = KeptSquares<STREAM / 16, ROWS / 16>;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][queries, output gradients][STREAM][STRIDE]
     auto* of_rows = reinterpret_cast<QueryRows<STREAM>*>(room + 2 * STAGE);  // [stage]
+    auto* kept_squares = reinterpret_cast<Kept*>(of_rows + 2);                // [stage]
     const Tile tile = tile_of(a);
     const Lane lane;
     const i64 columns = i64(blockIdx.y) * K, own = i64(tile.first) + lane.warp * 16;
@@ -115,6 +128,7 @@ __device__ void tensor_backward_keys(const A& a) {
         i64 first = i64(tile.start) + query;
         copy_rows<T, K, STREAM>(to, q, first, tile.end, a.hidden);
         copy_rows<T, K, STREAM>(to + STREAM * STRIDE, d_out, first, tile.end, a.hidden);
+        if constexpr (DROPS) kept_squares[stage].template fetch<128>(a, tile, query, tile.first - tile.start);
         if (threadIdx.x >= STREAM) return;
         bool valid = first + threadIdx.x < tile.end;
         i64 row = valid ? first + threadIdx.x : first, at = row * a.heads + blockIdx.y;
@@ -138,7 +152,7 @@ __device__ void tensor_backward_keys(const A& a) {
     const Span span = span_of(a, tile);
     fetch(0, span.first);
 
-    TensorPositions<T, A> positions(a, tile, of_rows + 2, u32(own - tile.start));
+    TensorPositions<T, A> positions(a, tile, kept_squares + 2, u32(own - tile.start));
     if constexpr (positions.ARE_THERE) positions.template begin<true>();
     float dk[K / 8][4] = {}, dv[K / 8][4] = {};
     const float factor = a.scale * LOG2_E;
@@ -156,27 +170,33 @@ __device__ void tensor_backward_keys(const A& a) {
             const QueryRows<STREAM>& of_row = of_rows[stage];
             float p[2][4], ds[2][4];
             u32 bits[2] = {ALL_LANES, ALL_LANES};
-            if (a.dropout.threshold != 0) {
-                const u32* words = kept_at(a, tile, query + first, u32(own - tile.start)) + lane.column;
-                Vec<u32, 2> both = load_whole<u32, 2>(words);
+            if constexpr (DROPS) {
+                Vec<u32, 2> both = load_whole<u32, 2>(&kept_squares[stage].words[first / 16][lane.warp][lane.column]);
                 bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
             }
             times_transposed<T, K>(p, key, rows, lane);
             if constexpr (positions.ARE_THERE) positions.template add<true>(p, query + first);
             times_transposed<T, K>(ds, value, rows + STREAM * STRIDE, lane);
+            auto gradients = [&](auto seen) {
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                float log_sum_exp[2], delta[2];
-                load<2>(log_sum_exp, &of_row.log_sum_exp[first + n * 8 + lane.column]);
-                load<2>(delta, &of_row.delta[first + n * 8 + lane.column]);
+                for (int n = 0; n < 2; n++) {
+                    float log_sum_exp[2], delta[2];
+                    load<2>(log_sum_exp, &of_row.log_sum_exp[first + n * 8 + lane.column]);
+                    load<2>(delta, &of_row.delta[first + n * 8 + lane.column]);
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    bool seen = sees(a, query + first + n * 8 + lane.column + i % 2, row + i / 2 * 8);
-                    float probability = seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E) : 0.0f;
-                    float keep = kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
-                    p[n][i] = probability * keep;
-                    ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                    for (int i = 0; i < 4; i++) {
+                        bool is_seen = seen(query + first + n * 8 + lane.column + i % 2, row + i / 2 * 8);
+                        float probability = is_seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2] * LOG2_E) : 0.0f;
+                        float keep = !DROPS ? 1.0f : kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
+                        p[n][i] = probability * keep;
+                        ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                    }
                 }
+            };
+            if (a.window == EVERYTHING) {
+                gradients([](u32, u32) { return true; });
+            } else {
+                gradients([&](u32 query, u32 key) { return sees(a, query, key); });
             }
             add_product<T, K>(dv, p, rows + STREAM * STRIDE, lane);
             if constexpr (positions.ARE_THERE) positions.template collect<true>(ds, query + first);

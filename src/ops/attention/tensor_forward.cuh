@@ -47,13 +47,19 @@ __device__ __forceinline__ void rescale(Softmax<K>& softmax, float (&scores)[Roo
 }
 
 // One streamed tile of keys and values, `key` the first one's index in the segment of the tile, `query_row` that
-// of the warp's first query.
-template <typename T, int K, typename A, typename P>
+// of the warp's first query. Under DROPS the
+// lane draws for the row of `draws`.
+template <typename T, int K, bool DROPS, typename A, typename P>
 __device__ __forceinline__ void forward_tile(
     const A& a, P& positions, Softmax<K>& softmax, const u32 (&query)[K / 16][4], const T* rows, const Tile& tile,
-    u32 query_row, u32 key, u64 random_key, const Lane& lane) {
+    u32 query_row, u32 key, const RowDraws& draws, const Threshold& threshold, const Lane& lane) {
     constexpr int CHUNKS = Room<K>::CHUNKS, STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE;
     const u32 keys = tile.end - tile.start;
+    KeptPairs<CHUNKS> kept;
+    if constexpr (DROPS) {
+        u32* to = kept_at(a, tile, query_row, key) + lane.row;
+        kept = keep_tile<CHUNKS>(a.dropout, threshold, draws, key / 8, to, (keys - key + 15) / 16, lane);
+    }
     float scores[CHUNKS][2][4];
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) {
@@ -79,21 +85,14 @@ __device__ __forceinline__ void forward_tile(
     const T* values = rows + STREAM * STRIDE;
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) {
-        if (a.dropout.threshold != 0) {
-            u32 first = key + j * 16, drawn = keep_tile(a.dropout, random_key, first / 8, lane);
-            if (lane.lane < 8 && first < keys) kept_at(a, tile, query_row, first)[lane.lane] = drawn;
-            u32 bits = __shfl_sync(ALL_LANES, drawn, lane.row) >> lane.column;
-#pragma unroll
-            for (int n = 0; n < 2; n++) {
-#pragma unroll
-                for (int i = 0; i < 4; i++) scores[j][n][i] = kept(bits, n, i) ? scores[j][n][i] : 0.0f;
-            }
-        }
-        add_product<T, K>(softmax.out, scores[j], values + j * 16 * STRIDE, lane);
+        u32 rounded[4];
+        pack_tiles<T>(rounded, scores[j]);
+        if constexpr (DROPS) kept.drop(rounded, j);
+        add_product<T, K>(softmax.out, rounded, values + j * 16 * STRIDE, lane);
     }
 }
 
-template <typename T, int K, typename A>
+template <typename T, int K, bool DROPS, typename A>
 __device__ void tensor_forward(const A& a) {
     constexpr int STREAM = Room<K>::STREAM, STRIDE = Room<K>::STRIDE, STAGE = Room<K>::STAGE;
     T* room = reinterpret_cast<T*>(shared_memory());  // [stage][keys, values][STREAM][STRIDE]
@@ -119,15 +118,21 @@ __device__ void tensor_forward(const A& a) {
     TensorPositions<T, A> positions(a, tile, room + 2 * STAGE, u32(own - tile.start));
     Softmax<K> softmax;
     u64 random_key = 0;
-    if (a.dropout.threshold != 0 && own + lane.lane % 16 < tile.end) random_key = row_key(a, a.token_keys[own + lane.lane % 16]);
+    const i64 drawn = own + lane.row + lane.lane % 4 / 2 * 8;
+    if (DROPS && drawn < tile.end) random_key = row_key(a, a.token_keys[drawn]);
+    const RowDraws draws(a.dropout, random_key);
+    const Threshold threshold(a.dropout.threshold);
+    // The same for all lanes, and by this the compiler knows it: else each shuffle in the loop would have a second way.
+    const bool is_idle = __ballot_sync(ALL_LANES, own >= tile.end) != 0;
     u32 stage = 0;
     for (u32 key = span.first; key < span.end; key += STREAM, stage ^= 1) {
         // This stage has arrived, and no thread reads the other one any more.
         wait_for_copies();
         __syncthreads();
         if (span.end - key > STREAM) fetch(stage ^ 1, key + STREAM);
-        if (own >= tile.end) continue;
-        forward_tile<T, K>(a, positions, softmax, query, room + stage * STAGE, tile, u32(own - tile.start), key, random_key, lane);
+        if (is_idle) continue;
+        forward_tile<T, K, DROPS>(
+            a, positions, softmax, query, room + stage * STAGE, tile, u32(own - tile.start), key, draws, threshold, lane);
     }
     __syncthreads();
     if (own >= tile.end) return;

@@ -15,14 +15,15 @@ template <typename T, int K>
 struct ShortRoom {
     T keys[SHORT_ROWS][K + 8];
     T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; before them, values
+    KeptSquares<SHORT_STREAM / 16, SHORT_ROWS / 16> kept[2];  // [stage]
     T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, a row a key
     float log_sum_exp[SHORT_ROWS];          // of queries, to base 2
     float delta[SHORT_ROWS];
 };
 
-template <typename T, int K, typename A>
+template <typename T, int K, bool DROPS, typename A>
 __device__ void tensor_backward_short(const A& a) {
-    static_assert(sizeof(ShortRoom<T, K>) == 512 * (K + 8) + 11264, "as in cuda.rs");
+    static_assert(sizeof(ShortRoom<T, K>) == 512 * (K + 8) + 12288, "as in cuda.rs");
     static_assert(sizeof(ShortRoom<T, K>) <= 49152, "what every generation gives without being asked");
     static_assert(SHORT_STREAM / 16 * (K / 16) <= SHORT_THREADS / int(WARP), "a warp has 16 x 16 of a chunk's dq");
     const Tile tile = tile_of(a);
@@ -40,6 +41,7 @@ __device__ void tensor_backward_short(const A& a) {
         i64 first = i64(tile.start) + query;
         copy_rows<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][0][0], q, first, tile.end, a.hidden);
         copy_rows<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][1][0], d_out, first, tile.end, a.hidden);
+        if constexpr (DROPS) room.kept[stage].template fetch<SHORT_THREADS>(a, tile, query, 0);
     };
     // Values pass through the room of the stages into registers.
     T* values = room.streamed[0][0][0];
@@ -82,32 +84,39 @@ __device__ void tensor_backward_short(const A& a) {
             const T* gradients = room.streamed[stage][1][first];
             float p[2][4], ds[2][4];
             u32 bits[2] = {ALL_LANES, ALL_LANES};
-            if (a.dropout.threshold != 0) {
-                Vec<u32, 2> both = load_whole<u32, 2>(kept_at(a, tile, query + first, own) + lane.column);
+            if constexpr (DROPS) {
+                Vec<u32, 2> both = load_whole<u32, 2>(&room.kept[stage].words[first / 16][lane.warp][lane.column]);
                 bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
             }
             u32 key[K / 16][4];
             load_rows<T, K>(key, room.keys[own], lane);
             times_transposed<T, K>(p, key, queries, lane);
             times_transposed<T, K>(ds, value, gradients, lane);
+            auto gradients_of = [&](auto seen) {
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                const u32 column = query + first + n * 8 + lane.column;
-                float log_sum_exp[2], delta[2];
-                load<2>(log_sum_exp, &room.log_sum_exp[column]);
-                load<2>(delta, &room.delta[column]);
+                for (int n = 0; n < 2; n++) {
+                    const u32 column = query + first + n * 8 + lane.column;
+                    float log_sum_exp[2], delta[2];
+                    load<2>(log_sum_exp, &room.log_sum_exp[column]);
+                    load<2>(delta, &room.delta[column]);
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const u32 seen_from = row + i / 2 * 8;
-                    bool seen = seen_from < size && sees(a, column + i % 2, seen_from);
-                    float probability = seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2]) : 0.0f;
-                    float keep = kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
-                    p[n][i] = probability * keep;
-                    ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                    for (int i = 0; i < 4; i++) {
+                        bool is_seen = seen(column + i % 2, row + i / 2 * 8);
+                        float probability = is_seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2]) : 0.0f;
+                        float keep = !DROPS ? 1.0f : kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
+                        p[n][i] = probability * keep;
+                        ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                    }
+                    T* to = &room.scores[row][first + n * 8 + lane.column];
+                    *reinterpret_cast<u32*>(to) = pack<T>(ds[n][0], ds[n][1]);
+                    *reinterpret_cast<u32*>(to + 8 * SHORT_STRIDE) = pack<T>(ds[n][2], ds[n][3]);
                 }
-                T* to = &room.scores[row][first + n * 8 + lane.column];
-                *reinterpret_cast<u32*>(to) = pack<T>(ds[n][0], ds[n][1]);
-                *reinterpret_cast<u32*>(to + 8 * SHORT_STRIDE) = pack<T>(ds[n][2], ds[n][3]);
+            };
+            // Most tiles are whole and all of them seen: one test for all.
+            if (size - own >= 16 && a.window == EVERYTHING) {
+                gradients_of([](u32, u32) { return true; });
+            } else {
+                gradients_of([&](u32 query, u32 key) { return key < size && sees(a, query, key); });
             }
             add_product<T, K>(dv, p, gradients, lane);
             add_product<T, K>(dk, ds, queries, lane);

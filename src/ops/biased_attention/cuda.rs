@@ -14,14 +14,16 @@ use crate::attention::Tiles;
 use crate::attention::cuda;
 use crate::attention::cuda::Form;
 use crate::attention::cuda::Kernels;
+use crate::attention::cuda::TensorKernels;
 use crate::attention::cuda::kernels;
+use crate::attention::cuda::tensor_kernels;
 use crate::cuda::Address;
 use crate::cuda::Gpu;
 use crate::cuda::sums::Partials;
 
 const PLAIN: Kernels = kernels!("biased_attention", "");
-const TENSOR: [(usize, Kernels); 2] =
-    [(32, kernels!("biased_attention", "_32")), (64, kernels!("biased_attention", "_64"))];
+const TENSOR: [TensorKernels; 2] =
+    [tensor_kernels!("biased_attention", 32), tensor_kernels!("biased_attention", 64)];
 
 /// `sizeof(PlainBias)`, and that of four `WarpBias`, in `bias.cuh`.
 const SHARED_BYTES: [usize; 2] = [1664, 4864];
@@ -41,7 +43,7 @@ struct Args {
 
 fn form(q_td: &Tensor, segments: &Segments<'_>) -> Result<Form<'static>> {
     let scale = 1.0 / ((q_td.dim(1)? / segments.heads) as f32).sqrt();
-    Ok(Form { plain: PLAIN, tensor: &TENSOR, short: &[], shared_bytes: SHARED_BYTES, scale })
+    Ok(Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale })
 }
 
 pub(super) fn forward(

@@ -16,20 +16,21 @@
 #include "../attention/arguments.cuh"
 #include "../attention/plain.cuh"
 #include "../attention/tensor.cuh"
+#include "../attention/tensor_dropout.cuh"
 #include "bias.cuh"
 #include "../attention/tensor_forward.cuh"
 #include "../attention/tensor_backward.cuh"
+#include "../attention/earlier/forward.cuh"
+#include "../attention/earlier/backward.cuh"
+#include "../attention/tensor_kernels.cuh"
 
 KERNELS(biased_attention_forward, BiasedArgs, 256, plain_forward)
 KERNELS(biased_attention_backward_queries, BiasedArgs, 256, plain_backward_queries)
 KERNELS(biased_attention_backward_keys, BiasedArgs, 256, plain_backward_keys)
 
-#define BIASED_TENSOR_KERNELS(K)                                                                                    \
-    KERNEL_NAMED(biased_attention_forward_##K##_bf16, BiasedArgs, 128, tensor_forward<bf16, K>)                     \
-    KERNEL_NAMED(biased_attention_forward_##K##_f16, BiasedArgs, 128, tensor_forward<f16, K>)                       \
-    KERNEL_NAMED(biased_attention_backward_queries_##K##_bf16, BiasedArgs, 128, tensor_backward_queries<bf16, K>)   \
-    KERNEL_NAMED(biased_attention_backward_queries_##K##_f16, BiasedArgs, 128, tensor_backward_queries<f16, K>)     \
-    KERNEL_NAMED(biased_attention_backward_keys_##K##_bf16, BiasedArgs, 128, tensor_backward_keys<bf16, K>)         \
-    KERNEL_NAMED(biased_attention_backward_keys_##K##_f16, BiasedArgs, 128, tensor_backward_keys<f16, K>)
-BIASED_TENSOR_KERNELS(32)
-BIASED_TENSOR_KERNELS(64)
+TENSOR_KERNELS(biased_attention, BiasedArgs, 32, 4)
+TENSOR_KERNELS(biased_attention, BiasedArgs, 64, 3)
+EARLIER_KERNELS(biased_attention, BiasedArgs, 64)
+#ifdef KERNELS_ON_HOST
+EARLIER_KERNELS(biased_attention, BiasedArgs, 32)
+#endif

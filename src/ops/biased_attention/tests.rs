@@ -10,10 +10,12 @@ use crate::attention;
 use crate::attention::Activations;
 use crate::attention::Segments;
 use crate::attention::drawn::Batch;
+use crate::attention::earlier::assert_same_bits;
 use crate::biased_attention as op;
 use crate::biased_attention::ROWS;
 use crate::biased_attention::reference;
 use crate::biased_attention::row;
+use crate::cuda::Gpu;
 use crate::dropout::Dropout;
 use crate::element::rounding;
 use crate::testing::DTYPES;
@@ -94,6 +96,33 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
         compare(8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
         compare(32, &Batch::new(3, &[7, 140], Some(dropout)));
         compare(64, &Batch::new(1, &[70], Some(dropout)));
+    });
+}
+
+/// As in attention.
+#[test]
+fn the_earlier_kernels_give_the_same_bits() {
+    on_each_device(|| {
+        for probability in [0.0, 0.1, 0.7] {
+            let dropout = Dropout { probability, stream: Stream::new(3, Purpose::Dropout, 9) };
+            let batch = Batch::new(2, &[1, 140, 0, 48], Some(dropout));
+            let segments = batch.segments();
+            for (dtype, head_size) in [(DType::BF16, 64), (DType::F16, 64), (DType::BF16, 32)] {
+                let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((189, 2 * head_size), id, dtype));
+                if Gpu::of(&q).unwrap().is_none() {
+                    return;
+                }
+                let bias = fresh((ROWS, 2), 5);
+                let all = || {
+                    let (o, saved) = op::forward(&q, &k, &v, &bias, &segments).unwrap();
+                    let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+                    let got = op::backward(&d_out, activations, &bias, &saved, &segments).unwrap();
+                    [o, got.dbias_rh].into_iter().chain(got.of_contents).chain(saved.kept).collect()
+                };
+                let name = format!("{dtype:?}, heads of {head_size}, {probability}");
+                assert_same_bits(&name, all);
+            }
+        }
     });
 }
 

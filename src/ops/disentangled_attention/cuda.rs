@@ -18,7 +18,9 @@ use crate::attention::Segments;
 use crate::attention::cuda;
 use crate::attention::cuda::Form;
 use crate::attention::cuda::Kernels;
+use crate::attention::cuda::TensorKernels;
 use crate::attention::cuda::kernels;
+use crate::attention::cuda::tensor_kernels;
 use crate::cuda::Address;
 use crate::cuda::Gpu;
 use crate::cuda::apart::Apart;
@@ -27,8 +29,8 @@ use crate::cuda::gemm::Gemm;
 use crate::cuda::gemm::Operand;
 
 const PLAIN: Kernels = kernels!("disentangled_attention", "");
-const TENSOR: [(usize, Kernels); 2] =
-    [(32, kernels!("disentangled_attention", "_32")), (64, kernels!("disentangled_attention", "_64"))];
+const TENSOR: [TensorKernels; 2] =
+    [tensor_kernels!("disentangled_attention", 32), tensor_kernels!("disentangled_attention", 64)];
 
 /// `sizeof(PlainPlaces)`, and that of four `WarpPlaces`, in `positions.cuh`.
 const SHARED_BYTES: [usize; 2] = [1536, 5888];
@@ -86,7 +88,7 @@ impl<'a> Pass<'a> {
 
     fn form(&self, relative: &Relative<'_>) -> Form<'static> {
         let scale = 1.0 / ((self.head_size() * relative.terms()) as f32).sqrt();
-        Form { plain: PLAIN, tensor: &TENSOR, short: &[], shared_bytes: SHARED_BYTES, scale }
+        Form { plain: PLAIN, tensor: &TENSOR, shared_bytes: SHARED_BYTES, scale }
     }
 
     /// Addresses of what is said by queries and by keys, and of the gradients of both.

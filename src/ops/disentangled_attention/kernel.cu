@@ -16,20 +16,21 @@
 #include "../attention/arguments.cuh"
 #include "../attention/plain.cuh"
 #include "../attention/tensor.cuh"
+#include "../attention/tensor_dropout.cuh"
 #include "positions.cuh"
 #include "../attention/tensor_forward.cuh"
 #include "../attention/tensor_backward.cuh"
+#include "../attention/earlier/forward.cuh"
+#include "../attention/earlier/backward.cuh"
+#include "../attention/tensor_kernels.cuh"
 
 KERNELS(disentangled_attention_forward, RelativeArgs, 256, plain_forward)
 KERNELS(disentangled_attention_backward_queries, RelativeArgs, 256, plain_backward_queries)
 KERNELS(disentangled_attention_backward_keys, RelativeArgs, 256, plain_backward_keys)
 
-#define RELATIVE_TENSOR_KERNELS(K)                                                                                            \
-    KERNEL_NAMED(disentangled_attention_forward_##K##_bf16, RelativeArgs, 128, tensor_forward<bf16, K>)                       \
-    KERNEL_NAMED(disentangled_attention_forward_##K##_f16, RelativeArgs, 128, tensor_forward<f16, K>)                         \
-    KERNEL_NAMED(disentangled_attention_backward_queries_##K##_bf16, RelativeArgs, 128, tensor_backward_queries<bf16, K>)     \
-    KERNEL_NAMED(disentangled_attention_backward_queries_##K##_f16, RelativeArgs, 128, tensor_backward_queries<f16, K>)       \
-    KERNEL_NAMED(disentangled_attention_backward_keys_##K##_bf16, RelativeArgs, 128, tensor_backward_keys<bf16, K>)           \
-    KERNEL_NAMED(disentangled_attention_backward_keys_##K##_f16, RelativeArgs, 128, tensor_backward_keys<f16, K>)
-RELATIVE_TENSOR_KERNELS(32)
-RELATIVE_TENSOR_KERNELS(64)
+TENSOR_KERNELS(disentangled_attention, RelativeArgs, 32, 3)
+TENSOR_KERNELS(disentangled_attention, RelativeArgs, 64, 3)
+EARLIER_KERNELS(disentangled_attention, RelativeArgs, 64)
+#ifdef KERNELS_ON_HOST
+EARLIER_KERNELS(disentangled_attention, RelativeArgs, 32)
+#endif

@@ -11,6 +11,8 @@ use crate::attention;
 use crate::attention::Activations;
 use crate::attention::Segments;
 use crate::attention::drawn::Batch;
+use crate::attention::earlier::assert_same_bits;
+use crate::cuda::Gpu;
 use crate::disentangled_attention as op;
 use crate::disentangled_attention::Buckets;
 use crate::disentangled_attention::Relative;
@@ -111,6 +113,36 @@ fn dropped_probabilities_are_drawn_again_in_backward() {
         compare(BOTH, &Buckets::new(6, 20), 8, &Batch::new(2, &[1, 29, 0, 4], Some(dropout)));
         compare(BOTH, &Buckets::new(32, 140), 32, &Batch::new(3, &[7, 140], Some(dropout)));
         compare(BOTH, &Buckets::new(16, 40), 64, &Batch::new(1, &[70], Some(dropout)));
+    });
+}
+
+/// As in attention.
+#[test]
+fn the_earlier_kernels_give_the_same_bits() {
+    let buckets = Buckets::new(16, 60);
+    on_each_device(|| {
+        for (kinds, probability) in [(BOTH, 0.0), (BOTH, 0.1), ([true, false], 0.7)] {
+            let dropout = Dropout { probability, stream: Stream::new(3, Purpose::Dropout, 9) };
+            let batch = Batch::new(2, &[1, 140, 0, 48], Some(dropout));
+            for (dtype, head_size) in [(DType::BF16, 64), (DType::F16, 64), (DType::BF16, 32)] {
+                let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((189, 2 * head_size), id, dtype));
+                if Gpu::of(&q).unwrap().is_none() {
+                    return;
+                }
+                let tables = [5, 6].map(|id| fresh_in((buckets.rows(), 2 * head_size), id, dtype));
+                let [keys_rd, queries_rd] = [0, 1].map(|kind| kinds[kind].then_some(&tables[kind]));
+                let relative = Relative { buckets: &buckets, keys_rd, queries_rd };
+                let all = || {
+                    let (o, saved) = op::forward(&q, &k, &v, &relative, &batch.segments()).unwrap();
+                    let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+                    let got =
+                        op::backward(&d_out, activations, &relative, &saved, &batch.segments()).unwrap();
+                    let tables = [got.dkeys_rd, got.dqueries_rd].into_iter().flatten();
+                    std::iter::once(o).chain(got.of_contents).chain(tables).chain(saved.kept).collect()
+                };
+                assert_same_bits(&format!("{kinds:?}, {dtype:?}, heads of {head_size}, {probability}"), all);
+            }
+        }
     });
 }
 

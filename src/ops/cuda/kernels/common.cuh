@@ -209,12 +209,35 @@ __device__ __forceinline__ float block_max(float value, float* room) {
     return max;
 }
 
-// ---- what a GPU has in one instruction, right to a few units of the last place ----
+// ---- what a GPU has in one instruction, floats right to a few units of the last place ----
 
+// Bytes of two words, 0 to 3 of `low` and 4 to 7 of `high`: digit i of `selector` names that of byte i of the result. A
+// digit of 8 or more names byte digit - 8 and asks for its highest bit, eight times.
 #ifdef KERNELS_ON_HOST
+inline u32 permute_bytes(u32 low, u32 high, u32 selector) {
+    u64 all = u64(high) << 32 | low;
+    u32 out = 0;
+    for (int i = 0; i < 4; i++) {
+        u32 digit = selector >> (4 * i) & 15, byte = u32(all >> (digit % 8 * 8)) & 0xff;
+        out |= (digit < 8 ? byte : byte >> 7 ? 0xff : 0) << (8 * i);
+    }
+    return out;
+}
+inline u32 majority(u32 a, u32 b, u32 c) { return (a & b) | (c & (a | b)); }
 inline float exp2_fast(float x) { return std::exp2(x); }
 inline float reciprocal_fast(float x) { return 1.0f / x; }
 #else
+__device__ __forceinline__ u32 permute_bytes(u32 low, u32 high, u32 selector) {
+    u32 out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
+    return out;
+}
+// Of each bit what two of the three have. The compiler would take a word of equal bits apart into a selection.
+__device__ __forceinline__ u32 majority(u32 a, u32 b, u32 c) {
+    u32 out;
+    asm("lop3.b32 %0, %1, %2, %3, 0xe8;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}
 // 2^x to two units in the last place; 0 where the result would be subnormal.
 __device__ __forceinline__ float exp2_fast(float x) {
     float y;
@@ -234,14 +257,17 @@ struct Words {
     u32 w[4];
 };
 
+constexpr u32 PHILOX_MULTIPLIER_0 = 0xD2511F53u, PHILOX_MULTIPLIER_1 = 0xCD9E8D57u;
+constexpr u32 PHILOX_STEP_0 = 0x9E3779B9u, PHILOX_STEP_1 = 0xBB67AE85u;
+
 __device__ __forceinline__ Words philox(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1) {
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        u32 high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-        u32 high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-        c0 = high1 ^ c1 ^ k0, c1 = low1;
-        c2 = high0 ^ c3 ^ k1, c3 = low0;
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        // One instruction for both halves of a product.
+        u64 even = u64(PHILOX_MULTIPLIER_0) * c0, odd = u64(PHILOX_MULTIPLIER_1) * c2;
+        c0 = u32(odd >> 32) ^ c1 ^ k0, c1 = u32(odd);
+        c2 = u32(even >> 32) ^ c3 ^ k1, c3 = u32(even);
+        k0 += PHILOX_STEP_0, k1 += PHILOX_STEP_1;
     }
     return {{c0, c1, c2, c3}};
 }

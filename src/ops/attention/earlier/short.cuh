@@ -1,0 +1,138 @@
+// Backward of short segments as it was before decisions of dropout came with the rows, for `MLMTRAIN_ATTENTION=earlier`.
+namespace earlier {
+
+template <typename T, int K>
+struct ShortRoom {
+    T keys[SHORT_ROWS][K + 8];
+    T streamed[2][2][SHORT_STREAM][K + 8];  // [stage][queries, output gradients]; before them, values
+    T scores[SHORT_ROWS][SHORT_STRIDE];     // gradients of scores, a row a key
+    float log_sum_exp[SHORT_ROWS];          // of queries, to base 2
+    float delta[SHORT_ROWS];
+};
+
+template <typename T, int K, typename A>
+__device__ void tensor_backward_short(const A& a) {
+    static_assert(sizeof(ShortRoom<T, K>) == 512 * (K + 8) + 11264, "as in cuda.rs");
+    static_assert(sizeof(ShortRoom<T, K>) <= 49152, "what every generation gives without being asked");
+    static_assert(SHORT_STREAM / 16 * (K / 16) <= SHORT_THREADS / int(WARP), "a warp has 16 x 16 of a chunk's dq");
+    const Tile tile = tile_of(a);
+    if (tile.first != tile.start) return;  // the segment is the block's that has its first tile
+    auto& room = *reinterpret_cast<ShortRoom<T, K>*>(shared_memory());
+    const Lane lane;
+    const i64 columns = i64(blockIdx.y) * K;
+    const u32 size = tile.end - tile.start, own = lane.warp * 16, row = own + lane.row;
+    const T* q = static_cast<const T*>(a.q) + columns;
+    const T* k = static_cast<const T*>(a.k) + columns;
+    const T* v = static_cast<const T*>(a.v) + columns;
+    const T* o = static_cast<const T*>(a.o) + columns;
+    const T* d_out = static_cast<const T*>(a.d_out) + columns;
+    auto fetch = [&](u32 stage, u32 query) {
+        i64 first = i64(tile.start) + query;
+        copy_rows_one_by_one<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][0][0], q, first, tile.end, a.hidden);
+        copy_rows_one_by_one<T, K, SHORT_STREAM, SHORT_THREADS>(room.streamed[stage][1][0], d_out, first, tile.end, a.hidden);
+    };
+    // Values pass through the room of the stages into registers.
+    T* values = room.streamed[0][0][0];
+    copy_rows_one_by_one<T, K, SHORT_ROWS, SHORT_THREADS>(room.keys[0], k, tile.start, tile.end, a.hidden);
+    copy_rows_one_by_one<T, K, SHORT_ROWS, SHORT_THREADS>(values, v, tile.start, tile.end, a.hidden);
+    for (u32 query = threadIdx.x / 4; query < SHORT_ROWS; query += SHORT_THREADS / 4) {
+        i64 at = i64(tile.start) + query;
+        float sum = 0.0f;
+        for (u32 c = threadIdx.x % 4 * 8; query < size && c < K; c += 32) {
+            float left[8], right[8];
+            load<8>(left, d_out + at * a.hidden + c);
+            load<8>(right, o + at * a.hidden + c);
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += left[i] * right[i];
+        }
+        sum = quad_sum(sum);
+        if (threadIdx.x % 4 != 0) continue;
+        room.delta[query] = sum;
+        // Probabilities of rows that do not exist are 0.
+        room.log_sum_exp[query] = query < size ? a.log_sum_exp[at * a.heads + blockIdx.y] * LOG2_E : INFINITY;
+    }
+    wait_for_copies();
+    __syncthreads();
+    u32 value[K / 16][4];
+    load_rows<T, K>(value, values + own * (K + 8), lane);
+    __syncthreads();
+    fetch(0, 0);
+
+    float dk[K / 8][4] = {}, dv[K / 8][4] = {};
+    const float factor = a.scale * LOG2_E;
+    u32 stage = 0;
+    for (u32 query = 0; query < size; query += SHORT_STREAM, stage ^= 1) {
+        wait_for_copies();
+        __syncthreads();
+        if (size - query > SHORT_STREAM) fetch(stage ^ 1, query + SHORT_STREAM);
+        const u32 some = min(size - query, u32(SHORT_STREAM));
+#pragma unroll 1
+        for (u32 first = 0; own < size && first < some; first += 16) {
+            const T* queries = room.streamed[stage][0][first];
+            const T* gradients = room.streamed[stage][1][first];
+            float p[2][4], ds[2][4];
+            u32 bits[2] = {ALL_LANES, ALL_LANES};
+            if (a.dropout.threshold != 0) {
+                Vec<u32, 2> both = load_whole<u32, 2>(kept_at(a, tile, query + first, own) + lane.column);
+                bits[0] = both.v[0] >> lane.row, bits[1] = both.v[1] >> lane.row;
+            }
+            u32 key[K / 16][4];
+            load_rows<T, K>(key, room.keys[own], lane);
+            times_transposed<T, K>(p, key, queries, lane);
+            times_transposed<T, K>(ds, value, gradients, lane);
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                const u32 column = query + first + n * 8 + lane.column;
+                float log_sum_exp[2], delta[2];
+                load<2>(log_sum_exp, &room.log_sum_exp[column]);
+                load<2>(delta, &room.delta[column]);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const u32 seen_from = row + i / 2 * 8;
+                    bool seen = seen_from < size && sees(a, column + i % 2, seen_from);
+                    float probability = seen ? exp2_fast(p[n][i] * factor - log_sum_exp[i % 2]) : 0.0f;
+                    float keep = kept_transposed(bits, n, i) ? a.dropout.scale : 0.0f;
+                    p[n][i] = probability * keep;
+                    ds[n][i] = probability * (ds[n][i] * keep - delta[i % 2]);
+                }
+                T* to = &room.scores[row][first + n * 8 + lane.column];
+                *reinterpret_cast<u32*>(to) = pack<T>(ds[n][0], ds[n][1]);
+                *reinterpret_cast<u32*>(to + 8 * SHORT_STRIDE) = pack<T>(ds[n][2], ds[n][3]);
+            }
+            add_product<T, K>(dv, p, gradients, lane);
+            add_product<T, K>(dk, ds, queries, lane);
+        }
+        __syncthreads();
+        const u32 first = lane.warp % (SHORT_STREAM / 16) * 16, column = lane.warp / (SHORT_STREAM / 16) * 16;
+        if (first >= some || column >= K) continue;
+        const u32 left_row = lane.lane % 8 + lane.lane / 16 * 8, left_column = first + lane.lane / 8 % 2 * 8;
+        float dq[2][4] = {};
+        for (u32 key = 0; key < size; key += 16) {
+            u32 left[4], right[4];
+            load_matrices_transposed(left, &room.scores[key + left_row][left_column]);
+            load_matrices_transposed(right, room.keys[key] + at_rows<K>(lane) + column);
+            mma<T>(dq[0], left, right[0], right[1]);
+            mma<T>(dq[1], left, right[2], right[3]);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const u32 at = query + first + lane.row + half * 8;
+            if (at >= size) continue;
+            T* to = static_cast<T*>(a.dq) + (i64(tile.start) + at) * a.hidden + columns + column + lane.column;
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                const float* two = dq[n] + half * 2;
+                *reinterpret_cast<u32*>(to + n * 8) = pack<T>(two[0] * a.scale, two[1] * a.scale);
+            }
+        }
+    }
+    if (own >= size) return;
+    // No warp needs the stages any more; this one's rows there are its own.
+    T* own_room = values + own * (K + 8);
+    const i64 first = i64(tile.start) + own;
+    T* out[2] = {static_cast<T*>(a.dk) + columns, static_cast<T*>(a.dv) + columns};
+    store_rows<T, K>(own_room, dk, a.scale, a.scale, out[0], first, tile.end, a.hidden, lane);
+    store_rows<T, K>(own_room, dv, 1.0f, 1.0f, out[1], first, tile.end, a.hidden, lane);
+}
+
+}  // namespace earlier

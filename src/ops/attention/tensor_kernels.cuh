@@ -1,0 +1,31 @@
+// Names for the kernels on tensor cores of an op that is attention: with and without dropout, and those before
+// (`earlier`), which a switch asks for. The registers of forward leave room for BESIDE blocks on a multiprocessor.
+#define TENSOR_KERNELS_OF(op, Args, K, T, BESIDE)                                                         \
+    KERNEL_BESIDE(op##_forward_##K##_##T, Args, 128, BESIDE, tensor_forward<T, K, false>)                 \
+    KERNEL_NAMED(op##_backward_queries_##K##_##T, Args, 128, tensor_backward_queries<T, K, false>)        \
+    KERNEL_NAMED(op##_backward_keys_##K##_##T, Args, 128, tensor_backward_keys<T, K, false>)              \
+    KERNEL_BESIDE(op##_forward_##K##_dropout_##T, Args, 128, BESIDE, tensor_forward<T, K, true>)          \
+    KERNEL_NAMED(op##_backward_queries_##K##_dropout_##T, Args, 128, tensor_backward_queries<T, K, true>) \
+    KERNEL_NAMED(op##_backward_keys_##K##_dropout_##T, Args, 128, tensor_backward_keys<T, K, true>)
+#define TENSOR_KERNELS(op, Args, K, BESIDE)      \
+    TENSOR_KERNELS_OF(op, Args, K, bf16, BESIDE) \
+    TENSOR_KERNELS_OF(op, Args, K, f16, BESIDE)
+
+// Two blocks on a multiprocessor: their registers, and 2 x 48 KiB of shared memory.
+#define SHORT_KERNELS_OF(op, Args, K, T)                                                                     \
+    KERNEL_BESIDE(op##_backward_short_##K##_##T, Args, SHORT_THREADS, 2, tensor_backward_short<T, K, false>) \
+    KERNEL_BESIDE(op##_backward_short_##K##_dropout_##T, Args, SHORT_THREADS, 2, tensor_backward_short<T, K, true>)
+#define SHORT_KERNELS(op, Args, K)      \
+    SHORT_KERNELS_OF(op, Args, K, bf16) \
+    SHORT_KERNELS_OF(op, Args, K, f16)
+
+#define EARLIER_KERNELS_OF(op, Args, K, T)                                                                   \
+    KERNEL_NAMED(op##_forward_##K##_earlier_##T, Args, 128, earlier::tensor_forward<T, K>)                   \
+    KERNEL_NAMED(op##_backward_queries_##K##_earlier_##T, Args, 128, earlier::tensor_backward_queries<T, K>) \
+    KERNEL_NAMED(op##_backward_keys_##K##_earlier_##T, Args, 128, earlier::tensor_backward_keys<T, K>)
+#define EARLIER_KERNELS(op, Args, K)      \
+    EARLIER_KERNELS_OF(op, Args, K, bf16) \
+    EARLIER_KERNELS_OF(op, Args, K, f16)
+#define EARLIER_SHORT_KERNELS(op, Args, K)                                                                                 \
+    KERNEL_BESIDE(op##_backward_short_##K##_earlier_bf16, Args, SHORT_THREADS, 2, earlier::tensor_backward_short<bf16, K>) \
+    KERNEL_BESIDE(op##_backward_short_##K##_earlier_f16, Args, SHORT_THREADS, 2, earlier::tensor_backward_short<f16, K>)

@@ -1,0 +1,132 @@
+//! Kernels on tensor cores and the earlier ones that a switch asks for: the same bits, decisions of dropout included.
+
+use candle_core::DType;
+use candle_core::Tensor;
+
+use super::bounds;
+use crate::attention;
+use crate::attention::Activations;
+use crate::attention::Segments;
+use crate::attention::earlier;
+use crate::attention::earlier::assert_same_bits;
+use crate::cuda::Gpu;
+use crate::dropout::Dropout;
+use crate::testing::fresh_in;
+use crate::testing::on_each_device;
+use base::rng::Purpose;
+use base::rng::Stream;
+
+/// Keys whose words beyond the first are not 0, either.
+fn keys(tokens: usize) -> Vec<u64> {
+    (0..tokens as u64).map(|t| (t << 32 | 0xabc0_0000) + 7 * t).collect()
+}
+
+fn dropout(probability: f32) -> Dropout {
+    Dropout { probability, stream: Stream::new(0x1234_5678_9abc, Purpose::Dropout, 1 << 33 | 5) }
+}
+
+/// Output, log-sum-exp, gradients and, with dropout, its decisions.
+fn all(segments: &Segments<'_>, hidden: usize, dtype: DType) -> Vec<Tensor> {
+    let tokens = segments.token_keys.len();
+    let [q, k, v, d_out] = [1, 2, 3, 4].map(|id| fresh_in((tokens, hidden), id, dtype));
+    let (o, saved) = attention::forward(&q, &k, &v, segments).unwrap();
+    let activations = Activations { q_td: &q, k_td: &k, v_td: &v, o_td: &o };
+    let gradients = attention::backward(&d_out, activations, &saved, segments).unwrap();
+    [o, saved.log_sum_exp_th].into_iter().chain(gradients).chain(saved.kept).collect()
+}
+
+fn compare(head_size: usize, lengths: &[u32], window: Option<usize>, probability: f32) {
+    let cu_seqlens = bounds(lengths);
+    let token_keys = keys(cu_seqlens[lengths.len()] as usize);
+    let dropout = dropout(probability);
+    let segments = Segments {
+        heads: 2,
+        cu_seqlens: (&cu_seqlens).into(),
+        token_keys: (&token_keys).into(),
+        window,
+        dropout: Some(&dropout),
+    };
+    for dtype in [DType::BF16, DType::F16] {
+        let name = format!("{dtype:?}, heads of {head_size}, {lengths:?}, {window:?}, {probability}");
+        assert_same_bits(&name, || all(&segments, 2 * head_size, dtype));
+    }
+}
+
+fn is_gpu() -> bool {
+    Gpu::of(&fresh_in(1, 1, DType::F32)).unwrap().is_some()
+}
+
+/// Whole tiles and parts of them, of one segment and of several; a segment that ends in the middle of a square.
+#[test]
+fn every_head_size_gives_the_bits_of_the_earlier_kernels() {
+    on_each_device(|| {
+        for &head_size in earlier::HEAD_SIZES.iter().filter(|_| is_gpu()) {
+            for probability in [0.0, 0.1] {
+                compare(head_size, &[150, 1, 0, 64], None, probability);
+                compare(head_size, &[40, 137], Some(40), probability);
+            }
+        }
+    });
+}
+
+/// In one launch backward.
+#[test]
+fn short_segments_give_the_bits_of_the_earlier_kernels() {
+    on_each_device(|| {
+        for &head_size in earlier::HEAD_SIZES.iter().filter(|&&size| size <= 64 && is_gpu()) {
+            for probability in [0.0, 0.1] {
+                compare(head_size, &[128, 17, 1], None, probability);
+                compare(head_size, &[5, 99], Some(20), probability);
+            }
+        }
+    });
+}
+
+/// Thresholds of one unit, just below, at and above the half of all, and large ones.
+#[test]
+fn every_threshold_gives_the_bits_of_the_earlier_kernels() {
+    let units = [1.0, 32767.0, 32768.0, 32769.0, 60000.0, 65500.0];
+    on_each_device(|| {
+        for unit in units.into_iter().filter(|_| is_gpu()) {
+            compare(64, &[80, 16], None, unit / 65536.0);
+        }
+    });
+}
+
+/// The control: a launch takes the kernels that it is asked for.
+#[cfg(all(feature = "cuda-on-host", not(feature = "cuda")))]
+#[test]
+fn the_switch_takes_other_kernels() {
+    use crate::cuda;
+    use crate::cuda::Event;
+    let launches = |probability: f32, lengths: &[u32]| {
+        let (cu_seqlens, dropout) = (bounds(lengths), dropout(probability));
+        let token_keys = keys(cu_seqlens[lengths.len()] as usize);
+        let segments = Segments {
+            heads: 1,
+            cu_seqlens: (&cu_seqlens).into(),
+            token_keys: (&token_keys).into(),
+            window: None,
+            dropout: Some(&dropout),
+        };
+        let events = cuda::recorded(|| {
+            all(&segments, 64, DType::BF16);
+            cuda::take()
+        });
+        let names = events.into_iter().filter_map(|event| match event {
+            Event::Launch { kernel, .. } => Some(kernel),
+            _ => None,
+        });
+        names.collect::<Vec<_>>()
+    };
+    let named = |way: &str, short: bool| {
+        let backward: &[&str] = if short { &["short"] } else { &["queries", "keys"] };
+        let backward = backward.iter().map(|of| format!("attention_backward_{of}_64{way}_bf16"));
+        std::iter::once(format!("attention_forward_64{way}_bf16")).chain(backward).collect::<Vec<_>>()
+    };
+    for (lengths, short) in [(&[70, 3][..], true), (&[130], false)] {
+        assert_eq!(launches(0.0, lengths), named("", short));
+        assert_eq!(launches(0.1, lengths), named("_dropout", short));
+        assert_eq!(earlier::with_earlier(|| launches(0.1, lengths)), named("_earlier", short));
+    }
+}
