@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::batches::Frame;
+use crate::batches::Masking;
+use crate::batches::Order;
 use crate::commands::shards::Folders;
 use crate::commands::shards::args::InspectArgs;
 use crate::commands::shards::args::SplitName;
@@ -15,12 +18,20 @@ use crate::commands::terminal::Output;
 use crate::config;
 use crate::config::DataConfig;
 use crate::config::MlmConfig;
+use crate::config::PretrainConfig;
+use crate::config::PretrainTask;
 use crate::config::RunSection;
 use crate::corpus::Side;
 use crate::error::Problem;
 use crate::shards::Manifest;
 use crate::shards::ShardSet;
+use crate::tasks::pretraining::origin;
+use crate::tasks::pretraining::shown::evaluation_rows;
+use crate::tasks::pretraining::shown::first_rows;
 use crate::tokenizer::Tokenizer;
+
+/// The masks of every evaluation, whatever the seed of the run.
+const EVALUATION_SEED: u64 = 0;
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let folders = Folders::find(&args.folder)?;
@@ -43,16 +54,29 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
         .try_for_each(|line| output.line(line))?;
     if args.rows > 0 && set.num_tokens() > 0 {
         let tokenizer = needed(tokenizer.as_ref(), args)?;
-        let (data, mlm, run) = settings(args)?;
-        let mut rows = Rows {
-            set: Arc::new(set),
-            tokenizer,
-            side,
-            seed: args.seed.unwrap_or(run.seed),
-            max_seq_length: data.max_seq_length,
-            mlm,
-            in_color: terminal::shows_colors(),
+        let config = settings(args)?;
+        let seed = args.seed.unwrap_or(config.as_ref().map_or(RunSection::default().seed, |c| c.run.seed));
+        let default_frame = || Frame::new(tokenizer, DataConfig::default().max_seq_length);
+        let (order, frame) = match (&config, side) {
+            (Some(config), Side::Train) => first_rows(config, tokenizer, &set, &manifest)?,
+            (Some(config), Side::Validation) => evaluation_rows(config, tokenizer)?,
+            (None, Side::Train) => (Order::Shuffled { seed }, default_frame()?),
+            (None, Side::Validation) => (Order::Fixed, default_frame()?),
         };
+        let masking = match side {
+            Side::Train => {
+                let mlm = config.as_ref().map_or_else(MlmConfig::default, |config| config.mlm.clone());
+                Masking::new(&mlm, tokenizer)?
+            }
+            Side::Validation => {
+                let task = config.as_ref().map_or(PretrainTask::MaskedLm, PretrainConfig::task);
+                Masking::for_evaluation(task, tokenizer)?
+            }
+        };
+        let seed = if side == Side::Train { seed } else { EVALUATION_SEED };
+        let set = Arc::new(set);
+        let in_color = terminal::shows_colors();
+        let mut rows = Rows { set, tokenizer, order, frame, masking, seed, in_color };
         rows.print(args.rows, &mut output)?;
     }
     output.finish()
@@ -68,15 +92,13 @@ fn needed<'a>(tokenizer: Option<&'a Tokenizer>, args: &InspectArgs) -> Result<&'
     Ok(tokenizer.ok_or_else(missing)?)
 }
 
-/// What decides over rows and masks: the configuration's, or the defaults.
-fn settings(args: &InspectArgs) -> Result<(DataConfig, MlmConfig, RunSection)> {
-    match &args.config {
-        Some(path) => {
-            let config = config::load_pretrain(path, &[])?.config;
-            Ok((config.data, config.mlm, config.run))
-        }
-        None => Ok(Default::default()),
-    }
+/// The configuration that decides over rows and masks, if one is named, with the task of the folder that it may begin
+/// with.
+fn settings(args: &InspectArgs) -> Result<Option<PretrainConfig>> {
+    let Some(path) = &args.config else { return Ok(None) };
+    let mut config = origin::resolve(&config::load_pretrain(path, &[])?.config)?.0;
+    config.run.seed = args.seed.unwrap_or(config.run.seed);
+    Ok(Some(config))
 }
 
 fn document_lines(set: &ShardSet, index: u64, tokenizer: &Tokenizer) -> Result<Vec<String>> {

@@ -13,16 +13,10 @@ use crate::batches::Packer;
 use crate::batches::Row;
 use crate::commands::terminal::Output;
 use crate::commands::terminal::printable;
-use crate::config::MlmConfig;
-use crate::config::PretrainTask;
-use crate::corpus::Side;
 use crate::rng::Purpose;
 use crate::rng::Stream;
 use crate::shards::ShardSet;
 use crate::tokenizer::Tokenizer;
-
-/// The masks of every evaluation, whatever the seed of the run.
-const EVALUATION_SEED: u64 = 0;
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -49,27 +43,19 @@ enum Fate {
 pub(super) struct Rows<'a> {
     pub(super) set: Arc<ShardSet>,
     pub(super) tokenizer: &'a Tokenizer,
-    pub(super) side: Side,
+    pub(super) order: Order,
+    pub(super) frame: Frame,
+    pub(super) masking: Masking,
+    /// Of the masks.
     pub(super) seed: u64,
-    pub(super) max_seq_length: usize,
-    pub(super) mlm: MlmConfig,
     pub(super) in_color: bool,
 }
 
 impl Rows<'_> {
     /// Writes the first `count` rows of the first epoch, or all if there are fewer.
     pub(super) fn print<W: Write>(&mut self, count: usize, output: &mut Output<W>) -> Result<()> {
-        let frame = Frame::new(self.tokenizer, self.max_seq_length)?;
-        let (order, masking, seed) = match self.side {
-            Side::Train => {
-                (Order::Shuffled { seed: self.seed }, Masking::new(&self.mlm, self.tokenizer)?, self.seed)
-            }
-            Side::Validation => {
-                let masking = Masking::for_evaluation(PretrainTask::MaskedLm, self.tokenizer)?;
-                (Order::Fixed, masking, EVALUATION_SEED)
-            }
-        };
-        let mut packer = Packer::new(Arc::clone(&self.set), order, frame, Cursor::default())?;
+        let mut packer =
+            Packer::new(Arc::clone(&self.set), self.order.clone(), self.frame, Cursor::default())?;
         output.line("")?;
         output.line(&self.legend())?;
         for number in 0..count {
@@ -78,9 +64,13 @@ impl Rows<'_> {
             }
             let mut row = packer.next_row()?;
             let (original, mut chosen) = (row.ids.clone(), vec![false; row.ids.len()]);
-            masking.apply(Stream::new(seed, Purpose::Mask, row.sample_id), &mut row.ids, |place, _| {
-                chosen[place as usize] = true;
-            });
+            self.masking.apply(
+                Stream::new(self.seed, Purpose::Mask, row.sample_id),
+                &mut row.ids,
+                |place, _| {
+                    chosen[place as usize] = true;
+                },
+            );
             for line in self.row_lines(number, &row, &original, &chosen)? {
                 output.line(&line)?;
             }
@@ -89,7 +79,7 @@ impl Rows<'_> {
     }
 
     fn legend(&self) -> String {
-        let rows = format!("rows of at most {} tokens", self.max_seq_length);
+        let rows = format!("rows of at most {} tokens", self.frame.max_seq_length);
         if self.in_color {
             let masked = format!("{GREEN}masked{RESET} {DIM}original{RESET}");
             format!(
@@ -190,6 +180,7 @@ pub(super) fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MlmConfig;
     use crate::config::TokenizerConfig;
     use crate::families::Family;
     use crate::tokenizer::Trainer;
@@ -207,10 +198,10 @@ mod tests {
         Rows {
             set,
             tokenizer,
-            side: Side::Train,
+            order: Order::Shuffled { seed: 1 },
+            frame: Frame::new(tokenizer, 16).unwrap(),
+            masking: Masking::new(&MlmConfig::default(), tokenizer).unwrap(),
             seed: 1,
-            max_seq_length: 16,
-            mlm: MlmConfig::default(),
             in_color,
         }
     }
